@@ -45,7 +45,7 @@ setup(
     packages=find_packages(include=["slurm_rl_plugin", "slurm_rl_plugin.*"], exclude=WING),
     package_data={
         "": ["claims.toml"],
-        "slurm_rl_plugin": ["py.typed", "cli/demo/logs/*"],
+        "slurm_rl_plugin": ["py.typed", "cli/demo/logs/*", "evaluation/*.html"],
         "slurm_rl_plugin.batch_systems": ["*/answers/*.toml", "pbs/*.toml"],
         "slurm_rl_plugin.machine_files": ["*.toml"],
     },

@@ -19,9 +19,8 @@ LARGEST = 2**31 - 1
 
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _RELATIVE = re.compile(r"now(?:(?P<sign>[+-])(?P<count>\d{1,9})(?P<unit>[a-z]*))?")
-_FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
-_CLOCK_FORMS = ("%H:%M", "%H:%M:%S")
-_SHORT_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%H:%M", "%H:%M:%S")
+_SHORT_UNITS = {name[0]: seconds for name, seconds in _UNITS.items()}
 _COUNTED = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
 _UNITED = re.compile(r"(?:\d{1,9}[smhdw])+", re.ASCII)
 #: Ten years: beyond, somebody means `disable`.
@@ -49,29 +48,22 @@ def whole_number(least: int, most: int = LARGEST) -> Callable[[str], int]:
 
 def number_above_zero(what: str) -> Callable[[str], float]:
     """The type of a finite number above 0, which a refusal calls `what`: `number of seconds`."""
-
-    def parsed(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = 0.0
-        if not 0 < value < math.inf:
-            raise argparse.ArgumentTypeError(f"{text!r} is no {what} above 0")
-        return value
-
-    return parsed
+    return _number(what, "above 0", lambda value: 0 < value < math.inf)
 
 
 def number_from_zero(what: str, most: float = math.inf) -> Callable[[str], float]:
     """The type of a finite number from 0 to `most`, which a refusal calls `what`."""
     bound = f"from 0 to {most:g}" if most < math.inf else "of at least 0"
+    return _number(what, bound, lambda value: 0 <= value <= most and value < math.inf)
 
+
+def _number(what: str, bound: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
     def parsed(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not (0 <= value <= most and math.isfinite(value)):
+        if not fits(value):
             raise argparse.ArgumentTypeError(f"{text!r} is no {what} {bound}")
         return value
 
@@ -92,42 +84,26 @@ def parse_slurm_time(text: str, now: datetime) -> float:
     Args:
         text: `YYYY-MM-DD[THH:MM[:SS]]`, `HH:MM[:SS]` of today, `today`, `midnight`, `now`, or
             `now-COUNT[UNIT]` with seconds, minutes, hours, days or weeks.
-        now: the present time.
     """
     words = text.strip()
     relative = _RELATIVE.fullmatch(words)
     if relative is not None:
-        return _shifted(words, relative, now)
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        unit = (relative["unit"] or "").removesuffix("s") or "second"
+        if unit not in _UNITS:
+            raise _not_a_time(text)
+        sign = {None: 0, "+": 1, "-": -1}[relative["sign"]]
+        return now.timestamp() + sign * int(relative["count"] or 0) * _UNITS[unit]
     if words in ("today", "midnight"):
-        return midnight.timestamp()
+        return now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
     for form in _FORMS:
-        if (found := _parsed(words, form)) is not None:
+        try:
+            found = datetime.strptime(words, form)
+            if not form.startswith("%Y"):
+                found = found.replace(year=now.year, month=now.month, day=now.day)
             return found.timestamp()
-    for form in _CLOCK_FORMS:
-        if (found := _parsed(words, form)) is not None:
-            clock = found.replace(year=now.year, month=now.month, day=now.day)
-            return clock.timestamp()
+        except (ValueError, OverflowError, OSError):  # or of a year that no clock knows
+            continue
     raise _not_a_time(text)
-
-
-def _shifted(text: str, relative: re.Match[str], now: datetime) -> float:
-    if relative["sign"] is None:
-        return now.timestamp()
-    unit = relative["unit"].removesuffix("s") or "second"
-    if unit not in _UNITS:
-        raise _not_a_time(text)
-    seconds = int(relative["count"]) * _UNITS[unit]
-    return now.timestamp() + (seconds if relative["sign"] == "+" else -seconds)
-
-
-def _parsed(text: str, form: str) -> datetime | None:
-    try:
-        found = datetime.strptime(text, form)
-        found.timestamp()  # not of a year that no clock knows
-    except (ValueError, OverflowError, OSError):
-        return None
-    return found
 
 
 def parse_slurm_duration(text: str) -> float:
@@ -139,7 +115,9 @@ def parse_slurm_duration(text: str) -> float:
     """
     words = text.strip()
     try:
-        seconds = _in_units(words) if _UNITED.fullmatch(words) else asked_seconds(words)
+        counted = _COUNTED.findall(words) if _UNITED.fullmatch(words) else []
+        seconds = float(sum(int(count) * _SHORT_UNITS[unit] for count, unit in counted))
+        seconds = seconds if counted else asked_seconds(words)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= _LONGEST_SPAN:
@@ -147,10 +125,6 @@ def parse_slurm_duration(text: str) -> float:
             f"{text!r} is no span of time: give such as 30m, 2h, 1-00:00:00 or minutes"
         )
     return seconds
-
-
-def _in_units(words: str) -> float:
-    return float(sum(int(n) * _SHORT_UNITS[unit] for n, unit in _COUNTED.findall(words)))
 
 
 def _not_a_time(text: str) -> argparse.ArgumentTypeError:
@@ -196,14 +170,15 @@ def make_folder(option: str, folder: Path | None) -> None:
 def result_file(option: str, path: Path) -> Path:
     """The file that a result is to be written to: links are followed, so that they stay."""
     file = path.resolve()
+    fault = ""
     if not file.parent.is_dir():
-        raise ConfigurationError(f"{option} {path}: there is no such folder; make it.")
-    if not os.access(file.parent, os.W_OK):
-        raise ConfigurationError(
-            f"{option} {path}: {file.parent} is no folder that can be written to."
-        )
-    if file.is_dir():
-        raise ConfigurationError(f"{option} {path}: this is a folder; give a file.")
-    if file.exists() and not file.is_file():
-        raise ConfigurationError(f"{option} {path}: this is no plain file; give another.")
+        fault = "there is no such folder; make it."
+    elif not os.access(file.parent, os.W_OK):
+        fault = f"{file.parent} is no folder that can be written to."
+    elif file.is_dir():
+        fault = "this is a folder; give a file."
+    elif file.exists() and not file.is_file():
+        fault = "this is no plain file; give another."
+    if fault:
+        raise ConfigurationError(f"{option} {path}: {fault}")
     return file

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -94,14 +94,10 @@ def main(options: argparse.Namespace) -> int:
         _print_json(lines, reader)
     else:
         _print_rows(lines, options)
-    for sentence in _faults(reader):
+    bad = [f"{reader.bad} lines are no lines of an audit log: left out."] if reader.bad else []
+    for sentence in (*bad, *reader.unread):
         sys.stderr.write(f"slurm-rl audit: {sentence}\n")
     return 1 if reader.unread else 0
-
-
-def _faults(reader: AuditReader) -> list[str]:
-    bad = [f"{reader.bad} lines are no lines of an audit log: left out."] if reader.bad else []
-    return [*bad, *reader.unread]
 
 
 def _print_rows(lines: Iterable[AuditLine], options: argparse.Namespace) -> None:
@@ -144,12 +140,7 @@ def _cells(line: AuditLine) -> list[Any]:
 def _print_json(lines: Iterable[AuditLine], reader: AuditReader) -> None:
     """One document, written as it is read; the faults are known at its end."""
     sys.stdout.write('{"lines": [')
-    for text in _separated(lines):
-        sys.stdout.write(text)
+    for number, line in enumerate(lines):
+        sys.stdout.write((",\n  " if number else "\n  ") + json.dumps(finite(line)))
     rest = {"bad_lines": reader.bad, "unread": reader.unread}
     sys.stdout.write("\n], " + json.dumps(rest)[1:] + "\n")
-
-
-def _separated(lines: Iterable[AuditLine]) -> Iterator[str]:
-    for number, line in enumerate(lines):
-        yield (",\n  " if number else "\n  ") + json.dumps(finite(line))

@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -16,8 +16,8 @@ import numpy as np
 from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY
 from slurm_rl_plugin.cli.argument_types import at_least_one, whole_number
 from slurm_rl_plugin.cli.progress import parts_bar
-from slurm_rl_plugin.cli.tables import print_json, print_table
-from slurm_rl_plugin.domain import Memory, QueueSnapshot
+from slurm_rl_plugin.cli.tables import answer, print_table
+from slurm_rl_plugin.domain import Decision, QueueSnapshot
 from slurm_rl_plugin.hook.order.order_changes import LOWEST_PRIORITY, order_changes
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
@@ -60,16 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Measure the hook's cycle or the simulator, and print one row for each measure."""
     document = _hook(options) if options.what == "hook" else _simulator(options)
-    if options.json:
-        print_json(document)
-    else:
-        rows = [[key, value] for key, value in _flat(document).items()]
-        print_table(["MEASURE", "VALUE"], rows)
-    return _judged(document)
-
-
-def _judged(document: dict[str, Any]) -> int:
-    """1 and a sentence where the hook would not send the fewest writes."""
+    rows = [[key, value] for key, value in _flat(document).items()]
+    answer(options, document, lambda: print_table(["MEASURE", "VALUE"], rows))
     writes, fewest = document.get("writes", 0), document.get("minimum_writes", 0)
     if writes == fewest:
         return 0
@@ -91,23 +83,25 @@ def _flat(document: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-@dataclass(frozen=True, slots=True)
-class _Stopwatch:
-    """Measures repeated work and reports progress between runs."""
+#: Gives the seconds of each repeat of some work.
+_Stopwatch = Callable[[Callable[[], Any], int], list[float]]
 
-    tell: Callable[[int], None]
 
-    def seconds(self, work: Callable[[], Any], repeats: int) -> list[float]:
-        """Of each repeat; one run before them is not counted."""
+def _stopwatch(tell: Callable[[int], None]) -> _Stopwatch:
+    """Measures repeated work, and reports progress between runs; one before is not counted."""
+
+    def seconds(work: Callable[[], Any], repeats: int) -> list[float]:
         work()  # caches and lazy imports are warm from here on
-        self.tell(1)
+        tell(1)
         times = []
         for _ in range(repeats):
             begin = time.perf_counter()
             work()
             times.append(time.perf_counter() - begin)
-            self.tell(1)
+            tell(1)
         return times
+
+    return seconds
 
 
 def _hook(options: argparse.Namespace) -> dict[str, Any]:
@@ -116,56 +110,48 @@ def _hook(options: argparse.Namespace) -> dict[str, Any]:
     # a decision has two floors; each measure has a warm run, and there is a first decision
     runs = _DRAWS + _ORDERS + 3 * options.repeats + 6
     with parts_bar("measuring", runs, drawn_by_itself=False) as tell:
-        watch = _Stopwatch(tell)
-        drawn = watch.seconds(lambda: random_snapshot(options.jobs, rng), _DRAWS)
+        seconds = _stopwatch(tell)
+        drawn = seconds(lambda: random_snapshot(options.jobs, rng), _DRAWS)
         snapshot = random_snapshot(options.jobs, rng)
         if loaded.learns_from_runs:
             past = replace(snapshot, ended=past_runs(PAST_RUNS, rng))
         else:
             past = snapshot
         document = {"jobs": options.jobs, "snapshot_seconds": float(np.median(drawn))}
-        return document | _decisions(loaded.policy, snapshot, past, options.repeats, watch)
+        begin = time.perf_counter()
+        first = loaded.policy.decide(past)
+        document["first_decide_seconds"] = time.perf_counter() - begin
+        tell(1)
+        return document | _decisions(loaded.policy, snapshot, first, options.repeats, seconds)
 
 
 def _decisions(
-    policy: Policy, snapshot: QueueSnapshot, past: QueueSnapshot, repeats: int, watch: _Stopwatch
+    policy: Policy, snapshot: QueueSnapshot, first: Decision, repeats: int, seconds: _Stopwatch
 ) -> dict[str, Any]:
-    """Seconds of the first decision, of later ones and of the order, and its writes."""
-    begin = time.perf_counter()
-    first = policy.decide(past)
-    first_seconds = time.perf_counter() - begin
-    watch.tell(1)
-    decide = watch.seconds(
+    """Seconds of later decisions and of the order, and its writes."""
+    decide = seconds(
         lambda: np.argsort(-policy.decide(snapshot, first.memory).scores, kind="stable"), repeats
     )
     priority = snapshot.pending.total_priority[np.argsort(-first.scores, kind="stable")]
-    order = watch.seconds(lambda: order_changes(priority), _ORDERS)
+    # what no decision can do without: running the graph alone, and sorting
+    floor, scores = {}, policy.decide(snapshot, first.memory).scores
+    if isinstance(policy, QNetworkPolicy):
+        jobs = policy.job_features(snapshot, first.memory)
+        runs = policy.scores_of(snapshot, first.memory, repeat(jobs))
+        floor["inference"] = float(np.median(seconds(lambda: next(runs), repeats)))
+    sort = seconds(lambda: np.argsort(-scores, kind="stable"), repeats)
+    order = seconds(lambda: order_changes(priority), _ORDERS)
     return {
-        "first_decide_seconds": first_seconds,
         "decide_seconds": {
             "median": float(np.median(decide)),
             "p99": float(np.quantile(decide, 0.99)),
         },
-        "floor_seconds": _floor(policy, snapshot, first.memory, repeats, watch),
+        "floor_seconds": {**floor, "argsort": float(np.median(sort))},
         "order_seconds": float(np.median(order)),
         # where all may be sent in one cycle, and the queue has room
         "writes": len(order_changes(priority).place),
         "minimum_writes": fewest_writes(priority),
     }
-
-
-def _floor(
-    policy: Policy, snapshot: QueueSnapshot, memory: Memory | None, repeats: int, watch: _Stopwatch
-) -> dict[str, float]:
-    """Median seconds of what no decision can do without: running the graph alone, and sorting."""
-    floor = {}
-    scores = policy.decide(snapshot, memory).scores
-    if isinstance(policy, QNetworkPolicy):
-        jobs = policy.job_features(snapshot, memory)
-        runs = policy.scores_of(snapshot, memory, repeat(jobs))
-        floor["inference"] = float(np.median(watch.seconds(lambda: next(runs), repeats)))
-    sort = watch.seconds(lambda: np.argsort(-scores, kind="stable"), repeats)
-    return {**floor, "argsort": float(np.median(sort))}
 
 
 def _simulator(options: argparse.Namespace) -> dict[str, Any]:
@@ -187,7 +173,7 @@ def _simulator(options: argparse.Namespace) -> dict[str, Any]:
         for backfilling in ("none", "easy"):
             settings = SimulationSettings(capacity=prepared.capacity, backfilling=backfilling)
             for name, each in candidates.items():
-                taken = _Stopwatch(tell).seconds(
+                taken = _stopwatch(tell)(
                     partial(starts_under, each, prepared, workload, settings), _SIMULATIONS
                 )
                 what = f"{name} {backfilling}"

@@ -77,11 +77,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _writable_folder() -> Path:
-    """Where the code of all users lies.
-
-    Raises:
-        ConfigurationError: nowhere, or this user may not write there.
-    """
+    """Where the code of all users lies."""
     folder = named_for_all()
     if folder is None:
         raise ConfigurationError(f"{FOR_ALL} is empty, so nobody would find it: name a folder.")
@@ -108,11 +104,7 @@ _ADVICE = (
 
 
 def _compile(run: tuple[str, ...], folder: Path, empty: str) -> None:
-    """Run a verb, whatever it prints.
-
-    Raises:
-        ConfigurationError: it failed.
-    """
+    """Run a verb, whatever it prints."""
     with TemporaryFile() as printed:
         child = start_python(
             ["-m", "slurm_rl_plugin.cli.entry", *(each.format(empty=empty) for each in run)],

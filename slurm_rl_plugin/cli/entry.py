@@ -11,12 +11,13 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.batch_systems.registry import taken_back_by_hand
-from slurm_rl_plugin.cli.absent_extras import EXTRAS, absent_extras
 from slurm_rl_plugin.cli.progress import said_if_long
 from slurm_rl_plugin.errors import (
     AccountingLogError,
@@ -35,7 +36,6 @@ class Verb(NamedTuple):
     """A verb of the command line.
 
     Attributes:
-        meaning: what it is for.
         as_root: whose rights it has when root runs it.
         module: below this package, imported when the verb is run; "" for the one of its name.
     """
@@ -115,6 +115,12 @@ _NEEDS_OF_PROCESSORS = {
 _MATRIX_THREADS = "OPENBLAS_NUM_THREADS"
 #: No option of ours begins like this: the option before it says what is wrong with it.
 _BEGINS_AS_A_NUMBER = re.compile(r"-\.?\d")
+#: Modules that a head node does not need; requirements/train.txt brings them.
+EXTRAS = ("numba", "matplotlib", "rich", "polars", "scipy", "onnx", "cmaes", "sklearn")
+_OURS = "slurm_rl_plugin."
+_KERNEL = f"{_OURS}simulator.kernel."
+#: Our modules that extend numba when they are imported.
+_EXTENDING = frozenset(_KERNEL + name for name in ("compilation", "kept_code"))
 #: Faults of what the user gave: exit code 2.
 _USAGE_ERRORS = (ConfigurationError, AccountingLogError, ModelSchemaMismatch, ModelUnreadable)
 
@@ -173,7 +179,9 @@ def _one_matrix_thread() -> Iterator[None]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Find the verb, let its module parse and do the rest; 0 fine, 1 failed, 2 wrong input."""
-    _print_whatever_is_said()
+    # a letter of a name or a reason that the terminal's encoding lacks ends no verb
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error has it
     for told, _ in _NEEDS_OF_PROCESSORS.values():
         warnings.filterwarnings("error", told, RuntimeWarning)
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -192,10 +200,62 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _ended_by(error, chosen.verb, rest)
 
 
-def _print_whatever_is_said() -> None:
-    """A letter of a name or a reason that the terminal's encoding lacks ends no verb."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error has it
+class _Absent(ModuleType):
+    """A module that is absent, or anything taken from one: only to be named, passed and called."""
+
+    def __getattr__(self, name: str) -> _Absent:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Absent(f"{self.__name__}.{name}")
+
+    def __call__(self, *_: object, **__: object) -> _Absent:
+        return self
+
+    def __getitem__(self, _: object) -> _Absent:
+        return self
+
+    def __iter__(self) -> Iterator[_Absent]:
+        return iter(())
+
+    def __mro_entries__(self, _: object) -> tuple[type, ...]:
+        return ()
+
+
+class _AbsentFinder(MetaPathFinder, Loader):
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+        package = fullname.partition(".")[0]
+        # half of a package that is loaded cannot be absent
+        is_loaded = not isinstance(sys.modules.get(package, _Absent(package)), _Absent)
+        absent = (package in EXTRAS and not is_loaded) or fullname in _EXTENDING
+        return ModuleSpec(fullname, self) if absent else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        absent = _Absent(spec.name)
+        absent.__path__ = []  # any module below it may be asked for
+        return absent
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+@contextmanager
+def absent_extras() -> Iterator[None]:
+    """Import verbs without their extras, installed or not, to print their help and no more.
+
+    What was imported within is forgotten afterwards.
+    """
+    finder, before = _AbsentFinder(), set(sys.modules)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in sys.modules.keys() - before:
+            package, _, own = name.rpartition(".")
+            if isinstance(sys.modules[name], _Absent) or name.startswith(_OURS):
+                del sys.modules[name]
+                if package in sys.modules:  # else it was forgotten before what it holds
+                    vars(sys.modules[package]).pop(own, None)
 
 
 def _ended_by(error: Exception, verb: str, words: Sequence[str]) -> int:

@@ -33,7 +33,7 @@ from slurm_rl_plugin.cli.study_text import (
     print_users,
     print_utility_classes,
 )
-from slurm_rl_plugin.cli.tables import print_json
+from slurm_rl_plugin.cli.tables import answer
 from slurm_rl_plugin.cli.this_cluster import print_origin
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
@@ -68,24 +68,18 @@ FEWEST_WINDOWS = 100
 HELDOUT, CONTINUOUS = "heldout", "continuous"
 _PROTOCOLS = f"--protocol {HELDOUT}", f"--protocol {CONTINUOUS}"
 _SITE = "--config"
-#: What measures by settings of its own -> the options that it does not take, and their defaults.
-_NOT_TAKEN: dict[str, dict[str, Any]] = {
-    by: {
-        "--estimates": "requested",
-        "--estimates-from": None,
-        "--drop": (0, 0),
-        "--reserve": 0,
-        "--reserve-as": None,
-        "--resample": None,
-        "--timing": False,
-        **(
-            {"--scale-load": 1.0, "--partitions": None}
-            if by == _SITE
-            else {"--users": False, "--export": None}
-        ),
-    }
-    for by in (*_PROTOCOLS, _SITE)
+#: Options that measuring by settings of its own does not take, and their defaults; those of either.
+_NOT_TAKEN: dict[str, Any] = {
+    "--estimates": "requested",
+    "--estimates-from": None,
+    "--drop": (0, 0),
+    "--reserve": 0,
+    "--reserve-as": None,
+    "--resample": None,
+    "--timing": False,
 }
+_NOT_BY_SITE: dict[str, Any] = {"--scale-load": 1.0, "--partitions": None}
+_NOT_BY_PROTOCOL: dict[str, Any] = {"--users": False, "--export": None}
 #: The document, what shows it to people, and what writes files and gives their paths.
 _Measured = tuple[dict[str, Any], Callable[[], None], Callable[[], dict[str, Any]]]
 #: Options of one protocol alone.
@@ -228,10 +222,7 @@ def main(options: argparse.Namespace) -> int:
     try:
         document |= files()
     finally:  # a disc that is full costs no figure
-        if options.json:
-            print_json(document)
-        else:
-            show()
+        answer(options, document, show)
     return 0
 
 
@@ -239,7 +230,6 @@ def _check(options: argparse.Namespace, by: str) -> None:
     """Refuse what does not go together.
 
     Args:
-        options: of the command line.
         by: the option by whose own settings policies are measured; "" for side by side.
     """
     for option, protocol in _OF_ONE.items():
@@ -262,9 +252,10 @@ def _check(options: argparse.Namespace, by: str) -> None:
             "--plot draws schedules, and --protocol heldout has one for each window: leave it out."
         )
     on_nodes = options.cluster is not None and options.protocol != HELDOUT
+    taken = _NOT_TAKEN | (_NOT_BY_SITE if by == _SITE else _NOT_BY_PROTOCOL) if by else {}
     given = {
         option: getattr(options, option[2:].replace("-", "_")) != default
-        for option, default in _NOT_TAKEN.get(by, {}).items()
+        for option, default in taken.items()
     }
     other = by and not on_nodes and options.backfill not in (None, "easy")
     for option, is_given in {"--backfill": other, **given}.items():
@@ -304,7 +295,10 @@ def _side_by_side(
     options: argparse.Namespace, log: NamedLog, candidates: list[Candidate]
 ) -> _Measured:
     """Every candidate in one run through the whole log, and how they differ."""
-    estimates = estimates_of(options.estimates, _training(options, log).prepared)
+    medians = log  # of classes
+    if options.estimates_from is not None:
+        (medians,) = read_named_logs([options.estimates_from], LogOptions.of(options))
+    estimates = estimates_of(options.estimates, medians.prepared)
     if options.estimates != "requested":  # the user asked for others than a model's own
         candidates = [
             each if each.estimates is None else replace(each, estimates=None, policy=None)
@@ -365,13 +359,6 @@ def _side_by_side(
     system = " ".join([system, *reserve_words(options.reserve_as)])
     show = partial(print_evaluation, document["log"], policies, study, resampled)
     return document, show, partial(_files, options, log, schedules, study, system)
-
-
-def _training(options: argparse.Namespace, log: NamedLog) -> NamedLog:
-    """The log that class medians come from."""
-    if options.estimates_from is None:
-        return log
-    return read_named_logs([options.estimates_from], LogOptions.of(options))[0]
 
 
 def _by_site(options: argparse.Namespace, log: NamedLog, _: list[Candidate]) -> _Measured:
@@ -486,8 +473,7 @@ def _files(
         on = f" --cluster {options.cluster}" if options.cluster else ""
         found["exports"] = export_schedules(options.export, log, schedules, f"{system}{on}")
     if options.plot is not None:
-        from slurm_rl_plugin.evaluation.figures import draw_groups  # noqa: PLC0415 - matplotlib
-        from slurm_rl_plugin.evaluation.schedule_figures import draw_schedules  # noqa: PLC0415 - as above
+        from slurm_rl_plugin.evaluation.figures import draw_groups, draw_schedules  # noqa: PLC0415 - matplotlib
 
         groups = options.plot / "groups.png"
         found["figures"] = [*draw_schedules(options.plot, schedules), draw_groups(groups, study)]

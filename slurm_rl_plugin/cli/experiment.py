@@ -19,7 +19,7 @@ from slurm_rl_plugin.cli.site_options import (
     known_configuration_of,
     state_file_flags,
 )
-from slurm_rl_plugin.cli.tables import print_json, print_table, slurm_time
+from slurm_rl_plugin.cli.tables import answer, print_table, slurm_time
 from slurm_rl_plugin.domain.switchback import (
     BLOCK_HOURS,
     GOAL_NAMES,
@@ -143,11 +143,8 @@ def _start(site: DeclaredExperiment, options: argparse.Namespace) -> int:
     from slurm_rl_plugin.evaluation.experiment import begin  # noqa: PLC0415 - the simulator
 
     status, foretold = begin(site, options, parts_bar)
-    if options.json:
-        print_json({**status.as_json(), "foretold": foretold})
-    else:
-        _print_declared(status.declared, foretold)
-    return 0
+    document = {**status.as_json(), "foretold": foretold}
+    return answer(options, document, lambda: _print_declared(status.declared, foretold))
 
 
 def _print_declared(declared: Declaration, foretold: float | None) -> None:
@@ -173,10 +170,7 @@ def _status(site: DeclaredExperiment, options: argparse.Namespace) -> int:
     blocks = 0 if found is None else int(found["blocks"])
     held = held_part(declared, list(site.files.journaled()), blocks)
     status = ExperimentStatus(declared=declared, standing=standing, found=found, held=held, now=now)
-    if options.json:
-        print_json(status.as_json())
-    else:
-        _print(status)
+    answer(options, status.as_json(), lambda: _print(status))
     return 1 if standing.state == STEPPED_BACK else 0
 
 

@@ -8,13 +8,7 @@ from typing import Any
 
 from slurm_rl_plugin.cli.argument_types import job_number
 from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
-from slurm_rl_plugin.cli.tables import (
-    print_json,
-    print_table,
-    slurm_duration,
-    slurm_size,
-    slurm_time,
-)
+from slurm_rl_plugin.cli.tables import answer, print_table, slurm_duration, slurm_size, slurm_time
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, LICENCE_PREFIX, MEMORY
 from slurm_rl_plugin.hook.rails.reserve import ACCOUNT, NO_RESERVE, OFF
 from slurm_rl_plugin.readable import printable
@@ -22,9 +16,7 @@ from slurm_rl_plugin.services.configured_site import chosen_batch_system
 from slurm_rl_plugin.services.explained_job import explained
 from slurm_rl_plugin.services.explanation import (
     Account,
-    ActedRail,
     AsBatch,
-    ClassUtility,
     Explanation,
     LicenceRoom,
     ResourceRoom,
@@ -67,11 +59,7 @@ def main(options: argparse.Namespace) -> int:
     timeout = float(configuration.sections.batch_system.timeout)
     record = chosen_batch_system(configuration).kind.job_record(options.job, timeout)
     found = explained(configuration, options.job, record)
-    if options.json:
-        print_json(found.document())
-    else:
-        print_explanation(found)
-    return 0
+    return answer(options, found.document(), lambda: print_explanation(found))
 
 
 def print_explanation(found: Explanation) -> None:
@@ -86,82 +74,71 @@ def print_explanation(found: Explanation) -> None:
         *_points(found),
         *_limit(found),
         *_priority(found),
-        *_experiment(found.experiment),
+        *([] if found.experiment is None else [_sentence(found.experiment)]),
     ):
         print(printable(line))
-    _print_features(found)
-    _print_neighbours(found)
-    _print_audit(found.audit)
+    _print_tables(found)
     for sentence in found.not_read:
         print(printable(f"Not read: {sentence}"))
 
 
-def _job(found: Explanation) -> list[str]:
+def _job(found: Explanation) -> Iterator[str]:
     array = f", tasks {found.tasks}" if found.tasks else ""
-    return [
+    yield (
         f"Job {found.job}{array} of {found.user}: account "
         f"{found.account.name}, partition {found.partition}, "
         f"{found.processors} processors, limit {slurm_duration(found.time_limit)}, "
-        f"waiting {slurm_duration(found.wait)}.",
-        *_reason(found),
-        *_accrued(found),
-        f"Class: {found.class_}, by the rule: {found.class_rule or 'not read'}.",
-        *_as_batch(found.as_batch),
-        *_utility(found.utility),
-    ]
+        f"waiting {slurm_duration(found.wait)}."
+    )
+    if found.reason:
+        yield f"Reason {found.reason}: {found.meaning}. {_our_place(found)}."
+    yield from _accrued(found)
+    yield f"Class: {found.class_}, by the rule: {found.class_rule or 'not read'}."
+    yield from _as_batch(found.as_batch)
+    if (cost := found.utility) is not None:
+        by_user = ", as its user asks" if cost.by_user else ""
+        due = f", due {slurm_time(cost.deadline)}" if cost.deadline else ""
+        yield (
+            f"Utility: class {cost.class_}{by_user}{due}: {cost.now:.3f} if it starts now; a "
+            f"further hour of waiting costs {cost.further_hour:.3f}."
+        )
+        if cost.ignored:
+            yield f"The wish of its user is ignored: {cost.ignored}."
 
 
-def _utility(found: ClassUtility | None) -> list[str]:
-    """Say what its wait costs; no line at a site without classes of its own."""
-    if found is None:
-        return []
-    by_user = ", as its user asks" if found.by_user else ""
-    due = f", due {slurm_time(found.deadline)}" if found.deadline else ""
-    lines = [
-        f"Utility: class {found.class_}{by_user}{due}: {found.now:.3f} if it starts now; a "
-        f"further hour of waiting costs {found.further_hour:.3f}."
-    ]
-    ignored = found.ignored
-    return [*lines, f"The wish of its user is ignored: {ignored}."] if ignored else lines
-
-
-def _as_batch(found: AsBatch | None) -> list[str]:
+def _as_batch(found: AsBatch | None) -> Iterator[str]:
     """Say why a job of the interactive class counts as batch; no line where it does not."""
     if found is None:
-        return []
+        return
     if found.until is not None:
-        return [
+        yield (
             f"It counts as batch until {slurm_time(found.until)}: {found.timed_out} of its "
             f"user's {found.runs} interactive jobs were ended by their time limit."
-        ]
-    if found.reason == NO_RESERVE:
-        return ["It counts as batch: its user chose the class, and no [reserve] bounds such jobs."]
-    who = "account" if found.reason == ACCOUNT else "user"
-    return [
-        f"It counts as batch: with it, interactive jobs of its {who} would hold more than "
-        f"{found.most} processors of the reserve ([reserve] {found.reason})."
-    ]
+        )
+    elif found.reason == NO_RESERVE:
+        yield "It counts as batch: its user chose the class, and no [reserve] bounds such jobs."
+    else:
+        who = "account" if found.reason == ACCOUNT else "user"
+        yield (
+            f"It counts as batch: with it, interactive jobs of its {who} would hold more than "
+            f"{found.most} processors of the reserve ([reserve] {found.reason})."
+        )
 
 
-def _reason(found: Explanation) -> list[str]:
-    """What the batch system's reason means, and what our order adds; no line without a reason."""
-    if not found.reason:
-        return []
+def _our_place(found: Explanation) -> str:
     ranks = found.ranks
     place = f"place {ranks.decided} of {ranks.of}"
     if ranks.decided is None:
-        ours = "Our order gives the job no place until then"
-    elif found.score is None:  # untouched, or all factors are restored
-        ours = f"The order is the site's: {place}"
-    elif found.for_processors:
-        ours = f"Our order puts the job at {place}"
-    else:
-        ours = f"Our order cannot change that; it keeps {place} for the job"
-    return [f"Reason {found.reason}: {found.meaning}. {ours}."]
+        return "Our order gives the job no place until then"
+    if found.score is None:  # untouched, or all factors are restored
+        return f"The order is the site's: {place}"
+    if found.for_processors:
+        return f"Our order puts the job at {place}"
+    return f"Our order cannot change that; it keeps {place} for the job"
 
 
-def _experiment(sentence: str | None) -> list[str]:
-    return [] if sentence is None else [sentence[0].upper() + sentence[1:]]
+def _sentence(clause: str) -> str:
+    return clause[0].upper() + clause[1:]
 
 
 def _room(found: Explanation) -> list[str]:
@@ -170,12 +147,11 @@ def _room(found: Explanation) -> list[str]:
     if asked is None:
         return []
     told = ", ".join(amount_text(name, amount) for name, amount in asked.amounts.items())
-    count = max(asked.nodes, 1)
-    where = "one node" if count == 1 else f"{count} nodes"
+    where = "one node" if asked.nodes <= 1 else f"{asked.nodes} nodes"
     whole = ", for itself" if asked.exclusive else ""
-    with_features = f" with {asked.constraint}" if asked.constraint else ""
-    lines = [f"It asks for {told}, on {where} at least{with_features}{whole}."]
-    return lines if found.room is None else lines + room_sentences(found.room)
+    with_features = _with_features(asked.constraint)
+    line = f"It asks for {told}, on {where} at least{with_features}{whole}."
+    return [line, *([] if found.room is None else room_sentences(found.room))]
 
 
 def _start(told: Mapping[str, Any] | None) -> list[str]:
@@ -189,60 +165,48 @@ def _start(told: Mapping[str, Any] | None) -> list[str]:
     return [f"Start: {start} (median), 90 % between {low} and {high}; see `slurm-rl start`."]
 
 
-def _accrued(found: Explanation) -> list[str]:
+def _accrued(found: Explanation) -> Iterator[str]:
     """Say how much of the job's wait counts; no line where all of it does."""
-    lines = []
     if found.accrued < found.wait:
         counts = slurm_duration(found.accrued)
-        lines.append(f"Of its wait {counts} count: {_WHY_NOT_ALL[found.started_tasks]}.")
+        yield f"Of its wait {counts} count: {_WHY_NOT_ALL[found.started_tasks]}."
     if found.runs > 1.0:
-        lines.append(f"Its waiting tasks fill the machine {found.runs:.3g} times.")
+        yield f"Its waiting tasks fill the machine {found.runs:.3g} times."
     if found.wait_counts != 1.0:
         times = f"{found.wait_counts:.2g} times"
-        lines.append(f"Its wait counts {times}: jobs of its group wait for too long ([guard]).")
+        yield f"Its wait counts {times}: jobs of its group wait for too long ([guard])."
     if found.passed_over:
-        lines.append("The starvation bound passes over it: it waits by its own doing.")
-    return lines
+        yield "The starvation bound passes over it: it waits by its own doing."
 
 
-def _place(found: Explanation) -> list[str]:
+def _place(found: Explanation) -> Iterator[str]:
     ranks = found.ranks
-    lines = []
     if found.fallback:
-        lines.append(f"The policy is not used: {found.fallback}")
+        yield f"The policy is not used: {found.fallback}"
     if found.untouched:
-        lines.append(f"Never touched by us: {UNTOUCHED[found.untouched]}.")
+        yield f"Never touched by us: {UNTOUCHED[found.untouched]}."
     if ranks.decided is None:
-        return [*lines, "It has no rank: it cannot start now."]
-    lines.append(
+        yield "It has no rank: it cannot start now."
+        return
+    yield (
         f"Rank: {ranks.decided} of {ranks.of} in the decided order; {ranks.site} by the "
         f"site's own priority; {ranks.now} by the priorities of now; "
         f"{ranks.in_account} of {ranks.of_account} in its account."
     )
-    if found.score is not None and not found.fallback:
-        model = f", model {found.model[:12]}" if found.model else ""
-        lines.append(f"Score: {found.score:.6g} (policy {found.policy}{model}).")
     if not found.fallback:
-        lines += _guard_rails(found.guard_rails)
-    return [*lines, *_own_order(found.own_order)]
-
-
-def _guard_rails(rails: list[ActedRail]) -> list[str]:
-    if not rails:
-        return ["Guard rails: none changed the order."]
-    return [
-        f"Guard rail {rail.rail}: place {rail.place_before or '-'} of the ordered jobs "
-        f"became {rail.place_after or '-'}."
-        for rail in rails
-    ]
-
-
-def _own_order(later: int) -> list[str]:
-    """Say what its user's nice did; no line where it did nothing."""
-    if not later:
-        return []
-    places = f"{abs(later)} place{'s' * (abs(later) > 1)} {'later' if later > 0 else 'earlier'}"
-    return [f"Your own order (nice) put it {places} among your jobs."]
+        if found.score is not None:
+            model = f", model {found.model[:12]}" if found.model else ""
+            yield f"Score: {found.score:.6g} (policy {found.policy}{model})."
+        for rail in found.guard_rails:
+            yield (
+                f"Guard rail {rail.rail}: place {rail.place_before or '-'} of the ordered jobs "
+                f"became {rail.place_after or '-'}."
+            )
+        if not found.guard_rails:
+            yield "Guard rails: none changed the order."
+    if later := found.own_order:
+        places = f"{abs(later)} place{'s' * (abs(later) > 1)} {'later' if later > 0 else 'earlier'}"
+        yield f"Your own order (nice) put it {places} among your jobs."
 
 
 def _run_time(run_time: RunTime) -> list[str]:
@@ -293,72 +257,69 @@ def _points(found: Explanation) -> list[str]:
     return [f"Points: {'; '.join(parts)}."] if parts else []
 
 
-def _limit(found: Explanation) -> list[str]:
+def _limit(found: Explanation) -> Iterator[str]:
     """Say how the limit on batch jobs touches the job; no line where [reserve] is off."""
-    limit = found.batch_limit
-    if limit.reason == OFF:
-        return []
     of_it = " It is one of them." if found.class_ == "batch" else " It is none of them."
     if found.as_batch is not None:  # the batch system may not count it
         of_it = " It is ordered as one of them."
-    words = limit.words
-    return [f"Reserve: {words}{of_it if limit.processors is not None else ''}"]
+    limit = found.batch_limit
+    if limit.reason != OFF:
+        yield f"Reserve: {limit.words}{'' if limit.processors is None else of_it}"
 
 
-def _priority(found: Explanation) -> list[str]:
+def _priority(found: Explanation) -> Iterator[str]:
     priority, write = found.priority, found.write
-    lines = [
+    yield (
         f"Priority now: {priority.total} = {priority.native} of the site + factor "
         f"{priority.factor}."
-    ]
+    )
     for partition, terms in found.terms.items():
         told = ", ".join(f"{name} {points}" for name, points in terms.items())
-        lines.append(f"  in partition {partition}: {told}")
+        yield f"  in partition {partition}: {told}"
     if found.writes.disabled:
-        lines.append(f"Nothing is written now: disabled {found.writes.disabled}.")
+        yield f"Nothing is written now: disabled {found.writes.disabled}."
     elif found.writes.mode == "shadow":
-        lines.append("Nothing is written now: the mode is shadow.")
+        yield "Nothing is written now: the mode is shadow."
     if write is None:
-        return [*lines, "A cycle in active mode would write nothing to it."]
+        yield "A cycle in active mode would write nothing to it."
+        return
     late = "" if write.this_cycle else ", in a later cycle (max_writes)"
-    return [
-        *lines,
-        f"A cycle in active mode would write factor {write.new} instead of {write.old}{late}.",
-    ]
+    yield f"A cycle in active mode would write factor {write.new} instead of {write.old}{late}."
 
 
-def _print_features(found: Explanation) -> None:
-    if found.features is None:
-        return
-    print()
-    shown = found.features[:FEATURES]
-    rows = [[each.name, each.value, each.median, each.effect, each.linear] for each in shown]
-    print_table(["FEATURE", "VALUE", "MEDIAN", "EFFECT", "LINEAR"], rows)
-    print("EFFECT: the score less what it would be with the median of the queue. LINEAR: weight *")
-    print("(value - mean) / scale, the part of the network without hidden units.")
-
-
-def _print_neighbours(found: Explanation) -> None:
-    if not found.neighbours:
-        return
-    print()
-    names = ("rank", "site_rank", "job", "user", "account", "partition", "class_")
-    rows = []
-    for each in found.neighbours:
-        mark = "*" if each.job == found.job else ""
-        last = [slurm_duration(each.wait), each.untouched or each.score]
-        rows.append([mark, *(getattr(each, name) for name in names), *last])
-    header = [name.replace("_", "").upper() for name in names]
-    print_table(["", *header, "WAIT", "SCORE"], rows)
-
-
-def _print_audit(lines: list[dict[str, Any]]) -> None:
-    if not lines:
-        return
-    print()
-    names = ("event", "policy", "old", "new", "reason")
-    rows = [[slurm_time(line["time"]), *(line.get(name) for name in names)] for line in lines]
-    print_table(["AUDIT", *(name.upper() for name in names)], rows)
+def _print_tables(found: Explanation) -> None:
+    """What counts in the score, the neighbours in the order, and what was written."""
+    if found.features is not None:
+        rows = [
+            [each.name, each.value, each.median, each.effect, each.linear]
+            for each in found.features[:FEATURES]
+        ]
+        print()
+        print_table(["FEATURE", "VALUE", "MEDIAN", "EFFECT", "LINEAR"], rows)
+        print(
+            "EFFECT: the score less what it would be with the median of the queue. LINEAR: weight *"
+        )
+        print("(value - mean) / scale, the part of the network without hidden units.")
+    if found.neighbours:
+        names = ("rank", "site_rank", "job", "user", "account", "partition", "class_")
+        rows = [
+            [
+                "*" if each.job == found.job else "",
+                *(getattr(each, name) for name in names),
+                *(slurm_duration(each.wait), each.untouched or each.score),
+            ]
+            for each in found.neighbours
+        ]
+        print()
+        header = [name.replace("_", "").upper() for name in names]
+        print_table(["", *header, "WAIT", "SCORE"], rows)
+    if found.audit:
+        columns = ("event", "policy", "old", "new", "reason")
+        print()
+        print_table(
+            ["AUDIT", *(name.upper() for name in columns)],
+            [[slurm_time(each["time"]), *map(each.get, columns)] for each in found.audit],
+        )
 
 
 def amount_text(resource: str, amount: float) -> str:
@@ -371,11 +332,16 @@ def amount_text(resource: str, amount: float) -> str:
 
 def room_sentences(room: Room) -> list[str]:
     """The same for people: what it waits for, of each resource of which too little is free."""
-    count, licences = room.nodes, [*_licences(room.licences)]
-    if room.constraint and room.nodes_that_may < count:
-        return [*licences, _without(room)]
-    if room.exclusive and room.idle_nodes < count:
-        return [*licences, _not_idle(room)]
+    count, some, idle = room.nodes, room.nodes_that_may, room.idle_nodes
+    licences = [*_licences(room.licences)]
+    if room.constraint and some < count:  # too few nodes of its partitions have the features at all
+        what = "a node" if count == 1 else f"{count} nodes"
+        there = f"{some or 'none'} of its partitions {'are' if some > 1 else 'is'} such"
+        return [*licences, f"It waits for {what}{_with_features(room.constraint)}; {there}."]
+    if room.exclusive and idle < count:
+        what = "a whole node" if count == 1 else f"{count} whole nodes"
+        of = f"of {some} {idle} {'is' if idle == 1 else 'are'} idle"
+        return [*licences, f"It waits for {what}{_with_features(room.constraint)}; {of}."]
     scarce = [
         _scarce(name, found, count, room.constraint)
         for name, found in room.resources.items()
@@ -403,22 +369,6 @@ def _licences(found: Mapping[str, LicenceRoom]) -> Iterator[str]:
 
 def _with_features(constraint: str | None) -> str:
     return f" with {constraint}" if constraint else ""
-
-
-def _without(room: Room) -> str:
-    """Too few nodes of its partitions have the features at all."""
-    count, some = room.nodes, room.nodes_that_may
-    what = "a node" if count == 1 else f"{count} nodes"
-    there = f"{some or 'none'} of its partitions {'are' if some > 1 else 'is'} such"
-    return f"It waits for {what}{_with_features(room.constraint)}; {there}."
-
-
-def _not_idle(room: Room) -> str:
-    count, idle = room.nodes, room.idle_nodes
-    what = "a whole node" if count == 1 else f"{count} whole nodes"
-    verb = "is" if idle == 1 else "are"
-    of = f"of {room.nodes_that_may} {idle} {verb} idle"
-    return f"It waits for {what}{_with_features(room.constraint)}; {of}."
 
 
 def _scarce(name: str, found: ResourceRoom, count: int, constraint: str | None) -> str:

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.cli.argument_types import number_above_zero
 from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs
-from slurm_rl_plugin.cli.tables import print_json, print_table, slurm_duration
+from slurm_rl_plugin.cli.tables import answer, print_table, slurm_duration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.named_log import LogOptions
 from slurm_rl_plugin.forecasts.limits import limits_report
@@ -40,23 +39,17 @@ def main(options: argparse.Namespace) -> int:
         raise ConfigurationError("give a LOG, or --from slurm --since TIME: one of them.")
     given = [] if options.log is None else [options.log]
     (named,) = read_named_logs(given, LogOptions.of(options))
-    if options.user is not None:
-        _check_user(options.user, named.name, named.prepared.log)
-    document = {"log": named.name, **limits_report(named.prepared.log, options.days)}
+    log = named.prepared.log
+    # of a user without a job an answer would say that nothing is to be saved
+    if options.user not in {None, *(log.users[each] for each in np.unique(log.user) if each >= 0)}:
+        raise ConfigurationError(
+            f"-u {options.user}: {named.name} has no job of this user: give another."
+        )
+    document = {"log": named.name, **limits_report(log, options.days)}
     if options.user is not None:
         mine = [each for each in document["templates"] if each["user"] == options.user]
         document["templates"] = mine
-    if options.json:
-        print_json(document)
-    else:
-        _print(document)
-    return 0
-
-
-def _check_user(user: str, name: str, log: JobLog) -> None:
-    """Refuse a user without a job, of whom an answer would say that nothing is to be saved."""
-    if user not in {log.users[place] for place in np.unique(log.user) if place >= 0}:
-        raise ConfigurationError(f"-u {user}: {name} has no job of this user: give another.")
+    return answer(options, document, lambda: _print(document))
 
 
 def _print(document: dict[str, Any]) -> None:

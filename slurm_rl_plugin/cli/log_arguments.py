@@ -1,4 +1,8 @@
-"""LOG arguments of every verb: the options that go with them, and how they are read."""
+"""LOG arguments of every verb: the options that go with them, and how they are read.
+
+LOG@jobs=FIRST:LAST,load=L,processors=N is a part of a log, busier, or on another machine;
+LOG@weeks=N,seed=S some weeks of a log that is too large to be simulated whole.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,9 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,8 +21,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.log_format import is_stored, read_log
 from slurm_rl_plugin.accounting.port import NOT_READ, JobLog, ReadReport
 from slurm_rl_plugin.batch_systems.registry import AUTO
-from slurm_rl_plugin.cli.argument_types import at_least_one
-from slurm_rl_plugin.cli.log_excerpt import LogExcerpt
+from slurm_rl_plugin.cli.argument_types import LARGEST, at_least_one
 from slurm_rl_plugin.cli.progress import said_if_long
 from slurm_rl_plugin.cli.this_cluster import (
     PEAK,
@@ -30,7 +35,6 @@ from slurm_rl_plugin.cli.this_cluster import (
     own_accounting,
 )
 from slurm_rl_plugin.configuration import read_configuration
-from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.named_log import LogOptions, NamedLog, ReadJobs
 from slurm_rl_plugin.readable import printable
@@ -42,10 +46,11 @@ from slurm_rl_plugin.simulator.workloads.log_shares import (
     with_accounts,
 )
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.simulator.workloads.resampling import scale_load
+from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 from slurm_rl_plugin.whole_file import read_whole
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # without the extra that parquet needs, other logs are read all the same
     from slurm_rl_plugin.accounting.stored.log import StoredLog
 
 #: Accounts that a warning names.
@@ -53,6 +58,10 @@ _NAMED_ACCOUNTS = 8
 #: What most verbs take of --config.
 _CLASSES_AND_SHARES = "take job-class rules and shares from a TOML file"
 _Number = TypeVar("_Number", int, float)
+WEEK = 7 * DAY
+#: Of a larger stored log `train` takes some weeks: as many as hold about this number of jobs.
+MOST_JOBS = 500_000
+FEWEST_WEEKS, MOST_WEEKS = 2, 26
 
 
 def add_log_options(
@@ -93,7 +102,7 @@ def add_log_options(
     )
     parser.add_argument(
         "--partitions",
-        type=_partitions,
+        type=partial(_pairs, number=at_least_one, fault="partition: write name=processors"),
         metavar="A=64,B=16",
         help="processors of each partition, where partitions share none",
     )
@@ -113,7 +122,12 @@ def add_log_options(
 
 def read_named_logs(arguments: Sequence[str], options: LogOptions) -> list[NamedLog]:
     """The LOG arguments, or with `--from slurm` the cluster's own accounting, as options say."""
-    found = [read.on(_machine(options)) for read in read_logs(arguments, options)]
+    machine, found = None, list[NamedLog]()
+    for read in read_logs(arguments, options):
+        if options.cluster is not None and machine is None:
+            check_machine_options(options)
+            machine = named_machine(options.cluster, site_adapter(options), os.environ)
+        found.append(read.on(machine))
     for each in found:
         if each.notice:
             print(f"slurm-rl: {printable(each.notice)}", file=sys.stderr)
@@ -237,14 +251,6 @@ def _named(accounts: Sequence[str]) -> str:
     return ", ".join(names) + (f" and {left} more" if left else "")
 
 
-def _machine(options: LogOptions) -> Machine | None:
-    """The machine of --cluster."""
-    if options.cluster is None:
-        return None
-    check_machine_options(options)
-    return named_machine(options.cluster, site_adapter(options), os.environ)
-
-
 def check_machine_options(options: LogOptions) -> None:
     """Refuse options that tell another machine than --cluster does."""
     if options.processors or options.partitions or options.whole_nodes_of > 1:
@@ -308,16 +314,13 @@ def _capacity(log: JobLog, given: int | None, whole: JobLog | StoredLog | None) 
     if given or log.processors_available or log.kind == "swf":
         return given
     if whole is None or isinstance(whole, JobLog):
-        return peak_processors(whole or log)
-    return _peak(whole.column("start"), whole.column("run_time"), whole.column("processors"))
+        whole = whole or log
+        return peak_processors(whole.start, whole.run_time, whole.processors)
+    return peak_processors(*(whole.column(name) for name in ("start", "run_time", "processors")))
 
 
-def peak_processors(log: JobLog) -> int | None:
+def peak_processors(start: FloatArray, run_time: FloatArray, processors: IntArray) -> int | None:
     """The largest number of processors in use at one instant of the recorded schedule."""
-    return _peak(log.start, log.run_time, log.processors)
-
-
-def _peak(start: FloatArray, run_time: FloatArray, processors: IntArray) -> int | None:
     if len(start) == 0 or np.isnan(start).any():
         return None
     times = np.concatenate([start, start + run_time])
@@ -340,10 +343,6 @@ def _pairs(text: str, number: Callable[[str], _Number], fault: str) -> dict[str,
     return pairs
 
 
-def _partitions(text: str) -> dict[str, int]:
-    return _pairs(text, at_least_one, "partition: write name=processors")
-
-
 def _shares(text: str) -> dict[str, float]:
     shares = _pairs(text, float, "share: write account=fraction")
     try:
@@ -351,3 +350,136 @@ def _shares(text: str) -> dict[str, float]:
     except ConfigurationError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return shares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogExcerpt:
+    """What a LOG argument asks of its log.
+
+    Attributes:
+        log: the argument without the excerpt.
+        first, last: jobs taken, counted from 0 in order of submission, `last` not included; None
+            for all.
+        load: mean fraction of the processors that the jobs ask for; None as recorded.
+        processors: size of the machine; None as elsewhere given.
+        weeks: so many weeks, one out of each of as many equal stretches of the log; None for all.
+    """
+
+    log: str
+    first: int | None = None
+    last: int | None = None
+    load: float | None = None
+    processors: int | None = None
+    weeks: int | None = None
+    seed: int = 1
+
+    @classmethod
+    def of(cls, argument: str) -> LogExcerpt:
+        """Split a LOG argument at its `@` into the log and the part of it that is wanted."""
+        log, sign, words = argument.rpartition("@")
+        if not sign or "=" not in words:
+            return cls(log=argument)
+        found: dict[str, int | float] = {}
+        for part in words.split(","):
+            key, _, text = part.partition("=")
+            if key == "jobs":
+                first, _, last = text.partition(":")
+                found["first"] = _part(argument, key, first, int, 0)
+                found["last"] = _part(argument, key, last, int, int(found["first"]) + 1)
+            elif key == "load":
+                found[key] = _part(argument, key, text, float, 1e-6)
+            elif key in ("processors", "weeks", "seed"):
+                found[key] = _part(argument, key, text, int, 0 if key == "seed" else 1)
+            else:
+                raise ConfigurationError(
+                    f"{argument!r}: unknown setting {key!r} behind the @; give jobs=FIRST:LAST, "
+                    "load, processors, weeks or seed."
+                )
+        if "weeks" in found and "last" in found:
+            raise ConfigurationError(f"{argument!r}: give either jobs or weeks behind the @.")
+        return cls(log=log, **found)  # type: ignore[arg-type]
+
+    def cut(self, log: JobLog) -> JobLog:
+        """Those jobs of the log that the settings behind the `@` choose."""
+        if self.weeks is not None:
+            wanted = np.zeros(len(log), dtype=np.bool_)
+            for begin, end in self.drawn_weeks(float(log.submit[0]), float(log.submit[-1])):
+                wanted |= (log.submit >= begin) & (log.submit < end)
+            return log.select(wanted)
+        if self.last is None:
+            return log
+        self._check_jobs(len(log))
+        return log.select(np.arange(self.first or 0, self.last))
+
+    def stored(self, stored: StoredLog) -> JobLog:
+        """The jobs asked for out of a parquet file, of which no others are read."""
+        if self.weeks is not None and len(stored):
+            return stored.stretches(self.drawn_weeks(*stored.first_and_last_submit()))
+        if self.last is not None:
+            self._check_jobs(len(stored))
+        return stored.log(self.first or 0, self.last)
+
+    def drawn_weeks(self, first: float, last: float) -> list[tuple[float, float]]:
+        """Begin and end of each week drawn, seconds."""
+        there = int((last - first) // WEEK)
+        if self.weeks is None or self.weeks > there:
+            held = f"{there} whole {'week' if there == 1 else 'weeks'}"
+            raise ConfigurationError(f"{self.log} holds {held}: weeks={self.weeks} are more.")
+        edges = np.linspace(0, there, self.weeks + 1).round().astype(np.int64)
+        drawn = np.random.default_rng(self.seed).integers(edges[:-1], edges[1:])
+        return [(first + week * WEEK, first + (week + 1) * WEEK) for week in drawn.tolist()]
+
+    def _check_jobs(self, jobs: int) -> None:
+        if self.last is not None and self.last > jobs:
+            raise ConfigurationError(
+                f"{self.log} holds {jobs} jobs that ran: jobs={self.first}:{self.last} goes beyond."
+            )
+
+    def scaled(self, log: JobLog, processors: int) -> JobLog:
+        """The same jobs arriving so that they ask for `load` of the processors on average."""
+        if self.load is None:
+            return log
+        span = float(log.submit[-1] - log.submit[0])
+        asked = float((log.run_time * log.processors).sum()) / (processors * max(span, 1.0))
+        return scale_load(log, self.load / asked)
+
+
+def sampled(argument: str) -> str:
+    """The LOG argument, with the weeks that are drawn of it where the log is a large one."""
+    path = Path(argument)
+    if not is_stored(path):
+        return argument
+    from slurm_rl_plugin.accounting.stored.log import StoredLog  # noqa: PLC0415 - an extra's
+
+    stored = StoredLog(path)
+    if len(stored) <= MOST_JOBS:
+        return argument
+    first, last = stored.first_and_last_submit()
+    there = int((last - first) // WEEK)
+    weeks = min(max(MOST_JOBS * there // len(stored), FEWEST_WEEKS), MOST_WEEKS)
+    if there <= weeks:
+        return argument
+    print(
+        f"slurm-rl: {argument} holds {len(stored):,} jobs of {there} weeks: {weeks} weeks are "
+        "drawn; @weeks=N behind it takes others.",
+        file=sys.stderr,
+    )
+    return f"{argument}@weeks={weeks}"
+
+
+def _part(
+    argument: str, key: str, text: str, kind: Callable[[str], int | float], least: float
+) -> int | float:
+    try:
+        value = kind(text)
+    except ValueError:
+        value = -1
+    if not least <= value < float("inf"):
+        raise ConfigurationError(
+            f"{argument!r}: {key} has {text!r}, which is no number of at least {least:g}."
+        )
+    if value > LARGEST:
+        raise ConfigurationError(
+            f"{argument!r}: {key} has {text!r}, which is too large: give {LARGEST} at most."
+        )
+    return value

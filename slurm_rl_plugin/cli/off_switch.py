@@ -86,7 +86,13 @@ def main(options: argparse.Namespace) -> int:
     now = time.time()  # noqa: TID251 - the composition root
     # the file holds whole seconds
     until = float(math.ceil(now + options.span)) if options.verb == "pause" else math.inf
-    made = Disablement(by=_acting_user(), at=now, until=until, reason=options.reason)
+    try:
+        own = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        own = str(os.getuid())
+    behind = os.environ.get("SUDO_USER", own)  # who types
+    by = f"{behind} as {own}" if behind and behind != own else own
+    made = Disablement(by=by, at=now, until=until, reason=options.reason)
     found = read_disable_file(path)
     if options.verb == "pause" and found is not None and found.until > until:
         sys.stderr.write(
@@ -100,16 +106,6 @@ def main(options: argparse.Namespace) -> int:
         write_disable_file(path, made)
         print(f"{options.verb}d {made.words}: {path}")
     return _wait_until_taken_back(known, options.wait)
-
-
-def _acting_user() -> str:
-    """Who types: behind sudo its user, else the owner of this process."""
-    try:
-        own = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        own = str(os.getuid())
-    behind = os.environ.get("SUDO_USER", "")
-    return f"{behind} as {own}" if behind and behind != own else own
 
 
 def _enable(known: KnownConfiguration, path: Path, seconds: float) -> int:

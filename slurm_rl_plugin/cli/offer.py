@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import logging
 
-from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
 from slurm_rl_plugin.cli.service_process import log_to_standard_error, serve_until_stopped
 from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
-from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.services.offer_service import build_bound_offers, build_offer_pages
 from slurm_rl_plugin.serving.page_server import serve_pages
 
@@ -26,18 +24,15 @@ def main(options: argparse.Namespace) -> int:
     log_to_standard_error(verbose=options.verbose)
     configuration = configuration_of(options)
     bound = build_bound_offers(configuration)
-    binds = configuration.sections.offer.bind_seconds > 0
-    pages = build_offer_pages(configuration, bound if binds else None)
-    serve_until_stopped(
-        lambda: _serve(configuration, pages), lambda: None if bound is None else bound.renew()
-    )
+    where, tls = configuration.sections.offer, configuration.tls_of("offer")
+    pages = build_offer_pages(configuration, bound if where.bind_seconds > 0 else None)
+
+    def begin() -> None:
+        port = serve_pages(pages, where.address, where.port, tls, section="offer")
+        scheme = "http" if tls is None else "https"
+        logger.info("offer=ready url=%s://%s:%d/offer", scheme, where.address, port)
+
+    serve_until_stopped(begin, lambda: None if bound is None else bound.renew())
     if bound is not None:
         bound.renew(everything=True)
     return 0
-
-
-def _serve(configuration: Configuration, pages: OfferPages) -> None:
-    where, tls = configuration.sections.offer, configuration.tls_of("offer")
-    port = serve_pages(pages, where.address, where.port, tls, section="offer")
-    scheme = "http" if tls is None else "https"
-    logger.info("offer=ready url=%s://%s:%d/offer", scheme, where.address, port)

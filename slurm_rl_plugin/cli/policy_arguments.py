@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 
 from slurm_rl_plugin.cli.argument_types import whole_number
 from slurm_rl_plugin.configuration.sections import KEYS
@@ -29,7 +30,7 @@ def add_goal_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--goal",
         action="append",
-        type=_goal,
+        type=partial(goal_of, refused=argparse.ArgumentTypeError),
         default=[],
         metavar="NAME=VALUE",
         help=f"how much something counts in a model's order, as [goals] has it: "
@@ -42,23 +43,16 @@ def goals_of(options: argparse.Namespace, configured: Goals = AS_TRAINED) -> Goa
     return replace(configured, **dict(options.goal))
 
 
-def goal_of(text: str) -> tuple[str, float]:
+def goal_of(text: str, refused: type[Exception] = ConfigurationError) -> tuple[str, float]:
     """Name and value of NAME=VALUE."""
     name, _, value = text.partition("=")
     if name not in _GOALS:
-        raise ConfigurationError(f"{name!r} is no goal: give one of {', '.join(_GOALS)}")
+        raise refused(f"{name!r} is no goal: give one of {', '.join(_GOALS)}")
     key = KEYS["goals"][name]
     number = key.parsed(value)
     if fault := key.fault(number):
-        raise ConfigurationError(f"goal {name} {fault}")
+        raise refused(f"goal {name} {fault}")
     return name, float(number)
-
-
-def _goal(text: str) -> tuple[str, float]:
-    try:
-        return goal_of(text)
-    except ConfigurationError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def add_reserve_option(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Timer
@@ -19,17 +19,12 @@ PATIENCE = 2.0
 LOG_SECONDS, LOG_PART = 60.0, 0.1
 
 
-@dataclass(slots=True)
-class _Silence:
-    """Since when nothing has been shown, by the monotonic clock."""
-
-    since: float = field(default_factory=time.monotonic)
-
-    def ends(self) -> None:
-        self.since = time.monotonic()
+#: Since when nothing has been shown, by the monotonic clock.
+_SILENT_SINCE = [time.monotonic()]
 
 
-_SILENCE = _Silence()
+def _silence_ends() -> None:
+    _SILENT_SINCE[0] = time.monotonic()
 
 
 def _is_seen() -> bool:
@@ -69,7 +64,7 @@ def say_of_compiling(compiled_before: Callable[[], bool]) -> None:
     """Say on a terminal that the first run takes longer, where this is one."""
     if _is_seen() and not compiled_before():
         print(f"slurm-rl: {COMPILES_FIRST}", file=sys.stderr)
-        _SILENCE.ends()
+        _silence_ends()
 
 
 @contextmanager
@@ -89,7 +84,7 @@ def said_if_long(what: str) -> Iterator[None]:
         sys.stderr.write(f"{what} ...")
         sys.stderr.flush()
 
-    timer = Timer(max(_SILENCE.since + PATIENCE - time.monotonic(), 0.0), say)
+    timer = Timer(max(_SILENT_SINCE[0] + PATIENCE - time.monotonic(), 0.0), say)
     timer.daemon = True
     with suppress(RuntimeError):  # a host may have no thread left, and the work needs none
         timer.start()
@@ -101,7 +96,7 @@ def said_if_long(what: str) -> Iterator[None]:
             timer.join()
         if said:
             sys.stderr.write("\r\033[K")
-            _SILENCE.ends()
+            _silence_ends()
 
 
 @contextmanager
@@ -113,8 +108,6 @@ def progress_bar(
     Where nobody looks on, a line follows LOG_SECONDS and LOG_PART of the work at the soonest.
 
     Args:
-        title: what goes on.
-        steps: how many there are.
         measure: what the figure is.
         drawn_by_itself: between steps too; a thread does it, which work that is measured can feel.
     """
@@ -128,7 +121,7 @@ def progress_bar(
         _plain_progress(title, steps, 0, 0.0)
         yield partial(_plain_progress, title, steps)
         sys.stderr.write("\r\033[K")
-        _SILENCE.ends()
+        _silence_ends()
         return
 
     console = Console(stderr=True)
@@ -145,20 +138,14 @@ def progress_bar(
             )
 
         yield update
-    _SILENCE.ends()
+    _silence_ends()
 
 
 @contextmanager
 def parts_bar(
     title: str, parts: int, *, drawn_by_itself: bool = True
 ) -> Iterator[Callable[[int], None]]:
-    """The same for work that reports how many more parts are done; shows the fraction.
-
-    Args:
-        title: what goes on.
-        parts: how many there are.
-        drawn_by_itself: as in `progress_bar`.
-    """
+    """The same for work that reports how many more parts are done; shows the fraction."""
     done = 0
     with progress_bar(title, parts, "part", drawn_by_itself=drawn_by_itself) as progress:
 

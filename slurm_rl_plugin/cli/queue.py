@@ -89,8 +89,7 @@ def main(options: argparse.Namespace) -> int:
     reason = look.considered.plan.fallback_reason
     if reason is not None:
         sys.stderr.write(f"slurm-rl queue: the policy is not used: {reason}\n")
-    experiment = experiment_sentence(configuration)
-    if experiment:
+    if experiment := experiment_sentence(configuration):
         sys.stderr.write(f"slurm-rl queue: {printable(experiment)}\n")
     limit = look.considered.plan.limit
     if limit.amounts is not None:
@@ -100,13 +99,12 @@ def main(options: argparse.Namespace) -> int:
     rows = [{**row, START: starts.get(row["jobid"])} for row in all_rows if _wanted(row, options)][
         : options.limit
     ]
-    if options.json:
-        print_json(_document(look, rows))
-        return 0
     chosen = options.format or default_fields(all_rows)
     header = [name.upper() for name in chosen]
     lines = [cells(row, chosen) for row in rows]
-    if options.parsable2:
+    if options.json:
+        print_json(_document(look, rows))
+    elif options.parsable2:
         print_parsable(None if options.noheader else header, lines)
     else:
         print_table(header, lines, with_header=not options.noheader)

@@ -18,7 +18,7 @@ from slurm_rl_plugin.learning.manifest import file_checksum, write_manifest
 
 try:
     from slurm_rl_plugin.papers.registry import STUDIES
-    from slurm_rl_plugin.papers.study.claims import Report, TextTable, counts
+    from slurm_rl_plugin.papers.study.claims import TextTable, counts
     from slurm_rl_plugin.papers.study.study import Asked, Outcome
 except ModuleNotFoundError as error:
     if error.name != "slurm_rl_plugin.papers":
@@ -103,7 +103,11 @@ def main(options: argparse.Namespace) -> int:
         }
         print_json({**document, **outcome.facts})
     else:
-        _print_report([*outcome.table(outcome.claims), *outcome.more])
+        for part in (*outcome.table(outcome.claims), *outcome.more):
+            if isinstance(part, TextTable):
+                print_table(part.header, part.rows)
+            else:
+                print(part)
     return 0
 
 
@@ -156,11 +160,3 @@ def _drawn(options: argparse.Namespace, outcome: Outcome) -> list[str]:
         }
         write_manifest(options.plot / f"{options.paper}.json", manifest)
     return figures
-
-
-def _print_report(report: Report) -> None:
-    for part in report:
-        if isinstance(part, TextTable):
-            print_table(part.header, part.rows)
-        else:
-            print(part)

@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,20 +89,19 @@ def main(options: argparse.Namespace) -> int:
         _print_ranking(ranking, silent, now())
     submitted = _submit(route, ranking) if options.submit and ranking else None
     if options.json:
-        print_json(_ranking_document(ranking, silent, submitted, now()))
+        named = ("site", "job_id", "said")
+        document = {  # times in seconds since the epoch
+            "time": now(),
+            "ranking": [_entry(each) for each in ranking],
+            "skipped": [{"site": each.name, "why": each.why_not} for each in silent],
+            "submitted": submitted and dict(zip(named, submitted, strict=True)),
+        }
+        print_json(document)
     elif submitted is not None:
         sys.stdout.write(f"{submitted[2]}\n")
     if not ranking:
         _tell("no site would take the job now.")
     return 0 if ranking and (submitted is not None or not options.submit) else 1
-
-
-def _forwarding(configuration: Configuration) -> Forwarding | None:
-    given = configuration.sections.route
-    if given.hops == 0:
-        return None
-    life = min(float(given.timeout), LONGEST_LIFE)
-    return Forwarding(request_id=secrets.token_hex(16), hops=given.hops, time_to_live=life)
 
 
 def _route(options: argparse.Namespace, configuration: Configuration) -> Route:
@@ -140,23 +139,24 @@ def _learned(broker: Broker, route: Route) -> tuple[list[RankedSite], list[SiteA
 
 def _asked(broker: Broker, route: Route) -> tuple[list[RankedSite], list[SiteAnswer]]:
     """The ranking of the sites that made an offer, with the offer beside each; and the others."""
-    timeout = float(route.configuration.sections.route.timeout)
+    given = route.configuration.sections.route
+    timeout, forwarding = float(given.timeout), None
+    if given.hops:
+        life = min(timeout, LONGEST_LIFE)
+        request_id = secrets.token_hex(16)
+        forwarding = Forwarding(request_id=request_id, hops=given.hops, time_to_live=life)
     answers = ask_sites(
         [RemoteSite(site, timeout) for site in route.sites],
         route.request,
         timeout,
         time.monotonic,
-        forwarding=_forwarding(route.configuration),
+        forwarding=forwarding,
     )
     offering = [answer for answer in answers if answer.promised is not None]
     offers = {answer.name: answer.promised for answer in offering}
     ranking = broker.rank(route.request, offering)
     return [
-        each
-        if each.offer is not None
-        else RankedSite(
-            site=each.site, merit=each.merit, reason=each.reason, offer=offers[each.site]
-        )
+        each if each.offer is not None else replace(each, offer=offers[each.site])
         for each in ranking
         if each.site in offers
     ], [answer for answer in answers if answer.promised is None]
@@ -226,34 +226,15 @@ def _tell(words: str) -> None:
 
 def _print_ranking(ranking: Sequence[RankedSite], silent: Sequence[SiteAnswer], now: float) -> None:
     """The sites, best first, then those that make no offer and why."""
-    rows: list[list[Any]] = [[each.site, *_offered(each, now), each.reason] for each in ranking]
+    rows: list[list[Any]] = []
+    for each in ranking:
+        told: list[Any] = [None] * 4
+        if (offer := each.offer) is not None:
+            wait = slurm_duration(max(offer.expected_start - now, 0.0))
+            told = [slurm_time(offer.expected_start), wait, offer.utility, offer.price]
+        rows.append([each.site, *told, each.reason])
     rows += [[each.name, None, None, None, None, each.why_not] for each in silent]
     print_table(_HEADER, rows)
-
-
-def _offered(each: RankedSite, now: float) -> list[Any]:
-    offer = each.offer
-    if offer is None:
-        return [None] * 4
-    wait = slurm_duration(max(offer.expected_start - now, 0.0))
-    return [slurm_time(offer.expected_start), wait, offer.utility, offer.price]
-
-
-def _ranking_document(
-    ranking: Sequence[RankedSite],
-    silent: Sequence[SiteAnswer],
-    submitted: tuple[str, int, str] | None,
-    now: float,
-) -> dict[str, Any]:
-    """The same for programs; times in seconds since the epoch."""
-    return {
-        "time": now,
-        "ranking": [_entry(each) for each in ranking],
-        "skipped": [{"site": each.name, "why": each.why_not} for each in silent],
-        "submitted": None
-        if submitted is None
-        else {"site": submitted[0], "job_id": submitted[1], "said": submitted[2]},
-    }
 
 
 def _entry(each: RankedSite) -> dict[str, Any]:

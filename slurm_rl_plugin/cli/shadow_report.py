@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -30,8 +30,6 @@ if TYPE_CHECKING:  # they import the simulator, which a head node need not have
     from slurm_rl_plugin.evaluation.named_log import NamedLog
     from slurm_rl_plugin.evaluation.site_replay import SiteReplay
 
-#: Writes the page of a replay, with what is wrong with what was recorded.
-PageWriter = Callable[["SiteReplay", str | None], None]
 #: Seconds of accounting that are asked for at least.
 _SHORTEST = 60.0
 #: Packages of the simulator, which a head node need not have.
@@ -82,22 +80,22 @@ def main(options: argparse.Namespace) -> int:
     # elsewhere than on the head node there is a LOG and mostly no configuration
     configuration = configuration_of(options, or_defaults=bool(options.log))
     _check(options)
-    write_page = page_writer(options.committee, is_replayed=not options.no_replay)
-    if options.plot is not None:  # looked for before the work: matplotlib may be missing
-        from slurm_rl_plugin.evaluation.figures import draw_shadow  # noqa: PLC0415
     shadow, summary = _shadow(configuration, options)
     if not options.json:
         print_shadow(shadow)
     replay = _replayed(configuration, options, shadow)
-    document = {"shadow": shadow, **_replay_entries(replay, shadow, options)}
     found = None if isinstance(replay, str) else replay
-    if options.plot is not None:
-        study, schedules = (found.study, found.replayed.schedules) if found else (None, {})
-        draw_shadow(options.plot, summary, options.moved, study, schedules)
-        document["figure"] = str(options.plot)
-    if write_page is not None and found is not None:
-        write_page(found, document["prediction"]["warning"])
-        document["committee"] = str(options.committee)
+    warning = None
+    document: dict[str, Any] = {"shadow": shadow}
+    if found is None:
+        document |= {name: {"unavailable": replay} for name in ("prediction", "study")}
+    else:
+        from slurm_rl_plugin.evaluation.study import as_json  # noqa: PLC0415 - the extra
+
+        warning = _warning(shadow) or (_other_days(shadow, found.days) if options.log else None)
+        document["prediction"] = {"warning": warning, **as_json(found.prediction)}
+        document["study"] = as_json(found.study)
+    document |= _files(options, found, summary, warning)
     if options.json:
         print_json(document)
     elif found is None:
@@ -105,8 +103,8 @@ def main(options: argparse.Namespace) -> int:
     else:
         from slurm_rl_plugin.cli.study_text import print_site_study  # noqa: PLC0415 - the extra
 
-        print_site_study(found.prediction, found.study, document["prediction"]["warning"])
-    if write_page is not None and found is None:
+        print_site_study(found.prediction, found.study, warning)
+    if options.committee is not None and found is None:
         raise ConfigurationError(f"--committee: there is no page without a replay: {replay}")
     kept = options.keep is not None and options.keep.exists()
     if isinstance(replay, str) and not shadow.get("cycles") and not kept:
@@ -116,38 +114,41 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
+    """Refuse what does not go together, and what cannot be written or drawn, before the work."""
     if options.plot is not None and not options.plot.resolve().parent.is_dir():
         raise ConfigurationError(f"--plot {options.plot}: there is no such folder; make it.")
     if options.log and options.keep is not None:
         raise ConfigurationError("--keep writes what sacct gives: leave it out beside a LOG.")
+    if options.committee is not None:
+        if options.no_replay:
+            raise ConfigurationError("--committee needs the replay: leave out --no-replay.")
+        result_file("--committee", options.committee)
+        import slurm_rl_plugin.evaluation.committee_page  # noqa: PLC0415 - it may lack an extra
+    if options.plot is not None:
+        import slurm_rl_plugin.evaluation.figures  # noqa: F401, PLC0415 - as above
 
 
-def _replay_entries(
-    replay: SiteReplay | str, shadow: Mapping[str, Any], options: argparse.Namespace
-) -> dict[str, Any]:
-    """The `prediction` and the `study`; why there is none in place of both."""
-    if isinstance(replay, str):
-        return {name: {"unavailable": replay} for name in ("prediction", "study")}
-    from slurm_rl_plugin.evaluation.study import as_json  # noqa: PLC0415 - the extra
+def _files(
+    options: argparse.Namespace,
+    found: SiteReplay | None,
+    summary: AuditSummary,
+    warning: str | None,
+) -> dict[str, str]:
+    """Write the picture and the page that are asked for; their paths."""
+    paths = {}
+    if options.plot is not None:
+        from slurm_rl_plugin.evaluation.figures import draw_shadow  # noqa: PLC0415 - matplotlib
 
-    warning = _warning(shadow) or (_other_days(shadow, replay.days) if options.log else None)
-    prediction = {"warning": warning, **as_json(replay.prediction)}
-    return {"prediction": prediction, "study": as_json(replay.study)}
+        study, schedules = (found.study, found.replayed.schedules) if found else (None, {})
+        draw_shadow(options.plot, summary, options.moved, study, schedules)
+        paths["figure"] = str(options.plot)
+    if options.committee is not None and found is not None:
+        from slurm_rl_plugin.evaluation.committee_page import replay_page  # noqa: PLC0415 - as above
 
-
-def page_writer(path: Path | None, *, is_replayed: bool) -> PageWriter | None:
-    """A function that writes the committee's page; None if it is not asked for."""
-    if path is None:
-        return None
-    if not is_replayed:
-        raise ConfigurationError("--committee needs the replay: leave out --no-replay.")
-    page = result_file("--committee", path)
-    from slurm_rl_plugin.evaluation.committee_page import replay_page  # noqa: PLC0415 - the extras
-
-    def write(found: SiteReplay, warning: str | None) -> None:
+        page = result_file("--committee", options.committee)
         write_whole(page, replay_page(found, warning))
-
-    return write
+        paths["committee"] = str(options.committee)
+    return paths
 
 
 def _shadow(
@@ -182,7 +183,12 @@ def _replayed(
     """The replay of the jobs of a time; a sentence where there is none."""
     if options.no_replay:
         return "--no-replay was given."
-    first, last = (options.since, options.until) if options.log else _stretch(options, shadow)
+    first, last = options.since, options.until
+    if not options.log:  # accounting is asked for what is not given by the audited cycles' time
+        first = shadow.get("first") if first is None else first
+        last = shadow.get("last") if last is None else last
+        if first is not None and last is not None and options.until is None:
+            last = max(last, first + _SHORTEST)  # of a single cycle
     if not options.log and first is None:
         return "the audit log has no cycle in this time, so no time to replay: give --since."
     try:
@@ -245,17 +251,6 @@ def _cut(log: NamedLog, first: float | None, last: float | None) -> NamedLog:
     )
     selected = select_prepared(prepared, np.flatnonzero(chosen))
     return replace(log, prepared=replace(selected, dropped=prepared.dropped))
-
-
-def _stretch(
-    options: argparse.Namespace, shadow: Mapping[str, Any]
-) -> tuple[float | None, float | None]:
-    """The time to ask accounting for: what is given, else that of the audited cycles."""
-    first = shadow.get("first") if options.since is None else options.since
-    last = shadow.get("last") if options.until is None else options.until
-    if first is not None and last is not None and options.until is None:
-        last = max(last, first + _SHORTEST)  # of a single cycle
-    return first, last
 
 
 def _warning(shadow: Mapping[str, Any]) -> str | None:

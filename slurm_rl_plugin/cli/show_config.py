@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
-from slurm_rl_plugin.cli.tables import print_json
+from slurm_rl_plugin.cli.tables import answer
 from slurm_rl_plugin.configuration import Configuration, read_configuration
 from slurm_rl_plugin.configuration.generated import (
     class_lines,
@@ -36,11 +36,9 @@ def main(options: argparse.Namespace) -> int:
         sys.stdout.write(example_text())
         return 0
     configuration = read_configuration(None) if options.defaults else configuration_of(options)
-    if options.json:
-        print_json(_document(configuration))
-    else:
-        print("\n".join(_lines(configuration)))
-    return 0
+    return answer(
+        options, _document(configuration), lambda: print(*_lines(configuration), sep="\n")
+    )
 
 
 def _document(configuration: Configuration) -> dict[str, Any]:

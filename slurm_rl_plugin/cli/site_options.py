@@ -49,7 +49,6 @@ def configuration_of(
     """The configuration in force; warnings go to the log, which is standard error.
 
     Args:
-        options: as declared by `add_configuration_options`.
         flags: what other options of the verb say of keys; these go before --set.
         or_defaults: where no file is named, the usual one may be missing or unreadable.
     """

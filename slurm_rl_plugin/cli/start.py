@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.accounting.slurm.options import asked_of
-from slurm_rl_plugin.batch_systems.kind import JobSubmission
 from slurm_rl_plugin.cli.argument_types import job_number
 from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
-from slurm_rl_plugin.cli.tables import print_json, print_table, slurm_time
+from slurm_rl_plugin.cli.tables import answer, print_table, slurm_time
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.resources import GPUS, MEMORY
 from slurm_rl_plugin.errors import ConfigurationError
@@ -64,11 +63,7 @@ def main(options: argparse.Namespace) -> int:
         token_file=options.token_file,
     )
     document = _answer(options, configuration, client)
-    if options.json:
-        print_json(document)
-    else:
-        print_starts(document)
-    return 0
+    return answer(options, document, lambda: print_starts(document))
 
 
 def _answer(
@@ -93,24 +88,18 @@ def _answer(
     return client.get(user=options.user or getpass.getuser())
 
 
-def _check_single_word(submission: JobSubmission, word: str) -> None:
-    """Refuse a word of which nobody knows whether a job or a command was meant."""
-    try:
-        submission.command([word])
-    except ConfigurationError:
-        if Path(word).exists():  # a script, whose command is missing
-            raise
-        raise ConfigurationError(
-            f"{printable(word)!r} is neither a job nor a command: give a job's number, such as 123 "
-            "or 123_4, or the command to submit with behind --, such as -- sbatch job.sh."
-        ) from None
-
-
 def _request(words: list[str], configuration: Configuration) -> dict[str, Any]:
     """What a command asks for, as the service takes it."""
     submission = submission_within(_SECONDS)
-    if len(words) == 1:
-        _check_single_word(submission, words[0])
+    if len(words) == 1 and not Path(words[0]).exists():  # else a script, whose command is missing
+        try:
+            submission.command(words)
+        except ConfigurationError:
+            raise ConfigurationError(
+                f"{printable(words[0])!r} is neither a job nor a command: give a job's number, "
+                "such as 123 or 123_4, or the command to submit with behind --, such as -- sbatch "
+                "job.sh."
+            ) from None
     command, script = given_command(submission, words)
     request = request_of(submission, command, script, os.environ)
     try:
@@ -177,11 +166,10 @@ def _lines(job: Mapping[str, Any]) -> list[str]:
         )
     if job.get("tasks", 1) > 1:
         lines.append(f"it is an array: {job['tasks']} tasks wait, and this is of the first.")
-    lines.extend(_advice(each) for each in job.get("advice", ()))
+    for each in job.get("advice", ()):
+        low, high = (span_text(end) for end in each["interval"])
+        killed = f"; {each['killed']:.1%} of such jobs run longer" if each["killed"] else ""
+        lines.append(
+            f"{each['words']}: {span_text(each['sooner'])} earlier [{low}, {high}]{killed}."
+        )
     return lines
-
-
-def _advice(each: Mapping[str, Any]) -> str:
-    low, high = (span_text(end) for end in each["interval"])
-    killed = f"; {each['killed']:.1%} of such jobs run longer" if each["killed"] else ""
-    return f"{each['words']}: {span_text(each['sooner'])} earlier [{low}, {high}]{killed}."

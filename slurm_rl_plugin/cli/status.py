@@ -15,7 +15,7 @@ from slurm_rl_plugin.cli.site_options import (
     become_state_owner,
     known_configuration_of,
 )
-from slurm_rl_plugin.cli.tables import print_json, slurm_duration, slurm_size, slurm_time
+from slurm_rl_plugin.cli.tables import answer, slurm_duration, slurm_size, slurm_time
 from slurm_rl_plugin.configuration import Configuration, KnownConfiguration
 from slurm_rl_plugin.domain.queue_snapshot import ResourceUse, resource_use
 from slurm_rl_plugin.domain.resources import MEMORY
@@ -69,14 +69,7 @@ class Status:
     """All that can be known from outside the daemon.
 
     Attributes:
-        time: seconds since the epoch.
-        daemon: runs, absent or unknown.
-        daemon_ran_before: whether one has run on this host.
-        mode: configured.
-        disabled: whether the daemon is to write nothing.
-        disable_file: None for none.
         disablement: who disabled it, why and until when, also after the end of a pause.
-        policy: configured.
         metrics: of the daemon, or why they cannot be read.
         jobs_in_state_file: None where the file cannot be read or trusted.
         outstanding: name of each entry -> its words where it is outstanding.
@@ -117,10 +110,8 @@ def main(options: argparse.Namespace) -> int:
     known = known_configuration_of(options, quiet=True)
     become_state_owner(known.configuration)
     status = _status(known, time.time())  # noqa: TID251 - the composition root
-    if options.json:
-        print_json(status.document())
-    else:
-        print("\n".join(printable(line) for line in _lines(status)))
+    lines = map(printable, _lines(status))
+    answer(options, status.document(), lambda: print(*lines, sep="\n"))
     return 1 if status.problems else 0
 
 
@@ -146,16 +137,12 @@ def _status(known: KnownConfiguration, now: float) -> Status:
         },
         slurm=_queue(configuration),
     )
-    problems = (*_faults(known), *_problems(status, float(hook.cycle)))
-    return replace(status, problems=problems)
-
-
-def _faults(known: KnownConfiguration) -> list[str]:
-    """What is wrong with the configuration, and from where the rest is known then."""
-    if known.is_read:
-        return list(known.faults)
-    source = f"what is said of mode and policy is what {known.state_file} tells, or a default."
-    return [*known.faults, source]
+    problems = list(known.faults)
+    if not known.is_read:
+        problems.append(
+            f"what is said of mode and policy is what {state_path} tells, or a default."
+        )
+    return replace(status, problems=(*problems, *_problems(status, float(hook.cycle))))
 
 
 def _policy(configuration: Configuration) -> PolicyStatus:
@@ -187,8 +174,11 @@ def _queue(configuration: Configuration) -> QueueStatus | str:
 def _problems(status: Status, pace: float) -> list[str]:
     problems, left = [], [words for words in status.outstanding.values() if words]
     absent = status.daemon == "absent"
-    if absent and not status.disabled:
-        problems.append(_absence(status))
+    if absent and not status.disabled and not status.daemon_ran_before:
+        problems.append(f"no daemon has run on this host yet: {_START_IT}")
+    elif absent and not status.disabled:  # nobody switched it off, and nothing is decided
+        lost = "ordered" if status.mode == "active" else "decided, recorded or measured"
+        problems.append(f"no daemon runs, so nothing is {lost} (mode {status.mode}): {_START_IT}")
     if status.policy.refused:
         problems.append(status.policy.refused)
     if isinstance(status.slurm, str):
@@ -204,14 +194,6 @@ def _problems(status: Status, pace: float) -> list[str]:
     elif not isinstance(status.metrics, str):
         problems += _daemon_problems(status.metrics, status.time, pace)
     return problems
-
-
-def _absence(status: Status) -> str:
-    """Why no daemon is a problem in every mode: nobody switched it off, and nothing is decided."""
-    if not status.daemon_ran_before:
-        return f"no daemon has run on this host yet: {_START_IT}"
-    lost = "ordered" if status.mode == "active" else "decided, recorded or measured"
-    return f"no daemon runs, so nothing is {lost} (mode {status.mode}): {_START_IT}"
 
 
 def _daemon_problems(told: ServedMetrics, now: float, pace: float) -> list[str]:
@@ -235,8 +217,13 @@ def _daemon_problems(told: ServedMetrics, now: float, pace: float) -> list[str]:
 def _lines(status: Status) -> list[str]:
     policy, carried = status.policy, status.jobs_in_state_file
     sha = f", model {policy.sha256[:12]}" if policy.sha256 else ""
+    why_absent = ""
+    if status.daemon == "absent" and status.disabled:
+        why_absent = ", and switched off by the disable file: that is no problem"
+    elif status.daemon == "absent" and not status.daemon_ran_before:
+        why_absent = ", and has not run on this host yet"
     return [
-        f"daemon: {status.daemon}{_why_absent(status)}",
+        f"daemon: {status.daemon}{why_absent}",
         f"mode: {status.mode}{_disabled(status)}",
         f"policy: {policy.name}{sha}",
         *_metric_lines(status.metrics, policy.sha256 or ""),
@@ -262,14 +249,6 @@ def _queue_lines(queue: QueueStatus | str) -> list[str]:
                 f"{use.name}: {running} of {usable} in use, {pending} asked for by pending jobs"
             )
     return lines
-
-
-def _why_absent(status: Status) -> str:
-    if status.daemon != "absent":
-        return ""
-    if status.disabled:
-        return ", and switched off by the disable file: that is no problem"
-    return "" if status.daemon_ran_before else ", and has not run on this host yet"
 
 
 def _disabled(status: Status) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -81,6 +82,15 @@ def _text(cell: Any) -> str:
     if isinstance(cell, float):
         return f"{cell:.0f}" if abs(cell) >= 1000 else f"{cell:.3f}"
     return printable(str(cell))
+
+
+def answer(options: Namespace, document: Mapping[str, Any], show: Callable[[], object]) -> int:
+    """Print the document where --json asks for it, and what `show` prints elsewhere; 0."""
+    if options.json:
+        print_json(document)
+    else:
+        show()
+    return 0
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -90,13 +90,9 @@ def add_slurm_options(parser: argparse.ArgumentParser) -> None:
 
 
 def named_machine(cluster: str, adapter: str, environment: Mapping[str, str]) -> Machine:
-    """The machine that --cluster names.
+    """The machine that --cluster names: by a path, or LIVE for the batch system that is here.
 
-    Args:
-        cluster: path of slurm.conf, of its folder or of a list of nodes; LIVE for the batch system
-            that is here.
-        adapter: of that, as configured; AUTO where nobody has.
-        environment: tells what is here.
+    `adapter` is as configured, AUTO where nobody has; `environment` tells what is here.
     """
     if cluster != LIVE:
         return read_machine(Path(cluster))
@@ -109,10 +105,7 @@ def named_machine(cluster: str, adapter: str, environment: Mapping[str, str]) ->
 def described_cluster(
     cluster: str, adapter: str, environment: Mapping[str, str]
 ) -> DescribedCluster:
-    """What is said of the cluster that --cluster names, so that changes can be tried on it.
-
-    The arguments are those of `named_machine`.
-    """
+    """What is said of the cluster that --cluster names, so that changes can be tried on it."""
     if cluster == LIVE:
         kind = _kind_here(adapter, environment)
         if kind.cluster is None:

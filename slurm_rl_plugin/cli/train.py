@@ -12,8 +12,7 @@ from typing import Any
 
 from slurm_rl_plugin.cli.argument_types import at_least_one, result_file, whole_number
 from slurm_rl_plugin.cli.evaluate import HELDOUT
-from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs
-from slurm_rl_plugin.cli.log_excerpt import sampled
+from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs, sampled
 from slurm_rl_plugin.cli.policy_arguments import add_reserve_option, reserve_words
 from slurm_rl_plugin.cli.progress import progress_bar, say_of_compiling, told_if_interrupted
 from slurm_rl_plugin.cli.tables import print_json, print_table
@@ -134,7 +133,10 @@ def main(options: argparse.Namespace) -> int:
     _check_protocol(options)
     settings = _settings(options)
     start = None if options.start is None else _start(options.start)
-    logs = _read_logs(options)
+    logs = read_named_logs([sampled(each) for each in options.logs], LogOptions.of(options))
+    for log in () if options.json else logs:
+        print_origin(log.origin, log.whence, log.prepared)
+        print(f"{log.name}: {log.shares_sentence}")
     if isinstance(settings, SarsaSettings) and settings.pretraining == "recorded":
         logs = [log.with_starts() for log in logs]
     settings = _without_fairness(options, logs, settings)
@@ -174,14 +176,6 @@ def _start(model: str) -> QNetwork:
             "--set start=RULE (policy-search) or --set order=RULE (site-utility)."
         )
     return import_network(model_path(model))
-
-
-def _read_logs(options: argparse.Namespace) -> list[NamedLog]:
-    logs = read_named_logs([sampled(each) for each in options.logs], LogOptions.of(options))
-    for log in () if options.json else logs:
-        print_origin(log.origin, log.whence, log.prepared)
-        print(f"{log.name}: {log.shares_sentence}")
-    return logs
 
 
 def _without_fairness(

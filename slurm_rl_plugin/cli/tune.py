@@ -18,8 +18,8 @@ from slurm_rl_plugin.cli.progress import (
     say_of_compiling,
     told_if_interrupted,
 )
-from slurm_rl_plugin.cli.tables import print_json, print_table
-from slurm_rl_plugin.cli.what_if import cluster_and_jobs, intervals_words
+from slurm_rl_plugin.cli.tables import answer, print_table
+from slurm_rl_plugin.cli.what_if import add_result_options, cluster_and_jobs, intervals_words
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.configuration.sections import RewardSection
 from slurm_rl_plugin.evaluation.named_log import LogOptions
@@ -104,14 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="where lines for slurm.conf are written, all commented (default: tuned.conf)",
     )
-    parser.add_argument(
-        "--checkpoint",
-        type=Path,
-        metavar="FILE",
-        help="keeps the progress, so that an interrupted search goes on",
-    )
-    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw each order as PNG")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_result_options(parser, "the progress, so that an interrupted search goes on", "order")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -150,11 +143,8 @@ def main(options: argparse.Namespace) -> int:
         write_whole(output, "\n".join(tuning.lines) + "\n")
         tuning = replace(tuning, written=options.output.name)
     forget_checkpoint(options.checkpoint)
-    if options.json:
-        print_json({**study.as_json(), **as_json(tuning)})
-        return 0
-    _print(study, tuning)
-    return 0
+    document = {**study.as_json(), **as_json(tuning)}
+    return answer(options, document, lambda: _print(study, tuning))
 
 
 def _compared(

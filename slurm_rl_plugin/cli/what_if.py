@@ -23,7 +23,7 @@ from slurm_rl_plugin.cli.progress import (
     say_of_compiling,
     told_if_interrupted,
 )
-from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.cli.tables import answer, print_table
 from slurm_rl_plugin.cli.this_cluster import LIVE, described_cluster
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
@@ -81,13 +81,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="of the weeks that are drawn for intervals (default: 1)",
     )
-    parser.add_argument(
-        "--checkpoint",
-        type=Path,
-        metavar="FILE",
-        help="keeps what is simulated, so that an interrupted run goes on",
-    )
-    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw each variant as PNG")
+    add_result_options(parser, "what is simulated, so that an interrupted run goes on", "variant")
+
+
+def add_result_options(parser: argparse.ArgumentParser, kept: str, drawn: str) -> None:
+    """Add --checkpoint, --plot and --json."""
+    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help=f"keeps {kept}")
+    parser.add_argument("--plot", type=Path, metavar="DIR", help=f"draw each {drawn} as PNG")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -113,11 +113,7 @@ def main(options: argparse.Namespace) -> int:
 
         study = replace(study, figures=draw_variants(options.plot, study.variants))
     forget_checkpoint(options.checkpoint)
-    if options.json:
-        print_json(study.as_json())
-        return 0
-    _print(study)
-    return 0
+    return answer(options, study.as_json(), lambda: _print(study))
 
 
 def cluster_and_jobs(log: str | None, options: LogOptions, known: float = 1.0) -> ClusterAndJobs:

@@ -9,13 +9,14 @@ from slurm_rl_plugin.configuration.configuration import (
     with_start_values,
 )
 from slurm_rl_plugin.configuration.key import DEFAULT_PATH, Key
-from slurm_rl_plugin.configuration.reading import Flag, read_configuration
-from slurm_rl_plugin.configuration.sections import KEYS
-from slurm_rl_plugin.configuration.way_out import (
+from slurm_rl_plugin.configuration.reading import (
+    Flag,
     KnownConfiguration,
     known_configuration,
+    read_configuration,
     way_out_of,
 )
+from slurm_rl_plugin.configuration.sections import KEYS
 
 __all__ = [
     "DEFAULT_PATH",

@@ -35,7 +35,6 @@ class Configuration:
         values: section -> key -> value, defaults filled in.
         shares: account -> share with sum 1; None takes the batch system's own.
         shares_source: the word for that, where no shares are given.
-        classifier: job-class rules and classes.
         has_class_rules: whether the site wrote rules or classes of its own.
         origins: section -> key -> where its value comes from; also of each share, of each class
             by its name, and of each job-class rule by its number from 1.

@@ -97,7 +97,6 @@ class ConfigurationFile:
 
     Attributes:
         name: that faults begin with.
-        content: as parsed, unchecked.
         lines: where its keys stand; a key that is missing here is in a line that we do not know.
     """
 

@@ -72,11 +72,8 @@ class Key:
 
     Attributes:
         kind: type of the value; a list is one of names, a dict has numbers by names.
-        default: taken where no source gives the key.
         help: what the key means, in Markdown; the first sentence stands before the choices.
         choices: all that a text may be, or the names in a table; () for any text.
-        least: bound of a number, or of the length of a text.
-        most: bound of a number.
         at_start: read at the start of the daemon only, not at a reload.
     """
 

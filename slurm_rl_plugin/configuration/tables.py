@@ -41,7 +41,6 @@ class GivenShares:
 
     Attributes:
         shares: account -> share with sum 1; None takes the batch system's own.
-        source: the word that says so.
         origins: key of [shares] -> `file:line`.
     """
 
@@ -93,7 +92,6 @@ class GivenRules:
     """Rules and classes, and where they are given.
 
     Attributes:
-        rules: in order.
         given: whether a file gives any; otherwise they are those of the product.
         origins: of each, `file:line`.
         classes: by name, those of the paper among them.

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from html import escape
+from importlib import resources
 from string import Template
 from typing import Any
 
@@ -35,7 +36,7 @@ from slurm_rl_plugin.what_if.group_hours import (
     hours_in_blocks,
     hours_in_replays,
 )
-from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, JobTimes, ReplayedCluster
+from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, ReplayedCluster
 from slurm_rl_plugin.what_if.switchback.trial import GoalFinding
 
 mpl.use("Agg")  # head nodes have no display
@@ -84,56 +85,7 @@ _UNNEEDED = re.compile(
     r'|(?<=<g) id="[^"]*"',
     re.DOTALL,
 )
-_PAGE = Template("""\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>$title</title>
-<style>
-@page { size: A4; margin: 8mm 12mm; }
-* { box-sizing: border-box; }
-body { font: 8.4pt/1.25 "DejaVu Sans", Verdana, sans-serif; color: #222; margin: 0 auto;
-  max-width: 186mm; padding: 4mm 0; }
-h1 { font-size: 14pt; margin: 0 0 1mm; }
-h2 { font-size: 8.8pt; margin: 1.4mm 0 .5mm; border-bottom: .2mm solid #ccc; }
-p { margin: 0 0 1mm; }
-ul { margin: 0; padding-left: 4mm; }
-svg { display: block; width: 100%; height: auto; }
-.sum { background: #f1f4f7; border-left: 1.2mm solid $others; padding: 1.6mm 2.5mm;
-  margin: 1.6mm 0; font-size: 9.4pt; }
-.who { display: flex; gap: 5mm; margin-top: 1.5mm; font-size: 7.3pt; }
-.who section { flex: 2; border-top: .9mm solid; break-inside: avoid; }
-.who h2 { border: 0; margin-top: .5mm; }
-.goals ul { columns: 2; column-gap: 6mm; font-size: 7pt; }
-.who .gains { border-color: $better; } .who .loses { border-color: $worse; flex: 3; }
-.key span { margin-right: 5mm; }
-.key i { display: inline-block; width: 3mm; height: 2mm; margin-right: 1.2mm; }
-.small { font-size: 7pt; color: #444; }
-.warning { border: .4mm solid $worse; padding: 1mm 2mm; }
-@media print { body { padding: 0; } * { print-color-adjust: exact;
-  -webkit-print-color-adjust: exact; } }
-</style>
-</head>
-<body>
-<h1>$title</h1>
-$about$warnings
-<div class="sum">$told$verdict</div>
-<p class="key small">\
-<span><i style="background:$grey"></i>before: $before</span>\
-<span><i style="background:$others"></i>after: $after</span>\
-<span><i style="background:$better"></i>after, waits less</span>\
-<span><i style="background:$worse"></i>after, waits longer</span></p>
-$pictures
-<div class="who">
-<section class="gains"><h2>Who gains</h2>$gains</section>
-<section class="loses"><h2>Who loses</h2>$loses</section>
-</div>
-$goals<h2>How this was found</h2>
-$found
-</body>
-</html>
-""")
+_PAGE = Template((resources.files(__package__) / "committee_page.html").read_text())
 
 
 def page_html(
@@ -151,17 +103,22 @@ def page_html(
     """The whole page; all texts are plain, and are escaped here.
 
     Args:
-        title: of the page.
         about: which jobs and which time, one sentence or two.
-        before: whose order it was, for the key of the pictures.
-        after: whose it is.
-        hours: what every group waited.
+        before, after: whose order it was and is, for the key of the pictures.
         verdict: one sentence; "" for none.
         goals: what is known of each goal of an experiment, a sentence each.
         warnings: what makes the page say another thing than it seems.
         found: how it was found out, and what nobody can know; a sentence each.
     """
     told = sentence(hours.everybody, each=hours.each), longest_sentence(hours.everybody)
+    sure = f"Of {hours.stretches} {hours.unit} there are no intervals: all is inconclusive."
+    if hours.has_intervals:
+        sure = (
+            f"Whether it is chance: 95 % intervals, {hours.stretches} {hours.unit} drawn again. Of "
+            f"{len(hours.groups)} groups that were judged, about one in twenty is said to gain or "
+            "to lose by chance alone. A longest wait is that of one job: there is no interval for "
+            "it."
+        )
     listed = f'<h2>What was to be found out</h2>\n<div class="goals">{_list(goals)}</div>\n'
     return _PAGE.substitute(
         title=escape(title),
@@ -179,7 +136,7 @@ def page_html(
         gains=_list(_sentences(hours, BETTER)),
         loses=_list(_losers(hours)),
         goals=listed if goals else "",
-        found=_paragraph(" ".join([*found, _how_sure(hours)]), "small"),
+        found=_paragraph(" ".join([*found, sure]), "small"),
     )
 
 
@@ -224,16 +181,6 @@ def _sentences(hours: HoursWaited, word: str) -> list[str]:
         few = f"{hours.stretches} {hours.unit} are too few"
         told.append(f"Nobody that could be told from chance: {few}.")
     return told
-
-
-def _how_sure(hours: HoursWaited) -> str:
-    if not hours.has_intervals:
-        return f"Of {hours.stretches} {hours.unit} there are no intervals: all is inconclusive."
-    return (
-        f"Whether it is chance: 95 % intervals, {hours.stretches} {hours.unit} drawn again. Of "
-        f"{len(hours.groups)} groups that were judged, about one in twenty is said to gain or to "
-        "lose by chance alone. A longest wait is that of one job: there is no interval for it."
-    )
 
 
 def short_name(name: str, longest: int = _LONGEST_NAME) -> str:
@@ -336,20 +283,20 @@ def _pictures(hours: HoursWaited) -> list[str]:
     titles = [mean, "Longest wait of a job"]
     kinds = {by: rows for by in GROUPED_BY if (rows := hours.grouped(by))}
     shown = {by: rows[:ACCOUNTS] if by == "account" else rows for by, rows in kinds.items()}
-    count = sum(len(rows) for rows in shown.values())
+    height = max(min(_ROW, _ALL_ROWS / sum(map(len, shown.values()))), _LEAST_ROW) if shown else 0
     found = []
     for by, rows in shown.items():
         title, hidden = _KINDS[by], len(kinds[by]) - len(rows)
         if hidden:
             title += f" (the {len(rows)} with most jobs; {hidden} more are judged)"
         alt = " ".join(sentence(row, each=hours.each) for row in rows)
-        found.append(f"<h2>{title}</h2>{_picture(rows, titles, by, alt, count)}")
+        found.append(f"<h2>{title}</h2>{_picture(rows, titles, by, alt, height)}")
         titles = []
     return found
 
 
 def _picture(
-    rows: Sequence[GroupHours], titles: Sequence[str], salt: str, alt: str, rows_of_page: int
+    rows: Sequence[GroupHours], titles: Sequence[str], salt: str, alt: str, row_height: float
 ) -> str:
     """An `svg` element: a row a group, of what it waited before and after, and its longest wait.
 
@@ -358,7 +305,7 @@ def _picture(
     """
     with mpl.rc_context({**_SETTINGS, "svg.hashsalt": salt}):
         top = _TITLE if titles else 0.03
-        height = top + max(min(_ROW, _ALL_ROWS / rows_of_page), _LEAST_ROW) * len(rows)
+        height = top + row_height * len(rows)
         figure, axes = plt.subplots(1, 2, figsize=(_WIDTH, height), sharey=True)
         figure.subplots_adjust(left=0.2, right=0.995, wspace=0.03, top=1 - top / height, bottom=0)
         hours = [(row.before, row.after) for row in rows]
@@ -440,8 +387,7 @@ def replay_page(found: SiteReplay, warning: str | None) -> str:
 
 def experiment_page(
     declared: Declaration,
-    times: JobTimes,
-    cluster: ReplayedCluster | None,
+    cluster: ReplayedCluster,
     findings: Sequence[GoalFinding],
     accounts: Sequence[str],
     verdict: str,
@@ -453,22 +399,16 @@ def experiment_page(
     """The page of an experiment: what was really waited under both orders, in turns.
 
     Args:
-        declared: the experiment.
-        times: every known job, with its real start.
-        cluster: to play each block again, by which much less is left to chance; None without.
-        findings: what is known of each goal.
-        accounts: names; `times.jobs.account` counts in them.
+        cluster: every known job with its real start; replays of its blocks leave much less to
+            chance.
+        accounts: names; `cluster.times.jobs.account` counts in them.
         verdict: what is said of it all, one sentence.
         now: seconds since the epoch; pairs of which both blocks are over by then are counted.
-        resources: names of the columns of `times.jobs.asked`; () for none.
-        progress: called with 1 after each block, at most once for each that is over.
-
-    Returns:
-        HTML.
+        resources: names of the columns of `cluster.times.jobs.asked`; () for none.
     """
     hours = hours_in_blocks(
         declared,
-        times,
+        cluster.times,
         cluster,
         accounts,
         np.random.default_rng(_SEED),
@@ -487,7 +427,7 @@ def experiment_page(
             f"({declared.policy or 'a rule'}) held the queue in turns, for {len(blocks)} stretches "
             f"of {' to '.join(dict.fromkeys(lengths))} hours; coins said who was when."
         ),
-        before=present + ("" if cluster is None else ", in the same hours"),
+        before=f"{present}, in the same hours",
         after=trial,
         hours=hours,
         verdict=verdict,
@@ -496,13 +436,10 @@ def experiment_page(
             "Each hour of a wait belongs to the order that was in force then; the first eighth of "
             "a stretch (an hour at most) is not counted, since what came before still acts. Hours "
             "waited together in an hour are as many as jobs that wait, in the mean.",
-            "After: as it was measured. Before: as it was measured in the same hours of the day "
-            f"before or after, which {present} held."
-            if cluster is None
-            else f"After: as it was measured. Before: what {present} would have cost in the very "
-            "same hours: from what was measured under both, with what the load alone did taken "
-            "away by replays of each stretch under both. Longest waits are as measured, each order "
-            "in its own stretches.",
+            f"After: as it was measured. Before: what {present} would have cost in the very same "
+            "hours: from what was measured under both, with what the load alone did taken away by "
+            "replays of each stretch under both. Longest waits are as measured, each order in its "
+            "own stretches.",
         ),
     )
 

@@ -62,9 +62,6 @@ class ExperimentStatus:
     """What `status` and `report` tell.
 
     Attributes:
-        declared: the experiment.
-        standing: how it stands.
-        found: what was found so far; None for nothing.
         held: part of the time of blocks in which the order was in force whose turn it was.
         now: seconds since the epoch.
     """

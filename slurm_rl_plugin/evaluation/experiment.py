@@ -95,9 +95,14 @@ def begin(
 ) -> tuple[ExperimentStatus, float | None]:
     """Declare an experiment; its status, and the forecast cost of our order over the site's."""
     _refuse(site)
-    hours, day = _hours(options.hours), _checked_day(options.day)
-    whole = ExperimentSite(configuration=site.configuration)
-    candidate = _as_configured(options.candidate)
+    hours, day = _hours(options.hours), options.day
+    if not _SHORTEST_DAY <= day <= DAY:
+        raise ConfigurationError(
+            f"--day {day:g}: give {_SHORTEST_DAY:g} to {DAY:g} seconds; less only rehearses."
+        )
+    whole, candidate = ExperimentSite(configuration=site.configuration), options.candidate
+    if candidate and named_policy(candidate) is None:
+        candidate = str(Path(candidate).resolve())  # as [policy] model would name it
     in_service = whole.model()
     policy, model = whole.model(candidate) if candidate else in_service
     if candidate and (policy, model) == in_service:
@@ -125,13 +130,6 @@ def begin(
     site.files.declare(declared, standing)
     status = ExperimentStatus(declared=declared, standing=standing, found=None, held=1.0, now=now)
     return status, foretold
-
-
-def _as_configured(model: str) -> str:
-    """A model as [policy] model would name it: its name, or its path from the root."""
-    if not model or named_policy(model) is not None:
-        return model
-    return str(Path(model).resolve())
 
 
 def _refuse(site: DeclaredExperiment) -> None:
@@ -171,15 +169,6 @@ def _foretold(site: ExperimentSite, options: argparse.Namespace, bar: Bar) -> fl
             f"{options.goal}: train a model of this site, or give --insist."
         )
     return ratio
-
-
-def _checked_day(seconds: float) -> float:
-    """Seconds of a day."""
-    if not _SHORTEST_DAY <= seconds <= DAY:
-        raise ConfigurationError(
-            f"--day {seconds:g}: give {_SHORTEST_DAY:g} to {DAY:g} seconds; less only rehearses."
-        )
-    return seconds
 
 
 def _hours(text: str) -> list[int]:
@@ -320,7 +309,6 @@ def write_page(site: DeclaredExperiment, path: Path, bar: Bar) -> None:
     with bar("replaying blocks", max(over, 1)) as progress:
         page = experiment_page(
             declared,
-            cluster.times,
             cluster,
             trial.findings(),
             look.prepared.accounts,

@@ -37,14 +37,12 @@ class LogOptions:
     Attributes:
         source: "slurm" for the cluster's own accounting; None for LOG arguments.
         since, until: local times between which jobs of accounting ended; None where not given.
-        keep: file for what accounting gave.
         sacct_timeout: seconds that one question to accounting may take.
         processors: size of the machine; None takes the log's or the cluster's.
         partitions: processors of each partition, where they share none.
         shares: share of each account, sum 1; None asks the configuration, the cluster or the log.
         account_of: file with the account of each user, which goes before the log's.
         whole_nodes_of: processors of a node where jobs get whole nodes.
-        kill_at_limit: end jobs at their requested time.
         config: file whose rules of job classes and shares are taken.
         cluster: slurm.conf, the folder that holds it, or "live": the jobs run on its nodes.
     """
@@ -75,7 +73,6 @@ class NamedLog:
 
     Attributes:
         name: file name without its folder, or the generator's words.
-        prepared: ready to be simulated.
         report: of the reader; a generated log drops nothing.
         origin: what else a manifest tells of a log that came from no file; empty for others.
         whence: of such a log, who told its processors and its shares.
@@ -134,7 +131,6 @@ class ReadJobs:
 
     Attributes:
         name, report, origin, whence: as of a `NamedLog`.
-        jobs: all that the reader kept.
         options: how they become a workload.
         shares: of accounts; None where the log or the machine tells them.
         capacity: processors, where the log is simulated on a pool of them; None for its own.

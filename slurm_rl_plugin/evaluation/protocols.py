@@ -56,9 +56,7 @@ class HeldoutStudy:
         windows, independent_windows: of the test part.
         best_heuristic: the rule with the best `training_bounded_slowdown`.
         ratio_to_best_heuristic, ratio_to_multifactor: of bounded slowdowns, of each policy.
-        policies: figures of each.
         run_time_scores: how well past runs tell run times.
-        class_rule: by which policies see classes.
         jobs_without_request: whose run time stands for the request, which is no forecast.
     """
 
@@ -79,12 +77,8 @@ class ContinuousStudy:
     """Policies in one run through a log: medians of runs, and ratios with intervals.
 
     Attributes:
-        runs, backfilling, counted_jobs, class_rule: how they were simulated.
         best_heuristic: on nodes, the rule with the best `training_bounded_slowdown`.
         days: behind the training part, of which intervals are drawn on nodes.
-        policies: figures of each.
-        ratio_to_fifo, ratio_to_multifactor, ratio_to_best_heuristic: of each policy.
-        figures: paths of pictures.
     """
 
     runs: int

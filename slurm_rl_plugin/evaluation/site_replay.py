@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,17 +81,10 @@ class Prediction:
     """The configured policy compared with the recorded order, with intervals.
 
     Attributes:
-        log: name and checksum, and who told its machine and shares.
-        jobs, counted_jobs, dropped, processors, class_rule: of the replay.
-        shares, shares_from: of accounts.
-        model, compared_with: names of both policies.
-        policies: every figure of each policy.
         reserve_price: mean waits with the reserve over those without, of classes that waited; None
             without a reserve.
         figures: each of the model beside the site's.
         goals: the figures of which the verdict is made.
-        verdict: one word.
-        not_known: what the replay cannot know.
     """
 
     log: dict[str, Any]
@@ -125,8 +118,6 @@ class SiteReplay:
     Attributes:
         known: the jobs, with the classes that the site's rules give them at submission.
         replayed: their schedules; the configured policy is the first after those of every replay.
-        prediction: the configured policy beside the recorded order.
-        study: every policy and every group.
     """
 
     known: PreparedLog
@@ -155,7 +146,6 @@ def replay_site(
     Args:
         configuration: of the site: model, job classes, and how far its order goes.
         log: with recorded starts; its shares are those that count.
-        bar: shows how far it is.
         beside: policies that are compared too, each as if it were the configured one.
         cycle: seconds between decisions of the batch system.
         backfilling: of the batch system; by default EASY, on nodes as slurmctld does it.
@@ -175,13 +165,20 @@ def replay_site(
     settings = replace(settings, backfilling=backfilling or settings.backfilling)
     with bar("replaying", SIMULATED + len(candidates)) as progress:
         replayed = replay(known, candidates, settings, progress)
+    on_nodes = None
+    if known.machine is not None:
+        policies = {
+            name: figures_on_nodes(known, jobs, replayed.measured)
+            for name, jobs in replayed.schedules.items()
+        }
+        on_nodes = OnNodes(machine=machine_entry(known.machine), policies=policies)
     study = replace(
         Study.of(known, replayed.schedules, replayed.measured, RECORDED_ORDER, candidates),
         model=next(iter(own)),
         settings=_in_force(settings),
-        on_nodes=_on_nodes(known, replayed),
+        on_nodes=on_nodes,
         own_class_rules=configuration.has_class_rules,
-        notices=[*_exempt(configuration), *_notices(known, candidates, settings)],
+        notices=list(_notices(configuration, known, candidates, settings)),
     )
     prediction = _prediction(log, known, replayed, list(own), bar)
     return SiteReplay(known=known, replayed=replayed, prediction=prediction, study=study)
@@ -191,21 +188,10 @@ def settings_in_force(
     configuration: Configuration, capacity: int, cycle: float = 0.0, *, on_nodes: bool = False
 ) -> SimulationSettings:
     """EASY, with the order and the limit as the daemon is configured to write them."""
-    reserve = configuration.reserve
-    limit = (
-        None
-        if reserve is None
-        else ClassLimit(
-            widest_batch_job=reserve.widest_batch_job,
-            change_interval=reserve.change_interval,
-            lift_after=reserve.lift_after,
-            idle_after=reserve.idle_after,
-            narrow_first=reserve.narrow_first,
-            most=float(reserve.most),
-            most_resources=reserve.most_resources,
-            widest_batch_resources=reserve.widest_batch_resources,
-        )
-    )
+    reserve, limit = configuration.reserve, None
+    if reserve is not None:
+        shared = {each.name: getattr(reserve, each.name) for each in fields(ClassLimit)}
+        limit = ClassLimit(**{**shared, "most": float(reserve.most)})
     return SimulationSettings(
         capacity=capacity,
         backfilling=AS_SLURM if on_nodes else "easy",
@@ -260,6 +246,11 @@ def _prediction(
     policies = {
         name: figures_of(jobs, replayed.measured) for name, jobs in replayed.schedules.items()
     }
+    price = None
+    if len(names) > 1:
+        kept, free = (policies[name] for name in names)
+        waits = ("batch_mean_wait", "interactive_mean_wait")
+        price = {wait: kept[wait] / free[wait] for wait in waits if free[wait] > 0}  # NaN is not
     return Prediction(
         log={**log.origin, **log.whence, "name": log.name, "sha256": log.report.checksum},
         jobs=len(known.log),
@@ -272,7 +263,7 @@ def _prediction(
         model=names[0],
         compared_with=RECORDED_ORDER,
         policies=policies,
-        reserve_price=_reserve_price(policies, names),
+        reserve_price=price,
         figures=compared,
         goals=GOALS,
         verdict=overall(compared),
@@ -280,37 +271,16 @@ def _prediction(
     )
 
 
-def _on_nodes(known: PreparedLog, replayed: RecordedReplay) -> OnNodes | None:
-    if known.machine is None:
-        return None
-    policies = {
-        name: figures_on_nodes(known, jobs, replayed.measured)
-        for name, jobs in replayed.schedules.items()
-    }
-    return OnNodes(machine=machine_entry(known.machine), policies=policies)
-
-
-def _reserve_price(
-    figures: Mapping[str, Mapping[str, float]], names: Sequence[str]
-) -> dict[str, float] | None:
-    if len(names) == 1:
-        return None
-    kept, free = (figures[name] for name in names)
-    waits = [f"{job_class}_mean_wait" for job_class in ("batch", "interactive")]
-    return {wait: kept[wait] / free[wait] for wait in waits if free[wait] > 0}  # NaN is not
-
-
-def _exempt(configuration: Configuration) -> Iterator[str]:
-    """Jobs that the daemon never touches have no such place in the replay."""
+def _notices(
+    configuration: Configuration,
+    known: PreparedLog,
+    candidates: Mapping[str, Candidate],
+    settings: SimulationSettings,
+) -> Iterator[str]:
+    """What makes figures another thing than they seem, a sentence each."""
     rails = configuration.sections.guard_rails
     if rails.exempt_accounts or rails.exempt_partitions or rails.exempt_qos:
         yield "Exempt jobs (exempt_accounts, _partitions, _qos) are ordered like any other here."
-
-
-def _notices(
-    known: PreparedLog, candidates: Mapping[str, Candidate], settings: SimulationSettings
-) -> Iterator[str]:
-    """What makes figures another thing than they seem, a sentence each."""
     absent = sorted({*known.accounts} - {*known.log.accounts, OTHER_ACCOUNT})
     if absent:
         yield f"Accounts with a share of which the log has no job: {', '.join(absent)}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from slurm_rl_plugin.learning.evaluation.schedule_waits import (
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
+from slurm_rl_plugin.what_if.effects import GroupEffects
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -86,17 +87,11 @@ class Study:
     """Every policy and every group.
 
     Attributes:
-        counted_jobs, processors, class_rule: what is measured, and on what.
-        compared_with: the policy that others are compared with.
-        policies: figures of each.
         ratio_to_fifo, ratio_to_multifactor: policy -> figure -> ratio to that rule's; None where
             it was not simulated.
         groups: what jobs are grouped by -> group -> its waits.
         losers: policy that is judged -> groups that wait longer under it.
         model: the configured policy; of a site's study alone, as what follows.
-        settings: what acts on it.
-        on_nodes: where jobs ran on nodes.
-        own_class_rules: whether the site configures any.
         notices: what makes figures another thing than they seem, a sentence each.
     """
 
@@ -165,16 +160,7 @@ class Study:
         )
 
 
-class HasJobs(Protocol):
-    """A group that says how many jobs it has."""
-
-    @property
-    def jobs(self) -> int:
-        """How many there are."""
-        ...
-
-
-def shown_groups(by: str, groups: Mapping[str, HasJobs]) -> list[str]:
+def shown_groups(by: str, groups: Mapping[str, Group | GroupEffects]) -> list[str]:
     """All groups, but of the accounts those with most jobs."""
     if by != "account":
         return list(groups)
@@ -192,28 +178,22 @@ def policy_entry(
         entry["mean_wait_since_submit"] = float(since_submit[measured].mean())
     entry.update(figures_on_nodes(prepared, schedule, measured))
     if users:
-        entry["users"] = _users(prepared, schedule, measured)
-    return entry
-
-
-def _users(
-    prepared: PreparedLog, schedule: ScheduledJobs, measured: slice
-) -> dict[str, dict[str, Any]]:
-    """User by the log's name -> counted jobs, mean wait and mean bounded slowdown."""
-    names = prepared.log.users
-    user, wait = prepared.log.user[measured], schedule.wait[measured]
-    slowdown = np.asarray(bounded_slowdown(wait, prepared.log.run_time[measured]), np.float64)
-    jobs, waits, slowdowns = (
-        np.bincount(user, weights=each, minlength=len(names)) for each in (None, wait, slowdown)
-    )
-    return {
-        names[place]: {
-            "jobs": int(jobs[place]),
-            "mean_wait": float(waits[place] / jobs[place]),
-            "mean_bounded_slowdown": float(slowdowns[place] / jobs[place]),
+        names, log = prepared.log.users, prepared.log
+        wait = schedule.wait[measured]
+        slowdown = np.asarray(bounded_slowdown(wait, log.run_time[measured]), np.float64)
+        jobs, waits, slowdowns = (
+            np.bincount(log.user[measured], weights=each, minlength=len(names))
+            for each in (None, wait, slowdown)
+        )
+        entry["users"] = {
+            names[place]: {
+                "jobs": int(jobs[place]),
+                "mean_wait": float(waits[place] / jobs[place]),
+                "mean_bounded_slowdown": float(slowdowns[place] / jobs[place]),
+            }
+            for place in np.flatnonzero(jobs).tolist()
         }
-        for place in np.flatnonzero(jobs).tolist()
-    }
+    return entry
 
 
 def machine_entry(machine: Machine) -> dict[str, Any]:

@@ -49,12 +49,9 @@ class ClusterAndJobs:
     """What every question about a cluster is asked of.
 
     Attributes:
-        read: the log.
         jobs: of it, in the order in which they came.
-        cluster: as it is said to be.
         settings: how slurmctld and, in variants with our hook, the daemon act.
         shares: of accounts, where neither options nor the cluster tell them.
-        notes: what is to be known of the cluster, each one sentence.
     """
 
     read: ReadJobs
@@ -158,12 +155,9 @@ class VariantStudy:
     """What one change does.
 
     Attributes:
-        counted_jobs: how many are measured.
         inconclusive: why no verdict can be given; None where one can.
         sentences: what of the variant is not simulated, and which jobs differ.
-        figures: effect on each figure of all jobs.
         groups: what jobs are grouped by -> group -> its effects.
-        service: who got what.
         resources: resource -> its capacity and the part in use, before and after.
     """
 
@@ -178,11 +172,19 @@ class VariantStudy:
     @classmethod
     def of(cls, pair: ReplayedPair, blocks: Blocks, knowledge: Knowledge) -> VariantStudy:
         """Compare a variant with the cluster as it is."""
+
+        def inconclusive(effects: GroupEffects) -> GroupEffects:
+            judged = effects.figures.items()
+            return replace(
+                effects,
+                figures={name: replace(each, verdict=INCONCLUSIVE) for name, each in judged},
+            )
+
         served, why = services(pair), knowledge.why_inconclusive
         effects = effects_of(pair, blocks, served)
         if why is not None:
             effects = {
-                by: {name: _inconclusive(each) for name, each in groups.items()}
+                by: {name: inconclusive(each) for name, each in groups.items()}
                 for by, groups in effects.items()
             }
         return cls(
@@ -201,14 +203,8 @@ class WhatIfStudy:
     """How well a cluster is known, and the effects of every variant.
 
     Attributes:
-        log: of which jobs, and how they are read.
         cluster: as `machine_entry` has it.
-        known: how far the simulated cluster is from the recorded one.
-        not_known: what nobody knows.
         intervals: the stretches that are drawn for intervals.
-        variants: name -> what it does.
-        notes: what is to be known of the cluster, each one sentence.
-        figures: files of pictures.
     """
 
     log: dict[str, Any]
@@ -258,14 +254,12 @@ class Tuning:
     """What a search found, in addition to the effects of each order.
 
     Attributes:
-        goals: the weights that were searched for.
         search: how many settings were tried, and what they were worth on the past.
         words: order -> the change that makes it.
         settings: key of slurm.conf -> value that was found.
         gain: order -> what it gains on the rest, with interval and verdict.
         chosen: which order the past speaks for, and the learned order's gain over it.
         lines: for slurm.conf or our own configuration; none where no gain is beyond chance.
-        figures: files of pictures.
         written: name of the file with the lines.
     """
 
@@ -283,11 +277,6 @@ class Tuning:
 def blocks_of(pair: ReplayedPair, seed: int) -> Blocks:
     """Stretches of the counted jobs, drawn alike for all pairs of the same jobs."""
     return Blocks.over(pair.submit, np.random.default_rng(seed))
-
-
-def _inconclusive(effects: GroupEffects) -> GroupEffects:
-    figures = {name: replace(each, verdict=INCONCLUSIVE) for name, each in effects.figures.items()}
-    return replace(effects, figures=figures)
 
 
 def _service(pair: ReplayedPair, both: tuple[Service, Service]) -> ServiceOfAll:

@@ -93,7 +93,6 @@ class HoursWaited:
     """What every group waited.
 
     Attributes:
-        everybody: all jobs.
         groups: by GROUPED_BY, and accounts with most jobs first.
         each: whether hours are those of a job in the mean; else they are those that all jobs of
             the group waited together in an hour.
@@ -183,14 +182,12 @@ def hours_in_blocks(
     Without replays the latter are those of the site's blocks of the same pairs.
 
     Args:
-        declared: the experiment.
         times: every known job, with its real start.
         cluster: to play each block again; None for no replays.
         accounts: names; `times.jobs.account` counts in them.
         rng: draws the pairs again.
         now: seconds since the epoch; pairs whose both blocks are over by then count.
         resources: names of the columns of `times.jobs.asked`, where a resource is to be told.
-        progress: called with 1 after each block.
     """
     pairs = Pairs.closed(declared, declared.closed(now))
     if len(pairs.first) == 0:

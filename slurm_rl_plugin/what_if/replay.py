@@ -127,10 +127,6 @@ def replay_variants(
     """Simulate all jobs once under each variant, variants beside each other.
 
     Args:
-        jobs: as they were read.
-        base: the cluster as it is.
-        variants: at least one.
-        placed: puts jobs on a machine.
         settings: with the bounds of the hook where there is one.
         progress: called with how many more simulations are done.
         counted_from: part of the log's time from which on jobs are counted; None leaves out the

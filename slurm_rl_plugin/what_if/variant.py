@@ -39,8 +39,6 @@ class ClusterVariant:
     """One cluster to try.
 
     Attributes:
-        name: what reports call it: its words.
-        machine: of it.
         policy: what orders its queue; by default the site's own multifactor.
         goals: of `domain.goals.Goals`, name -> value, in place of those of the settings.
         reserve: resource -> how much is kept from batch jobs at most.

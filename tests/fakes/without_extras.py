@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from slurm_rl_plugin.cli.absent_extras import EXTRAS
+from slurm_rl_plugin.cli.entry import EXTRAS
 from tests.architecture.markdown_documents import TOP
 
 #: Words are modules that are not there, then `--`, then those of our program.

@@ -11,10 +11,15 @@ import pytest
 
 from slurm_rl_plugin.accounting.stored.log import StoredLog
 from slurm_rl_plugin.accounting.swf.writer import write_swf
-from slurm_rl_plugin.cli import log_excerpt, train
+from slurm_rl_plugin.cli import log_arguments, train
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs
-from slurm_rl_plugin.cli.log_excerpt import WEEK, LogExcerpt, sampled
+from slurm_rl_plugin.cli.log_arguments import (
+    WEEK,
+    LogExcerpt,
+    add_log_options,
+    read_named_logs,
+    sampled,
+)
 from slurm_rl_plugin.errors import AccountingLogError, ConfigurationError
 from slurm_rl_plugin.evaluation.named_log import LogOptions, NamedLog
 from slurm_rl_plugin.learning.training import TrainingPlan
@@ -133,7 +138,7 @@ def test_of_a_large_log_train_draws_weeks_and_says_so(
     stored = str(folder / "site.parquet")
     assert sampled(stored) == stored
     assert sampled("mmn:jobs=10") == "mmn:jobs=10"
-    monkeypatch.setattr(log_excerpt, "MOST_JOBS", 2000)
+    monkeypatch.setattr(log_arguments, "MOST_JOBS", 2000)
     assert sampled(stored) == f"{stored}@weeks=2"
     assert "3,000 jobs of 4 weeks: 2 weeks are drawn" in capsys.readouterr().err
 

@@ -21,10 +21,9 @@ from slurm_rl_plugin.cli.argument_types import at_least_one, make_folder, whole_
 from slurm_rl_plugin.cli.log_arguments import peak_processors
 from slurm_rl_plugin.cli.progress import COMPILES_FIRST, progress_bar
 from slurm_rl_plugin.cli.study_text import print_policies
-from slurm_rl_plugin.cli.tables import print_json
+from slurm_rl_plugin.cli.tables import answer
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
-from slurm_rl_plugin.evaluation.figures import draw_front
-from slurm_rl_plugin.evaluation.schedule_figures import draw_schedules
+from slurm_rl_plugin.evaluation.figures import draw_front, draw_schedules
 from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
@@ -124,11 +123,7 @@ def main(options: argparse.Namespace) -> int:
         "figures": [*draw_schedules(folder, schedules), front],
         "metrics_port": port,
     }
-    if options.json:
-        print_json(document)
-    else:
-        _print_report(document, folder)
-    return 0
+    return answer(options, document, lambda: _print_report(document, folder))
 
 
 def _bundled_log() -> PreparedLog:
@@ -138,7 +133,8 @@ def _bundled_log() -> PreparedLog:
     classifier = JobClassifier(
         (JobClassRule(job_class="interactive", time_limit_at_most=_CLUSTER_QUICK_LIMIT),)
     )
-    return prepare_log(log, capacity=peak_processors(log), classifier=classifier)
+    capacity = peak_processors(log.start, log.run_time, log.processors)
+    return prepare_log(log, capacity=capacity, classifier=classifier)
 
 
 def _generated_load(folder: Path, seed: int) -> PreparedLog:

@@ -98,7 +98,6 @@ class EffectSoFar:
     Attributes:
         estimate: where what is left of the pairs points up as much as down; NaN of no pair.
         low, high: ends of the confidence sequence; infinite where nothing is known.
-        pairs: so many.
     """
 
     estimate: float
@@ -323,7 +322,6 @@ def tripped(
     """The first guard that trips after the last of some blocks, one sentence; None for none.
 
     Args:
-        declared: the experiment.
         found: costs of its first blocks, which are over.
         since_begin: costs of those of `early_stretches` that are over.
         floors: see `findings`.

@@ -267,9 +267,7 @@ def tune(
     """Search settings that serve the goals better than those of the cluster as it is.
 
     Args:
-        short: the task on some stretches of the past.
         checks: the same on more of them.
-        plan: how long.
         progress: called after each generation with its number and the best gain so far.
         checkpoint: keeps the progress; an interrupted search goes on from there. It is left for
             the caller to remove.

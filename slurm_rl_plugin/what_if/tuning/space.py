@@ -29,7 +29,6 @@ class TunedSetting:
     """One key of slurm.conf, or one of its SchedulerParameters.
 
     Attributes:
-        key: its name.
         least, most: of its values, > 0; searched by their logarithms.
         can_be_off: 0 is a value too.
         unit: seconds that one of the key's units is.

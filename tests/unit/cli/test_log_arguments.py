@@ -11,8 +11,7 @@ import pytest
 
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs
-from slurm_rl_plugin.cli.log_excerpt import LogExcerpt
+from slurm_rl_plugin.cli.log_arguments import LogExcerpt, add_log_options, read_named_logs
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.named_log import LogOptions
 from slurm_rl_plugin.simulator.workloads.generators import generated_log

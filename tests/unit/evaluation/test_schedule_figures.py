@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.evaluation import schedule_figures as figures
-from slurm_rl_plugin.evaluation.schedule_figures import (
+from slurm_rl_plugin.evaluation import figures
+from slurm_rl_plugin.evaluation.figures import (
     busiest_window,
     draw_schedules,
     processor_rows,
