@@ -33,15 +33,11 @@ STATE_OWNER, FORECAST_OWNER, ROOT = "state", "forecast", "root"
 
 
 class Verb(NamedTuple):
-    """A verb of the command line.
-
-    Attributes:
-        as_root: whose rights it has when root runs it.
-        module: below this package, imported when the verb is run; "" for the one of its name.
-    """
+    """A verb of the command line."""
 
     meaning: str
-    as_root: str = ROOT
+    as_root: str = ROOT  #: whose rights it has when root runs it
+    #: below this package, imported when the verb is run; "" for the one of its name
     module: str = ""
 
 

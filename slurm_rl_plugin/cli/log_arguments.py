@@ -354,22 +354,17 @@ def _shares(text: str) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogExcerpt:
-    """What a LOG argument asks of its log.
+    """What a LOG argument asks of its log."""
 
-    Attributes:
-        log: the argument without the excerpt.
-        first, last: jobs taken, counted from 0 in order of submission, `last` not included; None
-            for all.
-        load: mean fraction of the processors that the jobs ask for; None as recorded.
-        processors: size of the machine; None as elsewhere given.
-        weeks: so many weeks, one out of each of as many equal stretches of the log; None for all.
-    """
-
-    log: str
+    log: str  #: the argument without the excerpt
+    #: first, last: jobs taken, counted from 0 in order of submission, `last` not included; None for
+    #: all
     first: int | None = None
     last: int | None = None
+    #: mean fraction of the processors that the jobs ask for; None as recorded
     load: float | None = None
-    processors: int | None = None
+    processors: int | None = None  #: size of the machine; None as elsewhere given
+    #: so many weeks, one out of each of as many equal stretches of the log; None for all
     weeks: int | None = None
     seed: int = 1
 

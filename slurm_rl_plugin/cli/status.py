@@ -66,16 +66,7 @@ class QueueStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """All that can be known from outside the daemon.
-
-    Attributes:
-        disablement: who disabled it, why and until when, also after the end of a pause.
-        metrics: of the daemon, or why they cannot be read.
-        jobs_in_state_file: None where the file cannot be read or trusted.
-        outstanding: name of each entry -> its words where it is outstanding.
-        slurm: the queue, or why the batch system, whichever it is, does not answer.
-        problems: sentences.
-    """
+    """All that can be known from outside the daemon."""
 
     time: float
     daemon: str
@@ -83,13 +74,15 @@ class Status:
     mode: str
     disabled: bool
     disable_file: str | None
+    #: who disabled it, why and until when, also after the end of a pause
     disablement: Disablement | None
     policy: PolicyStatus
-    metrics: ServedMetrics | str
-    jobs_in_state_file: int | None
-    outstanding: dict[str, str | None]
+    metrics: ServedMetrics | str  #: of the daemon, or why they cannot be read
+    jobs_in_state_file: int | None  #: None where the file cannot be read or trusted
+    outstanding: dict[str, str | None]  #: name of each entry -> its words where it is outstanding
+    #: the queue, or why the batch system, whichever it is, does not answer
     slurm: QueueStatus | str
-    problems: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()  #: sentences
 
     def document(self) -> dict[str, Any]:
         """As --json prints it."""

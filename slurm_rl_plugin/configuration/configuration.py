@@ -29,26 +29,19 @@ from slurm_rl_plugin.utility.reward import RewardWeights
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """Every section of the configuration, checked, with where each value comes from.
+    """Every section of the configuration, checked, with where each value comes from."""
 
-    Attributes:
-        values: section -> key -> value, defaults filled in.
-        shares: account -> share with sum 1; None takes the batch system's own.
-        shares_source: the word for that, where no shares are given.
-        has_class_rules: whether the site wrote rules or classes of its own.
-        origins: section -> key -> where its value comes from; also of each share, of each class
-            by its name, and of each job-class rule by its number from 1.
-        warnings: one sentence for each former or removed name in use.
-        is_whole: no key was faulty; else some have their default for what the site wrote.
-    """
-
-    values: Mapping[str, Mapping[str, Any]]
+    values: Mapping[str, Mapping[str, Any]]  #: section -> key -> value, defaults filled in
+    #: account -> share with sum 1; None takes the batch system's own
     shares: Mapping[str, float] | None = None
-    shares_source: str = DEFAULT_SOURCE
+    shares_source: str = DEFAULT_SOURCE  #: the word for that, where no shares are given
     classifier: JobClassifier = field(default_factory=JobClassifier)
-    has_class_rules: bool = False
+    has_class_rules: bool = False  #: whether the site wrote rules or classes of its own
+    #: section -> key -> where its value comes from; also of each share, of each class by its name,
+    #: and of each job-class rule by its number from 1
     origins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  #: one sentence for each removed name in use
+    #: no key was faulty; else some have their default for what the site wrote
     is_whole: bool = True
 
     @property

@@ -93,15 +93,11 @@ def _given_twice(text: str, last: int) -> tuple[TomlPath, int, int] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationFile:
-    """The content of one TOML file, with the line that each key stands in.
+    """The content of one TOML file, with the line that each key stands in."""
 
-    Attributes:
-        name: that faults begin with.
-        lines: where its keys stand; a key that is missing here is in a line that we do not know.
-    """
-
-    name: str
+    name: str  #: that faults begin with
     content: Mapping[str, Any]
+    #: where its keys stand; a key that is missing here is in a line that we do not know
     lines: Mapping[TomlPath, int] = field(default_factory=dict)
 
     def where(self, *path: str | int) -> str:

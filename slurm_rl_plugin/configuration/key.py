@@ -68,22 +68,16 @@ SHARES, JOB_CLASS, UTILITY = "shares", "job_class", "utility"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """One configuration key; validation, example file, man page and documents are made of it.
+    """One configuration key; validation, example file, man page and documents are made of it."""
 
-    Attributes:
-        kind: type of the value; a list is one of names, a dict has numbers by names.
-        help: what the key means, in Markdown; the first sentence stands before the choices.
-        choices: all that a text may be, or the names in a table; () for any text.
-        at_start: read at the start of the daemon only, not at a reload.
-    """
-
-    kind: type
+    kind: type  #: type of the value; a list is one of names, a dict has numbers by names
     default: Any
-    help: str
+    help: str  #: what the key means, in Markdown; the first sentence stands before the choices
+    #: all that a text may be, or the names in a table; () for any text
     choices: tuple[str, ...] = ()
     least: float = -math.inf
     most: float = math.inf
-    at_start: bool = False
+    at_start: bool = False  #: read at the start of the daemon only, not at a reload
 
     def fault(self, value: Any) -> str | None:
         """What is wrong with a value, or None."""

@@ -85,16 +85,11 @@ class Given(NamedTuple):
 
 @dataclass(slots=True)
 class GivenKeys:
-    """Collects the values of one source after another, with their faults.
+    """Collects the values of one source after another, with their faults."""
 
-    Attributes:
-        faults: one sentence each.
-        warnings: one sentence for each removed name in use.
-        faulty: (section, name) of keys with a fault anywhere.
-    """
-
-    faults: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)  #: one sentence each
+    warnings: list[str] = field(default_factory=list)  #: one sentence for each removed name in use
+    #: (section, name) of keys with a fault anywhere
     faulty: set[tuple[str, str]] = field(default_factory=set)
     _given: dict[tuple[str, str], Given] = field(default_factory=dict)
 
@@ -356,17 +351,11 @@ def _offer_faults(given: GivenKeys) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownConfiguration:
-    """The configuration as far as it can be known, so that factors can be taken back with it.
+    """The configuration as far as it can be known, so that factors can be taken back with it."""
 
-    Attributes:
-        configuration: with the default of each key that nobody tells.
-        faults: of the configuration, one sentence each; none where it is whole.
-        is_read: whether its files could be read; otherwise the state file told the rest.
-    """
-
-    configuration: Configuration
-    faults: tuple[str, ...] = ()
-    is_read: bool = True
+    configuration: Configuration  #: with the default of each key that nobody tells
+    faults: tuple[str, ...] = ()  #: of the configuration, one sentence each; none where it is whole
+    is_read: bool = True  #: whether its files could be read; otherwise the state file told the rest
 
     @property
     def state_file(self) -> Path:

@@ -37,15 +37,12 @@ CLASS_KEYS = tuple(each.name for each in fields(UtilityClass))
 
 @dataclass(frozen=True, slots=True)
 class GivenShares:
-    """Shares and where they are given.
+    """Shares and where they are given."""
 
-    Attributes:
-        shares: account -> share with sum 1; None takes the batch system's own.
-        origins: key of [shares] -> `file:line`.
-    """
-
+    #: account -> share with sum 1; None takes the batch system's own
     shares: Mapping[str, float] | None = None
     source: str = DEFAULT_SOURCE
+    #: key of [shares] -> `file:line`
     origins: Mapping[str, str] = field(default_factory=lambda: {FROM: DEFAULT})
 
 
@@ -89,20 +86,14 @@ def take_shares(before: GivenShares, file: ConfigurationFile, faults: list[str])
 
 @dataclass(frozen=True, slots=True)
 class GivenRules:
-    """Rules and classes, and where they are given.
-
-    Attributes:
-        given: whether a file gives any; otherwise they are those of the product.
-        origins: of each, `file:line`.
-        classes: by name, those of the paper among them.
-        class_origins: of those that a file gives.
-    """
+    """Rules and classes, and where they are given."""
 
     rules: tuple[JobClassRule, ...] = DEFAULT_JOB_CLASS_RULES
-    given: bool = False
-    origins: tuple[str, ...] = (DEFAULT,) * len(DEFAULT_JOB_CLASS_RULES)
+    given: bool = False  #: whether a file gives any; otherwise they are those of the product
+    origins: tuple[str, ...] = (DEFAULT,) * len(DEFAULT_JOB_CLASS_RULES)  #: of each, `file:line`
+    #: by name, those of the paper among them
     classes: Mapping[str, UtilityClass] = field(default_factory=lambda: BUILT_IN)
-    class_origins: Mapping[str, str] = field(default_factory=dict)
+    class_origins: Mapping[str, str] = field(default_factory=dict)  #: of those that a file gives
 
 
 def take_rules(before: GivenRules, file: ConfigurationFile, faults: list[str]) -> GivenRules:

@@ -59,18 +59,13 @@ class DeclaredExperiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentStatus:
-    """What `status` and `report` tell.
-
-    Attributes:
-        held: part of the time of blocks in which the order was in force whose turn it was.
-        now: seconds since the epoch.
-    """
+    """What `status` and `report` tell."""
 
     declared: Declaration
     standing: ExperimentStanding
     found: Mapping[str, Any] | None
-    held: float
-    now: float
+    held: float  #: part of the time of blocks in which the order was in force whose turn it was
+    now: float  #: seconds since the epoch
 
     @property
     def turn(self) -> tuple[str, float | None]:

@@ -32,33 +32,25 @@ from slurm_rl_plugin.simulator.workloads.log_workload import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """How LOG arguments are read.
+    """How LOG arguments are read."""
 
-    Attributes:
-        source: "slurm" for the cluster's own accounting; None for LOG arguments.
-        since, until: local times between which jobs of accounting ended; None where not given.
-        sacct_timeout: seconds that one question to accounting may take.
-        processors: size of the machine; None takes the log's or the cluster's.
-        partitions: processors of each partition, where they share none.
-        shares: share of each account, sum 1; None asks the configuration, the cluster or the log.
-        account_of: file with the account of each user, which goes before the log's.
-        whole_nodes_of: processors of a node where jobs get whole nodes.
-        config: file whose rules of job classes and shares are taken.
-        cluster: slurm.conf, the folder that holds it, or "live": the jobs run on its nodes.
-    """
-
-    source: str | None = None
+    source: str | None = None  #: "slurm" for the cluster's own accounting; None for LOG arguments
+    #: since, until: local times between which jobs of accounting ended; None where not given
     since: datetime | None = None
     until: datetime | None = None
     keep: Path | None = None
-    sacct_timeout: float
-    processors: int | None = None
+    sacct_timeout: float  #: seconds that one question to accounting may take
+    processors: int | None = None  #: size of the machine; None takes the log's or the cluster's
+    #: processors of each partition, where they share none
     partitions: Mapping[str, int] | None = None
+    #: share of each account, sum 1; None asks the configuration, the cluster or the log
     shares: Mapping[str, float] | None = None
+    #: file with the account of each user, which goes before the log's
     account_of: Path | None = None
-    whole_nodes_of: int = 1
+    whole_nodes_of: int = 1  #: processors of a node where jobs get whole nodes
     kill_at_limit: bool = False
-    config: Path | None = None
+    config: Path | None = None  #: file whose rules of job classes and shares are taken
+    #: slurm.conf, the folder that holds it, or "live": the jobs run on its nodes
     cluster: str | None = None
 
     @classmethod
@@ -69,22 +61,16 @@ class LogOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedLog:
-    """A log, where it came from and what its reader dropped.
+    """A log, where it came from and what its reader dropped."""
 
-    Attributes:
-        name: file name without its folder, or the generator's words.
-        report: of the reader; a generated log drops nothing.
-        origin: what else a manifest tells of a log that came from no file; empty for others.
-        whence: of such a log, who told its processors and its shares.
-        notice: what users should know of its shares; "" for nothing.
-    """
-
-    name: str
+    name: str  #: file name without its folder, or the generator's words
     prepared: PreparedLog
-    report: ReadReport
+    report: ReadReport  #: of the reader; a generated log drops nothing
+    #: what else a manifest tells of a log that came from no file; empty for others
     origin: Mapping[str, Any] = field(default_factory=dict)
+    #: of such a log, who told its processors and its shares
     whence: Mapping[str, str] = field(default_factory=dict)
-    notice: str = ""
+    notice: str = ""  #: what users should know of its shares; "" for nothing
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -127,25 +113,18 @@ class NamedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadJobs:
-    """The jobs of a LOG as they were read, before they are put on any machine.
+    """The jobs of a LOG as they were read, before they are put on any machine."""
 
-    Attributes:
-        name, report, origin, whence: as of a `NamedLog`.
-        options: how they become a workload.
-        shares: of accounts; None where the log or the machine tells them.
-        capacity: processors, where the log is simulated on a pool of them; None for its own.
-        billing: of the site, where no machine tells it.
-    """
-
-    name: str
+    name: str  #: as of a `NamedLog`
     jobs: JobLog
-    report: ReadReport
-    options: LogOptions
-    shares: Mapping[str, float] | None
+    report: ReadReport  #: as of a `NamedLog`
+    options: LogOptions  #: how they become a workload
+    shares: Mapping[str, float] | None  #: of accounts; None where the log or the machine tells them
+    #: processors, where the log is simulated on a pool of them; None for its own
     capacity: int | None
-    billing: Billing | None = None
-    origin: Mapping[str, Any] = field(default_factory=dict)
-    whence: Mapping[str, str] = field(default_factory=dict)
+    billing: Billing | None = None  #: of the site, where no machine tells it
+    origin: Mapping[str, Any] = field(default_factory=dict)  #: as of a `NamedLog`
+    whence: Mapping[str, str] = field(default_factory=dict)  #: as of a `NamedLog`
 
     def on(self, machine: Machine | None) -> NamedLog:
         """The same on the nodes of a machine; None for a pool of processors."""

@@ -50,44 +50,32 @@ _Ratios = dict[str, dict[str, float | list[float] | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldoutStudy:
-    """Policies on windows of the last 40 % of a log, compared with the best rule of the first part.
+    """Policies on windows of the last 40 % of a log, over the best rule of the first part."""
 
-    Attributes:
-        windows, independent_windows: of the test part.
-        best_heuristic: the rule with the best `training_bounded_slowdown`.
-        ratio_to_best_heuristic, ratio_to_multifactor: of bounded slowdowns, of each policy.
-        run_time_scores: how well past runs tell run times.
-        jobs_without_request: whose run time stands for the request, which is no forecast.
-    """
-
-    windows: int
-    independent_windows: float
-    best_heuristic: str
+    windows: int  #: of the test part
+    independent_windows: float  #: of the test part
+    best_heuristic: str  #: the rule with the best `training_bounded_slowdown`
     training_bounded_slowdown: dict[str, float]
-    ratio_to_best_heuristic: dict[str, WindowRatio]
-    ratio_to_multifactor: dict[str, WindowRatio]
+    ratio_to_best_heuristic: dict[str, WindowRatio]  #: of bounded slowdowns, of each policy
+    ratio_to_multifactor: dict[str, WindowRatio]  #: of bounded slowdowns, of each policy
     policies: dict[str, dict[str, float | None]]
-    run_time_scores: Mapping[str, Any]
+    run_time_scores: Mapping[str, Any]  #: how well past runs tell run times
     class_rule: str
-    jobs_without_request: int
+    jobs_without_request: int  #: whose run time stands for the request, which is no forecast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuousStudy:
-    """Policies in one run through a log: medians of runs, and ratios with intervals.
-
-    Attributes:
-        best_heuristic: on nodes, the rule with the best `training_bounded_slowdown`.
-        days: behind the training part, of which intervals are drawn on nodes.
-    """
+    """Policies in one run through a log: medians of runs, and ratios with intervals."""
 
     runs: int
     backfilling: str
     counted_jobs: int
     class_rule: str
+    #: on nodes, the rule with the best `training_bounded_slowdown`
     best_heuristic: str | None = absent()
     training_bounded_slowdown: dict[str, float] | None = absent()
-    days: int | None = absent()
+    days: int | None = absent()  #: behind the training part, of which intervals are drawn on nodes
     policies: dict[str, dict[str, float]]
     ratio_to_fifo: _Ratios
     ratio_to_multifactor: _Ratios

@@ -78,14 +78,7 @@ Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The configured policy compared with the recorded order, with intervals.
-
-    Attributes:
-        reserve_price: mean waits with the reserve over those without, of classes that waited; None
-            without a reserve.
-        figures: each of the model beside the site's.
-        goals: the figures of which the verdict is made.
-    """
+    """The configured policy compared with the recorded order, with intervals."""
 
     log: dict[str, Any]
     jobs: int
@@ -98,9 +91,11 @@ class Prediction:
     model: str
     compared_with: str
     policies: dict[str, dict[str, float]]
+    #: mean waits with the reserve over those without, of classes that waited; None without a
+    #: reserve
     reserve_price: dict[str, float] | None
-    figures: dict[str, ComparedFigure]
-    goals: tuple[str, ...]
+    figures: dict[str, ComparedFigure]  #: each of the model beside the site's
+    goals: tuple[str, ...]  #: the figures of which the verdict is made
     verdict: str
     not_known: tuple[str, ...]
 
@@ -113,14 +108,10 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteReplay:
-    """What a replay found.
+    """What a replay found."""
 
-    Attributes:
-        known: the jobs, with the classes that the site's rules give them at submission.
-        replayed: their schedules; the configured policy is the first after those of every replay.
-    """
-
-    known: PreparedLog
+    known: PreparedLog  #: the jobs, with the classes that the site's rules give them at submission
+    #: their schedules; the configured policy is the first after those of every replay
     replayed: RecordedReplay
     prediction: Prediction
     study: Study

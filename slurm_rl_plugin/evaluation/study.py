@@ -84,30 +84,24 @@ class OnNodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """Every policy and every group.
-
-    Attributes:
-        ratio_to_fifo, ratio_to_multifactor: policy -> figure -> ratio to that rule's; None where
-            it was not simulated.
-        groups: what jobs are grouped by -> group -> its waits.
-        losers: policy that is judged -> groups that wait longer under it.
-        model: the configured policy; of a site's study alone, as what follows.
-        notices: what makes figures another thing than they seem, a sentence each.
-    """
+    """Every policy and every group."""
 
     counted_jobs: int
     processors: int
     class_rule: str
     compared_with: str
     policies: dict[str, ScheduleWaits]
+    #: ratio_to_fifo, ratio_to_multifactor: policy -> figure -> ratio to that rule's; None where it
+    #: was not simulated
     ratio_to_fifo: dict[str, dict[str, float | None]] | None = absent()
     ratio_to_multifactor: dict[str, dict[str, float | None]] | None = absent()
-    groups: dict[str, dict[str, Group]]
-    losers: dict[str, list[Loser]]
-    model: str | None = absent()
+    groups: dict[str, dict[str, Group]]  #: what jobs are grouped by -> group -> its waits
+    losers: dict[str, list[Loser]]  #: policy that is judged -> groups that wait longer under it
+    model: str | None = absent()  #: the configured policy; of a site's study alone, as what follows
     settings: InForce | None = absent()
     on_nodes: OnNodes | None = absent()
     own_class_rules: bool | None = absent()
+    #: what makes figures another thing than they seem, a sentence each
     notices: list[str] | None = absent()
 
     @classmethod

@@ -46,18 +46,13 @@ from slurm_rl_plugin.what_if.variant import AS_IT_IS, ClusterVariant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAndJobs:
-    """What every question about a cluster is asked of.
-
-    Attributes:
-        jobs: of it, in the order in which they came.
-        settings: how slurmctld and, in variants with our hook, the daemon act.
-        shares: of accounts, where neither options nor the cluster tell them.
-    """
+    """What every question about a cluster is asked of."""
 
     read: ReadJobs
-    jobs: JobLog
+    jobs: JobLog  #: of it, in the order in which they came
     cluster: DescribedCluster
-    settings: SimulationSettings
+    settings: SimulationSettings  #: how slurmctld and, in variants with our hook, the daemon act
+    #: of accounts, where neither options nor the cluster tell them
     shares: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -152,21 +147,15 @@ class ServiceOfAll:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantStudy:
-    """What one change does.
-
-    Attributes:
-        inconclusive: why no verdict can be given; None where one can.
-        sentences: what of the variant is not simulated, and which jobs differ.
-        groups: what jobs are grouped by -> group -> its effects.
-        resources: resource -> its capacity and the part in use, before and after.
-    """
+    """What one change does."""
 
     counted_jobs: int
-    inconclusive: str | None
-    sentences: list[str]
+    inconclusive: str | None  #: why no verdict can be given; None where one can
+    sentences: list[str]  #: what of the variant is not simulated, and which jobs differ
     figures: dict[str, Effect]
-    groups: dict[str, dict[str, GroupEffects]]
+    groups: dict[str, dict[str, GroupEffects]]  #: what jobs are grouped by -> group -> its effects
     service: ServiceOfAll
+    #: resource -> its capacity and the part in use, before and after
     resources: dict[str, dict[str, list[float | None]]]
 
     @classmethod
@@ -200,18 +189,13 @@ class VariantStudy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfStudy:
-    """How well a cluster is known, and the effects of every variant.
-
-    Attributes:
-        cluster: as `machine_entry` has it.
-        intervals: the stretches that are drawn for intervals.
-    """
+    """How well a cluster is known, and the effects of every variant."""
 
     log: dict[str, Any]
-    cluster: dict[str, Any]
+    cluster: dict[str, Any]  #: as `machine_entry` has it
     known: Knowledge
     not_known: tuple[str, ...]
-    intervals: dict[str, Any]
+    intervals: dict[str, Any]  #: the stretches that are drawn for intervals
     variants: dict[str, VariantStudy]
     notes: tuple[str, ...]
     figures: list[str] | None = absent()
@@ -251,27 +235,19 @@ class WhatIfStudy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """What a search found, in addition to the effects of each order.
-
-    Attributes:
-        search: how many settings were tried, and what they were worth on the past.
-        words: order -> the change that makes it.
-        settings: key of slurm.conf -> value that was found.
-        gain: order -> what it gains on the rest, with interval and verdict.
-        chosen: which order the past speaks for, and the learned order's gain over it.
-        lines: for slurm.conf or our own configuration; none where no gain is beyond chance.
-        written: name of the file with the lines.
-    """
+    """What a search found, in addition to the effects of each order."""
 
     goals: RewardWeights
-    search: dict[str, Any]
-    words: dict[str, str]
-    settings: dict[str, str]
+    search: dict[str, Any]  #: how many settings were tried, and what they were worth on the past
+    words: dict[str, str]  #: order -> the change that makes it
+    settings: dict[str, str]  #: key of slurm.conf -> value that was found
+    #: order -> what it gains on the rest, with interval and verdict
     gain: dict[str, dict[str, Any]]
-    chosen: dict[str, Any]
+    chosen: dict[str, Any]  #: which order the past speaks for, and the learned order's gain over it
+    #: for slurm.conf or our own configuration; none where no gain is beyond chance
     lines: list[str]
     figures: list[str] | None = absent()
-    written: str | None = absent()
+    written: str | None = absent()  #: name of the file with the lines
 
 
 def blocks_of(pair: ReplayedPair, seed: int) -> Blocks:

@@ -34,22 +34,15 @@ MOST_ACCOUNTS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """One figure before and after.
-
-    Attributes:
-        difference: after less before.
-        ci95: its 95 % interval; None where there is none to be told.
-        ratio: after over before; None where that was 0.
-        verdict: one of `measure.intervals`; INCONCLUSIVE without an interval, but where nothing
-            differs.
-    """
+    """One figure before and after."""
 
     before: float
     after: float
-    difference: float
-    ci95: tuple[float, float] | None
-    ratio: float | None
+    difference: float  #: after less before
+    ci95: tuple[float, float] | None  #: its 95 % interval; None where there is none to be told
+    ratio: float | None  #: after over before; None where that was 0
     ratio_ci95: tuple[float, float] | None
+    #: one of `measure.intervals`; INCONCLUSIVE without an interval, but where nothing differs
     verdict: str
 
 
@@ -203,36 +196,25 @@ _BY = ("class", "partition")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCell:
-    """Mean wait of some jobs as recorded and as simulated, seconds.
+    """Mean wait of some jobs as recorded and as simulated, seconds."""
 
-    Attributes:
-        by: "class" or "partition".
-        is_close: recorded and simulated differ by no more than CLOSE or CLOSE_SECONDS.
-    """
-
-    by: str
+    by: str  #: "class" or "partition"
     group: str
     jobs: int
     recorded: float
     simulated: float
-    is_close: bool
+    is_close: bool  #: recorded and simulated differ by no more than CLOSE or CLOSE_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """How far the simulated cluster is from the recorded one.
+    """How far the simulated cluster is from the recorded one."""
 
-    Attributes:
-        cells: by class and partition; none where the log records no starts.
-        median_difference: of the starts of single jobs, over the recorded mean wait; None without.
-        known_part: part of the jobs in cells that are close, over both groupings.
-        is_known: that is KNOWN_PART at least; None where nothing is recorded.
-    """
-
-    cells: tuple[KnownCell, ...]
+    cells: tuple[KnownCell, ...]  #: by class and partition; none where the log records no starts
+    #: of the starts of single jobs, over the recorded mean wait; None without
     median_difference: float | None
-    known_part: float | None
-    is_known: bool | None
+    known_part: float | None  #: part of the jobs in cells that are close, over both groupings
+    is_known: bool | None  #: that is KNOWN_PART at least; None where nothing is recorded
 
     @property
     def why_inconclusive(self) -> str | None:

@@ -32,27 +32,18 @@ FEWEST_IN_GROUP = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupHours:
-    """What one group of jobs waited.
+    """What one group of jobs waited."""
 
-    Attributes:
-        by: ALL, or one of GROUPED_BY.
-        before, after: hours, of what `HoursWaited` says.
-        longest_before, longest_after: hours that the job waited that waited longest.
-        ratio: after over before; None where nobody waited before.
-        ratio_ci95: its 95 % interval; None where none can be told.
-        word: its verdict; see `measure.intervals`.
-    """
-
-    by: str
+    by: str  #: ALL, or one of GROUPED_BY
     group: str
     jobs: int
-    before: float
-    after: float
-    longest_before: float
-    longest_after: float
-    ratio: float | None
-    ratio_ci95: tuple[float, float] | None
-    word: str
+    before: float  #: hours, of what `HoursWaited` says
+    after: float  #: hours, of what `HoursWaited` says
+    longest_before: float  #: hours that the job waited that waited longest
+    longest_after: float  #: hours that the job waited that waited longest
+    ratio: float | None  #: after over before; None where nobody waited before
+    ratio_ci95: tuple[float, float] | None  #: its 95 % interval; None where none can be told
+    word: str  #: its verdict; see `measure.intervals`
 
     @classmethod
     def of(
@@ -90,22 +81,16 @@ class GroupHours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoursWaited:
-    """What every group waited.
-
-    Attributes:
-        groups: by GROUPED_BY, and accounts with most jobs first.
-        each: whether hours are those of a job in the mean; else they are those that all jobs of
-            the group waited together in an hour.
-        stretches, unit: over so many weeks, days or the like it was drawn again.
-        has_intervals: whether there were enough of them.
-    """
+    """What every group waited."""
 
     everybody: GroupHours
-    groups: tuple[GroupHours, ...]
+    groups: tuple[GroupHours, ...]  #: by GROUPED_BY, and accounts with most jobs first
+    #: whether hours are those of a job in the mean; else they are those that all jobs of the group
+    #: waited together in an hour
     each: bool
-    stretches: int
-    unit: str
-    has_intervals: bool
+    stretches: int  #: over so many weeks, days or the like it was drawn again
+    unit: str  #: over so many weeks, days or the like it was drawn again
+    has_intervals: bool  #: whether there were enough of them
 
     @classmethod
     def of(cls, rows: list[GroupHours], blocks: Blocks, *, each: bool) -> HoursWaited:
@@ -239,19 +224,13 @@ def _replayed(
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """Every group of every kind in a row, all jobs first.
+    """Every group of every kind in a row, all jobs first."""
 
-    Attributes:
-        accounts, resources, capacity: by which jobs are grouped.
-        names: kind and name of each.
-        kinds: kind -> how many groups it has, in the order of `names`.
-    """
-
-    accounts: tuple[str, ...]
-    resources: tuple[str, ...]
-    capacity: int
-    names: tuple[tuple[str, str], ...]
-    kinds: dict[str, int]
+    accounts: tuple[str, ...]  #: by which jobs are grouped
+    resources: tuple[str, ...]  #: by which jobs are grouped
+    capacity: int  #: by which jobs are grouped
+    names: tuple[tuple[str, str], ...]  #: kind and name of each
+    kinds: dict[str, int]  #: kind -> how many groups it has, in the order of `names`
 
     @classmethod
     def of(cls, times: JobTimes, accounts: tuple[str, ...], resources: tuple[str, ...]) -> _Groups:
@@ -294,14 +273,10 @@ class _Groups:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the counted blocks saw.
+    """What the counted blocks saw."""
 
-    Attributes:
-        jobs: which waited or came in any of them, shape [n].
-        longest: SITE and OURS -> hours that a job of each group had waited at most, [groups].
-    """
-
-    jobs: BoolArray
+    jobs: BoolArray  #: which waited or came in any of them, shape [n]
+    #: SITE and OURS -> hours that a job of each group had waited at most, [groups]
     longest: dict[str, FloatArray]
 
     @classmethod
@@ -322,19 +297,12 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _PairedHours:
-    """What pairs tell.
+    """What pairs tell."""
 
-    Attributes:
-        ours: hours that each group waited in the block of ours, shape [pairs, groups].
-        differences: those less the hours by the site's order, the same shape.
-        length: hours that each block of a pair counts, shape [pairs].
-        blocks: the pairs, drawn again.
-    """
-
-    ours: FloatArray
-    differences: FloatArray
-    length: FloatArray
-    blocks: Blocks
+    ours: FloatArray  #: hours that each group waited in the block of ours, shape [pairs, groups]
+    differences: FloatArray  #: those less the hours by the site's order, the same shape
+    length: FloatArray  #: hours that each block of a pair counts, shape [pairs]
+    blocks: Blocks  #: the pairs, drawn again
 
     def effect(self, group: int) -> Effect:
         """On the hours that a group waits in an hour."""

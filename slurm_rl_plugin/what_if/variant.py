@@ -36,21 +36,17 @@ DEFAULT_MODEL = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterVariant:
-    """One cluster to try.
-
-    Attributes:
-        policy: what orders its queue; by default the site's own multifactor.
-        goals: of `domain.goals.Goals`, name -> value, in place of those of the settings.
-        reserve: resource -> how much is kept from batch jobs at most.
-        sentences: what of its changes is not simulated.
-    """
+    """One cluster to try."""
 
     name: str
     machine: Machine
+    #: what orders its queue; by default the site's own multifactor
     policy: Candidate = field(default_factory=lambda: Candidate(name=SITES_OWN))
+    #: of `domain.goals.Goals`, name -> value, in place of those of the settings
     goals: Mapping[str, float] = field(default_factory=dict)
+    #: resource -> how much is kept from batch jobs at most
     reserve: Mapping[str, float] = field(default_factory=dict)
-    sentences: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()  #: what of its changes is not simulated
 
     @property
     def has_hook(self) -> bool:

@@ -37,17 +37,12 @@ _SHORTEST_RUN = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTimes:
-    """Jobs, and when they started; those that have not yet have NaN or inf.
+    """Jobs, and when they started; those that have not yet have NaN or inf."""
 
-    Attributes:
-        jobs: in order of submission; of one that has not ended, the run time is what is foretold.
-        start: seconds, shape [n].
-        capacity: processors of the machine.
-    """
-
+    #: in order of submission; of one that has not ended, the run time is what is foretold
     jobs: Workload
-    start: FloatArray
-    capacity: int
+    start: FloatArray  #: seconds, shape [n]
+    capacity: int  #: processors of the machine
     _until: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -194,23 +189,17 @@ class BlockCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedCluster:
-    """A cluster whose blocks are played again.
+    """A cluster whose blocks are played again."""
 
-    Attributes:
-        times: every known job, with its real start.
-        orders: SITE and OURS -> how it orders the queue.
-        machine: its nodes, for these jobs; None for a pool of processors.
-        usage: what each account was charged until a time, decayed; None where no order asks.
-        fair: the same of accounts and users; see QueueNow.
-        past: what runs had told until a time; None where no order asks, or `times` says it.
-    """
-
-    times: JobTimes
-    orders: dict[str, OrderOf]
+    times: JobTimes  #: every known job, with its real start
+    orders: dict[str, OrderOf]  #: SITE and OURS -> how it orders the queue
     settings: SimulationSettings
-    machine: NodeMachine | None = None
+    machine: NodeMachine | None = None  #: its nodes, for these jobs; None for a pool of processors
+    #: what each account was charged until a time, decayed; None where no order asks
     usage: Callable[[float], FloatArray] | None = None
+    #: the same of accounts and users; see QueueNow
     fair: Callable[[float], FairShare | None] | None = None
+    #: what runs had told until a time; None where no order asks, or `times` says it
     past: Callable[[float], WorkloadHistory] | None = None
 
     def costs(self, block: TurnBlock) -> BlockCosts:
@@ -308,13 +297,9 @@ def _run_times(played: ReplayedSite, queue: QueueNow) -> FloatArray:
 
 @dataclass(slots=True, kw_only=True)
 class PastUntil:
-    """What the runs of a log had told at a time; asked in order of time it costs no more than once.
+    """What the runs of a log had told at a time; in order of time it costs no more than once."""
 
-    Attributes:
-        prepared: the log, with the starts that it recorded.
-    """
-
-    prepared: PreparedLog
+    prepared: PreparedLog  #: the log, with the starts that it recorded
     _recorded: RecordedPast | None = None
     _time: float = -np.inf
 

@@ -50,15 +50,10 @@ _FURTHEST, _HALVINGS = 8.0, 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairDifferences:
-    """What pairs of blocks tell, in the order in which they were over.
+    """What pairs of blocks tell, in the order in which they were over."""
 
-    Attributes:
-        logs: of the ratio of costs, ours over the site's, one a pair, shape [n].
-        weight: how much each pair counts, above 0 and at most 1, whoever held which of its blocks;
-            shape [n].
-    """
-
-    logs: FloatArray
+    logs: FloatArray  #: of the ratio of costs, ours over the site's, one a pair, shape [n]
+    #: how much each pair counts, above 0 and at most 1, whoever held which of its blocks; shape [n]
     weight: FloatArray
 
     def __len__(self) -> int:
@@ -93,16 +88,11 @@ def wealth(sizes: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectSoFar:
-    """What is known of an effect after some pairs, as logs of ratios.
+    """What is known of an effect after some pairs, as logs of ratios."""
 
-    Attributes:
-        estimate: where what is left of the pairs points up as much as down; NaN of no pair.
-        low, high: ends of the confidence sequence; infinite where nothing is known.
-    """
-
-    estimate: float
-    low: float
-    high: float
+    estimate: float  #: where what is left of the pairs points up as much as down; NaN of no pair
+    low: float  #: ends of the confidence sequence; infinite where nothing is known
+    high: float  #: ends of the confidence sequence; infinite where nothing is known
     pairs: int
 
 
@@ -172,24 +162,17 @@ _FLOOR, _LEAST_FLOOR = 0.03, 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoalFinding:
-    """What is known of one goal.
-
-    Attributes:
-        decides: whether it is the declared one.
-        effect: logs of ratios.
-        word: BETTER, WORSE or INCONCLUSIVE.
-        blocks: how many were over when that was sure; None while it is not. Of both WORSE counts,
-            whichever was sure first.
-        site, ours: mean cost in blocks of either, as measured; NaN of none.
-    """
+    """What is known of one goal."""
 
     goal: str
-    decides: bool
-    effect: EffectSoFar
-    word: str
+    decides: bool  #: whether it is the declared one
+    effect: EffectSoFar  #: logs of ratios
+    word: str  #: BETTER, WORSE or INCONCLUSIVE
+    #: how many were over when that was sure; None while it is not. Of both WORSE counts, whichever
+    #: was sure first.
     blocks: int | None
-    site: float
-    ours: float
+    site: float  #: mean cost in blocks of either, as measured; NaN of none
+    ours: float  #: mean cost in blocks of either, as measured; NaN of none
 
 
 def findings(declared: Declaration, found: BlockCosts, floors: FloatArray) -> list[GoalFinding]:
@@ -398,17 +381,12 @@ _DAYS_BEFORE, _PARTS = 14, 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What is known of an experiment.
-
-    Attributes:
-        floors: costs below which differences do not matter, shape [goals].
-        costs: of its first blocks.
-        since_begin: of the times of `early_stretches` that are over.
-    """
+    """What is known of an experiment."""
 
     declared: Declaration
-    floors: FloatArray
-    costs: BlockCosts
+    floors: FloatArray  #: costs below which differences do not matter, shape [goals]
+    costs: BlockCosts  #: of its first blocks
+    #: of the times of `early_stretches` that are over
     since_begin: BlockCosts = field(default_factory=BlockCosts.none)
 
     @classmethod

@@ -62,37 +62,27 @@ _UNCOUNTED = (0.1, 0.05)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningPlan:
-    """How long is searched, and on how much.
-
-    Attributes:
-        step: first standard deviation.
-        stretches, jobs: on which candidates are compared, and jobs of each.
-        checks: stretches on which the finalists are compared.
-    """
+    """How long is searched, and on how much."""
 
     generations: int = 15
     population: int = 10
-    step: float = 0.25
-    stretches: int = 2
-    jobs: int = 5_000
-    checks: int = 5
+    step: float = 0.25  #: first standard deviation
+    stretches: int = 2  #: on which candidates are compared, and jobs of each
+    jobs: int = 5_000  #: on which candidates are compared, and jobs of each
+    checks: int = 5  #: stretches on which the finalists are compared
     finalists: int = 5
     seed: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningTask:
-    """What every candidate is tried on.
-
-    Attributes:
-        loads: stretches of the past.
-        guarded: misdelivered part of the service, and longest wait in seconds, a minute at least,
-            of the cluster as it is on each load.
-    """
+    """What every candidate is tried on."""
 
     cluster: DescribedCluster
-    loads: tuple[TrainingLoad, ...]
+    loads: tuple[TrainingLoad, ...]  #: stretches of the past
     weights: RewardWeights
+    #: misdelivered part of the service, and longest wait in seconds, a minute at least, of the
+    #: cluster as it is on each load
     guarded: tuple[tuple[float, float], ...] = ()
 
     @classmethod
@@ -116,18 +106,13 @@ class TuningTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedCluster:
-    """What a search found.
+    """What a search found."""
 
-    Attributes:
-        changes: key of slurm.conf -> value; none where nothing is better than the cluster as it is.
-        before, after: objective on the stretches of the finalists.
-        curve: best objective of each generation.
-    """
-
+    #: key of slurm.conf -> value; none where nothing is better than the cluster as it is
     changes: dict[str, str]
-    before: float
-    after: float
-    curve: tuple[float, ...]
+    before: float  #: objective on the stretches of the finalists
+    after: float  #: objective on the stretches of the finalists
+    curve: tuple[float, ...]  #: best objective of each generation
     tried: int
 
 

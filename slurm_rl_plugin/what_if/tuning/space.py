@@ -26,21 +26,14 @@ _OVER_TIME = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedSetting:
-    """One key of slurm.conf, or one of its SchedulerParameters.
-
-    Attributes:
-        least, most: of its values, > 0; searched by their logarithms.
-        can_be_off: 0 is a value too.
-        unit: seconds that one of the key's units is.
-        now: its value on the cluster as it is, in the key's units.
-    """
+    """One key of slurm.conf, or one of its SchedulerParameters."""
 
     key: str
-    least: float
-    most: float
-    now: float
-    can_be_off: bool = False
-    unit: float = 1.0
+    least: float  #: of its values, > 0; searched by their logarithms
+    most: float  #: of its values, > 0; searched by their logarithms
+    now: float  #: its value on the cluster as it is, in the key's units
+    can_be_off: bool = False  #: 0 is a value too
+    unit: float = 1.0  #: seconds that one of the key's units is
 
     @property
     def is_parameter(self) -> bool:
@@ -67,18 +60,12 @@ class TunedSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningSpace:
-    """All settings that are searched, and two words beside them.
+    """All settings that are searched, and two words beside them."""
 
-    Attributes:
-        settings: numbers.
-        favours_small, over_time: PriorityFavorSmall and SMALL_RELATIVE_TO_TIME as they are now.
-        flags: other words of PriorityFlags, which stay.
-    """
-
-    settings: tuple[TunedSetting, ...]
-    favours_small: bool
-    over_time: bool
-    flags: tuple[str, ...]
+    settings: tuple[TunedSetting, ...]  #: numbers
+    favours_small: bool  #: PriorityFavorSmall and SMALL_RELATIVE_TO_TIME as they are now
+    over_time: bool  #: PriorityFavorSmall and SMALL_RELATIVE_TO_TIME as they are now
+    flags: tuple[str, ...]  #: other words of PriorityFlags, which stay
 
     @property
     def size(self) -> int:
