@@ -1,13 +1,26 @@
-"""A forecast of when a job starts: quantiles of the wait that is left, one row for each job."""
+"""A forecast of when a job starts: quantiles of the wait that is left, one row for each job.
+
+Its scores once the job has started, and its bands, set anew each time by how the earlier ones did
+and by nothing of later: each quantile is put where its share of the earlier waits fell, in units of
+the forecast's own band (conformalized quantile regression; Romano, Patterson and Candès, NeurIPS
+2019, its score divided by the width), apart for each kind of job as far as its kind has been seen.
+The shares themselves follow what was covered lately (adaptive conformal inference; Gibbs and
+Candès, "Adaptive Conformal Inference Under Distribution Shift", NeurIPS 2021), each tail for
+itself. Waits that still last count as in Candès, Lei and Ren, "Conformalized Survival Analysis",
+JRSS B 2023: they are known to be at least so long.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.utility.summary import one_user_capped
 
 #: Rows in favour of the first weights: so many must speak for others before those count as much.
 _IN_FAVOUR_OF_FIRST = 200.0
@@ -17,6 +30,22 @@ LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 SHORTEST_WAIT = 1.0
 #: Points that each source of a pool is told by.
 _POOLED = 50
+#: How far ahead a forecast looks: name -> its median wait is below so many seconds.
+HORIZONS: Mapping[str, float] = {
+    "within 10 minutes": 10.0 * MINUTE,
+    "within an hour": HOUR,
+    "within a day": DAY,
+    "later than a day": np.inf,
+}
+#: Least width of half a band that a place in it is told by, log10 of seconds: a factor of 1.26.
+NARROWEST = 0.1
+#: What the outcomes of all other kinds count together, at most: as much as so many rows. A kind
+#: that has been seen seldom borrows from them, one that has been seen often has its own bands.
+_OTHER_KINDS = 500.0
+#: How fast the shares follow what was covered.
+_STEP = 0.03
+#: Share of waits that may lie beyond each end of the 90 % band, and its least and most.
+_TAIL, _TAILS = LEVELS[0], (0.005, 0.2)
 
 
 def weights_by_worth(
@@ -171,3 +200,204 @@ def _with_tails(logs: FloatArray) -> FloatArray:
     least = logs[:, :1] - first * (logs[:, 1:2] - logs[:, :1])
     most = logs[:, -1:] + last * (logs[:, -1:] - logs[:, -2:-1])
     return np.concatenate([least, logs, most], axis=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """What forecasts were worth on jobs that have started."""
+
+    jobs: int  #: how many
+    square_error: float  #: mean square of log10(median / wait)
+    median_error: float  #: median of |log10(median / wait)|
+    #: Part of the jobs whose wait is within a factor of 2 of the median; bounds count.
+    within_2: float
+    within_3: float  #: the same, 3
+    coverage_50: float  #: part whose wait lies in the 50 % band; bounds count
+    coverage_90: float  #: the same, 90 %
+    width_50: float  #: mean log10(high / low) of the 50 % band
+    width_90: float  #: the same, 90 %
+    pinball: float  #: mean over jobs and levels of the pinball loss in log10(wait)
+
+    def as_json(self) -> dict[str, float]:
+        """Each figure by its name."""
+        return asdict(self)
+
+
+def log_waits(seconds: FloatArray) -> FloatArray:
+    """log10 of waits, none taken as shorter than SHORTEST_WAIT."""
+    return np.log10(np.maximum(seconds, SHORTEST_WAIT))
+
+
+def scores_of(forecasts: Forecasts, waits: FloatArray) -> Scores:
+    """Score forecasts by what came true.
+
+    Args:
+        waits: seconds from the forecast to the start, float64[n].
+    """
+    truth = log_waits(waits)
+    error = np.abs(log_waits(forecasts.median) - truth)
+    spreads = {part: spread_of(forecasts, part) for part in (0.5, 0.9)}
+    return Scores(
+        jobs=len(forecasts),
+        square_error=float(np.mean(error**2)),
+        median_error=float(np.median(error)),
+        within_2=float(np.mean(error <= np.log10(2.0))),
+        within_3=float(np.mean(error <= np.log10(3.0))),
+        coverage_50=float(np.mean(covered(forecasts, waits, 0.5))),
+        coverage_90=float(np.mean(covered(forecasts, waits, 0.9))),
+        width_50=float(spreads[0.5].mean()),
+        width_90=float(spreads[0.9].mean()),
+        pinball=float(pinball_losses(forecasts, waits).mean()),
+    )
+
+
+def covered(forecasts: Forecasts, waits: FloatArray, part: float) -> BoolArray:
+    """Whether each wait lies in the band of its forecast, bool[n]."""
+    low, high = forecasts.band(part)
+    return (low <= waits) & (waits <= high)
+
+
+def spread_of(forecasts: Forecasts, part: float) -> FloatArray:
+    """Width of each band, log10(high / low), float64[n]."""
+    low, high = forecasts.band(part)
+    return log_waits(high) - log_waits(low)
+
+
+def pinball_losses(forecasts: Forecasts, waits: FloatArray) -> FloatArray:
+    """Mean over the levels of the pinball loss in log10(wait), float64[n]."""
+    short = log_waits(waits)[:, None] - forecasts.logs
+    levels = np.asarray(LEVELS)
+    losses: FloatArray = np.maximum(levels * short, (levels - 1.0) * short)
+    return np.asarray(losses.mean(axis=1))
+
+
+def scores_by(
+    labels: FloatArray | IntArray, forecasts: Forecasts, waits: FloatArray
+) -> dict[str, Scores]:
+    """The scores of each class, partition, horizon or day.
+
+    Args:
+        labels: whose each job is, [n].
+        waits: that came true, seconds, float64[n].
+    """
+    return {
+        str(label): scores_of(forecasts.select(labels == label), waits[labels == label])
+        for label in np.unique(labels)
+    }
+
+
+def horizon_of(forecasts: Forecasts) -> IntArray:
+    """Place in HORIZONS of each forecast, int64[n]."""
+    bounds = np.array(list(HORIZONS.values()))[:-1]
+    return np.searchsorted(bounds, forecasts.median, side="right").astype(np.int64)
+
+
+class Outcomes(NamedTuple):
+    """Earlier forecasts and their waits; arrays of shape [n]."""
+
+    #: Where the wait fell: 0 at the median, 1 at the upper end of the 90 % band and -1 at the
+    #: lower, straight in log wait and beyond.
+    place: FloatArray
+    known: BoolArray  #: whether the job has started; else its wait has got to that place so far
+    weight: FloatArray  #: how much each counts
+    kind: IntArray  #: of what kind each is, such as its class and horizon as one number
+    user: NDArray[Any] | None = None  #: whose each is: any labels; None where no user is known
+
+
+def places_of(forecasts: Forecasts, log_wait: FloatArray) -> FloatArray:
+    """Where waits fall in the bands of their forecasts, float64[n]."""
+    middle, below, above = half_bands(forecasts)
+    off = log_wait - middle
+    return np.where(off >= 0.0, off / above, off / below)
+
+
+def half_bands(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Median, and the widths of the 90 % band below and above it, log10 of seconds."""
+    logs = forecasts.logs
+    middle = logs[:, logs.shape[1] // 2]
+    return (
+        middle,
+        np.maximum(middle - logs[:, 0], NARROWEST),
+        np.maximum(logs[:, -1] - middle, NARROWEST),
+    )
+
+
+def quantiles_of(outcomes: Outcomes, weight: FloatArray, levels: FloatArray) -> FloatArray:
+    """Quantiles of the places, float64[levels].
+
+    The weight of a wait that still lasts goes to those that got further, in proportion (the
+    product-limit estimate; Efron, "The two sample problem with censored data", 1967), so that
+    leaving long waits out does not make bands too short.
+
+    Args:
+        weight: how much each counts, float64[n], not all 0.
+    """
+    order = np.lexsort((~outcomes.known, outcomes.place))
+    place, known, mass = outcomes.place[order], outcomes.known[order], weight[order]
+    at_risk = np.cumsum(mass[::-1])[::-1]
+    share = np.divide(mass, at_risk, out=np.zeros_like(mass), where=at_risk > 0.0)
+    left = np.cumprod(np.where(known, 1.0 - share, 1.0))
+    reached = 1.0 - left
+    at = np.searchsorted(reached, levels - 1e-12)
+    return np.asarray(place[np.minimum(at, len(place) - 1)], dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Tails:
+    """Shares of the earlier waits that the next band leaves out below and above."""
+
+    below: float = _TAIL
+    above: float = _TAIL
+
+    def after(self, missed_below: float, missed_above: float) -> Tails:
+        """The shares for the next time: smaller where more was missed than is allowed.
+
+        Args:
+            missed_below: part of the waits that were shorter than the band.
+            missed_above: part that was longer.
+        """
+        return Tails(_moved(self.below, missed_below), _moved(self.above, missed_above))
+
+    @property
+    def levels(self) -> FloatArray:
+        """LEVELS with each half drawn to or from the median as its tail is, float64[levels]."""
+        levels = np.asarray(LEVELS)
+        half = levels < 0.5
+        drawn = np.where(
+            half, levels * self.below / _TAIL, 1.0 - (1.0 - levels) * self.above / _TAIL
+        )
+        # only the tail as a whole moves: nearer the median it matters less
+        near = np.abs(levels - 0.5) / (0.5 - _TAIL)
+        return np.asarray(levels + near * (drawn - levels))
+
+
+def _moved(tail: float, missed: float) -> float:
+    return float(np.clip(tail + _STEP * (_TAIL - missed), *_TAILS))
+
+
+def calibrated(forecasts: Forecasts, kind: IntArray, outcomes: Outcomes, tails: Tails) -> Forecasts:
+    """The forecasts with their bands as the outcomes of earlier ones have them.
+
+    Args:
+        outcomes: of earlier forecasts of that source, before they were calibrated.
+    """
+    if not outcomes.known.any():
+        return forecasts
+    middle, below, above = half_bands(forecasts)
+    logs = np.empty_like(forecasts.seconds)
+    for each in np.unique(kind):
+        here = kind == each
+        place = quantiles_of(outcomes, _weight_for(each, outcomes), tails.levels)
+        place[len(LEVELS) // 2] = 0.0
+        half = np.where(place < 0.0, below[here, None], above[here, None])
+        logs[here] = middle[here, None] + place * half
+    return Forecasts.of_logs(np.sort(logs, axis=1))
+
+
+def _weight_for(kind: int, outcomes: Outcomes) -> FloatArray:
+    """How much each outcome says of a kind, float64[n]."""
+    alike = outcomes.kind == kind
+    others = float(outcomes.weight[~alike].sum())
+    part = min(1.0, _OTHER_KINDS / others) if others > 0.0 else 1.0
+    weight = np.where(alike, 1.0, part) * outcomes.weight
+    return weight if outcomes.user is None else one_user_capped(weight, outcomes.user)

@@ -31,8 +31,12 @@ from slurm_rl_plugin.forecasts.live.forecast_pages import (
     reading_pace,
 )
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
-from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue, notice_text
-from slurm_rl_plugin.forecasts.live.joining import LATELY, scores_document
+from slurm_rl_plugin.forecasts.live.foretold_queue import (
+    LATELY,
+    ForetoldQueue,
+    notice_text,
+    scores_document,
+)
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
 from slurm_rl_plugin.forecasts.live.sources import (
     ReplaySource,

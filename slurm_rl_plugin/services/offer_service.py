@@ -15,8 +15,7 @@ from slurm_rl_plugin.brokers.live.bound_offers import BindingLimits, BoundOffers
 from slurm_rl_plugin.brokers.live.job_document import Forwarding
 from slurm_rl_plugin.brokers.live.offer_pages import Forwarder, OfferDesk, OfferPages
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
-from slurm_rl_plugin.brokers.live.own_utilities import OwnUtilities
-from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
+from slurm_rl_plugin.brokers.live.recent_starts import OwnUtilities, RecentStarts, StartLimits
 from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, ask_sites
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.tables import read_sites

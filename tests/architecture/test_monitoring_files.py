@@ -15,7 +15,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
-from slurm_rl_plugin.forecasts.scores import Scores
+from slurm_rl_plugin.forecasts.forecast import Scores
 from slurm_rl_plugin.metrics.forecast_families import ForecastFamilies
 from tests.architecture.markdown_documents import TOP, anchor, headings, links, section, table_rows
 from tests.architecture.test_documents import families, served_name

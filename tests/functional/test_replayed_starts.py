@@ -11,7 +11,7 @@ from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.forecast import Forecasts
-from slurm_rl_plugin.forecasts.replays.replayed_site import replayed_waits
+from slurm_rl_plugin.forecasts.replays import replayed_waits
 from slurm_rl_plugin.papers.replayed_starts.experiment import (
     QUICK,
     SampledJobs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow, met_by, queue_on_nodes
+from slurm_rl_plugin.forecasts.replays import QueueNow, met_by, queue_on_nodes
 from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING, NodeRun
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until_started
 from slurm_rl_plugin.simulator.schedules.resumed import resume_on_nodes

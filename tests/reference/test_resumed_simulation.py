@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain.share_tree import Association, ShareTree
-from slurm_rl_plugin.forecasts.replays.queue_now import met_by, queue_of
+from slurm_rl_plugin.forecasts.replays import met_by, queue_of
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     QueueOrder,

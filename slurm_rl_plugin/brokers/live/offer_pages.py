@@ -29,8 +29,7 @@ from slurm_rl_plugin.brokers.live.job_document import (
     strict_object,
 )
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
-from slurm_rl_plugin.brokers.live.own_utilities import PERIOD
-from slurm_rl_plugin.brokers.live.recent_starts import BUSY, RecentStarts
+from slurm_rl_plugin.brokers.live.recent_starts import BUSY, PERIOD, RecentStarts
 from slurm_rl_plugin.brokers.market.formula import user_function
 from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities, SiteOffer
 from slurm_rl_plugin.errors import (

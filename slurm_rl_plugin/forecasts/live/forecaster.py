@@ -12,13 +12,17 @@ from numpy.typing import NDArray
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot
 from slurm_rl_plugin.domain.request_watch import RequestWatch
-from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
-from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue, ahead_of
-from slurm_rl_plugin.forecasts.live.joining import FEWEST_SCORED, JoinedForecasts, join
+from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts, covered
+from slurm_rl_plugin.forecasts.live.foretold_queue import (
+    FEWEST_SCORED,
+    ForetoldQueue,
+    JoinedForecasts,
+    ahead_of,
+    join,
+)
 from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows, KeptForecasts
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_in_log, site_now, with_present
 from slurm_rl_plugin.forecasts.live.sources import PastWaits, ReplaySource, own_waits
-from slurm_rl_plugin.forecasts.scores import covered
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.summary import one_user_capped

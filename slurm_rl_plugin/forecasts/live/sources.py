@@ -17,16 +17,17 @@ from slurm_rl_plugin.forecasts.live.site_at import (
     longest_wait_until,
     numbers_in,
 )
-from slurm_rl_plugin.forecasts.past_waits.features import features_of
-from slurm_rl_plugin.forecasts.past_waits.seen_jobs import (
+from slurm_rl_plugin.forecasts.past_waits.wait_forest import (
     SeenJobs,
+    WaitForest,
+    features_of,
+    fit_forest,
     joined_seen,
     polled_log,
     seen_now,
+    training_rows,
 )
-from slurm_rl_plugin.forecasts.past_waits.wait_forest import WaitForest, fit_forest, training_rows
-from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
-from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, ReplayedSite, RunSpreads
+from slurm_rl_plugin.forecasts.replays import OrderOf, QueueNow, ReplayedSite, RunSpreads
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN, WAITING_RULES

@@ -17,17 +17,28 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
-from slurm_rl_plugin.forecasts.calibration import Outcomes, Tails, calibrated, places_of
-from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts, weights_by_worth
-from slurm_rl_plugin.forecasts.past_waits.features import HISTORY, SHARE, FeatureTable, groups_of
-from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs, codes_of
+from slurm_rl_plugin.forecasts.forecast import (
+    LEVELS,
+    Forecasts,
+    Outcomes,
+    Tails,
+    calibrated,
+    horizon_of,
+    places_of,
+    weights_by_worth,
+)
 from slurm_rl_plugin.forecasts.past_waits.wait_forest import (
+    HISTORY,
+    SHARE,
+    FeatureTable,
+    SeenJobs,
     TrainingRows,
+    codes_of,
     fit_forest,
+    groups_of,
     known_log_waits,
     training_rows,
 )
-from slurm_rl_plugin.forecasts.scores import horizon_of
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
 _ALIKE = ("template", "account in partition", "partition", "all")

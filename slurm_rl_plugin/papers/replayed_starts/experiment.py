@@ -13,10 +13,18 @@ from matplotlib import pyplot as plt
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.forecasts.calibration import Outcomes, Tails, calibrated, places_of
-from slurm_rl_plugin.forecasts.forecast import Forecasts
-from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, replayed_waits
-from slurm_rl_plugin.forecasts.scores import covered, horizon_of, log_waits, scores_of
+from slurm_rl_plugin.forecasts.forecast import (
+    Forecasts,
+    Outcomes,
+    Tails,
+    calibrated,
+    covered,
+    horizon_of,
+    log_waits,
+    places_of,
+    scores_of,
+)
+from slurm_rl_plugin.forecasts.replays import OrderOf, replayed_waits
 from slurm_rl_plugin.learning.evaluation.paired import starts_of_order
 from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.machine_files.reader import read_machine

@@ -14,9 +14,17 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
-from slurm_rl_plugin.forecasts.past_waits.features import HISTORY, FeatureTable, features_of
-from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs
+from slurm_rl_plugin.forecasts.forecast import (
+    HORIZONS,
+    LEVELS,
+    Forecasts,
+    Scores,
+    covered,
+    horizon_of,
+    log_waits,
+    scores_by,
+    scores_of,
+)
 from slurm_rl_plugin.forecasts.past_waits.sources import (
     FITS,
     SOURCES,
@@ -29,15 +37,13 @@ from slurm_rl_plugin.forecasts.past_waits.sources import (
     given_at,
     median_of_partition,
 )
-from slurm_rl_plugin.forecasts.past_waits.wait_forest import known_log_waits, training_rows
-from slurm_rl_plugin.forecasts.scores import (
-    HORIZONS,
-    Scores,
-    covered,
-    horizon_of,
-    log_waits,
-    scores_by,
-    scores_of,
+from slurm_rl_plugin.forecasts.past_waits.wait_forest import (
+    HISTORY,
+    FeatureTable,
+    SeenJobs,
+    features_of,
+    known_log_waits,
+    training_rows,
 )
 from slurm_rl_plugin.papers.start_times_2023.jobs_file import read_jobs_file
 from slurm_rl_plugin.papers.study.claims import (

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from slurm_rl_plugin.errors import AccountingLogError
-from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs
+from slurm_rl_plugin.forecasts.past_waits.wait_forest import SeenJobs
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Columns without which nothing can be foretold or scored.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock, drawn_blocks
-from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf
+from slurm_rl_plugin.forecasts.replays import OrderOf
 from slurm_rl_plugin.simulator.kernel.cluster import advance
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder

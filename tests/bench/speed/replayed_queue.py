@@ -17,8 +17,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.live.sources import KEPT
-from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
-from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, ReplayedSite, queues_along
+from slurm_rl_plugin.forecasts.replays import OrderOf, QueueNow, ReplayedSite, queues_along
 from slurm_rl_plugin.learning.evaluation.paired import starts_of_order
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.workload import Workload

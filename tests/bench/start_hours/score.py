@@ -25,10 +25,9 @@ from slurm_rl_plugin.configuration.reading import read_configuration
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, read_queue
-from slurm_rl_plugin.forecasts.forecast import Forecasts
+from slurm_rl_plugin.forecasts.forecast import Forecasts, log_waits, scores_of
 from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows, KeptForecasts
 from slurm_rl_plugin.forecasts.live.sources import OWN, REPLAYS, SOURCES
-from slurm_rl_plugin.forecasts.scores import log_waits, scores_of
 from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.measure.intervals import Interval, interval_of, of_blocks
 from slurm_rl_plugin.services.forecast_service import build_forecaster, build_orders

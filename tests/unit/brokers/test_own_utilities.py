@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from slurm_rl_plugin.brokers.live.job_document import job_request
-from slurm_rl_plugin.brokers.live.own_utilities import PERIOD, OwnUtilities
+from slurm_rl_plugin.brokers.live.recent_starts import PERIOD, OwnUtilities
 from slurm_rl_plugin.domain.site import PublishedUtilities
 from slurm_rl_plugin.errors import BatchSystemUnavailable
 

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts, band_places, pooled
-from slurm_rl_plugin.forecasts.scores import (
+from slurm_rl_plugin.forecasts.forecast import (
     HORIZONS,
+    LEVELS,
+    Forecasts,
+    band_places,
     horizon_of,
     pinball_losses,
+    pooled,
     scores_by,
     scores_of,
 )

@@ -11,10 +11,14 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.forecasts.calibration import Outcomes, quantiles_of
-from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
+from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts, Outcomes, quantiles_of
 from slurm_rl_plugin.forecasts.live.forecaster import coverage
-from slurm_rl_plugin.forecasts.live.joining import JoinedForecasts, join, scores_document, worth
+from slurm_rl_plugin.forecasts.live.foretold_queue import (
+    JoinedForecasts,
+    join,
+    scores_document,
+    worth,
+)
 from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows, KeptForecasts
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 

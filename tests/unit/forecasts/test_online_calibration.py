@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from slurm_rl_plugin.forecasts.calibration import (
+from slurm_rl_plugin.forecasts.forecast import (
+    LEVELS,
+    Forecasts,
     Outcomes,
     Tails,
     calibrated,
     places_of,
     quantiles_of,
+    scores_of,
 )
-from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
-from slurm_rl_plugin.forecasts.scores import scores_of
 
 N = 20000
 TRUE_SPREAD = 0.5

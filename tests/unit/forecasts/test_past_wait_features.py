@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.forecasts.past_waits.features import features_of, history_features
-from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs
+from slurm_rl_plugin.forecasts.past_waits.wait_forest import SeenJobs, features_of, history_features
 from slurm_rl_plugin.papers.start_times_2023.jobs_file import read_jobs_file
 from slurm_rl_plugin.units import DAY, HOUR
 from tests.fakes.polled_jobs import polled_jobs, write_polled_jobs

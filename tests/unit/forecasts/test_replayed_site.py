@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.history.run_prediction import PARTS
-from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
-from slurm_rl_plugin.forecasts.replays.replayed_site import (
+from slurm_rl_plugin.forecasts.replays import (
     WEEK,
+    QueueNow,
     ReplayedSite,
     RunSpreads,
     past_arrivals,

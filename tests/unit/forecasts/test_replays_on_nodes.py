@@ -10,8 +10,7 @@ import pytest
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
-from slurm_rl_plugin.forecasts.replays.replayed_site import ReplayedSite
+from slurm_rl_plugin.forecasts.replays import QueueNow, ReplayedSite
 from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.services.hook import model_path

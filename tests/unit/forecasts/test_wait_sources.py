@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.forecasts.forecast import weights_by_worth
-from slurm_rl_plugin.forecasts.past_waits.features import features_of
-from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs
 from slurm_rl_plugin.forecasts.past_waits.sources import (
     SOURCES,
     ask_sources,
@@ -19,6 +17,8 @@ from slurm_rl_plugin.forecasts.past_waits.sources import (
 )
 from slurm_rl_plugin.forecasts.past_waits.wait_forest import (
     MOST_ALIKE,
+    SeenJobs,
+    features_of,
     fit_forest,
     known_log_waits,
     training_rows,
