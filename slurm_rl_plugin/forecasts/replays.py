@@ -358,6 +358,10 @@ class ReplayedSite:
         assert isinstance(run, ProcessorRun)
         return np.asarray(jobs[run.line_up(queue.now, runs, queue.start)])
 
+    def spreads(self, jobs: IntArray) -> RunSpreads:
+        """How run times of some known jobs are spread."""
+        return RunSpreads.of_quantiles(self.quantiles(jobs), self.jobs.time_limit[jobs])
+
     def _replayed(
         self,
         queue: QueueNow,
@@ -375,8 +379,7 @@ class ReplayedSite:
         if rng is None:
             run_time = np.maximum(chosen.estimate, ran + 1.0)
         else:
-            spreads = RunSpreads.of_quantiles(self.quantiles(jobs), chosen.time_limit)
-            run_time = spreads.drawn(ran, self._shares(jobs, rng))
+            run_time = self.spreads(jobs).drawn(ran, self._shares(jobs, rng))
         workload = chosen.having(
             submit=np.concatenate([chosen.submit[: len(present)], submit]), run_time=run_time
         )

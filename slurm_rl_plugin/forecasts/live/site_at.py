@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -120,15 +121,15 @@ def present_jobs(snapshot: QueueSnapshot, waits: BoolArray) -> PresentJobs:
     pending = snapshot.pending.jobs.select(place)
     running = snapshot.running.as_requested
     count = len(running)
-    qos = _qos(snapshot, place)
-    rows = [running, pending]
+    number = snapshot.pending.qos
+    qos = [""] * len(place) if number is None else [snapshot.qos[q] for q in number[place].tolist()]
 
     def both(name: str) -> Any:
-        return np.concatenate([getattr(each, name) for each in rows])
+        return np.concatenate([getattr(running, name), getattr(pending, name)])
 
     limit = np.nan_to_num(both("time_limit"), nan=_NO_LIMIT)
     start = np.concatenate([snapshot.running.start, np.full(len(place), snapshot.now)])
-    came = np.concatenate([_came(each, snapshot.now) for each in rows])
+    came = np.concatenate([_came(each, snapshot.now) for each in (running, pending)])
     came[:count] = np.minimum(came[:count], snapshot.running.start)
     log = JobLog(
         job_id=-1 - np.arange(count + len(place)),
@@ -139,14 +140,14 @@ def present_jobs(snapshot: QueueSnapshot, waits: BoolArray) -> PresentJobs:
         account=both("account").astype(np.int64),
         user=both("user").astype(np.int64),
         partition=both("partition").astype(np.int64),
-        requests=_requests(running, pending),
+        requests=joined_requests(running.requests, pending.requests),
         start=start,
         # nothing has ended: what overruns its limit is about to
         run_time=np.maximum(limit, snapshot.now - start + 1.0),
         accounts=snapshot.accounts,
         users=snapshot.users,
         partitions=snapshot.partitions,
-        qos=("",) * count + qos,
+        qos=("",) * count + tuple(qos),
         kind="look",
     )
     return PresentJobs(
@@ -162,8 +163,7 @@ def _rows(snapshot: QueueSnapshot, waits: BoolArray) -> IntArray:
 
     The first rows are one for each job.
     """
-    jobs = np.flatnonzero(waits)
-    tasks = snapshot.pending.tasks
+    jobs, tasks = np.flatnonzero(waits), snapshot.pending.tasks
     if tasks is None:
         return jobs
     more = np.repeat(jobs, np.maximum(tasks[jobs] - 1, 0))
@@ -174,17 +174,6 @@ def _came(jobs: JobTable, now: float) -> FloatArray:
     """From when on each could have started, seconds; now for what is told otherwise."""
     came = np.fmax(jobs.submit, np.where(np.isfinite(jobs.eligible), jobs.eligible, jobs.submit))
     return np.asarray(np.minimum(np.nan_to_num(came, nan=now), now), dtype=np.float64)
-
-
-def _qos(snapshot: QueueSnapshot, place: IntArray) -> tuple[str, ...]:
-    number = snapshot.pending.qos
-    if number is None:
-        return ("",) * len(place)
-    return tuple(snapshot.qos[each] for each in number[place].tolist())
-
-
-def _requests(running: JobTable, pending: JobTable) -> ResourceRequests | None:
-    return joined_requests(running.requests, pending.requests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +252,7 @@ def site_now(
         does not wait for room, or that this machine never holds.
     """
     present = present_jobs(snapshot, waits)
-    prepared = _joined(history, snapshot, _prepared(present, history), present)
+    prepared = _joined(history, snapshot, present)
     number = -1 - prepared.log.job_id
     mine = np.flatnonzero(number >= 0)
     runs = number[mine] < present.running
@@ -299,42 +288,26 @@ def with_present(history: PreparedLog, snapshot: QueueSnapshot, half_life: float
     return replace(prepared, log=replace(prepared.log, job_id=job_id))
 
 
-def _prepared(present: PresentJobs, history: PreparedLog) -> PreparedLog | None:
-    """The jobs of a look that the machine holds; None for nobody."""
-    if len(present.log) == 0:
-        return None
-    try:
-        return prepare_log(
-            present.log,
-            capacity=history.capacity,
-            classifier=_NO_CLASSES,
-            machine=history.machine,
-        )
-    except ConfigurationError:  # none of them fits
-        return None
-
-
-def _joined(
-    history: PreparedLog,
-    snapshot: QueueSnapshot,
-    now: PreparedLog | None,
-    present: PresentJobs,
-) -> PreparedLog:
+def _joined(history: PreparedLog, snapshot: QueueSnapshot, present: PresentJobs) -> PreparedLog:
+    """The runs that have ended by a look, and the jobs of the look that the machine holds."""
     over = history.log.start + history.log.run_time <= snapshot.now
-    before, later = history.log.select(over), present.log.select(np.empty(0, dtype=np.int64))
-    if now is not None:
-        later = now.log
-    log, order = joined_log(before, later)
-    interactive = np.concatenate(
-        [history.interactive[over], present.interactive[-1 - later.job_id]]
-    )
-    billed = None
-    if history.billed is not None:
-        of_later = np.empty(0) if now is None else now.charged
-        billed = np.concatenate([history.billed[over], of_later])[order]
+    charged: FloatArray | IntArray = np.empty(0)
+    later = present.log.select(np.empty(0, dtype=np.int64))
+    if len(present.log):
+        with suppress(ConfigurationError):  # none of them fits
+            now = prepare_log(
+                present.log,
+                capacity=history.capacity,
+                classifier=_NO_CLASSES,
+                machine=history.machine,
+            )
+            later, charged = now.log, now.charged
+    log, order = joined_log(history.log.select(over), later)
+    classes = [history.interactive[over], present.interactive[-1 - later.job_id]]
+    billed = history.billed
     return PreparedLog(
         log=log,
-        interactive=interactive[order],
+        interactive=np.concatenate(classes)[order],
         class_rule=history.class_rule,
         account=log.account,
         accounts=log.accounts,
@@ -343,11 +316,11 @@ def _joined(
         capacity=max(snapshot.capacity, int(log.processors.max(initial=1))),
         past=told_apart(log),
         machine=history.machine,
-        billed=billed,
+        billed=None if billed is None else np.concatenate([billed[over], charged])[order],
     )
 
 
 def _by_name(names: tuple[str, ...], values: FloatArray, wanted: tuple[str, ...]) -> FloatArray:
     """The value of each wanted name, 0 for one without."""
-    known: Mapping[str, float] = dict(zip(names, values.tolist(), strict=True))
+    known = dict(zip(names, values.tolist(), strict=True))
     return np.array([known.get(name, 0.0) for name in wanted])

@@ -27,7 +27,7 @@ from slurm_rl_plugin.forecasts.past_waits.wait_forest import (
     seen_now,
     training_rows,
 )
-from slurm_rl_plugin.forecasts.replays import OrderOf, QueueNow, ReplayedSite, RunSpreads
+from slurm_rl_plugin.forecasts.replays import OrderOf, QueueNow, ReplayedSite
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN, WAITING_RULES
@@ -95,20 +95,18 @@ class ReplaySource:
     def run_times(self, site: SiteAt, job: int, draws: int) -> FloatArray:
         """How long one pending job may run, seconds, evenly over what is foretold, [draws]."""
         replayed, _ = self.at(site)
-        one = np.array([job])
-        spreads = RunSpreads.of_quantiles(replayed.quantiles(one), replayed.jobs.time_limit[one])
-        return spreads.evenly(draws)
+        return replayed.spreads(np.array([job])).evenly(draws)
 
     def at(self, site: SiteAt) -> tuple[ReplayedSite, QueueNow]:
         """The site ready to be played forward, and its queue."""
-        log = site.prepared.log
+        log, machine = site.prepared.log, site.prepared.machine
         workload = site.prepared.workload(RequestedLimit())
         past = RecordedPast(site.prepared, quantiles=True)
         past.run(site.now)
-        machine = site.prepared.machine
+        on_nodes = self.on_nodes if len(site.pending) <= _DEEP else EASY_ON_NODES
         settings = SimulationSettings(
             capacity=site.prepared.capacity,
-            backfilling=self._backfilling(site),
+            backfilling=self.backfilling if machine is None else on_nodes,
             half_life=self.half_life,
             influence=self.influence,
             site_points=self.site_points,
@@ -132,11 +130,6 @@ class ReplaySource:
             longest=longest_wait_until(log, site.now),
         )
         return replayed, queue
-
-    def _backfilling(self, site: SiteAt) -> str:
-        if site.prepared.machine is None:
-            return self.backfilling
-        return self.on_nodes if len(site.pending) <= _DEEP else EASY_ON_NODES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

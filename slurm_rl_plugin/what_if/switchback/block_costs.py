@@ -25,7 +25,6 @@ from slurm_rl_plugin.forecasts.replays import (
     OrderOf,
     QueueNow,
     ReplayedSite,
-    RunSpreads,
     resumed_queue,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload, WorkloadHistory
@@ -294,9 +293,8 @@ def _run_times(played: ReplayedSite, queue: QueueNow) -> FloatArray:
     jobs = np.concatenate([queue.running, queue.pending])
     found = played.jobs.run_time.copy()
     if len(jobs) > 0:
-        spreads = RunSpreads.of_quantiles(played.quantiles(jobs), played.jobs.time_limit[jobs])
         ran = np.concatenate([queue.now - queue.start, np.zeros(len(queue.pending))])
-        found[jobs] = spreads.drawn(ran, np.full(len(jobs), 0.5))
+        found[jobs] = played.spreads(jobs).drawn(ran, np.full(len(jobs), 0.5))
     return found
 
 
