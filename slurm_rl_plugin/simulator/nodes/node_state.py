@@ -24,24 +24,16 @@ _NEVER = -1
 
 
 class RoomNow(NamedTuple):
-    """Sets of nodes, and which nodes have changed.
+    """Sets of nodes, and which nodes have changed."""
 
-    Attributes:
-        fits: nodes of its pool that hold a job of the shape now, shape [shapes, words].
-        seen: how many changes of nodes each set counts, shape [shapes]; -1 before the first look.
-        changed: the last nodes that changed, in a ring, shape [nodes].
-        changes: how many there were, shape [1].
-        class_first: where the nodes of equal weight of each pool begin in `class_nodes`, shape
-            [pools + 1].
-        class_nodes: sets of nodes of equal weight, least weight first within each pool.
-    """
-
-    fits: NodeBits
+    fits: NodeBits  #: nodes of its pool that hold a job of the shape now, shape [shapes, words]
+    #: How many changes of nodes each set counts, shape [shapes]; -1 before the first look.
     seen: IntArray
-    changed: IntArray
-    changes: IntArray
+    changed: IntArray  #: the last nodes that changed, in a ring, shape [nodes]
+    changes: IntArray  #: how many there were, shape [1]
+    #: Where the nodes of equal weight of each pool begin in `class_nodes`, shape [pools + 1].
     class_first: IntArray
-    class_nodes: NodeBits
+    class_nodes: NodeBits  #: sets of nodes of equal weight, least weight first within each pool
 
 
 def room_now(weight: IntArray, requests: NodeRequests) -> RoomNow:
@@ -112,19 +104,13 @@ NO_PART = -1
 
 
 class NodeEnds(NamedTuple):
-    """Parts of running jobs as a chain for each node; of equal ends who started first is first.
+    """Parts of running jobs as a chain for each node; of equal ends who started first is first."""
 
-    Attributes:
-        first: part of the job on each node that ends first, shape [nodes]; NO_PART for none.
-        behind: part of the job that ends next on the same node, shape [parts].
-        job: of each part, the same.
-        end: when it is expected to end, seconds, the same.
-    """
-
+    #: Part of the job on each node that ends first, shape [nodes]; NO_PART for none.
     first: IntArray
-    behind: IntArray
-    job: IntArray
-    end: FloatArray
+    behind: IntArray  #: part of the job that ends next on the same node, shape [parts]
+    job: IntArray  #: of each part, the same
+    end: FloatArray  #: when it is expected to end, seconds, the same
 
 
 def _no_node_ends(nodes: int, parts: int) -> NodeEnds:
@@ -138,42 +124,29 @@ def _no_node_ends(nodes: int, parts: int) -> NodeEnds:
 
 
 class NodeState(NamedTuple):
-    """The nodes of a machine; functions of this room change it in place.
+    """The nodes of a machine; functions of this room change it in place."""
 
-    Attributes:
-        free: of each node, shape [nodes, resources], CPUs first.
-        whole: what each has, the same.
-        weight: nodes of less weight are taken first, shape [nodes].
-        running: jobs on each node, shape [nodes].
-        first_part: where the held parts of each job begin, shape [n]; -1 for none.
-        part_node, part_cpus, part_next: held parts, as chains; shape [CPUs of all nodes].
-        ends: the same parts by node.
-        fails: `counts[GIVEN_BACK]` when a shape was last seen to find no room now, shape [shapes].
-        usable: CPUs on each node of a pool that a job could use, space; shape [nodes].
-        chosen, chosen_cpus: nodes and CPUs of the last place found; shape [nodes].
-        sets: space for sets of consecutive nodes: first, last, nodes, CPUs; shape [4, nodes].
-        none_closed: the empty set of nodes.
-        room: on which nodes jobs of one node find room now.
-        counts: see the names above.
-    """
-
-    free: FloatArray
-    whole: FloatArray
-    weight: IntArray
-    running: IntArray
-    first_part: IntArray
+    free: FloatArray  #: of each node, shape [nodes, resources], CPUs first
+    whole: FloatArray  #: what each has, the same
+    weight: IntArray  #: nodes of less weight are taken first, shape [nodes]
+    running: IntArray  #: jobs on each node, shape [nodes]
+    first_part: IntArray  #: where the held parts of each job begin, shape [n]; -1 for none
+    #: part_node, part_cpus, part_next: held parts, as chains; shape [CPUs of all nodes].
     part_node: IntArray
     part_cpus: FloatArray
     part_next: IntArray
-    ends: NodeEnds
+    ends: NodeEnds  #: the same parts by node
+    #: `counts[GIVEN_BACK]` when a shape was last seen to find no room now, shape [shapes].
     fails: IntArray
-    usable: FloatArray
+    usable: FloatArray  #: CPUs on each node of a pool that a job could use, space; shape [nodes]
+    #: chosen, chosen_cpus: nodes and CPUs of the last place found; shape [nodes].
     chosen: IntArray
     chosen_cpus: FloatArray
+    #: Space for sets of consecutive nodes: first, last, nodes, CPUs; shape [4, nodes].
     sets: FloatArray
-    none_closed: NodeBits
-    room: RoomNow
-    counts: IntArray
+    none_closed: NodeBits  #: the empty set of nodes
+    room: RoomNow  #: on which nodes jobs of one node find room now
+    counts: IntArray  #: see the names above
 
 
 def idle_nodes(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> NodeState:

@@ -69,35 +69,23 @@ CPU = 0
 
 
 class NodeRequests(NamedTuple):
-    """Jobs that ask for the same, of the same nodes, are of one *shape*.
+    """Jobs that ask for the same, of the same nodes, are of one *shape*."""
 
-    Attributes:
-        shape: of each job, shape [n].
-        fewest, most: nodes that it is spread over, at least and at most, shape [shapes].
-        cpus: in all, the same.
-        task: CPUs that have to be on one node together, the same.
-        per_node: what each node gives whatever the CPUs there, shape [shapes, resources]; 0 in the
-            column of CPUs.
-        per_cpu: what each node gives for each CPU there, the same.
-        whole: the nodes are its own while it runs, shape [shapes].
-        pool: index of the nodes that may serve it, shape [shapes].
-        pool_first: where each pool begins in `pool_node`, shape [pools + 1].
-        pool_node: the nodes of all pools, in the order of their numbers within each.
-        serves: the nodes of each pool as a set, shape [pools, words].
-    """
-
-    shape: IntArray
+    shape: IntArray  #: of each job, shape [n]
+    #: fewest, most: nodes that it is spread over, at least and at most, shape [shapes].
     fewest: IntArray
     most: IntArray
-    cpus: FloatArray
-    task: FloatArray
+    cpus: FloatArray  #: in all, the same
+    task: FloatArray  #: CPUs that have to be on one node together, the same
+    #: What each node gives whatever the CPUs there, shape [shapes, resources]; 0 in the column of
+    #: CPUs.
     per_node: FloatArray
-    per_cpu: FloatArray
-    whole: BoolArray
-    pool: IntArray
-    pool_first: IntArray
-    pool_node: IntArray
-    serves: NodeBits
+    per_cpu: FloatArray  #: what each node gives for each CPU there, the same
+    whole: BoolArray  #: the nodes are its own while it runs, shape [shapes]
+    pool: IntArray  #: index of the nodes that may serve it, shape [shapes]
+    pool_first: IntArray  #: where each pool begins in `pool_node`, shape [pools + 1]
+    pool_node: IntArray  #: the nodes of all pools, in the order of their numbers within each
+    serves: NodeBits  #: the nodes of each pool as a set, shape [pools, words]
 
     def of_jobs(self, jobs: IntArray) -> NodeRequests:
         """Those of some of the jobs, of which some may come twice; the pools stay as they are."""

@@ -23,21 +23,14 @@ from slurm_rl_plugin.units import BoolArray, IntArray
 
 
 class MainPasses(NamedTuple):
-    """Which nodes are whose, and space for a pass.
+    """Which nodes are whose, and space for a pass."""
 
-    Attributes:
-        partition: of each job, shape [n].
-        serves: the nodes of each partition as a set, shape [partitions, words].
-        asks: each partition with a shape that any of its jobs have, shape [pairs, 2].
-        failed: partitions of which a job found no room in this pass, or that have none waiting.
-        closed: nodes of these, as a set.
-    """
-
-    partition: IntArray
-    serves: NodeBits
-    asks: IntArray
+    partition: IntArray  #: of each job, shape [n]
+    serves: NodeBits  #: the nodes of each partition as a set, shape [partitions, words]
+    asks: IntArray  #: each partition with a shape that any of its jobs have, shape [pairs, 2]
+    #: Partitions of which a job found no room in this pass, or that have none waiting.
     failed: BoolArray
-    closed: NodeBits
+    closed: NodeBits  #: nodes of these, as a set
 
 
 @compiled_borrowing

@@ -40,45 +40,32 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 class BackfillPasses(NamedTuple):
-    """How backfill looks at the queue, and space for it.
+    """How backfill looks at the queue, and space for it."""
 
-    Attributes:
-        window, resolution: seconds.
-        most_jobs, most_of_user: jobs looked at in a pass; 0 users' jobs for no bound.
-        user: of each job, shape [n]; -1 where unknown.
-        seen: jobs of each user that were looked at, shape [users + 1].
-        slots: what is planned.
-        earliest: when a job of a template (its shape and request) was planned last in this pass,
-            and the number of that pass, shape [templates, 2]; another of them starts no earlier.
-        template: of each job, shape [n].
-        passes: number of the pass, shape [1].
-        changes: starts, plans and begins of passes, shape [1].
-        unplanned: `changes` when a job of a template last found no place in the plan, shape
-            [templates]; until something changes, no other of them finds one.
-        looked_at: space for places of the queue, shape [n].
-        hopeless: number of the pass in which no job of a template can start, shape [templates].
-        fitting: after whose end nodes hold jobs of one node.
-        late: space for nodes of running jobs past their limit, as a set.
-        open: space for nodes on which the last job that may start now could, as a set.
-    """
-
+    #: window, resolution: seconds.
     window: float
     resolution: float
+    #: most_jobs, most_of_user: jobs looked at in a pass; 0 users' jobs for no bound.
     most_jobs: int
     most_of_user: int
-    user: IntArray
-    seen: IntArray
-    slots: TimeSlots
+    user: IntArray  #: of each job, shape [n]; -1 where unknown
+    seen: IntArray  #: jobs of each user that were looked at, shape [users + 1]
+    slots: TimeSlots  #: what is planned
+    #: When a job of a template (its shape and request) was planned last in this pass, and the
+    #: number of that pass, shape [templates, 2]; another of them starts no earlier.
     earliest: FloatArray
-    template: IntArray
-    passes: IntArray
-    changes: IntArray
+    template: IntArray  #: of each job, shape [n]
+    passes: IntArray  #: number of the pass, shape [1]
+    changes: IntArray  #: starts, plans and begins of passes, shape [1]
+    #: `changes` when a job of a template last found no place in the plan, shape [templates]; until
+    #: something changes, no other of them finds one.
     unplanned: IntArray
-    looked_at: IntArray
+    looked_at: IntArray  #: space for places of the queue, shape [n]
+    #: Number of the pass in which no job of a template can start, shape [templates].
     hopeless: IntArray
-    fitting: FittingEnds
-    late: NodeBits
-    open: NodeBits
+    fitting: FittingEnds  #: after whose end nodes hold jobs of one node
+    late: NodeBits  #: space for nodes of running jobs past their limit, as a set
+    open: NodeBits  #: space for nodes on which the last job that may start now could, as a set
 
 
 @compiled_inline

@@ -24,28 +24,18 @@ _NONE = -1
 
 
 class TimeSlots(NamedTuple):
-    """Plans of whole nodes within a window of time.
+    """Plans of whole nodes within a window of time."""
 
-    Attributes:
-        window: begin and end, seconds.
-        first, last: of each plan of a node, shape [most plans].
-        node: that it takes.
-        before: the plan of the same node that was made before it, -1 for none.
-        newest: the last plan of each node, shape [nodes].
-        times: at which slots meet, in rising order, shape [2 * most plans].
-        used: plans and times in use, shape [2].
-        closed: space for the nodes that a job must not take, a set.
-    """
-
-    window: FloatArray
+    window: FloatArray  #: begin and end, seconds
+    #: first, last: of each plan of a node, shape [most plans].
     first: FloatArray
     last: FloatArray
-    node: IntArray
-    before: IntArray
-    newest: IntArray
-    times: FloatArray
-    used: IntArray
-    closed: NodeBits
+    node: IntArray  #: that it takes
+    before: IntArray  #: the plan of the same node that was made before it, -1 for none
+    newest: IntArray  #: the last plan of each node, shape [nodes]
+    times: FloatArray  #: at which slots meet, in rising order, shape [2 * most plans]
+    used: IntArray  #: plans and times in use, shape [2]
+    closed: NodeBits  #: space for the nodes that a job must not take, a set
 
 
 def time_slots(most: int, nodes: int) -> TimeSlots:
