@@ -20,13 +20,7 @@ from slurm_rl_plugin.cli.site_options import (
     state_file_flags,
 )
 from slurm_rl_plugin.cli.tables import answer, print_table, slurm_time
-from slurm_rl_plugin.domain.switchback import (
-    BLOCK_HOURS,
-    GOAL_NAMES,
-    MISDELIVERED,
-    OURS,
-    Declaration,
-)
+from slurm_rl_plugin.domain.switchback import BLOCK_HOURS, GOAL_NAMES, MISDELIVERED, OURS
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.declared_experiment import DeclaredExperiment, ExperimentStatus
 from slurm_rl_plugin.hook.experiment.files import RUNNING, STEPPED_BACK, STOPPED, ExperimentStanding
@@ -143,23 +137,24 @@ def _start(site: DeclaredExperiment, options: argparse.Namespace) -> int:
     from slurm_rl_plugin.evaluation.experiment import begin  # noqa: PLC0415 - the simulator
 
     status, foretold = begin(site, options, parts_bar)
-    document = {**status.as_json(), "foretold": foretold}
-    return answer(options, document, lambda: _print_declared(status.declared, foretold))
+    declared, against = status.declared, status.declared.against
 
-
-def _print_declared(declared: Declaration, foretold: float | None) -> None:
-    against = declared.against
-    print(
-        f"Declared: {declared.policy} against {against}, {len(declared.blocks)} blocks from "
-        f"{slurm_time(declared.begin)} to {slurm_time(declared.end)}; {declared.goal} decides."
-    )
-    if foretold is not None:
+    def show() -> None:
         print(
-            f"By replays of the two weeks before {declared.on_trial} costs {foretold:.2f} of "
-            f"{against}."
+            f"Declared: {declared.policy} against {against}, {len(declared.blocks)} blocks from "
+            f"{slurm_time(declared.begin)} to {slurm_time(declared.end)}; {declared.goal} decides."
         )
-    print("Nobody but its owner can read whose turn comes when. Watch it, or it does not go on:")
-    print("  systemctl enable --now slurm-rl-experiment.service")
+        if foretold is not None:
+            print(
+                f"By replays of the two weeks before {declared.on_trial} costs {foretold:.2f} of "
+                f"{against}."
+            )
+        print(
+            "Nobody but its owner can read whose turn comes when. Watch it, or it does not go on:"
+        )
+        print("  systemctl enable --now slurm-rl-experiment.service")
+
+    return answer(options, {**status.as_json(), "foretold": foretold}, show)
 
 
 def _status(site: DeclaredExperiment, options: argparse.Namespace) -> int:
@@ -248,11 +243,12 @@ def _stop(site: DeclaredExperiment, options: argparse.Namespace) -> int:
             f"Stopped: {declared.against} goes on. To put the experiment away: slurm-rl "
             "experiment stop --as-configured"
         )
-        return 0
-    print(
-        "Stopped: the daemon takes our factors back, and the site's own order is in force. To go "
-        "on as configured, with [hook] mode as it is: slurm-rl experiment stop --as-configured"
-    )
+    else:
+        print(
+            "Stopped: the daemon takes our factors back, and the site's own order is in force. To "
+            "go on as configured, with [hook] mode as it is: slurm-rl experiment stop "
+            "--as-configured"
+        )
     return 0
 
 

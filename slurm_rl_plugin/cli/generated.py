@@ -20,9 +20,8 @@ import shtab
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.cli.entry import VERBS, program_parser, verb_parser
 from slurm_rl_plugin.configuration import DEFAULT_PATH
-from slurm_rl_plugin.configuration.generated import toml_value
-from slurm_rl_plugin.configuration.key import SECTION_NOTES, Keys, markdown_of, plain
-from slurm_rl_plugin.configuration.sections import KEYS
+from slurm_rl_plugin.configuration.generated import documented_keys, section_note, toml_value
+from slurm_rl_plugin.configuration.key import Keys, markdown_of, plain
 from slurm_rl_plugin.configuration.tables import CLASS_KEYS, FIELDS
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, SHIPPED_MODELS
 from slurm_rl_plugin.whole_file import write_whole
@@ -253,15 +252,15 @@ def _text(words: str) -> str:
     return re.sub(r"^([.'])", r"\\&\1", breakable.replace("'", "\\(aq"))
 
 
-def manual_page(day: str, keys: Keys = KEYS) -> str:
+def manual_page(day: str, keys: Keys | None = None) -> str:
     """The page slurm-rl.toml(5) in roff: every section and key, its default and its meaning."""
     lines = [
         f'.TH SLURM\\-RL.TOML 5 "{day}" "slurm\\-rl {__version__}" "slurm\\-rl"',
         *(".SH NAME", "slurm\\-rl.toml \\- configuration of slurm\\-rl"),
         *(".SH DESCRIPTION", *_paragraph(_DESCRIPTION)),
     ]
-    for section, definitions in keys.items():
-        lines += [f".SH [{_escaped(section)}]", *_paragraph(plain(SECTION_NOTES.get(section, "")))]
+    for section, definitions in (keys or documented_keys()).items():
+        lines += [f".SH [{_escaped(section)}]", *_paragraph(plain(section_note(section)))]
         for name, key in definitions.items():
             default = _escaped(toml_value(key.default))
             lines += [".TP", f"\\fB{_escaped(name)}\\fR = {default}"]

@@ -99,18 +99,17 @@ def print_evaluation(
 def print_policies(policies: Mapping[str, Mapping[str, Any]]) -> None:
     """One row a policy."""
     header = ["POLICY", "WAIT", "MAXWAIT", "I-WAIT", "I<=120S", "B-WAIT", "BSLD", "R", "U", "F"]
+    further = [key for key in _FURTHER if any(key in entry for entry in policies.values())]
     rows = []
     for name, entry in policies.items():
         interactive, batch = entry["classes"]["interactive"], entry["classes"]["batch"]
-        row = [name, *(waiting_time(entry[key]) for key in ("mean_wait", "max_wait"))]
+        row = [name, waiting_time(entry["mean_wait"]), waiting_time(entry["max_wait"])]
         row += [waiting_time(interactive["mean_wait"]), interactive["within_120s"]]
         row += [waiting_time(batch["mean_wait"]), entry["mean_bounded_slowdown"]]
         row += [entry[key] for key in ("responsiveness", "time_utility", "fairness")]
-        more = {key: entry[key] for key in _FURTHER if key in entry}
-        rows.append(
-            [*row, *(waiting_time(each) if "wait" in key else each for key, each in more.items())]
-        )
-    further = [key for key in _FURTHER if any(key in entry for entry in policies.values())]
+        for key in further:
+            row.append(waiting_time(entry[key]) if "wait" in key else entry[key])
+        rows.append(row)
     print_table([*header, *(_FURTHER[key] for key in further)], rows)
 
 
@@ -237,21 +236,20 @@ def _print_figures(
 ) -> None:
     """One row a policy: its figures, each wait over that of first come, first served; a legend."""
     intervals = fifo is not None and any("ci95" in each for each in fifo.values())
+    over = ["/FIFO"] if fifo else []
+    header = ["POLICY", "BSLD", *over, *(["(95 %)"] if intervals else [])]
+    header += ["/MULTI"] if multifactor else []
+    header += [each for column in _RATIOS.values() for each in (column, *over)]
     rows = []
     for name, figures in policies.items():
-        row = [name, figures["bounded_slowdown"]]
+        row: list[Any] = [name, figures["bounded_slowdown"]]
         row += [fifo[name]["bounded_slowdown"]] if fifo else []
         row += [_between(fifo[name]["ci95"])] if fifo and intervals else []
         row += [multifactor[name]["bounded_slowdown"]] if multifactor else []
         for key in _RATIOS:
             row += [span_text(figures[key]), *([fifo[name][key]] if fifo else [])]
-        row += [100.0 * figures["short_within_120s"]]
-        rows.append([*row, figures["fairness"], figures["misdelivered"]])
-    over = ["/FIFO"] if fifo else []
-    header = ["POLICY", "BSLD", *over, *(["(95 %)"] if intervals else [])]
-    header += ["/MULTI"] if multifactor else []
-    for column in _RATIOS.values():
-        header += [column, *over]
+        row += [100.0 * figures["short_within_120s"], figures["fairness"], figures["misdelivered"]]
+        rows.append(row)
     print_table([*header, "SHORT<=120S%", "F", "MISDELIVERED"], rows)
     print(_STUDY_LEGEND)
 
@@ -323,14 +321,14 @@ def print_losers(study: Study) -> None:
 
 def _worst(losers: Sequence[Loser], *, accounts: bool) -> list[Loser]:
     """Those whose mean wait grows most and those whose longest does, in the order of the former."""
-    losers = [
+    judged = [
         each
         for each in losers
         if (each.by == "account") == accounts and (each.jobs >= FEWEST_JOBS or not accounts)
     ]
-    by_longest = sorted(losers, key=lambda each: -each.longest_growth)[:LOSERS]
-    chosen = [*losers[:LOSERS], *by_longest]
-    return [each for each in losers if each in chosen]
+    by_longest = sorted(judged, key=lambda each: -each.longest_growth)[:LOSERS]
+    chosen = [*judged[:LOSERS], *by_longest]
+    return [each for each in judged if each in chosen]
 
 
 def _change(waits: tuple[float, float]) -> str:

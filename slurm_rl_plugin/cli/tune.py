@@ -39,6 +39,7 @@ from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK, SHARES_WORDS
 from slurm_rl_plugin.utility.reward import RewardWeights
+from slurm_rl_plugin.what_if.effects import Effect
 from slurm_rl_plugin.what_if.replay import ReplayedPair
 from slurm_rl_plugin.what_if.tuning.search import (
     BY_RULE,
@@ -168,6 +169,9 @@ def _compared(
     def gain(pair: ReplayedPair) -> ObjectiveGain:
         return gain_of(pair, blocks_of(pair, seed), weights)
 
+    def document(gain: ObjectiveGain) -> dict[str, Any]:
+        return {**asdict(gain), "verdict": gain.verdict}
+
     gains = {name: gain(pair) for name, pair in by_name.items()}
     chosen = max(choices, key=lambda name: choices[name].objective)
     learned = by_name[MODEL]
@@ -183,18 +187,14 @@ def _compared(
         },
         words=words,
         settings=dict(tuned.changes),
-        gain={name: _with_verdict(each) for name, each in gains.items()},
+        gain={name: document(each) for name, each in gains.items()},
         chosen={
             "name": chosen,
             "objective": {name: each.objective for name, each in choices.items()},
-            "learned_order_gain": _with_verdict(gain(over_chosen)),
+            "learned_order_gain": document(gain(over_chosen)),
         },
         lines=_lines(found, tuned, choices, gains),
     )
-
-
-def _with_verdict(gain: ObjectiveGain) -> dict[str, Any]:
-    return {**asdict(gain), "verdict": gain.verdict}
 
 
 def _lines(
@@ -207,19 +207,17 @@ def _lines(
 
     Of both that which served the past better: together they were never tried.
     """
+    now = choices[AS_IT_IS].objective
     better = [
-        name
-        for name in (TUNED, BY_RULE)
-        if name in gains
-        and gains[name].verdict == BETTER
-        and choices[name].objective > choices[AS_IT_IS].objective
+        each
+        for each in (TUNED, BY_RULE)
+        if each in gains and gains[each].verdict == BETTER and choices[each].objective > now
     ]
     if not better:
         return []
     name = max(better, key=lambda each: choices[each].objective)
-    if name == TUNED:
-        what, lines = "settings of slurm.conf", conf_lines(found.cluster, tuned.changes)
-    else:
+    what, lines = "settings of slurm.conf", conf_lines(found.cluster, tuned.changes)
+    if name == BY_RULE:
         what = "a rule of the hook, in the file of slurm-rl"
         lines = policy_lines(choices[name].rule)
     gain = gains[name]
@@ -275,11 +273,16 @@ def _interval(gain: Mapping[str, Any], form: str = " [{:.3f}, {:.3f}]") -> str:
 def _values(variant: VariantStudy, side: str) -> list[Any]:
     interactive = variant.groups["class"].get("interactive")
     quick = variant.figures if interactive is None else interactive.figures
+    figures = variant.figures
+
+    def span(effect: Effect) -> str:
+        return span_text(getattr(effect, side))
+
     return [
-        getattr(variant.figures["bounded_slowdown"], side),
-        span_text(getattr(variant.figures["mean_wait"], side)),
-        span_text(getattr(variant.figures["longest_wait"], side)),
-        getattr(variant.figures["misdelivered"], side),
-        span_text(getattr(quick["mean_wait"], side)),
+        getattr(figures["bounded_slowdown"], side),
+        span(figures["mean_wait"]),
+        span(figures["longest_wait"]),
+        getattr(figures["misdelivered"], side),
+        span(quick["mean_wait"]),
         100.0 * getattr(quick["within_120s"], side),
     ]

@@ -5,26 +5,33 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import textwrap
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from string import Template
+from typing import Any, get_type_hints
 
 from slurm_rl_plugin.configuration.files import shown
 from slurm_rl_plugin.configuration.key import (
     JOB_CLASS,
-    SECTION_NOTES,
     SHARES,
     UTILITY,
+    Key,
     Keys,
     markdown_of,
     plain,
 )
-from slurm_rl_plugin.configuration.sections import KEYS
+from slurm_rl_plugin.configuration.sections import KEYS, Sections
 from slurm_rl_plugin.configuration.tables import DEFAULT_SOURCE, FIELDS, FROM
 from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES, JobClassRule
 from slurm_rl_plugin.domain.utility_class import UtilityClass
+from slurm_rl_plugin.policies.registry import NAMED_POLICIES, SHIPPED_MODELS
 from slurm_rl_plugin.whole_file import write_whole
 
 TOP = Path(__file__).resolve().parents[2]
@@ -57,11 +64,40 @@ _UTILITY = (
 _UTILITY_LINES = ("[utility.SDJ]", 'form = "deadline"', "sigma = 60", "interactive = true")
 
 
-def example_text(keys: Keys = KEYS) -> str:
+@cache
+def documented_keys() -> Keys:
+    """Every key with its help, which is the text below its field in `sections`."""
+    rules = [each.name for each in NAMED_POLICIES.values() if each.is_rule and not each.needs_log]
+    named = {"rules": rules, "models": SHIPPED_MODELS}
+    words = {kind: ", ".join(f"`{name}`" for name in names) for kind, names in named.items()}
+    found: dict[str, dict[str, Key]] = {}
+    for section, made in get_type_hints(Sections).items():
+        helps: dict[str, str] = {}
+        for each in reversed(made.__mro__[:-1]):
+            body = ast.parse(inspect.getsource(each)).body[0].body  # type: ignore[attr-defined]
+            for field, text in pairwise(body):
+                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                    helps[ast.unparse(field.target)] = " ".join(
+                        ast.literal_eval(text.value).split()
+                    )
+        found[section] = {
+            name: replace(key, help=Template(helps[name]).substitute(words))
+            for name, key in KEYS[section].items()
+        }
+    return found
+
+
+def section_note(section: str) -> str:
+    """What is to be said of a whole section, in Markdown; "" for nothing."""
+    doc = inspect.getdoc(get_type_hints(Sections).get(section)) or ""
+    return " ".join(doc.partition("\n\n")[2].split())
+
+
+def example_text(keys: Keys | None = None) -> str:
     """The example slurm-rl.toml: every key with its default, its meaning as a comment."""
     lines = [line for paragraph in _OPENING for line in _comment(paragraph)]
-    for section, definitions in keys.items():
-        lines += ["", *_comment(plain(SECTION_NOTES.get(section, ""))), f"[{section}]"]
+    for section, definitions in (keys or documented_keys()).items():
+        lines += ["", *_comment(plain(section_note(section))), f"[{section}]"]
         for name, key in definitions.items():
             lines += [*_comment(plain(markdown_of(key))), key_line(name, key.default)]
     lines += ["", *_comment(_SHARES), f"[{SHARES}]"]
@@ -126,8 +162,8 @@ def with_tables(document: str) -> str:
     if not begin or not end:
         raise ValueError(f"the document has no line {BEGIN} or no line {END}")
     parts = []
-    for section, definitions in KEYS.items():
-        note = SECTION_NOTES.get(section)
+    for section, definitions in documented_keys().items():
+        note = section_note(section)
         rows = ["| key | default | meaning |", "|---|---|---|"]
         for name, key in definitions.items():
             rows.append(f"| `{name}` | `{toml_value(key.default)}` | {markdown_of(key)} |")

@@ -35,31 +35,6 @@ _LINK = re.compile(r"\[([^]]*)\]\(([^)]*)\)")
 #: What is said before the choices of a text, and before the names that a table may have.
 _CHOICES = ("One of", "Names are")
 DEFAULT_PATH = Path("/etc/slurm-rl/slurm-rl.toml")
-#: What is to be said of a whole section, in Markdown.
-SECTION_NOTES = {
-    "goals": "They act without training, on models with a linear score such as the shipped one "
-    "([order](order.md)): [what a step of each does](order-measured.md#what-a-step-does).",
-    "reward": "What training maximises: `slurm-rl train --config` records the weights in the "
-    "model. A weight that you do not give follows from [goals](#goals): `slowdown` is 10 times "
-    "`short_jobs`, `groups` 10 times `wide_jobs`, `tail` 2 times `longest_wait`; `fairness` is "
-    "`shares` / (`shares` + 16), and `time_utility` is the rest divided by 2 + `interactive`. "
-    "Goals act without training too, so training orders its queues with them, and none counts "
-    "twice. `slurm-rl check` fails, and the daemon logs a warning, where the model was trained for "
-    "other weights than those that you give. The first three sum to 1 and are given together; the "
-    "defaults are those of the default model ([objective](definitions.md#objective-of-training)).",
-    "guard_rails": "Held jobs, jobs with a priority set by hand and jobs that cannot start yet are "
-    "never touched either.",
-    "guard": "A group is late where its jobs that started in the last fortnight, 100 at least, "
-    "waited for more than 1.2 times its target, given here or measured by an experiment: "
-    "[who guards the groups](order.md#who-guards-the-groups).",
-    "reserve": "Processors kept free of batch jobs, so that interactive ones start at once; off by "
-    "default. A model may say how many ([reserve](reserve.md)).",
-    "metrics": "What is served: [metrics](metrics.md).",
-    "forecast": "When jobs start: the service `slurm-rl forecast` reads them when it starts, the "
-    "daemon `queue_file` alone: [when jobs start](when-jobs-start.md).",
-    "offer": "Of the offer service, which reads them when it starts: [brokers](brokers.md).",
-    "route": "Of `slurm-rl route`, which users run: [brokers](brokers.md#for-users).",
-}
 #: Origin of a value that no source gives.
 DEFAULT = "default"
 #: Sections with keys of the site's own choice.
@@ -72,7 +47,7 @@ class Key:
 
     kind: type  #: type of the value; a list is one of names, a dict has numbers by names
     default: Any
-    help: str  #: what the key means, in Markdown; the first sentence stands before the choices
+    help: str = ""  #: in Markdown; the first sentence stands before the choices
     #: all that a text may be, or the names in a table; () for any text
     choices: tuple[str, ...] = ()
     least: float = -math.inf
@@ -154,9 +129,9 @@ class Key:
 Keys = Mapping[str, Mapping[str, Key]]
 
 
-def key(default: Any, help: str, **told: Any) -> Any:  # noqa: A002 - what it becomes
+def key(default: Any, **told: Any) -> Any:
     """A field of a section that is a key: its type is the field's, its default is given here."""
-    metadata = {"key": {"default": default, "help": help, **told}}
+    metadata = {"key": {"default": default, **told}}
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)

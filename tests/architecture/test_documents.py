@@ -17,6 +17,7 @@ from slurm_rl_plugin import __version__
 from slurm_rl_plugin.brokers.live.job_document import FIELDS
 from slurm_rl_plugin.cli.entry import VERBS, verb_parser
 from slurm_rl_plugin.configuration import KEYS
+from slurm_rl_plugin.configuration.generated import documented_keys
 from slurm_rl_plugin.domain import request_watch
 from slurm_rl_plugin.domain.job_class import JobClassRule
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, ResourcesNow
@@ -193,7 +194,7 @@ def test_configuration_keys_defaults_and_meanings(name: str) -> None:
     rows = table_rows(section(DOCS / "configuration.md", f"[{name}]"))
     documented = {code_spans(key)[0]: (default, meaning) for key, default, meaning in rows}
     assert list(documented) == list(KEYS[name])
-    for key, definition in KEYS[name].items():
+    for key, definition in documented_keys()[name].items():
         default, meaning = documented[key]
         assert code_spans(default) == [json.dumps(definition.default)]
         assert meaning.startswith(definition.help.partition(". ")[0]), key

@@ -91,7 +91,10 @@ def main(options: argparse.Namespace) -> int:
     make_folder("-o", folder)
     say("1. reading accounting logs")
     cluster_log = _bundled_log()
-    load = _generated_load(folder, options.seed)
+    # generated, and read back as a site's log would be
+    text, path = _LOAD.format(seed=options.seed), folder / "mmn.swf"
+    write_swf(path, generated_log(text), comments=[f"generated: {text}", "MaxProcs: 50"])
+    load = prepare_log(read_log(path)[0], capacity=50)
     say(f"   real Slurm cluster: {len(cluster_log.log)} jobs; M/M/N load: {len(load.log)} jobs")
     say("2. training on the first 60 % of the M/M/N load")
     if not compiled_before():
@@ -135,15 +138,6 @@ def _bundled_log() -> PreparedLog:
     )
     capacity = peak_processors(log.start, log.run_time, log.processors)
     return prepare_log(log, capacity=capacity, classifier=classifier)
-
-
-def _generated_load(folder: Path, seed: int) -> PreparedLog:
-    """Generate the load, and read it back as a site's log would be."""
-    text = _LOAD.format(seed=seed)
-    path = folder / "mmn.swf"
-    write_swf(path, generated_log(text), comments=[f"generated: {text}", "MaxProcs: 50"])
-    log, _ = read_log(path)
-    return prepare_log(log, capacity=50)
 
 
 def _train(load: PreparedLog, model: Path, options: argparse.Namespace) -> None:
