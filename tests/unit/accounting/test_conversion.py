@@ -1,6 +1,15 @@
-"""A log that was converted reads as the log itself does, whatever it holds."""
+"""A log that was converted reads as the log itself does, in bounded memory; no folder stays."""
+
+from __future__ import annotations
 
 import gzip
+import json
+import os
+import socket
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -8,9 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.accounting.conversion import convert
+from slurm_rl_plugin.accounting import log_file
+from slurm_rl_plugin.accounting.conversion import StoredRuns, convert, working_folder
 from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.accounting.resource_amounts import amounts_of, resources_text
+from slurm_rl_plugin.accounting.sacct.batches import RecordCutter
+from slurm_rl_plugin.accounting.sacct.fields import Layout
 from slurm_rl_plugin.accounting.sacct.reader import SeenRecords
+from slurm_rl_plugin.accounting.stored.log import COLUMNS, StoredLog
 from slurm_rl_plugin.errors import AccountingLogError
 from tests.contracts.test_accounting_readers import CASES, told
 
@@ -246,3 +260,235 @@ def test_what_was_seen_before_is_told(batches, stretch, data):
         second = np.array([batch[place][1] for place in order], dtype=np.uint64)
         told = seen.told_before(first, second, np.array(order, dtype=np.int64))
         assert told.tolist() == [expected[place] for place in order]
+
+
+HEADER = "JobIDRaw|Submit|Start|ElapsedRaw|NCPUS|State|SubmitLine"
+LAYOUT = Layout(tuple(HEADER.lower().split("|")), trailing=False, header=HEADER)
+#: Lines of which none is a row that stands for itself.
+ODD_LINES = {
+    "text": "no row at all",
+    "blank": "",
+    "header": HEADER,
+    "cut off": "7|1000|1060|100",
+    "a separator to spare": "7|1000|1060|100|4|COMPLETED|a | b",
+    "faulty": "7|1000|1060|100|many|COMPLETED|sbatch",
+}
+
+
+@pytest.mark.parametrize("line", ODD_LINES.values(), ids=ODD_LINES.keys())
+def test_what_waits_for_the_next_batch_is_a_few_lines(line):
+    cutter = RecordCutter(LAYOUT)
+    cutter.cut(b"1|1000|1060|100|4|COMPLETED|sbatch\n")
+    batch = f"{line}\n".encode() * 500
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            cutter.cut(batch)
+        waits, _ = tracemalloc.get_traced_memory()
+        for _ in range(10):
+            cutter.cut(batch)
+        still, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert still - waits < 2 * len(batch) + 10_000
+
+
+ODD = st.sampled_from(
+    [
+        FIELDS,
+        "",
+        "no row",
+        "7|ann|physics|main|normal|1000|1000|1060",
+        "7|ann|physics|main|normal|1000|1000|1060|1160|100|0:1|60||4|run|COMPLETED|a | b",
+        "7|ann|physics|main|normal|1000|1000|1060|1160|100|0:1|60||4|first",
+        "second|COMPLETED|sbatch",
+        "7|ann|physics|main|normal|1000|1000|1060|1160|100|0:1|60||many|run|COMPLETED|sbatch",
+        "7|ann|physics|main|normal|900|1000|1060|1160|100|0:1|60||4|run|COMPLETED|sbatch\r",
+    ]
+)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    runs=st.lists(st.tuples(ODD, st.sampled_from([1, 1, 2, 30, 60])), max_size=12),
+    plain=st.booleans(),
+    batch=st.integers(500, 5000),
+)
+def test_long_stretches_without_a_plain_row(tmp_path_factory, runs, plain, batch):
+    row = "8|bob|physics|main|normal|1000|1000|1060|1160|100|0:1|60||4|run|COMPLETED|x"
+    lines = [FIELDS, *([row] if plain else []), *(each for line, n in runs for each in [line] * n)]
+    folder = tmp_path_factory.mktemp("odd")
+    (folder / "log").write_bytes("\n".join(lines).encode())
+    same(folder / "log", batch, 10)
+
+
+def test_jobs_of_one_second_are_joined_in_parts(tmp_path):
+    jobs = pl.DataFrame(
+        {name: np.zeros(40) for name in COLUMNS}
+    ).cast(COLUMNS).with_columns(job_id=pl.int_range(40))  # fmt: skip
+    with StoredRuns(tmp_path, part=5) as runs:
+        for batch in (jobs[:7], jobs[7:8], jobs[8:21], jobs[21:]):
+            runs.add(batch)
+        parts = list(runs.parts())
+    assert pl.concat(parts)["job_id"].to_list() == list(range(40))
+    assert max(part.height for part in parts) <= 10
+
+
+@pytest.mark.parametrize("batch", [1 << 10, 1 << 14, 1 << 20])
+@pytest.mark.parametrize("before", [0, 3])
+def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch, batch, before):
+    monkeypatch.setattr(log_file, "LONGEST_LINE", 1 << 13)
+    row = "1|1000|1060|100|4|COMPLETED|sbatch\n"
+    for length, fault in ((1 << 13, False), ((1 << 13) + 1, True)):
+        line = row[:-1].ljust(length, "x") + "\n"
+        (tmp_path / "log").write_text(HEADER + "\n" + row * before + line + row)
+        if fault:
+            with pytest.raises(AccountingLogError, match="line is longer than"):
+                convert([tmp_path / "log"], tmp_path / "log.parquet", batch=batch)
+        else:
+            report = convert([tmp_path / "log"], tmp_path / "log.parquet", batch=batch)
+            assert report == read_log(tmp_path / "log")[1]
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(AccountingLogError, match="this is a pipe; give the path of a log file"):
+        convert([tmp_path / "pipe"], tmp_path / "jobs.parquet")
+
+
+HOLDS_IT = """
+import sys
+from pathlib import Path
+from slurm_rl_plugin.accounting.conversion import working_folder
+with working_folder(Path(sys.argv[1])) as folder:
+    (folder / "run").write_text("jobs")
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+def left_in(folder):
+    return sorted(each.name for each in folder.iterdir())
+
+
+def test_it_goes_with_its_files_whatever_ends_the_block(tmp_path):
+    with working_folder(tmp_path / "log.parquet") as folder:
+        (folder / "run").write_text("jobs")
+        assert folder.parent == tmp_path
+        assert folder.name.startswith(".log.parquet.")
+    with pytest.raises(KeyError), working_folder(tmp_path / "log.parquet"):
+        raise KeyError
+    assert left_in(tmp_path) == []
+
+
+def test_it_stays_as_long_as_its_process_lives(tmp_path):
+    output = tmp_path / "log.parquet"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS_IT, str(output)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        assert child.stdout is not None
+        try:
+            name = child.stdout.readline().strip().rpartition("/")[2]
+            with working_folder(output), working_folder(output):
+                assert len(left_in(tmp_path)) == 3
+            assert left_in(tmp_path) == [name]
+            with working_folder(tmp_path / "other.parquet"):
+                assert name in left_in(tmp_path)
+        finally:
+            child.kill()
+    with working_folder(tmp_path / "other.parquet"):
+        assert name in left_in(tmp_path)
+    with working_folder(output):
+        assert name not in left_in(tmp_path)
+    assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "owner", [None, "", "another-host", f"{socket.gethostname()}, or so", "\udcff"], ids=repr
+)
+def test_what_may_be_of_a_living_process_stays(tmp_path, owner):
+    left = tmp_path / ".log.parquet.abcd1234.work"
+    left.mkdir()
+    (left / "run").write_text("jobs")
+    if owner is not None:
+        (left / "owner").write_text(owner, errors="surrogateescape")
+    before = left_in(left)
+    with working_folder(tmp_path / "log.parquet"):
+        pass
+    assert left_in(left) == before
+
+
+def test_what_is_not_plainly_ours_stays(tmp_path, monkeypatch):
+    """Other names, a folder that holds another, a link, and a folder of another user."""
+    for name in (".log.parquet.work", ".log.parquet.backup-of-may.work", "elsewhere"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".log.parquet.abcd1234.work" / "within").mkdir(parents=True)
+    for folder in list(tmp_path.iterdir()):
+        for name in ("before", "after"):
+            (folder / name).write_text("mine")
+        (folder / "owner").write_text(socket.gethostname())
+    (tmp_path / ".log.parquet.abcd5678.work").symlink_to("elsewhere")
+    before = {str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*")}
+    with working_folder(tmp_path / "log.parquet"):
+        pass
+    assert {str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*")} == before
+    left = tmp_path / ".log.parquet.abcd9012.work"
+    left.mkdir()
+    (left / "owner").write_text(socket.gethostname())
+    user = os.geteuid()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: user + 1)
+        with working_folder(tmp_path / "log.parquet"):
+            pass
+    assert left_in(left) == ["owner"]
+    with working_folder(tmp_path / "log.parquet"):
+        assert not left.exists()
+
+
+RESOURCES = st.sampled_from(["cpus", "memory", "gpus", "gres/gpu:a100", "license/a=b"])
+
+
+@given(st.dictionaries(RESOURCES, st.floats(0, 1e9)))
+def test_amounts_are_told_exactly(amounts):
+    known = amounts_of(resources_text(amounts))
+    assert known == {name: value for name, value in amounts.items() if value or name == "cpus"}
+
+
+def stored(folder: Path, case: str) -> Path:
+    (folder / "log").write_text(CASES[case].text)
+    convert([folder / "log"], folder / "log.parquet")
+    return folder / "log.parquet"
+
+
+def test_part_of_a_file_holds_what_its_jobs_ask_for(tmp_path):
+    part = StoredLog(stored(tmp_path, "sbatch")).log(1, 2)
+    np.testing.assert_array_equal(part.requests.total, [[4, 8192, 0]])
+    nothing = StoredLog(tmp_path / "log.parquet").stretches([(5000.0, 6000.0)])
+    assert nothing.requests is not None
+    assert len(nothing.requests) == 0
+
+
+def test_a_file_of_the_first_version_knows_no_requests(tmp_path):
+    path = stored(tmp_path, "swf")
+    described = json.loads(pl.read_parquet_metadata(path)["slurm_rl_log"])
+    assert described["version"] == 2
+    first = {"slurm_rl_log": json.dumps(described | {"version": 1})}
+    pl.read_parquet(path).write_parquet(path, metadata=first)
+    log, _ = read_log(path)
+    assert log.requests is None
+    assert len(log) == 2
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("resources", "cpus=x"), ("resources", "memory=-1"), ("nodes", -1), ("cpus_per_task", 0)],
+)
+def test_a_damaged_request_is_refused(tmp_path, column, value):
+    path = stored(tmp_path, "sbatch")
+    metadata = {"slurm_rl_log": pl.read_parquet_metadata(path)["slurm_rl_log"]}
+    jobs = pl.read_parquet(path)
+    harmed = pl.lit(value).cast(jobs.schema[column]).alias(column)
+    jobs.with_columns(harmed).write_parquet(path, metadata=metadata)
+    with pytest.raises(AccountingLogError, match="damaged; convert the log again"):
+        read_log(path)

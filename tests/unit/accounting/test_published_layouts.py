@@ -98,7 +98,6 @@ def test_f_data_asks_for_nodes_cores_and_memory_of_each_node(tmp_path):
 @pytest.mark.parametrize("limit", [float(2**64 - 1), 0.0, None])
 def test_f_data_without_a_limit_of_memory_asks_for_none(limit, tmp_path):
     log, _ = read(one(f_data(1), mszl=limit), tmp_path)
-    assert log.requests is not None
     assert log.requests.of("memory").tolist() == [0.0]
 
 
@@ -150,7 +149,6 @@ def test_pm100_of_earlier_revisions_names_cores_cpus(tmp_path):
 def test_pm100_may_share_nodes_and_takes_what_it_got_where_it_asked_for_nothing(tmp_path):
     frame = one(pm100(1), shared="1", num_gpus_req=0, num_gpus_alloc=4, mem_req=None, mem_alloc=7)
     log, _ = read(frame, tmp_path)
-    assert log.requests is not None
     assert log.requests.exclusive.tolist() == [False]
     assert log.requests.total[0, 1:].tolist() == [7 * 1024.0, 4.0]
 

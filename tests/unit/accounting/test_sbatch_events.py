@@ -102,7 +102,6 @@ def test_a_log_tells_what_its_jobs_ask_of_nodes(tmp_path):
         f"{HEAD} --gres=gpu:a100:1 --exclusive b.sh",
     )
     asked = log.requests
-    assert asked is not None
     assert asked.names == ("cpus", "memory", "gpus", "gres/gpu:a100")
     np.testing.assert_array_equal(asked.total, [[16, 16384, 0, 0], [1, 0, 1, 1]])
     assert asked.nodes.tolist() == [2, 0]
@@ -198,7 +197,6 @@ def test_no_line_crashes(tmp_path_factory, words):
         return
     assert report.read == report.kept + sum(report.dropped.values())
     assert len(log) == report.kept
-    assert log.requests is not None
     assert (log.requests.total >= 0).all()
 
 
@@ -210,7 +208,6 @@ def test_a_published_week_of_a_university_cluster():
     log, report = read_log(path)
     assert (report.read, report.dropped) == (19579, {"never ran": 27})
     asked = log.requests
-    assert asked is not None
     assert asked.total.max(axis=0).tolist() == [256.0, 12_000_000.0, 8.0]
     assert np.count_nonzero(asked.of("gpus")) == 73
     assert np.count_nonzero(asked.of("memory") == 0) == 425

@@ -337,13 +337,11 @@ def test_a_log_without_requested_memory_asks_for_processors_alone(read):
 
 def test_requested_memory_is_told_by_processor(read, tmp_path):
     log, _ = read(row(requested_memory=1536, allocated=4), row(memory=99))
-    assert log.requests is not None
     np.testing.assert_array_equal(log.requests.total, [[4, 6, 0], [2, 0, 0]])
     assert log.requests.memory_per_cpu.tolist() == [True, False]
     assert log.requests.nodes.tolist() == [0, 0]
     write_swf(tmp_path / "out.swf", log, comments=[])
     again, _ = SwfReader().read(tmp_path / "out.swf")
-    assert again.requests is not None
     np.testing.assert_array_equal(again.requests.total, log.requests.total)
 
 

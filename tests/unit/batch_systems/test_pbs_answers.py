@@ -207,8 +207,6 @@ def test_requests_and_what_is_free(tmp_path: Path) -> None:
     fake.request("3.head", select="1:ncpus=2", mem=None, place="excl")
     snapshot = snapshot_of(fake)
     requests, now = snapshot.pending.jobs.requests, snapshot.resources
-    assert requests is not None
-    assert now is not None
     assert now.names == requests.names == BASIC_RESOURCES
     told = dict(zip(snapshot.pending.jobs.job_id.tolist(), requests.total.tolist(), strict=True))
     assert told == {2: [2.0, 8192.0, 4.0], 3: [2.0, 0.0, 0.0]}

@@ -98,7 +98,6 @@ def factor_by_job(snapshot: QueueSnapshot) -> dict[int, int]:
 
 def test_a_recorded_job() -> None:
     job = parse_job("5199.host", JOB)
-    assert job is not None
     assert (job.submit, job.eligible, job.time_limit) == (SUBMITTED, SUBMITTED + 1, 5400.0)
     assert (job.processors, job.account, job.user, job.score) == (4, "g1", "u1", 4335.2002)
     assert (job.held, job.waits, job.runs) == (False, True, False)
@@ -651,7 +650,6 @@ def test_an_ended_job_tells_whether_its_limit_ended_it(fake: FakePbs) -> None:
     for job in (1, 3):
         fake.end_job(f"{job}.head", NOW)
     ended = system.snapshot().ended
-    assert ended.timed_out is not None
     assert ended.jobs.by_limit is not None
     assert dict(zip(ended.jobs.job_id.tolist(), ended.timed_out.tolist(), strict=True)) == {
         1: True,
@@ -666,5 +664,4 @@ def test_what_a_user_chose_stands_in_a_resource() -> None:
     asked = {**JOB["Resource_List"], "slurm_rl": "slurm-rl:class=due"}
     jobs = [parse_job("7.h", JOB), parse_job("8.h", {**JOB, "Resource_List": asked})]
     table = PbsTables((), classifier).jobs([job for job in jobs if job is not None])
-    assert table.by_user is not None
     assert table.by_user.tolist() == table.interactive.tolist() == [False, True]

@@ -345,7 +345,6 @@ class TestChild:
             stdin=subprocess.PIPE,
             env={**os.environ, **cluster.env},
         )
-        assert orphan.stdin is not None
         orphan.stdin.write(json.dumps({"seconds": 1.0, **READ}).encode())
         orphan.stdin.close()
         assert orphan.wait(5) == -signal.SIGALRM

@@ -213,14 +213,12 @@ class TestSnapshot:
         cluster.set(tiers=tiers)
         cluster.add(1, partition="batch,short", site=12)
         pending = adapter(cluster).snapshot().pending
-        assert pending.tier is not None
         assert (pending.native_priority.tolist(), pending.tier.tolist()) == ([native], [tier])
 
     def test_tier_of_a_partition_without_nodes_is_the_lowest(self, cluster: FakeCluster) -> None:
         cluster.set(tiers={"batch": 5}, nodes=[])
         cluster.add(1)
         tier = adapter(cluster).snapshot().pending.tier
-        assert tier is not None
         assert tier.tolist() == [1]
 
     def test_native_priority_survives_the_cut_at_one(self, cluster: FakeCluster) -> None:
@@ -233,7 +231,6 @@ class TestSnapshot:
         cluster.add(1, factors={**none, "assoc": 7, "qos": 4000})
         cluster.add(2, factors={**none, "assoc": 0, "qos": 0}, partition="short")
         pending = adapter(cluster).snapshot().pending
-        assert pending.standing is not None
         columns = pending.jobs.job_id.tolist(), pending.standing.tolist()
         # the fake weighs its partitions by 100 and 1000 points
         assert dict(zip(*columns, strict=True)) == {1: 4107, 2: 1000}
@@ -250,7 +247,6 @@ class TestSnapshot:
 
         def standing() -> dict[int, int]:
             pending = system.snapshot().pending
-            assert pending.standing is not None
             columns = pending.jobs.job_id.tolist(), pending.standing.tolist()
             return dict(zip(*columns, strict=True))
 
@@ -432,7 +428,6 @@ class TestEnds:
         assert ended.end.tolist() == [NOW + 7, NOW + 9]
         assert ended.jobs.processors.tolist() == [1, 1]  # as asked for, not as given
         assert [snapshot.users[user] for user in ended.jobs.user] == ["alice", "alice"]
-        assert ended.timed_out is not None
         assert ended.timed_out.tolist() == [False, True]
         assert len(system.snapshot().ended) == 0
 
@@ -453,7 +448,6 @@ class TestEnds:
         after = system.snapshot()
         assert after.pending.jobs.interactive.tolist() == [False]
         assert after.running.jobs.interactive.tolist() == [False]
-        assert after.ended.jobs.by_limit is not None
         assert after.ended.jobs.by_limit.tolist() == [False, True]
 
     @pytest.mark.parametrize("change", [
@@ -767,7 +761,6 @@ def test_a_users_choice_is_read_where_the_site_allows_any(
     settings = cluster.adapter_settings(classifier=JobClassifier((), classes))
     jobs = SlurmCommands(settings).snapshot().pending.jobs
     place = jobs.job_id.tolist().index(7)
-    assert jobs.by_user is not None
     assert jobs.class_number is not None
     assert jobs.by_user.sum() == jobs.interactive.sum() == int(users)
     assert jobs.interactive[place] == users

@@ -84,13 +84,11 @@ def test_requests_of_each_release(answers: Path):
     assert asked[2] == ((("memory", 6144.0),), 2, 1, False, True, "")
     typed = (("gpus", 4.0), ("gres/gpu:a100", 4.0), ("memory", 1400.0))
     assert asked[3] == (typed, 2, 1, False, True, "")
-    assert asked[4] is not None
     assert asked[4].amounts == (("gpus", 1.0), ("gres/gpu:a100", 1.0), ("memory", 700.0))
     assert asked[5] == ((("gpus", 3.0), ("memory", 700.0)), 1, 2, False, True, "")
     assert asked[6] is not None  # a heterogeneous job of two components, on two partitions
     assert dict(asked[6].amounts) == {"gpus": 2.0, "memory": 800.0}
     alone, with_features = asked[8], asked[9]  # the components of job 6 are 6 and 7
-    assert alone is not None
     assert with_features is not None
     assert alone.exclusive  # as is each job of the partition gpu, by OverSubscribe=EXCLUSIVE
     assert not asked[6].exclusive
@@ -106,7 +104,6 @@ def test_nodes_of_each_release(answers: Path):
     assert nodes[0].partitions == {"batch", "short", "gpu"}
     assert nodes[0].features == {"big", "ib"}
     machine = machine_resources(nodes)
-    assert machine is not None
     assert machine.names == (*BASIC_RESOURCES, "gres/gpu:a100")
     assert machine.capacity.tolist() == [28.0, 40000.0, 6.0, 6.0]  # n2 is drained
     assert most_free(nodes, "gpus") == 2.0
@@ -177,7 +174,6 @@ def test_exclusive_constraints_and_licences_are_in_the_columns(
     snapshot = system.snapshot()
     jobs, requests = snapshot.pending.jobs, snapshot.pending.jobs.requests
     assert jobs.job_id.tolist() == [11, 12, 13]
-    assert requests is not None
     assert snapshot.resources is not None
     assert requests.exclusive.tolist() == [True, False, False]
     assert [requests.constraints[each] for each in requests.constraint] == [
@@ -194,7 +190,6 @@ def test_what_is_left_on_a_node_taken_whole_is_not_free(cluster: FakeCluster):
     cluster.run_job(11)
     cluster.change(11, nodes="g1")
     now = SlurmCommands(cluster.adapter_settings(timeout=5.0)).snapshot().resources
-    assert now is not None
     assert now.capacity.tolist() == [12.0, 72000.0, 4.0, 4.0]
     assert now.free.tolist() == [4.0, 8000.0, 0.0, 0.0]  # of n1
 
@@ -216,15 +211,12 @@ def test_a_snapshot_tells_requests_and_what_is_free(cluster: FakeCluster):
     snapshot = SlurmCommands(cluster.adapter_settings(timeout=5.0)).snapshot()
     names = (*BASIC_RESOURCES, "gres/gpu:a100")
     requests = snapshot.pending.jobs.requests
-    assert requests is not None
     assert requests.names == names
     by_job = dict(zip(snapshot.pending.jobs.job_id.tolist(), requests.total.tolist(), strict=True))
     assert by_job == {11: [2.0, 4096.0, 2.0, 0.0], 12: [1.0, 500.0, 0.0, 0.0]}
     now = snapshot.resources
-    assert now is not None
     assert now.names == names
     assert now.capacity.tolist() == [12.0, 72000.0, 4.0, 4.0]
-    assert now.beside is not None
     assert now.beside.tolist() == [12.0, 12.0, 8.0, 8.0]  # of GPUs the processors of g1
     assert now.free.tolist() == [11.0, 71000.0, 3.0, 3.0]
 
@@ -292,15 +284,12 @@ def test_runs_of_the_past_and_of_now_tell_what_was_asked_for(tmp_path: Path) -> 
     cluster.add(1, asks=asked)
     system = SlurmCommands(cluster.adapter_settings())
     ended = system.snapshot().ended.jobs.requests
-    assert ended is not None
     assert ended.of("memory").tolist() == [2048]
     cluster.run_job(1)
     cluster.change(1, asks=got, processors=2)
     running = system.snapshot().running
-    assert running.jobs.requests is not None
     assert running.jobs.requests.total.tolist() == [[2, 4096, 0]]
     asked_for = running.as_requested
-    assert asked_for.requests is not None
     assert asked_for.requests.total.tolist() == [[1, 2048, 0]]
 
 
@@ -311,7 +300,6 @@ def test_pyslurm_leaves_requests_to_squeue(tmp_path: Path):
     cluster.add(12, array_id=12, tasks="1-3", asks="cpu=1,mem=1G,node=1")
     system = Slurm(cluster.adapter_settings(timeout=5.0))
     requests = system.snapshot().pending.jobs.requests
-    assert requests is not None
     assert requests.of("gpus").tolist() == [2.0, 0.0]
     system.apply([FactorChange(job_id=job, old=0, new=50) for job in (11, 12)])
     assert cluster.sites == {11: 50, 12: 50}

@@ -1,17 +1,35 @@
 """Feature columns of a snapshot, by hand and at the edges; parity with the kernel is elsewhere."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain import PendingJobs
+from slurm_rl_plugin.domain import PendingJobs, StartedJobs
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.domain.jobs import empty_job_table
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.columns import feature_columns, site_job_features, site_queue_features
+from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
+from slurm_rl_plugin.features.history.run_events import (
+    ARRIVAL_MEMORY,
+    FADING_TIMES,
+    recent_arrivals,
+)
 from slurm_rl_plugin.features.history.run_history import BOUNDS
 from slurm_rl_plugin.features.history.run_prediction import expected_run, history_features
+from slurm_rl_plugin.features.reactive_grid import (
+    REACTIVE_GRID,
+    REACTIVE_GRID_2011,
+    account_places,
+    grid_job_columns,
+    grid_job_columns_with_wait,
+    grid_queue_columns,
+    grid_queue_columns_2011,
+)
 from slurm_rl_plugin.features.site import (
     SITE,
     USUAL,
@@ -20,7 +38,7 @@ from slurm_rl_plugin.features.site import (
     static_job_features,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from tests.reference.loads import snapshot_of
+from tests.reference.loads import arrived_by, random_workload, snapshot_of, table_of
 from tests.reference.readable_simulator import Moment
 
 #: job 0 runs since 100 on 4 of 8 processors, 1 and 2 wait at 200
@@ -248,3 +266,210 @@ def test_features_lie_near_their_usual_places_for_the_largest_jobs_a_site_may_ho
     assert np.isfinite(features).all()
     middle, half = np.array([USUAL[name] for name in SITE.jobs]).T
     assert np.abs((features - middle) / half).max() < 10
+
+
+#: jobs 0 (batch, 4 processors, since 160) and 1 (interactive, since 100) run; 2, 3, 4 wait at 200
+GRID_LOAD = Workload.of(
+    submit=np.array([40.0, 70.0, 120.0, 130.0, 140.0]),
+    run_time=np.array([1000.0, 240.0, 99.0, 900.0, 9.0]),
+    estimate=np.array([1000.0, 240.0, 99.0, 900.0, 9.0]),
+    time_limit=np.array([1000.0, 240.0, 99.0, 900.0, 9.0]),
+    processors=np.array([4, 1, 8, 1, 1]),
+    account=np.array([1, 0, 3, 1, 4]),
+    interactive=np.array([False, True, True, False, True]),
+    shares=np.array([0.15, 0.4, 0.15, 0.05, 0.25]),
+)
+GRID = snapshot_of(GRID_LOAD, Moment(200.0, [2, 3, 4], [0, 1], [160.0, 100.0, *[math.nan] * 3]), 8)
+WAITING, RUNNING = GRID_LOAD.estimate[2:], GRID_LOAD.estimate[:2]
+
+
+def inputs(schema, values):
+    assert values.dtype == np.float32
+    return dict(zip(schema.queue, values.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("shares", "places"),
+    [
+        ([0.7, 0.2, 0.05, 0.05], [0, 1, 2, 3]),
+        ([0.05, 0.2, 0.05, 0.7], [2, 1, 3, 0]),
+        ([0.15, 0.4, 0.15, 0.05, 0.25], [2, 0, 3, 3, 1]),
+        ([1.0], [0]),
+        ([], []),
+    ],
+)
+def test_accounts_take_places_by_share_and_ties_by_index(shares, places):
+    assert account_places(np.array(shares)).tolist() == places
+
+
+def test_the_grid_of_2008_by_hand():
+    late = (1000.0 + 120.0) / 1060.0  # job 0 ends 60 s past its deadline
+    used = 4 * 40.0 + 100.0
+    assert inputs(REACTIVE_GRID, grid_queue_columns(GRID, WAITING, RUNNING)) == pytest.approx(
+        {
+            "log_next_release": math.log10(1 + 140) / 6,
+            "idle_fraction": 3 / 8,
+            "log_pending_work_hours": math.log10(1 + (99 * 8 + 900 + 9) / 3600 / 8) / 4,
+            "running_time_utility": (late**-0.3 + 1.0) / 2,
+            "received_share_0": 160 / used,
+            "received_share_1": 0.0,
+            "received_share_2": 100 / used,
+            "received_share_3": 0.0,
+        },
+        rel=1e-6,
+    )
+
+
+def test_the_grid_of_2011_by_hand():
+    columns = grid_queue_columns_2011(GRID, WAITING, RUNNING)
+    assert inputs(REACTIVE_GRID_2011, columns) == pytest.approx(
+        {
+            "log_running_work_hours": math.log10(1 + (960 * 4 + 140) / 3600 / 8) / 4,
+            "log_next_release": math.log10(1 + 140) / 6,
+            "log_pending_work_hours": math.log10(1 + (99 * 8 + 900 + 9) / 3600 / 8) / 4,
+            "idle_fraction": 3 / 8,
+            "queued_fraction_0": 1 / 3,
+            "queued_fraction_1": 1 / 3,
+            "queued_fraction_2": 0.0,
+            "queued_fraction_3": 1 / 3,
+        },
+        rel=1e-6,
+    )
+
+
+def test_jobs_by_hand():
+    columns = grid_job_columns(GRID, WAITING)
+    assert columns.dtype == np.float32
+    expected = [
+        [1.0, 1.0, math.log10(100) / 6],
+        [0.0, 0.0, math.log10(901) / 6],
+        [1.0, 1 / 3, math.log10(10) / 6],
+    ]
+    np.testing.assert_allclose(columns, expected, rtol=1e-6)
+
+
+def test_the_wait_is_a_fourth_column_and_never_negative():
+    columns = grid_job_columns_with_wait(GRID, WAITING)
+    assert columns.dtype == np.float32
+    np.testing.assert_array_equal(columns[:, :3], grid_job_columns(GRID, WAITING))
+    expected = [math.log10(1 + waited) / 6 for waited in (80, 70, 60)]
+    np.testing.assert_allclose(columns[:, 3], expected, rtol=1e-6)
+    early = grid_job_columns_with_wait(replace(GRID, now=125.0), WAITING)
+    assert (early[:, 3] > 0).tolist() == [True, False, False]
+
+
+def test_an_empty_site_has_finite_inputs_and_no_rows():
+    nobody = replace(
+        GRID,
+        capacity=0,
+        pending=PendingJobs.untouched(empty_job_table()),
+        running=GRID.running.select(np.empty(0, dtype=np.int64)),
+        usage=np.zeros(5),
+    )
+    nothing = np.empty(0)
+    grid = inputs(REACTIVE_GRID, grid_queue_columns(nobody, nothing, nothing))
+    assert grid["running_time_utility"] == 1.0
+    assert sum(grid.values()) == 1.0
+    assert grid_queue_columns_2011(nobody, nothing, nothing).tolist() == [0.0] * 8
+    assert grid_job_columns(nobody, nothing).shape == (0, 3)
+
+
+def test_an_outlived_estimate_releases_now_and_has_no_work_left():
+    grid = inputs(REACTIVE_GRID, grid_queue_columns(GRID, WAITING, np.array([10.0, 240.0])))
+    assert grid["log_next_release"] == 0.0
+    later = grid_queue_columns_2011(GRID, WAITING, np.array([10.0, 10.0]))
+    assert later[0] == 0.0
+
+
+def test_the_site_schema_is_the_released_one():
+    # If this fails, features have changed: raise SITE.version, retrain, then write the new digest.
+    assert SITE.version == 5
+    assert SITE.digest == "880c91c623604e9954de8e8f710e3a8a5f62af043fa2905c56d6dc964dabe32e"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "other"},
+        {"version": 99},
+        {"queue": SITE.queue[::-1]},
+        {"queue": SITE.queue[1:]},
+        {"dynamic_jobs": SITE.dynamic_jobs[::-1]},
+        {"history_jobs": SITE.history_jobs[::-1]},
+        {"queue": SITE.queue[:-1], "static_jobs": (SITE.queue[-1], *SITE.static_jobs)},
+    ],
+    ids=["name", "version", "order", "fewer", "job order", "history order", "moved"],
+)
+def test_any_change_of_the_schema_changes_the_digest(change):
+    assert replace(SITE, **change).digest != SITE.digest
+
+
+INTERACTIVE = np.array([True, True, False, False, False])
+RUN = np.array([10.0, 30.0, 1000.0, 5000.0, 2000.0])
+
+
+def test_class_median_is_the_median_run_time_of_the_jobs_class():
+    estimate = ClassMedian.of(RUN, INTERACTIVE)
+    assert (estimate.interactive_median, estimate.batch_median) == (20.0, 2000.0)
+    limits = np.full(3, 7.0)
+    assert estimate.estimate(limits, np.array([True, False, True])).tolist() == [20, 2000, 20]
+
+
+@pytest.mark.parametrize("everybody", [True, False])
+def test_a_class_without_jobs_takes_the_median_of_all(everybody):
+    estimate = ClassMedian.of(RUN, np.full(5, everybody))
+    assert estimate.interactive_median == estimate.batch_median == 1000.0
+
+
+def test_medians_of_no_jobs_are_refused():
+    with pytest.raises(ConfigurationError, match="at least one job"):
+        ClassMedian.of(np.empty(0), np.empty(0, dtype=bool))
+
+
+def test_requested_limit_is_the_limit_and_an_hour_where_none_is_known():
+    limits = np.array([60.0, np.nan, 0.0, -1.0, np.inf, 7200.0])
+    estimate = RequestedLimit().estimate(limits, np.zeros(6, dtype=bool))
+    assert estimate.tolist() == [60.0, 3600.0, 3600.0, 3600.0, 3600.0, 7200.0]
+
+
+ARRIVALS = random_workload(3, jobs=40, parallel=False)
+NO_START = float("nan")
+
+
+def moment(now, first=0):
+    waiting = [job for job in range(first, 40) if ARRIVALS.submit[job] <= now]
+    return Moment(now, waiting, [], [NO_START] * 40)
+
+
+def test_in_steps_as_in_one_go():
+    times = np.quantile(ARRIVALS.submit, [0.2, 0.5, 0.7, 1.0])
+    memory = None
+    for now in times:
+        memory = recent_arrivals(snapshot_of(ARRIVALS, moment(now), 4), memory)
+        assert memory.shape == (ARRIVAL_MEMORY,)
+        assert memory[0] == now
+        np.testing.assert_allclose(memory[1:], arrived_by(ARRIVALS, now), rtol=1e-12)
+    assert memory[1] < memory[2] < memory[3]  # the longer it is remembered, the more
+
+
+def test_without_arrivals_the_counts_fade():
+    now = ARRIVALS.submit[-1]
+    before = recent_arrivals(snapshot_of(ARRIVALS, moment(now), 4))
+    later = recent_arrivals(snapshot_of(ARRIVALS, moment(now + 600.0), 4), before)
+    np.testing.assert_allclose(later[1:] / before[1:], np.exp(-600.0 / np.array(FADING_TIMES)))
+
+
+def test_jobs_that_run_or_have_started_count_once():
+    now = ARRIVALS.submit[-1]
+    waiting = snapshot_of(ARRIVALS, moment(now), 4)
+    begun = Moment(now, list(range(20, 40)), list(range(20)), [now] * 20 + [NO_START] * 20)
+    started = StartedJobs(jobs=table_of(ARRIVALS).select(np.arange(20)), start=np.full(20, now))
+    seen = replace(snapshot_of(ARRIVALS, begun, 40), started=started)
+    np.testing.assert_allclose(recent_arrivals(seen), recent_arrivals(waiting), rtol=1e-12)
+
+
+def test_a_clock_set_back_counts_nothing_twice():
+    now = ARRIVALS.submit[-1]
+    before = recent_arrivals(snapshot_of(ARRIVALS, moment(now), 4))
+    after = recent_arrivals(snapshot_of(ARRIVALS, moment(now - 50.0), 4), before)
+    assert after[1:] == pytest.approx(before[1:])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import count
 from pathlib import Path
 from threading import Event
@@ -52,11 +52,14 @@ FACTS = SchedulerFacts(
 )
 
 
-def job_table(count: int) -> JobTable:
-    """Jobs 1..count of one account and partition, submitted ten seconds apart."""
+JOB_COLUMNS = frozenset(each.name for each in fields(JobTable))
+
+
+def job_table(count: int, **columns: Sequence[object]) -> JobTable:
+    """Jobs 1..count of one account and partition, submitted ten seconds apart; others by name."""
     ids = np.arange(1, count + 1)
     submit = 10.0 * ids
-    return JobTable(
+    table = JobTable(
         job_id=ids,
         submit=submit,
         eligible=submit,
@@ -66,6 +69,15 @@ def job_table(count: int) -> JobTable:
         user=np.zeros(count, dtype=np.int64),
         partition=np.zeros(count, dtype=np.int64),
         interactive=np.zeros(count, dtype=np.bool_),
+    )
+    arrays = {name: np.array(values) for name, values in columns.items()}
+    known = {name: getattr(table, name) for name in arrays}
+    return replace(
+        table,
+        **{
+            n: each if known[n] is None else each.astype(known[n].dtype)
+            for n, each in arrays.items()
+        },
     )
 
 
@@ -85,7 +97,7 @@ def snapshot_of(pending: PendingJobs, now: float = NOW) -> QueueSnapshot:
 
 
 def pending_jobs(native: Sequence[int], **columns: Sequence[object]) -> PendingJobs:
-    """Pending jobs with these native priorities; other columns by name."""
+    """Pending jobs with these native priorities; other columns, of the jobs too, by name."""
     count = len(native)
     arrays = {
         "factor": np.zeros(count, dtype=np.int64),
@@ -93,8 +105,10 @@ def pending_jobs(native: Sequence[int], **columns: Sequence[object]) -> PendingJ
         "admin_set": np.zeros(count, dtype=np.bool_),
         "nice": np.zeros(count, dtype=np.int64),
     }
+    of_jobs = {name: columns.pop(name) for name in JOB_COLUMNS & columns.keys()}
     arrays.update({name: np.array(values) for name, values in columns.items()})
-    return PendingJobs(jobs=job_table(count), native_priority=np.array(native), **arrays)
+    table = job_table(count, **of_jobs)
+    return PendingJobs(jobs=table, native_priority=np.array(native), **arrays)
 
 
 @dataclass

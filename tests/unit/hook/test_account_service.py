@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain import EndedJobs, PendingJobs, QueueSnapshot, RunningJobs, StartedJobs
+from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.hook.memory.account_service import (
     AccountService,
@@ -27,25 +27,17 @@ BEGIN = 20_000 * DAY
 
 def snapshot(now: float, running: list[int], waiting: list[int]) -> QueueSnapshot:
     """One processor a job: accounts of those that run, and of those that wait, with long limits."""
-    jobs = replace(
-        job_table(len(running)),
-        account=np.array(running, dtype=np.int64),
-        submit=np.full(len(running), BEGIN),
-        eligible=np.full(len(running), BEGIN),
-        time_limit=np.full(len(running), 90 * DAY),
-    )
-    queue = pending_jobs([0] * len(waiting))
-    wants = replace(
-        queue.jobs,
-        account=np.array(waiting, dtype=np.int64),
-        submit=np.full(len(waiting), BEGIN),
-        eligible=np.full(len(waiting), BEGIN),
-        time_limit=np.full(len(waiting), 90 * DAY),
-    )
-    pending: PendingJobs = replace(queue, jobs=wants)
+
+    def columns(account: list[int]) -> dict[str, list[float]]:
+        since = [BEGIN] * len(account)
+        limit = [90 * DAY] * len(account)
+        return {"account": account, "submit": since, "eligible": since, "time_limit": limit}
+
+    jobs = job_table(len(running), **columns(running))
+    pending = pending_jobs([0] * len(waiting), **columns(waiting))
     return replace(
         snapshot_of(pending, now),
-        running=RunningJobs(jobs=jobs, start=np.full(len(running), BEGIN)),
+        running=RunningJobs(jobs=jobs, start=jobs.submit),
         accounts=("a", "b"),
         shares=np.array([0.75, 0.25]),
         usage=np.zeros(2),
@@ -88,7 +80,6 @@ def test_a_restarted_daemon_goes_on_and_gaps_are_not_seen(tmp_path: Path) -> Non
     later = BEGIN + 5 * DAY + 2 * HOUR
     assert watched(second, 1.9, since=later) is None
     found = watched(second, 0.2, since=later + 1.9 * DAY)
-    assert found is not None
     np.testing.assert_allclose(found.delivered, (7.1 * DAY) * np.array([1.0, 3.0]), rtol=1e-3)
     assert (tmp_path / "s").stat().st_mode & 0o007 == 0
 
@@ -96,7 +87,6 @@ def test_a_restarted_daemon_goes_on_and_gaps_are_not_seen(tmp_path: Path) -> Non
 def test_a_fortnight_is_remembered_and_no_more(tmp_path: Path) -> None:
     service = AccountService(path=tmp_path / "s")
     found = watched(service, 20.0)
-    assert found is not None
     assert found.delivered[0] == pytest.approx(13 * DAY, abs=DAY + 1)
     service.keep(0.0)
     assert len(json.loads((tmp_path / "s").read_text())["days"]) == 14
@@ -205,16 +195,8 @@ def test_a_small_account_is_lifted_where_more_is_lacking_than_jobs_by_chance(
     for step in range(9 * 288):
         now = BEGIN + step * 5 * MINUTE
         queue = snapshot(now, [1, 1, 1, 1], [0] * 20)
-        limit = np.full(20, hours * HOUR)
-        jobs = replace(queue.pending.jobs, time_limit=limit)
-        found = service.look(
-            replace(
-                queue,
-                pending=replace(queue.pending, jobs=jobs),
-                shares=np.array([0.01, 0.99]),
-            )
-        )
-    assert found is not None
+        queue.pending.jobs.time_limit[:] = hours * HOUR
+        found = service.look(replace(queue, shares=np.array([0.01, 0.99])))
     assert math.isnan(found.ratios[0])
     assert (lift_of(service, (0.01, 0.99))[0] > 0.0) == lifted
 
@@ -243,11 +225,11 @@ def test_lifts_are_kept_with_the_service(tmp_path: Path) -> None:
 
 def started(now: float, waits: list[float], processors: int = 2) -> QueueSnapshot:
     """Jobs that ask for half an hour and have just started, on a machine of four processors."""
-    jobs = replace(
-        job_table(len(waits)),
-        eligible=now - HOUR * np.array(waits),
-        processors=np.full(len(waits), processors),
-        time_limit=np.full(len(waits), HOUR / 2),
+    jobs = job_table(
+        len(waits),
+        eligible=[now - HOUR * each for each in waits],
+        processors=[processors] * len(waits),
+        time_limit=[HOUR / 2] * len(waits),
     )
     start = np.full(len(waits), now)
     return replace(snapshot(now, [], []), started=StartedJobs(jobs=jobs, start=start))
@@ -315,13 +297,8 @@ def test_lifts_of_groups_are_kept_and_need_a_target(tmp_path: Path) -> None:
 
 
 def test_the_wait_of_a_job_counts_by_the_greater_lift_of_its_groups() -> None:
-    pending = pending_jobs([0, 0, 0], accrued=[100.0, 100.0, 100.0])
-    jobs = replace(
-        pending.jobs,
-        processors=np.array([2, 1, 2]),
-        time_limit=np.array([600.0, 600.0, 7200.0]),
-    )
-    queue = snapshot_of(replace(pending, jobs=jobs))  # of a machine of four processors
+    asks = {"processors": [2, 1, 2], "time_limit": [600.0, 600.0, 7200.0]}
+    queue = snapshot_of(pending_jobs([0, 0, 0], accrued=[100.0] * 3, **asks))  # four processors
     lifts = Lifts(groups={"half or more": 1.0, "up to 15 min": 2.0})
     assert lifts.seen(queue).counted_wait.tolist() == [400.0, 400.0, 200.0]
     assert lifts.seen(queue).accrued_wait.tolist() == [100.0, 100.0, 100.0]
@@ -336,10 +313,10 @@ def ended(
 ) -> QueueSnapshot:
     """Jobs of one user have ended, interactive by their limits."""
     count = len(timed_out)
-    jobs = replace(
-        job_table(count),
-        user=np.full(count, user),
-        interactive=np.ones(count, dtype=np.bool_),
+    jobs = job_table(
+        count,
+        user=[user] * count,
+        interactive=[True] * count,
         by_limit=np.full(count, by_limit),
     )
     times = np.full(count, now)

@@ -177,7 +177,6 @@ def test_what_does_not_fit_leaves_no_half_line_and_stops_the_write(
     queue, cycle = site(tmp_path, scores=[3, 2, 1])
     cycle.run()
     path = cycle.audit.path
-    assert path is not None
     whole = path.read_bytes()
     cycle.policy = ScorePolicy([1, 2, 3])
     with disk_of(len(whole) + room):
@@ -194,7 +193,6 @@ def test_half_a_line_of_a_killed_daemon_spoils_no_other(tmp_path: Path) -> None:
     _, cycle = site(tmp_path)
     cycle.run()
     path = cycle.audit.path
-    assert path is not None
     lines = len(path.read_text().splitlines())
     path.write_bytes(path.read_bytes()[:-20])
     cycle.run()
@@ -206,7 +204,6 @@ def test_half_a_line_of_a_killed_daemon_spoils_no_other(tmp_path: Path) -> None:
 def test_a_folder_that_is_gone_is_named(tmp_path: Path) -> None:
     _, cycle = site(tmp_path, [2, 1], [1, 2])
     cycle.run()
-    assert cycle.audit.path is not None
     cycle.audit.path.unlink()
     cycle.audit.path.mkdir()
     with pytest.raises(ConfigurationError, match="cannot be written"):

@@ -447,7 +447,6 @@ def test_factors_that_are_only_taken_for_0_are_no_lost_ones(tmp_path: Path, what
     elif what == "not_eligible":
         job.eligible[0] = queue.now + 120.0
     else:  # another component of the job speaks for it next time
-        assert queue.pending.spread is not None
         queue.pending.spread[0] = 1
     cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
     assert cycle.run().disturbances == {}

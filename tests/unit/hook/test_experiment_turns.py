@@ -102,7 +102,6 @@ def in_turns(tmp_path: Path, files: ExperimentFiles) -> tuple[Daemon, QueueInMem
 
 def run_at(daemon: Daemon, clock: SetClock, now: float) -> CycleReport:
     clock.now = now
-    assert daemon.turns is not None
     stand(daemon.turns.files, looked=now)
     return daemon.run_once()
 

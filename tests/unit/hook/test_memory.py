@@ -312,7 +312,6 @@ def test_what_is_written_is_read_back(path: Path) -> None:
 def test_a_pause_ends_whatever_its_reason_is_written_in(path: Path, reason: str) -> None:
     write_disable_file(path, Disablement(by="root", at=AT, until=UNTIL, reason=reason))
     found = read_disable_file(path)
-    assert found is not None
     assert (found.until, found.reason[:1]) == (UNTIL, reason[:1])
 
 
@@ -344,7 +343,6 @@ def test_the_daemon_can_read_it_whatever_the_umask(path: Path) -> None:
 def test_an_empty_or_odd_file_disables_without_end(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     found = read_disable_file(path)
-    assert found is not None
     assert math.isinf(found.until)
     assert found.counts(1e12)
     assert bool(found.fault) == bool(content)
@@ -365,7 +363,6 @@ def test_a_file_that_may_not_be_read_disables(path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "open", denied)
     found = read_disable_file(path)
-    assert found is not None
     assert "Permission denied" in found.words
     assert found.counts(1e12)
 

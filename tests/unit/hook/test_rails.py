@@ -68,9 +68,7 @@ def test_missing_and_surplus_scores_are_refused(count: int) -> None:
 
 def of_accounts(*account: int) -> QueueSnapshot:
     """Jobs of these accounts that have waited 990 s, 980 s, 970 s and so on."""
-    pending = pending_jobs([1] * len(account))
-    jobs = replace(pending.jobs, account=np.array(account))
-    return snapshot_of(replace(pending, jobs=jobs))
+    return snapshot_of(pending_jobs([1] * len(account), account=account))
 
 
 @pytest.mark.parametrize(
@@ -101,13 +99,9 @@ def test_nobody_is_moved_within_the_starvation_bound() -> None:
 
 
 def test_each_untouched_job_has_exactly_one_reason() -> None:
-    pending = pending_jobs([1] * 5, held=[1, 1, 0, 0, 0], admin_set=[0, 1, 1, 0, 0])
-    pending = replace(
-        pending,
-        held=pending.held.astype(bool),
-        admin_set=pending.admin_set.astype(bool),
-        jobs=replace(pending.jobs, eligible=np.array([0, 0, 0, NOW + 1, 0.0])),
-    )
+    held, by_hand = [True, True, False, False, False], [False, True, True, False, False]
+    eligible = [0, 0, 0, NOW + 1, 0]
+    pending = pending_jobs([1] * 5, held=held, admin_set=by_hand, eligible=eligible)
     untouched = UntouchedJobs()
     reasons = untouched.reasons(snapshot_of(pending))
     assert {reason: int(each.sum()) for reason, each in reasons.items()} == {
@@ -123,8 +117,8 @@ def test_each_untouched_job_has_exactly_one_reason() -> None:
 
 
 def test_exempt_qos_are_untouched() -> None:
-    pending = replace(pending_jobs([1] * 3), qos=np.array([0, 1, 0]))
-    snapshot = replace(snapshot_of(pending), qos=("normal", "urgent"))
+    snapshot = snapshot_of(pending_jobs([1] * 3, qos=[0, 1, 0]))
+    snapshot = replace(snapshot, qos=("normal", "urgent"))
     untouched = UntouchedJobs(qos=["urgent", "other"])
     assert untouched.orderable(snapshot).tolist() == [True, False, True]
     assert untouched.exempt(snapshot).tolist() == [False, True, False]
@@ -144,14 +138,8 @@ Row = tuple[int, int, int, bool]
 
 
 def jobs_of(rows: list[Row]) -> JobTable:
-    account, user, processors, interactive = (np.array(each) for each in zip(*rows, strict=True))
-    return replace(
-        job_table(len(rows)),
-        account=account,
-        user=user,
-        processors=processors,
-        interactive=interactive,
-    )
+    names = ("account", "user", "processors", "interactive")
+    return job_table(len(rows), **dict(zip(names, zip(*rows, strict=True), strict=True)))
 
 
 def queue_of(waiting: list[Row], running: list[Row] | None = None) -> QueueSnapshot:
@@ -162,6 +150,14 @@ def queue_of(waiting: list[Row], running: list[Row] | None = None) -> QueueSnaps
         return snapshot
     jobs = jobs_of(running)
     return replace(snapshot, running=RunningJobs(jobs=jobs, start=jobs.submit))
+
+
+def with_column(snapshot: QueueSnapshot, **column: np.ndarray) -> QueueSnapshot:
+    """The same column for the jobs that wait and those that run."""
+    pending, running = snapshot.pending, snapshot.running
+    pending = replace(pending, jobs=replace(pending.jobs, **column))
+    running = replace(running, jobs=replace(running.jobs, **column))
+    return replace(snapshot, pending=pending, running=running)
 
 
 def reasons(snapshot: QueueSnapshot, settings: ReserveSettings = SETTINGS) -> list[str]:
@@ -269,7 +265,6 @@ def test_a_cycle_orders_them_as_batch_jobs(tmp_path: Path, influence: float) -> 
     report = cycle.run()
     assert report.failure is None
     assert queue.order() == [2, 4, 1, 3]
-    assert report.snapshot is not None
     assert report.snapshot.pending.jobs.interactive.tolist() == [False, True, False, True]
     assert cycle.look().snapshot.pending.as_batch.tolist() == [-1, -1, AS_BATCH.index(USER), -1]
 
@@ -277,39 +272,24 @@ def test_a_cycle_orders_them_as_batch_jobs(tmp_path: Path, influence: float) -> 
 def test_time_limits_of_who_overruns_them_make_no_job_interactive() -> None:
     """Of user 0 the first job is interactive by its limit, the second by its partition."""
     rows = [(0, 0, 1, INTERACTIVE), (0, 0, 4, INTERACTIVE), (0, 1, 1, INTERACTIVE)]
-    snapshot = queue_of(rows, rows)
-    by_limit = np.array([True, False, True])
-    snapshot = replace(
-        snapshot,
-        pending=replace(snapshot.pending, jobs=replace(snapshot.pending.jobs, by_limit=by_limit)),
-        running=replace(snapshot.running, jobs=replace(snapshot.running.jobs, by_limit=by_limit)),
-    )
+    snapshot = with_column(queue_of(rows, rows), by_limit=np.array([True, False, True]))
     free = replace(SETTINGS, account_share=1.0, user_share=1.0)
     counted = counted_classes(snapshot, free, {0})
     for jobs in (counted.pending.jobs, counted.running.jobs):
         assert jobs.interactive.tolist() == [False, True, True]
-    assert counted.pending.as_batch is not None
     assert counted.pending.as_batch.tolist() == [AS_BATCH.index(OVERRUN), -1, -1]
 
 
 def chosen(*by_user: bool) -> QueueSnapshot:
     """Jobs of two users that are interactive, some only because their users chose so."""
     rows = [(0, place % 2, 1, INTERACTIVE) for place in range(len(by_user))]
-    snapshot = queue_of(rows, rows)
-    column = np.array(by_user)
-    pending, running = snapshot.pending, snapshot.running
-    return replace(
-        snapshot,
-        pending=replace(pending, jobs=replace(pending.jobs, by_user=column)),
-        running=replace(running, jobs=replace(running.jobs, by_user=column)),
-    )
+    return with_column(queue_of(rows, rows), by_user=np.array(by_user))
 
 
 def test_a_class_that_users_choose_counts_for_nothing_where_no_reserve_bounds_it() -> None:
     counted = classes_without_reserve(chosen(True, False))
     assert counted.pending.jobs.interactive.tolist() == [False, True]
     assert counted.running.jobs.interactive.tolist() == [False, True]
-    assert counted.pending.as_batch is not None
     assert counted.pending.as_batch.tolist() == [AS_BATCH.index(NO_RESERVE), -1]
 
 
@@ -327,15 +307,10 @@ RESERVE = ReserveSettings(
 
 def jobs_since(rows: list[tuple[int, bool, float]]) -> JobTable:
     """Jobs of (processors, interactive, seconds since they came)."""
-    table = job_table(len(rows))
-    came = np.array([AT - ago for _, _, ago in rows])
-    return replace(
-        table,
-        processors=np.array([each[0] for each in rows], dtype=np.int64),
-        interactive=np.array([each[1] for each in rows], dtype=np.bool_),
-        submit=came,
-        eligible=came,
-    )
+    processors, interactive, ago = zip(*rows, strict=True) if rows else ([], [], [])
+    came = [AT - each for each in ago]
+    columns = {"processors": processors, "interactive": interactive}
+    return job_table(len(rows), submit=came, eligible=came, **columns)
 
 
 def queue_since(
@@ -534,7 +509,6 @@ class TestTheRail:
         quick = [place for place, each in enumerate(waiting) if each[1]]
         slow = [place for place, each in enumerate(waiting) if not each[1]]
         assert order == [*quick, *slow]
-        assert decision.steps is not None
         assert (decision.steps[quick].min() > decision.steps[slow]).all()
 
     @given(ROWS, st.integers(1, 9))
@@ -549,7 +523,6 @@ class TestTheRail:
         steps = [0 if quick else 1 + (width > 3) for width, quick, _ in waiting]
         expected = sorted(range(len(waiting)), key=lambda place: (steps[place], place))
         assert np.argsort(-decision.scores, kind="stable").tolist() == expected
-        assert decision.steps is not None
         assert decision.steps.tolist() == [2 - step for step in steps]
         unkept = rail.check(wish(snapshot, 0), snapshot)
         assert np.argsort(-unkept.scores, kind="stable").tolist() == list(range(len(waiting)))

@@ -442,7 +442,6 @@ def test_pods_run_on_nodes_of_the_type_that_they_ask_for(tmp_path):
     sample = pods(300)
     log, _ = read_log(as_csv(sample, tmp_path / "pods.csv"))
     prepared = prepare_log(log, machine=machine_of(NODE_LIST, tmp_path))
-    assert log.requests is not None
     assert prepared.log.requests is not None
     wide = log.requests.of("gpus") == 8
     v100 = log.requests.constraint == log.requests.constraints.index("V100M16|V100M32")

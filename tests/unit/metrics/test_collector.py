@@ -62,15 +62,10 @@ def shown(*reports: CycleReport, max_accounts: int = 3) -> dict[str, float]:
 
 def started(waits: list[float], account: list[int] | None = None) -> QueueSnapshot:
     """Nobody waits any more; interactive jobs have just started after these waits."""
-    jobs = job_table(len(waits))
-    jobs = replace(
-        jobs,
-        interactive=np.ones(len(waits), dtype=np.bool_),
-        account=np.array(account or [0] * len(waits)),
-    )
-    return replace(
-        NOBODY, started=StartedJobs(jobs=jobs, start=jobs.eligible + np.array(waits, dtype=float))
-    )
+    count = len(waits)
+    jobs = job_table(count, interactive=[True] * count, account=account or [0] * count)
+    started = StartedJobs(jobs=jobs, start=jobs.eligible + np.array(waits))
+    return replace(NOBODY, started=started)
 
 
 def of_accounts(
@@ -94,9 +89,8 @@ def asking() -> QueueSnapshot:
 
 
 def held_and_late() -> QueueSnapshot:
-    pending = pending_jobs([1, 1, 1, 1], held=[True, False, False, False])
-    later = replace(pending.jobs, eligible=np.array([10.0, 900.0, 960.0, 5000.0]))
-    return snapshot_of(replace(pending, jobs=later))
+    eligible = [10.0, 900.0, 960.0, 5000.0]
+    return snapshot_of(pending_jobs([1] * 4, held=[True, False, False, False], eligible=eligible))
 
 
 BATCH = "{job_class=batch,partition=batch}"
@@ -376,9 +370,7 @@ def test_a_large_site_is_served_in_less_than_300_kilobytes() -> None:
 def test_the_utility_of_each_class_is_observed_when_its_jobs_end() -> None:
     """Two hours after they could start: a deadline of 3 hours, an own one of 1, and batch."""
     due = UtilityClass(form="deadline", hours=3.0)
-    jobs = replace(
-        job_table(3), class_number=np.array([2, 2, 0]), allowed=np.array([np.nan, 3600.0, np.nan])
-    )
+    jobs = job_table(3, class_number=[2, 2, 0], allowed=[np.nan, 3600.0, np.nan])
     ended = EndedJobs(jobs=jobs, start=jobs.submit + 3600.0, end=jobs.submit + 7200.0)
     registry = CollectorRegistry()
     metrics = CycleMetrics(registry, {})

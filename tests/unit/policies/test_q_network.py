@@ -130,7 +130,7 @@ def policy(tmp_path: Path) -> QNetworkPolicy:
 def waiting(*hours: float, now: float = NOW, **columns: np.ndarray) -> QueueSnapshot:
     """A queue of jobs that have waited so many hours."""
     came = now - HOUR * np.array(hours)
-    jobs = replace(job_table(len(hours)), submit=came, eligible=came)
+    jobs = job_table(len(hours), submit=came, eligible=came)
     return snapshot_of(replace(PendingJobs.untouched(jobs), **columns), now)
 
 
@@ -214,7 +214,6 @@ def test_a_clock_that_was_ahead_leaves_no_long_wait(policy: QNetworkPolicy) -> N
 
 def test_a_model_without_the_memory_begins_anew(policy: QNetworkPolicy) -> None:
     memory = policy.decide(waiting(10.0)).memory
-    assert memory is not None
     assert longest_of(policy.decide(waiting(2.0), memory[:-1]).memory) == 2 * HOUR
     assert longest_of(policy.decide(waiting(2.0), np.empty(0)).memory) == 2 * HOUR
 

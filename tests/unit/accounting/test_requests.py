@@ -1,4 +1,4 @@
-"""What a dump of sacct tells of nodes, memory and GPUs."""
+"""What dumps of sacct and records of PBS and Torque tell of nodes, memory and GPUs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.accounting.pbs.records import NOTHING, PbsRequest, request_of, unread_requests
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
 from slurm_rl_plugin.accounting.sacct.reader import SacctReader
 from slurm_rl_plugin.accounting.slurm.resources import parse_memory, parse_tres, requested
 from slurm_rl_plugin.domain.resources import ResourceRequests
-from tests.contracts.test_accounting_readers import told
 
 FIRST = "JobIDRaw|Submit|Start|ElapsedRaw|NCPUS"
 ROW = "1|100|110|60|8"
@@ -165,7 +165,6 @@ def test_constraints_hold_separators(tmp_path, mark):
     row = (row + "|T100|sbatch a").replace("T1", f"{mark}1")
     (tmp_path / "dump").write_text("|".join(SACCT_FIELDS) + "\n" + row + "\n")
     log, _ = SacctReader().read(tmp_path / "dump")
-    assert log.requests is not None
     assert [log.requests.constraints[each] for each in log.requests.constraint] == ["a|b"]
     assert (log.qos, log.job_name) == (("normal",), ("run",))
 
@@ -177,14 +176,93 @@ def test_dumps_of_which_one_tells_no_tres_go_together(tmp_path):
     for batch in (10, 1000):
         convert([tmp_path / "old", tmp_path / "new"], tmp_path / "all.parquet", batch=batch, part=1)
         requests = read_log(tmp_path / "all.parquet")[0].requests
-        assert requests is not None
         np.testing.assert_array_equal(requests.total, [[8, 0, 0, 0], [4, 1024, 1, 1]])
 
 
-def test_a_stored_dump_asks_for_the_same(tmp_path):
-    (tmp_path / "dump").write_text(f"{FIRST}|ReqTRES|NNodes\n{ROW}|cpu=4,mem=1.5G|2\n")
-    convert([tmp_path / "dump"], tmp_path / "dump.parquet")
-    directly, stored = (read_log(tmp_path / name)[0] for name in ("dump", "dump.parquet"))
-    assert {name: str(value) for name, value in told(directly).items()} == {
-        name: str(value) for name, value in told(stored).items()
-    }
+def asked_of_pbs(text: str, processors: int = 1) -> PbsRequest:
+    return request_of(dict(word.split("=", 1) for word in text.split()), processors)
+
+
+@pytest.mark.parametrize(
+    ("text", "resources"),
+    [
+        ("Resource_List.select=2:ncpus=8:mem=4gb:ngpus=1", "cpus=16,memory=8192,gpus=2"),
+        ("Resource_List.select=2:ncpus=8+1:ncpus=4", "cpus=20"),
+        ("Resource_List.select=ncpus=3:mem=1024kb", "cpus=3,memory=1"),
+        ("Resource_List.select=2:ncpus=8:mem=4gb Resource_List.mem=10gb", "cpus=16,memory=10240"),
+        ("Resource_List.select=4", "cpus=4"),
+        ("Resource_List.mem=512mw", "cpus=1,memory=4096"),
+        ("Resource_List.mem=1048576", "cpus=1,memory=1"),
+        ("Resource_List.nodes=2:ppn=8:gpus=2", "cpus=16,gpus=4"),
+        ("Resource_List.nodes=n7:ppn=4+2 Resource_List.pmem=100mb", "cpus=6,memory=100"),
+        ("Resource_List.ngpus=3 Resource_List.ncpus=2", "cpus=2,gpus=3"),
+        ("Resource_List.mem=lots", "cpus=1"),
+    ],
+)
+def test_amounts_of_the_whole_job(text, resources):
+    assert asked_of_pbs(text).resources == resources
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Resource_List.select=2:ncpus=8:mem=4gb:ngpus=1:mpiprocs=2", []),
+        ("Resource_List.walltime=1 Resource_List.nodect=2 Resource_List.place=excl", []),
+        ("Resource_List.vmem=4gb Resource_List.matlab=2", ["vmem", "matlab"]),
+        (
+            "Resource_List.select=2:gpu_model=a100+host=n7:host=n8",
+            ["select gpu_model", "select host"],
+        ),
+        ("Resource_List.nodes=2:ppn=8:bigmem+n7:ppn=4:gpus=1", ["nodes bigmem"]),
+    ],
+)
+def test_what_runs_ask_for_and_nobody_reads(text: str, names: list[str]):
+    values = dict(word.split("=", 1) for word in text.split())
+    assert list(unread_requests(values)) == [f"Resource_List.{each} is not read" for each in names]
+
+
+def test_memory_by_process_counts_for_all():
+    assert asked_of_pbs("Resource_List.pmem=2gb", 4).resources == "cpus=4,memory=8192"
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        ("Resource_List.place=free exec_host=a/0*4+b/0*4+a/1*4", 2),
+        ("Resource_List.place=free exec_vnode=(a:ncpus=4)+(b:ncpus=4)", 2),
+        ("Resource_List.nodes=2:ppn=2 exec_host=a/0+a/1+b/0-1", 2),
+        ("Resource_List.place=free", 0),
+    ],
+)
+def test_nodes_are_those_that_a_job_got(text, nodes):
+    assert asked_of_pbs(text).nodes == nodes
+
+
+@pytest.mark.parametrize(
+    ("place", "exclusive"),
+    [("free", False), ("excl", True), ("scatter:exclhost", True), ("scatter:shared", False)],
+)
+def test_who_wants_nodes_for_itself(place, exclusive):
+    assert asked_of_pbs(f"Resource_List.place={place}").exclusive is exclusive
+
+
+@pytest.mark.parametrize(("select", "cpus"), [("2:ncpus=8", 8), ("2:ncpus=8+1:ncpus=4", 1)])
+def test_cpus_of_a_chunk_stay_together(select, cpus):
+    assert asked_of_pbs(f"Resource_List.select={select}").cpus_per_task == cpus
+
+
+def test_a_record_of_processors_alone_tells_nothing():
+    assert asked_of_pbs("Resource_List.ncpus=4 exec_host=a/0*4") == NOTHING
+
+
+def test_requests_are_read_from_a_log(tmp_path: Path):
+    line = "11/21/2026 00:21:58;E;{}.host;user=u queue=q ctime=100 start=110 end=170 {}"
+    asks = (
+        "Resource_List.ncpus=2",
+        "Resource_List.select=2:ncpus=4:mem=1gb Resource_List.ncpus=8 exec_host=a/0*4+b/0*4",
+    )
+    lines = [line.format(number, words) for number, words in enumerate(asks)]
+    (tmp_path / "day").write_text("\n".join(lines) + "\n")
+    requests = read_log(tmp_path / "day")[0].requests
+    np.testing.assert_array_equal(requests.total, [[2, 0, 0], [8, 2048, 0]])
+    assert requests.nodes.tolist() == [0, 2]
