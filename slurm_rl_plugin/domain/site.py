@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from slurm_rl_plugin.domain.job_class import JobDescription
@@ -79,14 +79,7 @@ class PublishedUtilities:
 
     def document(self) -> dict[str, Any]:
         """The publication as a JSON object."""
-        return {
-            "version": VERSION,
-            "site": self.site,
-            "time": self.time,
-            "valid_for": self.valid_for,
-            "model": self.model,
-            "utilities": {kind: dict(each) for kind, each in self.utilities.items()},
-        }
+        return {"version": VERSION, **asdict(self)}
 
 
 class Site(Protocol):

@@ -259,5 +259,5 @@ def _mean_ratio(numerators: FloatArray, denominators: FloatArray) -> MeanRatio:
     known = np.isfinite(numerators) & np.isfinite(denominators)
     if known.sum() < 2 or not denominators[known].any():
         return MeanRatio(mean=None, ci95=None)
-    ratio = resampled_ratio(numerators[known], denominators[known])
-    return MeanRatio(mean=ratio.mean, ci95=ratio.ci95)
+    mean, ci95 = resampled_ratio(numerators[known], denominators[known])
+    return MeanRatio(mean=mean, ci95=ci95)

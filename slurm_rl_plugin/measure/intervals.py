@@ -171,11 +171,11 @@ def ratio_over_windows(
     (`overlapping_windows`).
 
     Raises:
-        ConfigurationError: the figures do not pair, or are not finite and above 0; no blocks.
+        ConfigurationError: a figure is not finite and above 0.
     """
-    _check_figures(numerators, denominators)
-    if block < 1:
-        raise ConfigurationError(f"blocks of {block} windows give no interval: at least 1.")
+    figures = np.concatenate([numerators, denominators])
+    if not (np.isfinite(figures).all() and (figures > 0).all()):
+        raise ConfigurationError("a figure of a window is not finite and above 0: no ratio of it.")
     logs = np.log(numerators / denominators)
     mean, ci95 = mean_over_windows(logs, rng, block=block)
     return WindowRatio(
@@ -193,14 +193,3 @@ def overlapping_windows(firsts: Sequence[int], jobs: int) -> int:
     places = np.asarray(firsts)
     ends = np.searchsorted(places, places + jobs, side="left")
     return max(int((ends - np.arange(len(places))).max(initial=1)), 1)
-
-
-def _check_figures(numerators: FloatArray, denominators: FloatArray) -> None:
-    if numerators.ndim != 1 or numerators.shape != denominators.shape or not len(numerators):
-        raise ConfigurationError(
-            f"paired windows need a figure of each policy in every window, not {numerators.shape} "
-            f"and {denominators.shape}."
-        )
-    figures = np.concatenate([numerators, denominators])
-    if not (np.isfinite(figures).all() and (figures > 0).all()):
-        raise ConfigurationError("a figure of a window is not finite and above 0: no ratio of it.")

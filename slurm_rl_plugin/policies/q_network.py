@@ -106,14 +106,11 @@ class QNetworkPolicy:
         """Score every pending job by the ONNX graph, which may also tell a reserve and a memory."""
         inputs, told, after = self._ready(snapshot, memory)
         answers = self._run(inputs, len(snapshot.pending))
-        run_times = None
-        if self.knows_past:
-            run_times = partial(foretold_now, told, after.foretold)
         return Decision(
             scores=_as_scores(answers),
             reserve=self._processors(answers, snapshot.capacity),
             memory=self._memory(after),
-            run_times=run_times,
+            run_times=partial(foretold_now, told, after.foretold) if self.knows_past else None,
         )
 
     def job_features(
@@ -226,18 +223,13 @@ class QNetworkPolicy:
         told: KnownPast | None,
         longest: float,
     ) -> dict[str, Any]:
-        waiting, running = snapshot.pending.jobs, snapshot.running.jobs
-        estimate = self.estimates.estimate(waiting.time_limit, waiting.interactive)
-        running_estimate = self.estimates.estimate(running.time_limit, running.interactive)
+        waiting, running = (
+            self.estimates.estimate(jobs.time_limit, jobs.interactive)
+            for jobs in (snapshot.pending.jobs, snapshot.running.jobs)
+        )
+        goals = self.goals.resolved(snapshot.shares)
         queue, jobs = feature_columns(
-            self.schema,
-            snapshot,
-            estimate,
-            running_estimate,
-            arrived,
-            told,
-            self.goals.resolved(snapshot.shares),
-            longest,
+            self.schema, snapshot, waiting, running, arrived, told, goals, longest
         )
         return {"queue": queue, "jobs": jobs}
 
@@ -360,13 +352,9 @@ def _check_inputs(path: Path, session: Any) -> dict[str, int]:
     """Refuse a graph that this release cannot feed; the length of each input's last axis."""
     inputs = {each.name: each.shape[-1] for each in session.get_inputs()}
     outputs = {each.name for each in session.get_outputs()}
-    remembers = "memory_in" in inputs
-    if (
-        set(inputs) - {"memory_in"} != {"queue", "jobs"}
-        or "score" not in outputs
-        or remembers != ("memory_out" in outputs)
-        or (remembers and not isinstance(inputs["memory_in"], int))
-    ):
+    remembers = isinstance(inputs.get("memory_in"), int) and "memory_out" in outputs
+    wanted = {"queue", "jobs", "memory_in"} if remembers else {"queue", "jobs"}
+    if set(inputs) != wanted or "score" not in outputs or remembers != ("memory_out" in outputs):
         raise ModelSchemaMismatch(
             f"model {path} takes {sorted(inputs)} and gives {sorted(outputs)} instead of queue "
             "and jobs to score (and memory_in to memory_out): retrain it."
@@ -410,7 +398,16 @@ def feature_effects(
     """
     jobs = policy.job_features(snapshot, memory)
     median = np.median(jobs, axis=0)
-    scores = policy.scores_of(snapshot, memory, _tables(jobs, median, place))
+
+    def tables() -> Iterator[NDArray[np.float32]]:
+        """The features as they are, then with one of the job's replaced after the other."""
+        yield jobs
+        for column in range(jobs.shape[1]):
+            changed = jobs.copy()
+            changed[place, column] = median[column]
+            yield changed
+
+    scores = policy.scores_of(snapshot, memory, tables())
     own = float(next(scores)[place])
     effects = [
         FeatureEffect(
@@ -422,14 +419,3 @@ def feature_effects(
         for column, (name, without) in enumerate(zip(policy.schema.jobs, scores, strict=True))
     ]
     return sorted(effects, key=lambda each: -abs(each.effect))
-
-
-def _tables(
-    jobs: NDArray[np.float32], median: NDArray[np.float32], place: int
-) -> Iterator[NDArray[np.float32]]:
-    """The features as they are, then with one of the job's replaced after the other."""
-    yield jobs
-    for column in range(jobs.shape[1]):
-        changed = jobs.copy()
-        changed[place, column] = median[column]
-        yield changed

@@ -75,10 +75,7 @@ def published_utilities(
         valid_for=valid_for,
         model=card.sha256,
         utilities={
-            each: {
-                name: round(float(value), 6)
-                for name, value in zip(snapshot.accounts, row, strict=True)
-            }
-            for each, row in zip(JOB_CLASSES, rows, strict=True)
+            kind: {name: round(each, 6) for name, each in zip(snapshot.accounts, row, strict=True)}
+            for kind, row in zip(JOB_CLASSES, rows.tolist(), strict=True)
         },
     )

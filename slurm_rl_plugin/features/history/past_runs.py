@@ -74,18 +74,17 @@ class _Turns(NamedTuple):
         """Events of the same group before each event of `order`, shape [n]."""
         return np.arange(len(self.order)) - np.repeat(self.first, self.length)
 
-    def counts_before(self, at_risk: FloatArray, keeps: float) -> FloatArray:
-        """The group's count before each event, shape [n]; all events weigh 1.
-
-        `at_risk` is the count before all events, shape [groups].
-        """
+    def counts_before(self, level: Level, keeps: float) -> FloatArray:
+        """The count of each event's row and bound before it, shape [n]; all events weigh 1."""
+        row, bound = np.divmod(self.group, len(BOUNDS))
+        at_risk = level.rows[AT_RISK + bound, row]
         kept = (keeps ** np.arange(int(self.length.max(initial=0))))[self.before()]
         found = np.empty(len(self.order))
         found[self.order] = np.repeat(at_risk, self.length) * kept + (1.0 - kept) / (1.0 - keeps)
         return found
 
     def fold(self, level: Level, ended: BoolArray, weight: FloatArray, keeps: float) -> None:
-        """Add the events to each row and bound of a level; `_row_and_bound` numbers the groups.
+        """Add the events to each row and bound of a level; groups are row * len(BOUNDS) + bound.
 
         `ended` says whether the run ended before the bound, `weight` is of each event, shape [n]
         each.
@@ -102,10 +101,6 @@ class _Turns(NamedTuple):
             level.rows[place + bound, row] = old + np.add.reduceat(added, self.first)
 
 
-def _row_and_bound(row: IntArray, bound: IntArray) -> IntArray:
-    return row * len(BOUNDS) + bound
-
-
 def fold_events(
     events: RunEvents, site: Level, users: Level, limits: Level, templates: Level
 ) -> None:
@@ -118,24 +113,18 @@ def fold_events(
         site, whose, limits, templates = (
             Level(each.rows, each.row[counted]) for each in (site, users, limits, templates)
         )
-        of_user, of_template = (
-            _Turns.of(_row_and_bound(each.row, bound)) for each in (whose, templates)
+        of_site, of_user, of_limits, of_template = (
+            _Turns.of(each.row * len(BOUNDS) + bound) for each in (site, whose, limits, templates)
         )
-        at_site = weight_at_site(of_user.counts_before(_at_risk(of_user, whose), USER_KEEPS))
-        of_runs = of_template.counts_before(_at_risk(of_template, templates), TEMPLATE_KEEPS)
-        among = weight_among_limits(of_runs)
+        at_site = weight_at_site(of_user.counts_before(whose, USER_KEEPS))
+        among = weight_among_limits(of_template.counts_before(templates, TEMPLATE_KEEPS))
         whole = np.ones(len(counted))
-        _Turns.of(_row_and_bound(site.row, bound)).fold(site, ended, at_site, SITE_KEEPS)
-        _Turns.of(_row_and_bound(limits.row, bound)).fold(limits, ended, among, LIMIT_KEEPS)
+        of_site.fold(site, ended, at_site, SITE_KEEPS)
+        of_limits.fold(limits, ended, among, LIMIT_KEEPS)
         of_user.fold(whose, ended, whole, USER_KEEPS)
         of_template.fold(templates, ended, whole, TEMPLATE_KEEPS)
     _fold_spent(events, users)
     _fold_last(events, users)
-
-
-def _at_risk(turns: _Turns, level: Level) -> FloatArray:
-    row, bound = np.divmod(turns.group, len(BOUNDS))
-    return np.asarray(level.rows[AT_RISK + bound, row])
 
 
 def _fold_spent(events: RunEvents, users: Level) -> None:

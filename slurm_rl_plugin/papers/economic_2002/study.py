@@ -81,9 +81,9 @@ def rows_over_seeds(drawn: Sequence[LogResults]) -> Iterator[Row]:
     easy = np.array([each.conventional[EASY] for each in drawn])
     for configuration in TABULATED:
         plain = Market(configuration=configuration)
-        ratio = resampled_ratio(np.array([each.response(plain) for each in drawn]), easy)
+        mean, ci95 = resampled_ratio(np.array([each.response(plain) for each in drawn]), easy)
         policy = f"{configuration} MF1 UF1, rescheduling"
-        measured = Measurement(value=ratio.mean, ci95=ratio.ci95)
+        measured = Measurement(value=mean, ci95=ci95)
         yield row_of("logs of untouched weeks", policy, _TO_EASY, measured, logs=len(easy))
 
 

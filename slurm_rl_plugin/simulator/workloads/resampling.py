@@ -7,7 +7,7 @@ what open resampling leaves out: users here do not react to the waits that a pol
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,8 +23,6 @@ from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 WEEK = 7 * DAY
 #: A single week drawn again and again is always the same log.
 FEWEST_WEEKS = 2
-#: A single resampled log has no interval.
-FEWEST_LOGS = 2
 
 
 def scale_load(log: JobLog, factor: float) -> JobLog:
@@ -109,53 +107,19 @@ def _check_not_empty(log: JobLog) -> None:
         raise ConfigurationError("the log has no job.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio:
-    """A ratio of means and its 95 % confidence interval (lower, upper)."""
-
-    mean: float
-    ci95: tuple[float, float]
-
-
-def resampled_ratio(numerators: FloatArray, denominators: FloatArray) -> Ratio:
-    """Ratio of the means over resampled logs; the interval is that of their own ratios.
+def resampled_ratio(
+    numerators: FloatArray, denominators: FloatArray
+) -> tuple[float, tuple[float, float]]:
+    """Ratio of the means over resampled logs, and the 95 % interval of their own ratios.
 
     Each log already is a draw of the log's blocks, its weeks: the middle 95 % of the ratios is the
     bootstrap interval over weeks. More draws make it smoother, never narrower than the weeks allow.
-    Both figures are of the same logs, shape [samples], >= 0; the denominators are not all 0.
+    Both figures are of the same logs, shape [samples > 1], >= 0; the denominators are not all 0.
     """
-    _check_blocks(numerators, denominators)
-    return Ratio(
-        mean=float(np.mean(numerators) / np.mean(denominators)),
-        ci95=_central_part(_ratio(numerators, denominators)),
-    )
-
-
-def _check_blocks(numerators: FloatArray, denominators: FloatArray) -> None:
-    if numerators.ndim != 1 or numerators.shape != denominators.shape:
-        raise ConfigurationError(
-            f"paired figures need one of each policy in every block, not {numerators.shape} and "
-            f"{denominators.shape}."
-        )
-    if len(numerators) < FEWEST_LOGS:
-        raise ConfigurationError(
-            f"{len(numerators)} block gives no interval: two at least are needed."
-        )
-    figures = np.concatenate([numerators, denominators])
-    if not (np.isfinite(figures).all() and (figures >= 0).all()):
-        raise ConfigurationError("a figure of a block is negative or not finite: no ratio of it.")
-    if not denominators.any():
-        raise ConfigurationError("the figure to compare with is 0 in every block: no ratio to it.")
-
-
-def _ratio(numerators: FloatArray, denominators: FloatArray) -> FloatArray:
-    """Elementwise; over 0 infinite, 0 over 0 is 1 since the policies do not differ."""
+    # over 0 infinite; 0 over 0 is 1, since the policies do not differ
     over_nothing = np.where(numerators > 0, np.inf, 1.0)
-    return np.divide(numerators, denominators, out=over_nothing, where=denominators > 0)
-
-
-def _central_part(values: FloatArray) -> tuple[float, float]:
+    ratios = np.divide(numerators, denominators, out=over_nothing, where=denominators > 0)
     # the outer of the two neighbours: no interpolation between a number and infinity
-    ordered = np.sort(values)
-    last = len(ordered) - 1
-    return float(ordered[int(ENDS[0] * last)]), float(ordered[int(np.ceil(ENDS[1] * last))])
+    ordered, last = np.sort(ratios), len(ratios) - 1
+    low, high = ordered[int(ENDS[0] * last)], ordered[int(np.ceil(ENDS[1] * last))]
+    return float(np.mean(numerators) / np.mean(denominators)), (float(low), float(high))

@@ -128,34 +128,12 @@ def test_what_cannot_be_resampled_or_scaled_is_refused():
 
 def test_a_resampled_ratio_takes_the_middle_of_the_ratios():
     ratios = np.arange(1.0, 42.0)
-    given_ratio = resampled_ratio(ratios, np.ones(41))
-    assert given_ratio.mean == 21
-    assert given_ratio.ci95 == (2, 40)
+    assert resampled_ratio(ratios, np.ones(41)) == (21, (2, 40))
 
 
 def test_blocks_without_waits_are_no_division_by_zero():
     with np.errstate(all="raise"):
         ratio = resampled_ratio(np.array([0.0, 0.0, 5.0]), np.array([0.0, 10.0, 0.0]))
         equal = resampled_ratio(np.array([0.0, 4.0]), np.array([0.0, 4.0]))
-    assert ratio.mean == 0.5
-    assert ratio.ci95 == (0, np.inf)
-    assert equal.ci95 == (1, 1)
-
-
-@pytest.mark.parametrize(
-    ("numerators", "denominators"),
-    [
-        ([1.0], [1.0]),
-        ([], []),
-        ([1.0, 2.0], [1.0]),
-        ([1.0, 2.0], [0.0, 0.0]),
-        ([1.0, np.nan], [1.0, 1.0]),
-        ([1.0, 1.0], [1.0, np.inf]),
-        ([1.0, -1.0], [1.0, 1.0]),
-        ([[1.0, 1.0]], [[1.0, 1.0]]),
-    ],
-)
-def test_figures_that_give_no_ratio_are_refused(numerators, denominators):
-    figures = np.array(numerators), np.array(denominators)
-    with pytest.raises(ConfigurationError):
-        resampled_ratio(*figures)
+    assert ratio == (0.5, (0, np.inf))
+    assert equal == (1, (1, 1))
