@@ -176,8 +176,13 @@ def known_schema(path: Path, metadata: Mapping[str, str]) -> FeatureSchema:
     """
     for schema in KNOWN_SCHEMAS:
         if metadata.get("schema_digest") == schema.digest:
-            _check_values(path, metadata, schema)
-            return schema
+            if metadata.get(PROBE_ENTRY) in (None, probe_digest(schema)):
+                return schema
+            raise ModelSchemaMismatch(
+                f"model {path} was trained on features of schema {schema.name} version "
+                f"{schema.version} that were computed in another way than by this release: "
+                "retrain it."
+            )
     name = metadata.get("schema_name", "unknown")
     computed = {schema.name: schema for schema in KNOWN_SCHEMAS}.get(name, SITE)
     raise ModelSchemaMismatch(
@@ -185,11 +190,3 @@ def known_schema(path: Path, metadata: Mapping[str, str]) -> FeatureSchema:
         f"{metadata.get('schema_version', '?')}, this release computes {computed.name} version "
         f"{computed.version}: retrain it."
     )
-
-
-def _check_values(path: Path, metadata: Mapping[str, str], schema: FeatureSchema) -> None:
-    if metadata.get(PROBE_ENTRY) not in (None, probe_digest(schema)):
-        raise ModelSchemaMismatch(
-            f"model {path} was trained on features of schema {schema.name} version "
-            f"{schema.version} that were computed in another way than by this release: retrain it."
-        )

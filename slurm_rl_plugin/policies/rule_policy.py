@@ -45,20 +45,7 @@ class RulePolicy:
 
 def static_rule(rule: Rule) -> QueueRule:
     """A rule of STATIC_RULES on a snapshot: the time and what was used tell it nothing."""
-
-    def scores(snapshot: QueueSnapshot, jobs: JobTable, estimate: FloatArray) -> FloatArray:
-        del snapshot
-        return rule(jobs, estimate)
-
-    return scores
-
-
-def _in_use(snapshot: QueueSnapshot, jobs: JobTable) -> FloatArray:
-    """What the running jobs of each job's user take of the machine, shape [n]."""
-    running = snapshot.weighed(snapshot.running.jobs)
-    of_user = np.bincount(running.user + 1, running.size, len(snapshot.users) + 1)  # -1: unknown
-    in_use: FloatArray = of_user[jobs.user + 1] / max(snapshot.capacity, 1)
-    return in_use
+    return lambda _, jobs, estimate: rule(jobs, estimate)
 
 
 def waiting_rule(rule: Callable[..., Any]) -> QueueRule:
@@ -70,6 +57,11 @@ def waiting_rule(rule: Callable[..., Any]) -> QueueRule:
     names, told_apart = tuple(signature(rule).parameters), reads_users(rule)
 
     def scores(snapshot: QueueSnapshot, jobs: JobTable, estimate: FloatArray) -> FloatArray:
+        in_use: Any = 0.0
+        if told_apart:  # what the running jobs of each job's user take; of -1, the unknown ones
+            running = snapshot.weighed(snapshot.running.jobs)
+            of_user = np.bincount(running.user + 1, running.size, len(snapshot.users) + 1)
+            in_use = of_user[jobs.user + 1] / max(snapshot.capacity, 1)
         columns = {
             "wait": snapshot.counted_wait,
             "estimate": estimate,
@@ -79,7 +71,7 @@ def waiting_rule(rule: Callable[..., Any]) -> QueueRule:
             "capacity": float(max(snapshot.capacity, 1)),
             "usage": snapshot.usage[jobs.account],
             "share": snapshot.shares[jobs.account],
-            "in_use": _in_use(snapshot, jobs) if told_apart else 0.0,
+            "in_use": in_use,
         }
         return np.asarray(rule(*(columns[name] for name in names)), dtype=np.float64)
 

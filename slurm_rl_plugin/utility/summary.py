@@ -127,6 +127,11 @@ def summarise(
     mean_fairness = _mean(measures.fairness[counted])
     last = np.flatnonzero(counted)[np.argmax(jobs.start[counted])] if counted.any() else None
     service = service_of(jobs, counted) if accounts and counted.any() else None
+    own: dict[str, Any] = {}  # of the site's classes those that have jobs
+    for place, name in enumerate(() if jobs.utilities is None else jobs.utilities.names):
+        mine = counted & (jobs.utilities.of_job == place) if jobs.utilities else counted
+        if mine.any():
+            own[name] = _class_summary(measures, mine)
     return {
         "jobs": int(counted.sum()),
         **_waits(measures.wait[counted]),
@@ -142,7 +147,7 @@ def summarise(
             "interactive": _class_summary(measures, counted & jobs.interactive),
             "batch": _class_summary(measures, counted & ~jobs.interactive),
         },
-        **({} if jobs.utilities is None else _utility_classes(measures, counted, jobs.utilities)),
+        **({} if jobs.utilities is None else {"utility_classes": own}),
         **({} if service is None else {"misdelivered": misdelivered_figures(service)}),
         "accounts": {
             name: _account_summary(jobs, measures, counted & (jobs.account == index), index)
@@ -210,17 +215,6 @@ def _class_summary(measures: JobMeasures, mine: BoolArray) -> dict[str, Any]:
         "time_utility": _mean(measures.time_utility[mine]),
         "mean_bounded_slowdown": _mean(measures.bounded_slowdown[mine]),
     }
-
-
-def _utility_classes(
-    measures: JobMeasures, counted: BoolArray, utilities: JobUtilities
-) -> dict[str, Any]:
-    """The same of each of the site's classes that has jobs."""
-    masks = {
-        name: counted & (utilities.of_job == place) for place, name in enumerate(utilities.names)
-    }
-    found = {name: _class_summary(measures, mine) for name, mine in masks.items() if mine.any()}
-    return {"utility_classes": found}
 
 
 def _account_summary(

@@ -70,7 +70,10 @@ class RoutedSite:
         #: Number among the offered jobs of each job that came here, in the order of coming.
         self.came: list[int] = []
         self.workload = self.offered.rows(places)
-        self.cluster = _idle(self.workload, terms.settings, float(offered.submit[0]))
+        self.cluster = empty_cluster(
+            self.workload, terms.settings.capacity, terms.settings.half_life
+        )
+        self.cluster.state[0].now = self.cluster.usage_time[0] = float(offered.submit[0])
         self._scored = scorer is not None
         network = self._all.network
         self.queue = self._all._replace(network=network.rows(places) if self._scored else network)
@@ -195,12 +198,6 @@ class RoutedSite:
             interactive=jobs.interactive,
             weighed=jobs.size,
         )
-
-
-def _idle(workload: Workload, settings: SimulationSettings, since: float) -> Cluster:
-    cluster = empty_cluster(workload, settings.capacity, settings.half_life)
-    cluster.state[0].now = cluster.usage_time[0] = since
-    return cluster
 
 
 def _as_estimated(cluster: Cluster) -> Cluster:

@@ -16,7 +16,6 @@ from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.resources import (
     CPUS,
     MEMORY,
-    ResourceRequests,
     shares_of_machine,
     weighed_processors,
 )
@@ -77,8 +76,14 @@ def billed_on_machine(log: JobLog, machine: Machine) -> FloatArray | None:
     billing = machine.billing
     if billing.counts_cpus:
         return None
-    partition = partition_of(log, machine)
-    asked = _with_whole_nodes(all_requests(log, machine), partition, machine)
+    partition, asked = partition_of(log, machine), all_requests(log, machine)
+    alone = np.array([each.whole_nodes or machine.whole_nodes for each in machine.partitions])
+    whole = asked.exclusive | alone[partition]
+    if whole.any():
+        least = _least_of_any_node(machine)[partition] * np.maximum(asked.nodes, 1)[:, None]
+        given = np.pad(least, ((0, 0), (0, len(asked.names) - len(machine.resources))))
+        total = np.where(whole[:, None], np.maximum(asked.total, given), asked.total)
+        asked = replace(asked, total=total)
     processors = np.maximum(log.processors, np.ceil(asked.of(CPUS))).astype(np.int64)
     names = [each.name for each in machine.partitions]
     return billed_each_second(billing, names, partition, processors, asked, log.qos)
@@ -90,20 +95,6 @@ def billed_in_log(log: JobLog, billing: Billing | None) -> FloatArray | None:
         return None
     return billed_each_second(
         billing, log.partitions, log.partition, log.processors, log.requests, log.qos
-    )
-
-
-def _with_whole_nodes(
-    asked: ResourceRequests, partition: IntArray, machine: Machine
-) -> ResourceRequests:
-    alone = np.array([each.whole_nodes or machine.whole_nodes for each in machine.partitions])
-    whole = asked.exclusive | alone[partition]
-    if not whole.any():
-        return asked
-    least = _least_of_any_node(machine)[partition] * np.maximum(asked.nodes, 1)[:, None]
-    given = np.pad(least, ((0, 0), (0, len(asked.names) - len(machine.resources))))
-    return replace(
-        asked, total=np.where(whole[:, None], np.maximum(asked.total, given), asked.total)
     )
 
 
@@ -282,11 +273,9 @@ def prepare_log(
         log = replace(log, run_time=np.fmin(log.run_time, log.time_limit))
     billed = billed_on_machine(log, machine) if machine else billed_in_log(log, billing)
     charged = log.processors if billed is None else billed
-    own = (
-        None
-        if shares is not None or machine is None
-        else shares_at(machine, accounts_with_jobs(log))
-    )
+    own = None
+    if shares is None and machine is not None:
+        own = shares_at(machine, accounts_with_jobs(log))
     account, accounts, share_vector = shares_of(log, shares or own, charged)
     return PreparedLog(
         log=log,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.domain.machine import Machine, MachinePartition, ResourceLimit
+from slurm_rl_plugin.domain.machine import Machine, ResourceLimit
 from slurm_rl_plugin.domain.nodes import meets
 from slurm_rl_plugin.domain.resources import CPUS, MEMORY, ResourceRequests
 from slurm_rl_plugin.errors import ConfigurationError
@@ -19,7 +19,7 @@ from slurm_rl_plugin.simulator.nodes.machine_now import (
     PartitionQueues,
     no_limits,
 )
-from slurm_rl_plugin.simulator.nodes.node_state import ROUNDING, NodeState, idle_nodes
+from slurm_rl_plugin.simulator.nodes.node_state import ROUNDING, idle_nodes
 from slurm_rl_plugin.simulator.nodes.placement import find_room
 from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeRequests, node_requests
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -115,8 +115,12 @@ def _groups_of(
     for name in sorted(named):
         qos = machine.qos.get(name, _NOTHING)
         found += [(("qos", name), qos.group), (("qos", name, user), qos.user)]
-    for name in _with_parents(account, machine.parent_of.get):
-        found.append((("account", name), machine.accounts.get(name, _NOTHING).group))
+    above: dict[str, None] = {}  # the account and those above it, in order
+    name = account
+    while name and name not in above:
+        above[name] = None
+        name = machine.parent_of.get(name, "")
+    found += [(("account", each), machine.accounts.get(each, _NOTHING).group) for each in above]
     own = machine.users.get(user, _NOTHING)
     found.append((("user", user), {**own.user, **own.group}))
     of_users = machine.accounts.get(account, _NOTHING).user
@@ -126,15 +130,6 @@ def _groups_of(
         group = groups.of(key, limits)
         if group >= 0:
             yield group
-
-
-def _with_parents(account: str, parent_of: Callable[[str], str | None]) -> Iterator[str]:
-    seen: set[str] = set()
-    name: str | None = account
-    while name and name not in seen:
-        yield name
-        seen.add(name)
-        name = parent_of(name)
 
 
 _NO_PARTITION, _NO_NODE, _NO_LIMIT = (
@@ -245,7 +240,11 @@ def jobs_held(log: JobLog, machine: Machine) -> tuple[BoolArray, dict[str, int]]
     dropped = {_NO_PARTITION: len(log) - len(places)}
     if len(places):
         asked = requests_on(log.select(places), machine)
-        fits = _shapes_that_fit(asked, machine)[asked.shape]
+        nodes = idle_nodes(*node_resources(machine), asked)
+        rooms = [
+            find_room(asked, nodes, each, nodes.none_closed) for each in range(len(asked.fewest))
+        ]
+        fits = (np.array(rooms) > 0)[asked.shape]
         dropped[_NO_NODE] = int((~fits).sum())
         places = places[fits]
     if len(places):
@@ -367,18 +366,12 @@ def _with_default_memory(
         return replace(asked, total=total)
     for place, each in enumerate(machine.partitions):
         silent = (partition == place) & (total[:, column] <= 0.0)
-        memory, of_cpu = _default_memory(each, asked)
+        by_cpu[silent] = of_cpus = each.default_memory_per_cpu > 0.0
+        memory = each.default_memory_per_node * np.maximum(asked.nodes, 1)
+        if of_cpus:
+            memory = each.default_memory_per_cpu * asked.total[:, 0]
         total[silent, column] = memory[silent]
-        by_cpu[silent] = of_cpu
     return replace(asked, total=total, memory_per_cpu=by_cpu)
-
-
-def _default_memory(
-    partition: MachinePartition, asked: ResourceRequests
-) -> tuple[FloatArray, bool]:
-    if partition.default_memory_per_cpu > 0.0:
-        return partition.default_memory_per_cpu * asked.total[:, 0], True
-    return partition.default_memory_per_node * np.maximum(asked.nodes, 1), False
 
 
 def _pools(
@@ -396,13 +389,3 @@ def _pools(
         meet = np.repeat([meets(asked.constraints[constraint], each) for each in features], counts)
         pools.append(np.flatnonzero(serves[place] & meet))
     return pools, pool.reshape(-1).astype(np.int64)
-
-
-def _shapes_that_fit(asked: NodeRequests, machine: Machine) -> BoolArray:
-    """Which shapes the machine holds while it is idle, shape [shapes]."""
-    whole, weight = node_resources(machine)
-    nodes: NodeState = idle_nodes(whole, weight, asked)
-    fits = [
-        find_room(asked, nodes, shape, nodes.none_closed) > 0 for shape in range(len(asked.fewest))
-    ]
-    return np.array(fits, dtype=np.bool_)

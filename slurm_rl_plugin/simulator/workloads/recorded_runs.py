@@ -60,17 +60,6 @@ class Asked(NamedTuple):
     shares: FloatArray  #: space, shape [SHARES]
 
 
-def _asked(jobs: int, *, quantiles: bool) -> Asked:
-    rows = jobs if quantiles else 0
-    return Asked(
-        last_runs=np.empty((0, 2)),
-        hazards=np.empty((0, len(BOUNDS))),
-        quantiles=np.full((rows, len(PARTS)), np.nan),
-        parts=nominal_shares(),
-        shares=np.zeros(SHARES),
-    )
-
-
 @compiled
 def _tell(
     past: WorkloadHistory, asked: Asked, job: int, quantiles: FloatArray, hazards: FloatArray
@@ -123,7 +112,14 @@ class RecordedPast:
         self._prepared = prepared
         self._time, self._kind, self._job = _events(prepared)
         self._done = 0
-        self._asked = _asked(len(prepared.log), quantiles=quantiles)
+        rows = len(prepared.log) if quantiles else 0
+        self._asked = Asked(
+            last_runs=np.empty((0, 2)),
+            hazards=np.empty((0, len(BOUNDS))),
+            quantiles=np.full((rows, len(PARTS)), np.nan),
+            parts=nominal_shares(),
+            shares=np.zeros(SHARES),
+        )
 
     @property
     def told_at_start(self) -> FloatArray:

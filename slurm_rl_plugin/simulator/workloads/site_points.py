@@ -71,6 +71,9 @@ def site_priority(prepared: PreparedLog, machine: Machine) -> SitePriority:
 def _by_formula(prepared: PreparedLog, machine: Machine, fair: FairShare) -> SitePriority:
     """What pbs_sched sorts by, in millionths: points are whole, and formulas may be fractions."""
     log, asked = prepared.log, completed_requests(prepared.log, machine)
+    # part of the whole tree of each job's entity, from 0 to 1; of its account without a tree
+    known = _is_of_entities(prepared, machine)
+    place = fair.association if known else fair.tree.parent[fair.association]
     priorities = np.array([float(each.priority_factor) for each in machine.partitions])
     columns = {
         "ncpus": asked.of(CPUS),
@@ -79,7 +82,7 @@ def _by_formula(prepared: PreparedLog, machine: Machine, fair: FairShare) -> Sit
         "nodect": np.maximum(asked.nodes, 1).astype(np.float64),
         "queue_priority": priorities[partition_of(log, machine)],
         "walltime": prepared.requested,
-        **dict.fromkeys(_PERCENT, _percentages(prepared, machine, fair)),
+        **dict.fromkeys(_PERCENT, fair.tree.fraction[place]),
     }
     found = sorted_by(machine.weights.formula, columns, len(log))
     return SitePriority(
@@ -90,13 +93,6 @@ def _by_formula(prepared: PreparedLog, machine: Machine, fair: FairShare) -> Sit
         period=0.0,
         fair=fair,
     )
-
-
-def _percentages(prepared: PreparedLog, machine: Machine, fair: FairShare) -> FloatArray:
-    """Part of the whole tree of each job's entity, from 0 to 1; of its account without a tree."""
-    known = _is_of_entities(prepared, machine)
-    place = fair.association if known else fair.tree.parent[fair.association]
-    return fair.tree.fraction[place]
 
 
 def fair_share_of_log(prepared: PreparedLog, machine: Machine) -> FairShare:
