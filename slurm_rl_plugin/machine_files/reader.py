@@ -40,6 +40,7 @@ from slurm_rl_plugin.machine_files.scheduling import (
 )
 from slurm_rl_plugin.machine_files.statements import (
     Statements,
+    Value,
     collect,
     compress,
     pairs_of,
@@ -77,20 +78,17 @@ def kinds_of(
         alike = list(run)
         for place in serves[alike[0].name]:
             members[place].append(len(kinds))
-        kinds.append(_kind(alike, resources))
+        kinds.append(
+            NodeKind(
+                name=compress(node.name for node in alike),
+                count=len(alike),
+                resources=tuple(alike[0].counts.get(name, 0.0) for name in resources),
+                features=alike[0].features,
+                weight=alike[0].weight,
+            )
+        )
     served = zip(partitions, members, strict=True)
     return tuple(kinds), tuple(replace(each.partition, kinds=tuple(own)) for each, own in served)
-
-
-def _kind(alike: Sequence[Node], resources: tuple[str, ...]) -> NodeKind:
-    first = alike[0]
-    return NodeKind(
-        name=compress(node.name for node in alike),
-        count=len(alike),
-        resources=tuple(first.counts.get(name, 0.0) for name in resources),
-        features=first.features,
-        weight=first.weight,
-    )
 
 
 COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
@@ -117,9 +115,9 @@ def machine_of_node_list(path: Path) -> Machine:
     node's GPUs is a feature.
     """
     nodes: dict[str, Node] = {}
-    for line, node in _nodes(path):
+    for name, node in _nodes(path):
         if node.name in nodes:
-            raise _fault(path, line, "sn", node.name, "it has a line already; take one out")
+            raise name.fault("it has a line already; take one out")
         nodes[node.name] = node
     if not nodes:
         raise ConfigurationError(f"{path}: it lists no node; give the whole list.")
@@ -140,44 +138,29 @@ def machine_of_node_list(path: Path) -> Machine:
     )
 
 
-def _nodes(path: Path) -> Iterator[tuple[int, Node]]:
-    """Each node and its line."""
+def _nodes(path: Path) -> Iterator[tuple[Value, Node]]:
+    """Each node with its name."""
     try:
         text = read_whole(path).decode("utf-8-sig", "replace")
     except OSError as error:
         raise ConfigurationError(f"{path}: the list cannot be read ({error.strerror}).") from None
     rows = csv.DictReader(io.StringIO(text, newline=""))
     for row in rows:
-        yield rows.line_num, _node(path, rows.line_num, row)
-
-
-def _node(path: Path, line: int, row: Mapping[str, str | None]) -> Node:
-    name, model = ((row[key] or "").strip() for key in ("sn", "model"))
-    if not name:
-        raise _fault(path, line, "sn", name, "a node needs a name; write one")
-    cpus = _number(path, line, row, "cpu_milli") // 1000
-    if cpus == 0:
-        raise _fault(path, line, "cpu_milli", row["cpu_milli"], "write 1000 at least, one CPU")
-    if cpus > MOST_OF_NODE:
-        problem = f"a node has {MOST_OF_NODE} CPUs at most; write fewer"
-        raise _fault(path, line, "cpu_milli", row["cpu_milli"], problem)
-    gpus = _number(path, line, row, "gpu")
-    counts = {CPUS: float(cpus), MEMORY: float(_number(path, line, row, "memory_mib"))}
-    if gpus:
-        counts[GPUS] = float(gpus)
-    features = frozenset[str]() if model.lower() in _NOTHING else frozenset({model})
-    return Node(name, counts, features, 1)
-
-
-def _number(path: Path, line: int, row: Mapping[str, str | None], name: str) -> int:
-    text = (row[name] or "").strip()
-    if not (text.isascii() and text.isdigit() and len(text) <= 15):
-        raise _fault(path, line, name, text, "this is no whole number; write one, 0 or more")
-    return int(text)
-
-
-def _fault(path: Path, line: int, field: str, text: str | None, problem: str) -> ConfigurationError:
-    return ConfigurationError(f"{path}:{line}: {field}={text}: {problem}.")
+        name, cpu_milli, memory, gpu, model = (
+            Value(f"{path}:{rows.line_num}", key, (row[key] or "").strip()) for key in COLUMNS
+        )
+        if not name.text:
+            raise name.fault("a node needs a name; write one")
+        cpus = cpu_milli.number() // 1000
+        if cpus == 0:
+            raise cpu_milli.fault("write 1000 at least, one CPU")
+        if cpus > MOST_OF_NODE:
+            raise cpu_milli.fault(f"a node has {MOST_OF_NODE} CPUs at most; write fewer")
+        counts = {CPUS: float(cpus), MEMORY: float(memory.number())}
+        if gpus := gpu.number():
+            counts[GPUS] = float(gpus)
+        features = () if model.text.lower() in _NOTHING else (model.text,)
+        yield name, Node(name.text, counts, frozenset(features), 1)
 
 
 SLURM_CONF, GRES_CONF = "slurm.conf", "gres.conf"
