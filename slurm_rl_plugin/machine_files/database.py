@@ -39,16 +39,30 @@ def enforced(
     """The database with the limits that hold; those that Slurm is not told to enforce do not."""
     words, of_associations = _words(settings), enforces_limits(settings)
     of_qos = "all" in words or (of_associations and "qos" in words)
+    bare = {
+        name: ResourceLimit(priority=each.priority, usage_factor=each.usage_factor)
+        for name, each in database.qos.items()
+    }
+    limits = [*database.accounts.values(), *database.users.values()]
+    unknown = sorted({each.qos for each in partitions if each.qos} - set(database.qos))
+    sentences = {
+        "AccountingStorageEnforce has no limits: those of accounts and users do not hold.": (
+            not of_associations and any(limit != _NO_LIMIT for limit in limits)
+        ),
+        "AccountingStorageEnforce has not both limits and qos: limits of a QOS do not hold.": (
+            not of_qos and bare != database.qos
+        ),
+        "limits and shares of accounts are not known: put the output of `sacctmgr dump` as "
+        "sacctmgr.cfg beside slurm.conf.": of_associations and not database.parent_of,
+        f"limits of the QOS {', '.join(unknown)} are not known: put the output of "
+        "`sacctmgr -P show qos` as qos.txt beside slurm.conf.": of_qos and bool(unknown),
+    }
     return replace(
         database,
-        qos=database.qos if of_qos else _without_limits(database.qos),
+        qos=database.qos if of_qos else bare,
         accounts=database.accounts if of_associations else {},
         users=database.users if of_associations else {},
-        left_out=(
-            *database.left_out,
-            *_not_enforced(database, of_associations, of_qos),
-            *_unknown(database, partitions, of_associations, of_qos),
-        ),
+        left_out=(*database.left_out, *(each for each, holds in sentences.items() if holds)),
     )
 
 
@@ -60,42 +74,6 @@ def enforces_limits(settings: Mapping[str, Value]) -> bool:
 def _words(settings: Mapping[str, Value]) -> set[str]:
     value = settings.get(_KEY)
     return set() if value is None else {word.lower() for word in value.words}
-
-
-def _without_limits(qos: Mapping[str, ResourceLimit]) -> dict[str, ResourceLimit]:
-    return {
-        name: ResourceLimit(priority=each.priority, usage_factor=each.usage_factor)
-        for name, each in qos.items()
-    }
-
-
-def _not_enforced(database: Database, of_associations: bool, of_qos: bool) -> Iterator[str]:
-    limits = [*database.accounts.values(), *database.users.values()]
-    if not of_associations and any(limit != _NO_LIMIT for limit in limits):
-        yield "AccountingStorageEnforce has no limits: those of accounts and users do not hold."
-    bare = _without_limits(database.qos)
-    if not of_qos and any(limit != bare[name] for name, limit in database.qos.items()):
-        yield "AccountingStorageEnforce has not both limits and qos: limits of a QOS do not hold."
-
-
-def _unknown(
-    database: Database,
-    partitions: Sequence[MachinePartition],
-    of_associations: bool,
-    of_qos: bool,
-) -> Iterator[str]:
-    """Limits that Slurm enforces and nobody has told us."""
-    if of_associations and not database.parent_of:
-        yield (
-            "limits and shares of accounts are not known: put the output of `sacctmgr dump` as "
-            "sacctmgr.cfg beside slurm.conf."
-        )
-    named = {each.qos for each in partitions if each.qos} - set(database.qos)
-    if of_qos and named:
-        yield (
-            f"limits of the QOS {', '.join(sorted(named))} are not known: put the output of "
-            "`sacctmgr -P show qos` as qos.txt beside slurm.conf."
-        )
 
 
 #: What is looked for beside slurm.conf; beside these CLUSTER.cfg, as `sacctmgr dump` calls it.
@@ -161,9 +139,8 @@ def _entries_of(path: Path, cluster: str) -> Iterator[DatabaseEntry]:
     try:
         text = read_whole(path).decode("utf-8", "replace")
     except OSError as error:
-        raise ConfigurationError(
-            f"{path}: the file cannot be read ({error.strerror}); check its permissions"
-        ) from None
+        problem = f"the file cannot be read ({error.strerror}); check its permissions"
+        raise ConfigurationError(f"{path}: {problem}") from None
     told = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
     first = next(told, "")
     if first.lower().startswith(FIRST_WORDS):
@@ -189,7 +166,7 @@ def database_of(entries: Iterable[DatabaseEntry]) -> Database:
         accounts={name: limit for name, limit in limits.items() if limit != ResourceLimit()},
         users=users,
         parent_of=parent_of,
-        account_of=dict(_default_accounts(known)),
+        account_of=_default_accounts(known),
         associations=tuple(sorted(_associations(known, parent_of), key=lambda each: each[:2])),
         left_out=(*sentences, *of_users),
     )
@@ -217,8 +194,8 @@ def _associations(
             yield Association(entry.account, entry.name, share=share, priority=priority)
 
 
-def _default_accounts(entries: Iterable[DatabaseEntry]) -> Iterator[tuple[str, str]]:
-    """User and default account: the one that is said to be it, else the first."""
+def _default_accounts(entries: Iterable[DatabaseEntry]) -> dict[str, str]:
+    """Default account of each user: the one that is said to be it, else the first."""
     of: dict[str, str] = {}
     said: dict[str, str] = {}
     for entry in entries:
@@ -228,7 +205,7 @@ def _default_accounts(entries: Iterable[DatabaseEntry]) -> Iterator[tuple[str, s
                 said[entry.name] = default.text.lower()
             if entry.account:
                 of.setdefault(entry.name, entry.account)
-    yield from {**of, **said}.items()
+    return of | said
 
 
 def _users(entries: Iterable[DatabaseEntry]) -> tuple[dict[str, ResourceLimit], list[str]]:

@@ -61,25 +61,14 @@ GROUP, EACH_USER, JOB = "group", "user", "job"
 #: What a key limits, and the resource that its plain number counts; "" for RESOURCE=NUMBER,...
 _LIMITS: Mapping[str, tuple[str, str]] = {
     "grptres": (GROUP, ""),
-    "grpjobs": (GROUP, "jobs"),
-    "grpcpus": (GROUP, "cpus"),
-    "grpmemory": (GROUP, "memory"),
-    "grpnodes": (GROUP, "nodes"),
-    "maxtresperuser": (EACH_USER, ""),
-    "maxtrespu": (EACH_USER, ""),
-    "maxjobsperuser": (EACH_USER, "jobs"),
-    "maxjobspu": (EACH_USER, "jobs"),
-    "maxcpusperuser": (EACH_USER, "cpus"),
-    "maxcpuspu": (EACH_USER, "cpus"),
-    "maxnodesperuser": (EACH_USER, "nodes"),
-    "maxnodespu": (EACH_USER, "nodes"),
-    "maxtres": (JOB, ""),
-    "maxtresperjob": (JOB, ""),
-    "maxtrespj": (JOB, ""),
-    "maxcpus": (JOB, "cpus"),
-    "maxcpusperjob": (JOB, "cpus"),
-    "maxnodes": (JOB, "nodes"),
-    "maxnodesperjob": (JOB, "nodes"),
+    **{f"grp{what}": (GROUP, what) for what in ("jobs", "cpus", "memory", "nodes")},
+    **{
+        f"max{what or 'tres'}{end}": (EACH_USER, what)
+        for what in ("", "jobs", "cpus", "nodes")
+        for end in ("peruser", "pu")
+    },
+    **dict.fromkeys(("maxtres", "maxtresperjob", "maxtrespj"), (JOB, "")),
+    **{f"max{what}{end}": (JOB, what) for what in ("cpus", "nodes") for end in ("", "perjob")},
 }
 _MAX_JOBS = "maxjobs"
 _LONGEST = ("maxwall", "maxwalldurationperjob", "maxwalldur")
