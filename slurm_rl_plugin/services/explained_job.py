@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,9 +26,8 @@ from slurm_rl_plugin.errors import (
 )
 from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.hook.audit.reader import AuditFilter, tail_of
-from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
-from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, orderable_by_score
+from slurm_rl_plugin.hook.order.queue_plan import orderable_by_score
 from slurm_rl_plugin.hook.order.said_order import own_jobs
 from slurm_rl_plugin.hook.rails.guard_rails import rail_name
 from slurm_rl_plugin.hook.rails.reserve import ACCOUNT, AS_BATCH, AS_CLASSED, OVERRUN, USER
@@ -67,7 +65,6 @@ from slurm_rl_plugin.services.queue_reading import (
 from slurm_rl_plugin.units import HOUR, FloatArray
 from slurm_rl_plugin.utility.time_utility import time_utility
 
-NONE_TOLD: Mapping[str, float] = MappingProxyType({})
 #: Bytes at the end of the audit log that are searched, and lines shown.
 AUDIT_TAIL, AUDIT_LINES = 20_000_000, 3
 #: Jobs shown on either side of the explained one.
@@ -88,7 +85,7 @@ def explained(configuration: Configuration, job: int, record: JobRecord) -> Expl
         raise JobNotPending(
             f"job {job} is not in the queue: `slurm-rl queue` lists those that are."
         )
-    found = _Decided(look=look, place=places.index(number)).explanation(configuration)
+    found = _Decided(look, places.index(number)).explanation(configuration)
     if record.is_pending and record.description is not None:
         rule = configuration.classifier.matching_rule(record.description)
         found = replace(
@@ -111,13 +108,10 @@ def explained(configuration: Configuration, job: int, record: JobRecord) -> Expl
 
 
 def _writes(configuration: Configuration) -> Writes:
-    path = configuration.disable_file
+    path, now = configuration.disable_file, time.time()  # noqa: TID251 - composition root
     found = None if path is None else read_disable_file(path)
-    counts = found is not None and found.counts(time.time())  # noqa: TID251 - composition root
-    return Writes(
-        mode=configuration.sections.hook.mode,
-        disabled=found.words if found is not None and counts else None,
-    )
+    disabled = found.words if found is not None and found.counts(now) else None
+    return Writes(mode=configuration.sections.hook.mode, disabled=disabled)
 
 
 def _room(
@@ -232,7 +226,7 @@ def room_of(
     *,
     exclusive: bool = False,
     constraint: str | None = None,
-    licences: Mapping[str, float] = NONE_TOLD,
+    licences: Mapping[str, float] | None = None,
 ) -> Room:
     """What nodes have for a request.
 
@@ -256,7 +250,10 @@ def room_of(
     }
     return Room(
         nodes=count,
-        nodes_with_room=sum(_fits(node, each_node) for node in could_be),
+        nodes_with_room=sum(
+            all(node.free(name) >= amount for name, amount in each_node.items())
+            for node in could_be
+        ),
         exclusive=exclusive,
         constraint=constraint,
         nodes_that_may=len(of_job),
@@ -272,8 +269,9 @@ def room_of(
             for name, amount in each_node.items()
         },
         licences={
-            name: LicenceRoom(asked=asked[name], free=licences[name])
-            for name in sorted(asked.keys() & licences.keys())
+            name: LicenceRoom(asked=asked[name], free=free)
+            for name, free in sorted((licences or {}).items())
+            if name in asked
         },
     )
 
@@ -286,28 +284,13 @@ def _meets(constraint: str, node: NodeNow) -> bool:
         return True
 
 
-def _fits(node: NodeNow, amounts: Mapping[str, float]) -> bool:
-    return all(node.free(name) >= amount for name, amount in amounts.items())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Decided:
     """The job at one place of a decided queue."""
 
-    look: QueueLook
-    place: int
-
-    @property
-    def _cycle(self) -> Cycle:
-        return self.look.cycle
-
-    @property
-    def _plan(self) -> QueuePlan:
-        return self.look.considered.plan
-
-    @property
-    def _snapshot(self) -> QueueSnapshot:
-        return self.look.considered.plan.snapshot
+    def __init__(self, look: QueueLook, place: int) -> None:
+        self.look, self.place = look, place
+        self._cycle, self._plan = look.cycle, look.considered.plan
+        self._snapshot = self._plan.snapshot
 
     def explanation(self, configuration: Configuration) -> Explanation:
         """Everything but what only the record of the job tells."""
@@ -422,14 +405,12 @@ class _Decided:
     def _predicted(self, policy: QNetworkPolicy, memory: Memory | None) -> Predicted:
         """Read back from the features, quantiles from the decision."""
         row = policy.job_features(self._plan.seen, memory)[self.place].tolist()
-        told = dict(zip(policy.schema.jobs, row, strict=True))
-        quantiles = self._quantiles()
-        goal = policy.goals.short_jobs
-        length = told["log_run_time"] / goal if goal else None
+        length = row[policy.schema.jobs.index("log_run_time")]
+        quantiles, goal = self._quantiles(), policy.goals.short_jobs
         return Predicted(
             median=quantiles.get("0.5"),
             quantiles=quantiles,
-            counts_as=None if length is None else math.exp(length),
+            counts_as=math.exp(length / goal) if goal else None,
         )
 
     def _quantiles(self) -> dict[str, float]:
@@ -478,13 +459,12 @@ class _Decided:
         """Whether any score changes with the account's usage."""
         if self._plan.fallback_reason is not None:
             return None
-        snapshot, policy, memory = self._snapshot, self._cycle.policy, self._plan.memory
-        account = int(snapshot.pending.jobs.account[self.place])
-        unused = np.zeros_like(snapshot.usage)
-        used = unused.copy()
-        used[account] = 1.0
+        snapshot, memory = self._snapshot, self._plan.memory
+        account = snapshot.pending.jobs.account[self.place]
+        used = (np.arange(len(snapshot.usage)) == account).astype(np.float64)
         without, with_usage = (
-            policy.decide(replace(snapshot, usage=usage), memory).scores for usage in (unused, used)
+            self._cycle.policy.decide(replace(snapshot, usage=usage), memory).scores
+            for usage in (np.zeros_like(used), used)
         )
         return not np.array_equal(without, with_usage)
 
@@ -531,10 +511,10 @@ class _Decided:
 
     def _write(self) -> Write | None:
         job = self._snapshot.pending.jobs.job_id[self.place]
+        most = self._cycle.settings.max_writes
         for place, change in enumerate(self._plan.changes):
             if change.job_id == job:
-                in_time = place < self._cycle.settings.max_writes
-                return Write(old=change.old, new=change.new, this_cycle=in_time)
+                return Write(old=change.old, new=change.new, this_cycle=place < most)
         factor = int(self._snapshot.pending.factor[self.place])
         released = self._plan.releases and factor
         return Write(old=factor, new=0, this_cycle=True) if released else None

@@ -248,8 +248,7 @@ class Explanation:
         found: dict[str, Any] = _document(self)
         if self.utility is None:
             del found["utility"]
-        if self.as_batch is not None:
-            told = found["as_batch"]
+        if (told := found["as_batch"]) is not None:
             found["as_batch"] = {key: each for key, each in told.items() if each is not None}
         return found
 

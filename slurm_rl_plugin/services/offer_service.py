@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from slurm_rl_plugin.batch_systems.kind import OfferingSite
 from slurm_rl_plugin.brokers.live.bound_offers import BindingLimits, BoundOffers
@@ -27,6 +26,7 @@ from slurm_rl_plugin.services.configured_site import build_batch_system, chosen_
 from slurm_rl_plugin.services.model_trial import try_out
 from slurm_rl_plugin.serving.clients import RequestRate, SharedToken
 
+T = TypeVar("T")
 #: Seconds for which name and processors of the site are taken as they were.
 _KNOWN_FOR = 60.0
 #: Questions to other sites that are on their way at a time.
@@ -85,15 +85,15 @@ def build_offer_desk(
         patience=float(given.timeout),
     )
     return OfferDesk(
-        site=Remembered(site.name).value,
+        site=_remembered(site.name),
         starts=RecentStarts(site.expected_start, limits, time.monotonic),
         worth=OfferWorth(
             given.price,
             configuration.classifier,
             None if utilities is None else utilities.utility,
-            Remembered(site.schedule).value,
+            _remembered(site.schedule),
         ),
-        all_processors=Remembered(site.processors).value,
+        all_processors=_remembered(site.processors),
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
         forwarder=build_forwarder(configuration, site),
         bound=bound,
@@ -124,7 +124,7 @@ def build_forwarder(configuration: Configuration, site: OfferingSite) -> Forward
             f"[offer] forward_hops is {hops}, and [route] sites_file {path} names no site: write a "
             "[[site]] there, or forward_hops = 0."
         )
-    name, places = Remembered(site.name).value, threading.BoundedSemaphore(_QUESTIONS)
+    name, places = _remembered(site.name), threading.BoundedSemaphore(_QUESTIONS)
 
     def ask(request: JobRequest, forwarding: Forwarding) -> tuple[list[SiteOffer], dict[str, str]]:
         own, left = name(), forwarding.time_to_live
@@ -158,7 +158,7 @@ def build_own_utilities(configuration: Configuration, site: OfferingSite) -> Own
     if policy is None:
         return None
     given, calls = configuration.sections.offer, list[tuple[str, float]]()
-    name = Remembered(site.name).value
+    name = _remembered(site.name)
     # asks which adapter may work, so not before the first publication
     batch_system = cache(lambda: build_batch_system(configuration, calls))
 
@@ -175,19 +175,15 @@ def build_own_utilities(configuration: Configuration, site: OfferingSite) -> Own
     )
 
 
-@dataclass(slots=True)
-class Remembered:
-    """A fact of the site that changes rarely; one thread at a time asks for it."""
+def _remembered(ask: Callable[[], T]) -> Callable[[], T]:
+    """A fact of the site that rarely changes: asked again a minute later, one thread at a time."""
+    lock, known = threading.Lock(), list[tuple[float, T]]()
 
-    ask: Callable[[], Any]
-    _value: Any = None
-    _until: float = 0.0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    def value() -> T:
+        with lock:
+            if not known or time.monotonic() >= known[0][0]:
+                found = ask()
+                known[:] = [(time.monotonic() + _KNOWN_FOR, found)]
+            return known[0][1]
 
-    def value(self) -> Any:
-        """The answer, asked again where it is older than a minute."""
-        with self._lock:
-            if time.monotonic() >= self._until:
-                self._value = self.ask()
-                self._until = time.monotonic() + _KNOWN_FOR
-            return self._value
+    return value

@@ -8,10 +8,10 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from slurm_rl_plugin.batch_systems.kind import EndedRun, JobSubmission, SubmitCommand
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
+from slurm_rl_plugin.brokers.learning_agent import LearningAgentBroker
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.remote_site import SiteAddress
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, News, RoutedJobs, RoutedJobsFile
@@ -104,14 +104,6 @@ def sites_of(configuration: Configuration, environment: Mapping[str, str]) -> li
     return sites
 
 
-@runtime_checkable
-class HearsOfWaiting(Protocol):
-    """A broker that also learns from jobs that have not started yet."""
-
-    def waiting(self, site: str, request: JobRequest, waited: float) -> None:
-        """Take notice of a job that has waited so many seconds and has not started."""
-
-
 def state_file(environment: Mapping[str, str]) -> Path:
     """Where this user's routed jobs are kept."""
     home = environment.get("XDG_STATE_HOME") or str(Path("~/.local/state").expanduser())
@@ -147,7 +139,7 @@ def learn_from_past(
     for each in known.on_their_way:
         if (each.site, each.job_id) in news.running:
             broker.learn(news.running[each.site, each.job_id])
-        elif each.site in news.answered and isinstance(broker, HearsOfWaiting):
+        elif each.site in news.answered and isinstance(broker, LearningAgentBroker):
             broker.waiting(each.site, each.request, max(now - each.submitted, 0.0))
 
 

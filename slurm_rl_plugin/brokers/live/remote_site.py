@@ -51,25 +51,8 @@ class PlainConnection(HTTPConnection):
         self.sock = _connected(self.host, self.port, self.timeout)
 
 
-class TlsConnection(HTTPSConnection):
-    """An HTTPS connection, to addresses that may be asked only.
-
-    Args:
-        host: that the certificate must be for.
-    """
-
-    def __init__(self, host: str, port: int, *, timeout: float, tls: ssl.SSLContext) -> None:
-        super().__init__(host, port, timeout=timeout, context=tls)
-        self._tls = tls
-
-    def connect(self) -> None:
-        """Connect to an address that may be asked, then begin TLS."""
-        plain = _connected(self.host, self.port, self.timeout)
-        try:
-            self.sock = self._tls.wrap_socket(plain, server_hostname=self.host)
-        except BaseException:
-            plain.close()
-            raise
+class TlsConnection(HTTPSConnection, PlainConnection):
+    """The same, over which HTTPSConnection begins TLS for the host that it is given."""
 
 
 def service_address(url: str) -> SplitResult:
@@ -196,17 +179,6 @@ class RemoteSite:
         """The name that the list of sites gives it."""
         return self.address.name
 
-    def offer(self, request: JobRequest) -> SiteOffer | None:
-        """Its answer; None where it refuses, or cannot be asked."""
-        try:
-            return self.answer(request)
-        except (RequestRefused, ConfigurationError):
-            return None
-
-    def answer(self, request: JobRequest) -> SiteOffer:
-        """Ask the site for an offer."""
-        return site_offer(self._answered(job_document(request)), self.name)
-
     def answers(self, request: JobRequest, forwarding: Forwarding | None) -> list[SiteOffer]:
         """Ask the site for an offer and for those of the sites that it asks; its own is the first.
 
@@ -228,7 +200,7 @@ class RemoteSite:
         return name
 
     def _answered(self, asked: Mapping[str, Any], page: str = "/offer") -> dict[str, Any]:
-        """The object that the site answers; raises as `answer`."""
+        """The object that the site answers."""
         if not self.address.url:
             raise RequestRefused("", "it has no url in the list of sites, and is not asked")
         token = read_token(self.address.token_file)
@@ -262,7 +234,7 @@ class RemoteSite:
         host = parts.hostname or ""
         if parts.scheme == "http":
             return PlainConnection(host, parts.port or 80, timeout=self.timeout)
-        return TlsConnection(host, parts.port or 443, timeout=self.timeout, tls=self._tls())
+        return TlsConnection(host, parts.port or 443, timeout=self.timeout, context=self._tls())
 
     def _tls(self) -> ssl.SSLContext:
         where = self.address
