@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from slurm_rl_plugin.brokers.agents.rules import expected_wait, learned_wait
-from slurm_rl_plugin.brokers.port import RankedSite, RoutedJob
+from slurm_rl_plugin.brokers.port import Broker, RankedSite, RoutedJob
 from slurm_rl_plugin.domain.site import JobRequest, Site
 from slurm_rl_plugin.units import DAY, HOUR
 
@@ -42,22 +42,19 @@ class MetAtSite:
     waiting: float = 0.0  #: how long one has waited that has not started yet, at most, seconds
 
 
-class LearningAgentBroker:
-    """Ranks sites by the wait that the user's own jobs make one expect there.
+@dataclass(slots=True, kw_only=True)
+class LearningAgentBroker(Broker):
+    """Ranks sites by the wait that the user's own jobs make one expect there."""
 
-    Args:
-        clock: seconds since the epoch.
-        seed: of the order of sites that are expected to be equal.
+    clock: Callable[[], float]  #: seconds since the epoch
+    seed: int  #: of the order of sites that are expected to be equal
+    #: Site -> seconds that other users wait there, as they say.
+    others: Mapping[str, float] = field(default_factory=dict)
+    _rng: np.random.Generator = field(init=False)
+    _met: dict[str, dict[str, MetAtSite]] = field(default_factory=dict)
 
-    Attributes:
-        others: site -> seconds that other users wait there, as they say.
-    """
-
-    def __init__(self, *, clock: Callable[[], float], seed: int) -> None:
-        self.others: Mapping[str, float] = {}
-        self._clock = clock
-        self._rng = np.random.default_rng(seed)
-        self._met: dict[str, dict[str, MetAtSite]] = {}
+    def __post_init__(self) -> None:
+        self._rng = np.random.default_rng(self.seed)
 
     def rank(self, request: JobRequest, sites: Sequence[Site]) -> list[RankedSite]:
         """All sites, the shortest expected wait first, equal ones drawn; none of them is asked.
@@ -108,7 +105,7 @@ class LearningAgentBroker:
 
     def _expected(self, request: JobRequest, site: str, met: MetAtSite | None) -> tuple[float, str]:
         """Seconds that the job is expected to wait at the site, and why."""
-        now, others = self._clock(), self.others.get(site, 0.0)
+        now, others = self.clock(), self.others.get(site, 0.0)
         if met is None:
             return others, _heard(MetAtSite(), self.others.get(site))
         silence = max(now - met.heard, 0.0)

@@ -9,8 +9,9 @@ choice is that safe, nothing is advised.
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from dataclasses import dataclass
-from itertools import product
+from itertools import compress, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,21 +119,14 @@ class LimitRule:
         return np.where(known & (told <= _WORTH * limit), told, np.nan)
 
 
-def rules() -> list[LimitRule]:
-    """Every rule that is tried."""
-    return [
-        LimitRule(fewest=fewest, margin=margin, alike=alike)
-        for fewest, margin, alike in product(_FEWEST, _MARGINS, _ALIKE)
-    ]
-
-
 def chosen_rule(jobs: SeenLimits, judged: BoolArray) -> LimitRule | None:
     """The safe rule that takes most hours off the limits; None where none is safe.
 
     One user has at most half of the weight, or the rule for all would be that user's.
     """
     best, most = None, 0.0
-    for rule in rules():
+    for fewest, margin, alike in product(_FEWEST, _MARGINS, _ALIKE):
+        rule = LimitRule(fewest=fewest, margin=margin, alike=alike)
         told = rule.advised(jobs.past, jobs.limit)
         spoke = judged & np.isfinite(told)
         killed = jobs.run_time[spoke] > told[spoke]
@@ -240,20 +234,15 @@ def _templates(
     log: JobLog, known: dict[Template, list[float]], rule: LimitRule, lately: BoolArray
 ) -> list[dict[str, Any]]:
     """What users who ran jobs lately may ask for next time, by the processor-hours it frees."""
-    limit = limits_of(log)
     found: list[dict[str, Any]] = []
-    recent: dict[Template, int] = {}
-    for place in np.flatnonzero(lately & np.isfinite(limit)).tolist():
-        each = Template(int(log.user[place]), int(log.processors[place]), float(limit[place]))
-        recent[each] = recent.get(each, 0) + 1
+    asked = zip(log.user.tolist(), log.processors.tolist(), limits_of(log).tolist(), strict=True)
+    recent = Counter(map(Template._make, compress(asked, lately.tolist())))
     for template, jobs in recent.items():
+        if np.isnan(template.limit):
+            continue
         runs = known[template]
-        past = RunsAlike(
-            template=np.zeros(1, dtype=np.int64),
-            seen=np.array([len(runs)]),
-            middle=np.array([runs[len(runs) // 2]]),
-            longest=np.array([runs[-1]]),
-        )
+        middle, longest = np.array([runs[len(runs) // 2]]), np.array([runs[-1]])
+        past = RunsAlike(np.zeros(1, dtype=np.int64), np.array([len(runs)]), middle, longest)
         told = float(rule.advised(past, np.array([template.limit]))[0])
         if np.isfinite(told):
             freed = jobs * template.processors * (template.limit - told) / HOUR
@@ -269,8 +258,4 @@ def _templates(
                     "freed_hours": freed,
                 }
             )
-    return sorted(found, key=_freed)[:_NAMED]
-
-
-def _freed(each: dict[str, Any]) -> float:
-    return -float(each["freed_hours"])
+    return sorted(found, key=lambda each: -float(each["freed_hours"]))[:_NAMED]

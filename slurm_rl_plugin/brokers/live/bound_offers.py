@@ -37,13 +37,15 @@ _CANNOT_BIND = "409 Conflict"
 
 
 class ReservingSite(Protocol):
-    """What binding asks of a batch system; any thread may ask."""
+    """What binding asks of a batch system; any thread may ask.
+
+    BatchSystemError says that there is no answer, or one that is not understood.
+    """
 
     def reserve(self, name: str, request: JobRequest, start: float, idle: float) -> None:
-        """Reserve processors for the account of a job.
+        """Reserve processors for the account of a job from `start` on, seconds since the epoch.
 
         Args:
-            start: of the reservation, seconds since the epoch.
             idle: seconds after which the batch system itself ends it where no job uses it.
 
         Raises:
@@ -53,11 +55,7 @@ class ReservingSite(Protocol):
         ...
 
     def release(self, name: str) -> bool:
-        """Take a reservation back; False where a job uses it.
-
-        Raises:
-            BatchSystemError: no answer, or one that is not understood.
-        """
+        """Take a reservation back; False where a job uses it."""
         ...
 
 

@@ -182,11 +182,6 @@ class OfferDesk:
             raise RequestRefused(
                 CANNOT_RUN, "the site's price has no value for this job."
             ) from None
-        return self._document(request, offer, formula, now)
-
-    def _document(
-        self, request: JobRequest, offer: SiteOffer, formula: str | None, now: float
-    ) -> dict[str, Any]:
         document = offer_document(offer)
         if formula is not None:
             try:
@@ -239,8 +234,9 @@ class OfferPages:
         return JsonPages("offer", self._answered, self._note)(environ, start_response)
 
     def _answered(self, environ: Mapping[str, Any]) -> Page:
-        self._let_in(environ)
-        if (page := _page(environ)) != UTILITIES:
+        page = str(environ.get("PATH_INFO") or "/")
+        self._let_in(environ, page)
+        if page != UTILITIES:
             asked = strict_object(body_of(environ))
             if page == ACCEPT and self.accept is not None:
                 return Page.of(self.accept(asked))
@@ -250,7 +246,7 @@ class OfferPages:
             raise RequestRefused(BUSY, "nothing fresh is published: ask again.", retry_after=PERIOD)
         return Page.of(published.document())
 
-    def _let_in(self, environ: Mapping[str, Any]) -> None:
+    def _let_in(self, environ: Mapping[str, Any], page: str) -> None:
         known = self.token.is_in(str(environ.get("HTTP_AUTHORIZATION", "")))
         rate = self.rate if known else self.strangers
         pause = rate.pause(str(environ.get("REMOTE_ADDR", "")))
@@ -259,7 +255,6 @@ class OfferPages:
             raise RequestRefused(TOO_OFTEN, words, retry_after=pause)
         if not known:
             raise RequestRefused("401 Unauthorized", "give the site's token.")
-        page = _page(environ)
         if page not in _METHODS:
             raise RequestRefused("404 Not Found", "ask /offer.")
         if page == UTILITIES and self.utilities is None:
@@ -280,7 +275,3 @@ class OfferPages:
             self._logged = now
             self._refused.clear()
         logger.info("refused %s", counts)
-
-
-def _page(environ: Mapping[str, Any]) -> str:
-    return str(environ.get("PATH_INFO") or "/")
