@@ -334,15 +334,11 @@ def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
         what = f"most_processors is all of the {capacity} processors: batch work might stop"
         yield Check(WARN, "reserve size", what)
     else:
-        what = f"{reserve.most} of {capacity} processors at most"
-        yield Check(PASS, "reserve size", what + _for_one(reserve))
-
-
-def _for_one(reserve: ReserveSettings) -> str:
-    """What one account and one user may hold of the reserve; "" without bounds."""
-    bounds = (("account", reserve.account_most), ("user", reserve.user_most))
-    parts = [f"{most:g} for one {who}" for who, most in bounds if math.isfinite(most)]
-    return f"; {', '.join(parts)}, further jobs are ordered as batch" if parts else ""
+        bounds = (("account", reserve.account_most), ("user", reserve.user_most))
+        parts = [f"{most:g} for one {who}" for who, most in bounds if math.isfinite(most)]
+        more = f"; {', '.join(parts)}, further jobs are ordered as batch" if parts else ""
+        what = f"{reserve.most} of {capacity} processors at most{more}"
+        yield Check(PASS, "reserve size", what)
 
 
 def _resource(name: str, reserve: ReserveSettings, snapshot: QueueSnapshot) -> Check:

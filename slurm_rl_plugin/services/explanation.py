@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranks:
+class Ranks(NamedTuple):
     """Places from 1: decided, by the site's own priority, by that of now, and in the account."""
 
     decided: int | None
@@ -19,8 +18,7 @@ class Ranks:
     of_account: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AsBatch:
+class AsBatch(NamedTuple):
     """Why a job of the interactive class counts as batch, and the bound that says so."""
 
     reason: str
@@ -30,8 +28,7 @@ class AsBatch:
     until: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requests:
+class Requests(NamedTuple):
     """What the job asks of nodes, memory in MiB."""
 
     amounts: dict[str, float]
@@ -40,8 +37,7 @@ class Requests:
     constraint: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Predicted:
+class Predicted(NamedTuple):
     """Seconds: part of the runs -> what they end below, and the length that counts in the order."""
 
     median: float | None
@@ -49,8 +45,7 @@ class Predicted:
     counts_as: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunTime:
+class RunTime(NamedTuple):
     """What the policy believes, seconds; a prediction only of a model that makes one."""
 
     estimate: float | None = None
@@ -58,8 +53,7 @@ class RunTime:
     predicted: Predicted | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Feature:
+class Feature(NamedTuple):
     """A feature, its effect on the score, and its linear part and points of a model of ours."""
 
     name: str
@@ -70,8 +64,7 @@ class Feature:
     points: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class Account(NamedTuple):
     """The job's account: `weighs_share` is None where the policy is not used."""
 
     name: str
@@ -83,8 +76,7 @@ class Account:
     weighs_share: bool | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActedRail:
+class ActedRail(NamedTuple):
     """A guard rail that changed scores, and the job's place among the ordered ones around it."""
 
     rail: str
@@ -92,8 +84,7 @@ class ActedRail:
     place_after: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Priority:
+class Priority(NamedTuple):
     """What the batch system holds now."""
 
     native: int
@@ -102,8 +93,7 @@ class Priority:
     nice: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class Write(NamedTuple):
     """What a cycle in active mode would write."""
 
     old: int
@@ -111,8 +101,7 @@ class Write:
     this_cycle: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbour:
+class Neighbour(NamedTuple):
     """The job or one next to it in the decided order."""
 
     rank: int | None
@@ -127,8 +116,7 @@ class Neighbour:
     score: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchLimitSeen:
+class BatchLimitSeen(NamedTuple):
     """The limit on batch jobs that the decision asks for."""
 
     processors: int | None
@@ -137,16 +125,14 @@ class BatchLimitSeen:
     words: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writes:
+class Writes(NamedTuple):
     """Whether anything is written now: the mode, and who has disabled it."""
 
     mode: str
     disabled: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceRoom:
+class ResourceRoom(NamedTuple):
     """One resource: what is asked of it, what is free, and on how many nodes there is enough."""
 
     asked: float
@@ -156,16 +142,14 @@ class ResourceRoom:
     nodes_with_room: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LicenceRoom:
+class LicenceRoom(NamedTuple):
     """Licences asked for, and free ones."""
 
     asked: float
     free: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Room(NamedTuple):
     """What of the request is free where; how often nodes alone could start it."""
 
     nodes: int
@@ -178,8 +162,7 @@ class Room:
     licences: dict[str, LicenceRoom]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassUtility:
+class ClassUtility(NamedTuple):
     """What the job's class of service makes of its wait, and a wish of its user that is ignored."""
 
     class_: str
@@ -245,7 +228,8 @@ class Explanation:
 
     def document(self) -> dict[str, Any]:
         """As --json prints it."""
-        found: dict[str, Any] = _document(self)
+        names = [each.name for each in fields(self)]
+        found = {name.rstrip("_"): _document(getattr(self, name)) for name in names}
         if self.utility is None:
             del found["utility"]
         if (told := found["as_batch"]) is not None:
@@ -254,9 +238,8 @@ class Explanation:
 
 
 def _document(value: Any) -> Any:
-    if is_dataclass(value):
-        names = [each.name for each in fields(value)]
-        return {name.rstrip("_"): _document(getattr(value, name)) for name in names}
+    if hasattr(value, "_asdict"):
+        return {name.rstrip("_"): _document(each) for name, each in value._asdict().items()}
     if isinstance(value, Mapping):
         return {key: _document(each) for key, each in value.items()}
     return [_document(each) for each in value] if isinstance(value, list) else value

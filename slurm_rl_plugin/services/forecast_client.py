@@ -56,7 +56,9 @@ class ServiceClient:
     def _asked(self, method: str, page: str, body: bytes | None) -> dict[str, Any]:
         connection = self._connection()
         try:
-            connection.request(method, page, body=body, headers=self._headers())
+            bearer = f"Bearer {read_token(Path(self.token_file))}" if self.url else ""
+            headers = {"Authorization": bearer} if bearer else {}
+            connection.request(method, page, body=body, headers=headers)
             response = connection.getresponse()
             found = json.loads(response.read(_LONGEST))
             if not isinstance(found, dict):
@@ -73,11 +75,6 @@ class ServiceClient:
             raise RequestRefused(str(response.status), str(found.get("error", "no reason")))
         answer: dict[str, Any] = found
         return answer
-
-    def _headers(self) -> dict[str, str]:
-        if not self.url:
-            return {}
-        return {"Authorization": f"Bearer {read_token(Path(self.token_file))}"}
 
     def _connection(self) -> http.client.HTTPConnection:
         if not self.url:

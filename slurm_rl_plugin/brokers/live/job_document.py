@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 from slurm_rl_plugin.domain.job_class import JobDescription
@@ -203,12 +203,7 @@ def _refusal(field: str, problem: str) -> RequestRefused:
 
 def offer_document(offer: SiteOffer) -> dict[str, Any]:
     """The object that `site_offer` reads."""
-    return {
-        "site": offer.site,
-        **{name: getattr(offer, name) for name in _NUMBERS},
-        "processors": offer.processors,
-        "published": offer.published,
-    }
+    return asdict(offer)
 
 
 def forwarded_offers(document: Mapping[str, Any]) -> list[SiteOffer]:

@@ -167,8 +167,10 @@ class ForecastDesk:
         queue = self._ready()
         if queue.too_little:
             raise RequestRefused(_NOT_YET, queue.too_little)
+        # whose runs and shares count: the asker's, and for a portal any user's
+        user = request.get("user", "") if asker.sees_all and not asker.user else asker.user
         with self._turn(asker):
-            found = self.new_job(queue, {**request, "user": self._for_whom(asker, request)})
+            found = self.new_job(queue, {**request, "user": user})
         if not self._may_count(asker, queue, request.get("account", "")):
             found["jobs"][0]["ahead_of_account"] = None
         return self._head(queue) | found
@@ -194,10 +196,6 @@ class ForecastDesk:
                 self._places.release()
         finally:
             self.pace.spent(asker.client, cost)
-
-    def _for_whom(self, asker: Asker, request: Mapping[str, Any]) -> object:
-        """The user whose runs and shares count: the asker, and for a portal any user."""
-        return request.get("user", "") if asker.sees_all and not asker.user else asker.user
 
     def _may_see(self, asker: Asker, user: str) -> bool:
         return asker.sees_all or self.others or (user != "" and asker.user == user)

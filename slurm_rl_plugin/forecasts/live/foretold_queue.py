@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -216,10 +215,11 @@ def _of_sources(rows: GivenRows, over: BoolArray, now: float) -> dict[str, Any]:
         if not spoke.any():
             continue
         truth = log_waits(rows.wait_by(now)[spoke])
+        told = log_waits(rows.forecasts.select(spoke).median)
         found[name] = {
             "jobs": int(spoke.sum()),
             "median_error": float(np.median(np.abs(rows.sources[spoke, place] - truth))),
-            "told_median_error": _median_error(rows.forecasts.select(spoke), truth),
+            "told_median_error": float(np.median(np.abs(told - truth))),
         }
     started = int(over.sum())
     if OWN in found:
@@ -227,20 +227,12 @@ def _of_sources(rows: GivenRows, over: BoolArray, now: float) -> dict[str, Any]:
     return found
 
 
-def _median_error(told: Forecasts, truth: Any) -> float:
-    return float(np.median(np.abs(log_waits(told.median) - truth)))
-
-
 def notice_text(queue: ForetoldQueue) -> str:
     """How many wait in each partition, and when half of them will have started."""
-    return "".join(f"{line}\n" for line in _notice_lines(queue))
-
-
-def _notice_lines(queue: ForetoldQueue) -> Iterator[str]:
     jobs, told = queue.snapshot.pending.jobs, queue.place >= 0
-    yield f"{len(queue.snapshot.running)} jobs run and {len(jobs)} wait on this cluster."
+    text = f"{len(queue.snapshot.running)} jobs run and {len(jobs)} wait on this cluster.\n"
     if queue.too_little or not told.any():
-        return
+        return text
     median = np.full(len(jobs), np.nan)
     median[told] = queue.told.forecasts.median[queue.place[told]]
     numbers, counts = np.unique(jobs.partition[told], return_counts=True)
@@ -248,8 +240,8 @@ def _notice_lines(queue: ForetoldQueue) -> Iterator[str]:
         here = told & (jobs.partition == number)
         within = span(float(np.median(median[here])))
         name = queue.snapshot.partitions[number]
-        yield f"{name}: {int(here.sum())} wait, half of them start within {within}."
-    yield "slurm-rl start tells when yours do."
+        text += f"{name}: {int(here.sum())} wait, half of them start within {within}.\n"
+    return f"{text}slurm-rl start tells when yours do.\n"
 
 
 def span(seconds: float) -> str:

@@ -222,7 +222,10 @@ def given_at(
     """
     moment, jobs = float(jobs.moment[asked.rows[0]]), replace(jobs, look={})
     weights, tails = _weights(jobs, moment, given), _tails(jobs, moment, given)
-    plain = _spread_about(weights @ asked.log_wait, asked)
+    # the spread of the draws about another middle
+    quantiles = np.quantile(asked.draws, LEVELS, axis=1).T
+    middle = quantiles[:, [len(LEVELS) // 2]]
+    plain = Forecasts.of_logs((weights @ asked.log_wait)[:, None] + quantiles - middle)
     forecasts = plain
     if len(given) >= FEWEST_MOMENTS:
         kinds = _kinds(jobs.select(asked.rows), plain)
@@ -246,13 +249,6 @@ def _weights(jobs: SeenJobs, moment: float, given: Sequence[GivenForecasts]) -> 
     said = np.hstack([each.sources for each in given])
     part = jobs.select(rows)
     return weights_by_worth(said, known_log_waits(part, moment), _counts(part), _PRIOR)
-
-
-def _spread_about(log_wait: FloatArray, asked: SourceForecasts) -> Forecasts:
-    """The spread of the draws about another middle."""
-    quantiles = np.quantile(asked.draws, LEVELS, axis=1).T
-    middle = quantiles[:, [len(LEVELS) // 2]]
-    return Forecasts.of_logs(log_wait[:, None] + quantiles - middle)
 
 
 def _kinds(jobs: SeenJobs, forecasts: Forecasts) -> IntArray:
