@@ -154,11 +154,7 @@ class Forecasts:
 
 
 def band_places(part: float) -> tuple[int, int]:
-    """Places in LEVELS of the ends of the middle part.
-
-    Raises:
-        ValueError: no two levels enclose it.
-    """
+    """Places in LEVELS of the ends of the middle part."""
     tail = round((1.0 - part) / 2.0, 6)
     if tail not in LEVELS or round(1.0 - tail, 6) not in LEVELS:
         raise ValueError(f"a band of {part:g} has no levels: give .5, .8 or .9.")

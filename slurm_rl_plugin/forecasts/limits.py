@@ -61,13 +61,10 @@ def limits_of(log: JobLog) -> FloatArray:
 
 
 def runs_alike(log: JobLog) -> tuple[RunsAlike, dict[Template, list[float]]]:
-    """What was known of each job's like at its submission, and the runs of each template at last.
+    """What was known of each job's like at its submission, and all runs by template, ascending.
 
     Args:
         log: with recorded starts; a job without one is taken to have started at once.
-
-    Returns:
-        Columns of shape [n]; template -> run times in ascending order, seconds.
     """
     templates = [
         Template(*each)

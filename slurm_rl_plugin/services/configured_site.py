@@ -46,7 +46,18 @@ def build_batch_system(
     """
     settings = configuration.sections.batch_system
     state_file = Path(configuration.sections.hook.state_file)
-    choice = chosen_batch_system(configuration)
+    choice, reserve = chosen_batch_system(configuration), configuration.sections.reserve
+    amounts = reserved_amounts(reserve.most_resources) if configuration.is_whole else ()
+    limit = LimitKeys(
+        mechanism=None if reserve.mechanism == OFF else reserve.mechanism,
+        qos=reserve.qos,
+        license=reserve.license,
+        reservation=reserve.reservation,
+        queues=tuple(reserve.queues),
+        resources=tuple(amounts),
+        # what of a faulty configuration is a default is not known to be the site's
+        is_known=configuration.is_whole,
+    )
     logger.info("batch_system=%s because=%s", choice.kind.name, choice.because)
     parts = AdapterParts(
         adapter=settings.adapter,
@@ -60,23 +71,9 @@ def build_batch_system(
         host=socket.gethostname(),
         state_file=state_file,
         limits_file=limits_path(state_file),
-        limit=_limit_keys(configuration),
+        limit=limit,
     )
     return choice.kind.build(parts)
-
-
-def _limit_keys(configuration: Configuration) -> LimitKeys:
-    """What of a faulty configuration is a default is not known to be the site's."""
-    reserve = configuration.sections.reserve
-    return LimitKeys(
-        mechanism=None if reserve.mechanism == OFF else reserve.mechanism,
-        qos=reserve.qos,
-        license=reserve.license,
-        reservation=reserve.reservation,
-        queues=tuple(reserve.queues),
-        resources=tuple(reserved_amounts(reserve.most_resources)) if configuration.is_whole else (),
-        is_known=configuration.is_whole,
-    )
 
 
 def daemon_metrics(configuration: Configuration) -> ServedMetrics | str:

@@ -39,7 +39,27 @@ def build_offer_pages(configuration: Configuration, bound: BoundOffers | None = 
     """The page that the service serves."""
     given, site = configuration.sections.offer, offering_site(configuration)
     utilities = build_own_utilities(configuration, site)
-    desk = build_offer_desk(configuration, site, utilities, bound)
+    limits = StartLimits(
+        keep=float(given.keep),
+        at_once=given.tests_at_once,
+        busy_share=float(given.busy_share),
+        patience=float(given.timeout),
+    )
+    worth = OfferWorth(
+        given.price,
+        configuration.classifier,
+        None if utilities is None else utilities.utility,
+        _remembered(site.schedule),
+    )
+    desk = OfferDesk(
+        site=_remembered(site.name),
+        starts=RecentStarts(site.expected_start, limits, time.monotonic),
+        worth=worth,
+        all_processors=_remembered(site.processors),
+        clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+        forwarder=build_forwarder(configuration, site),
+        bound=bound,
+    )
     if utilities is not None:
         utilities.renew()
     return OfferPages(
@@ -68,36 +88,6 @@ def offering_site(configuration: Configuration) -> OfferingSite:
             "at sites with Slurm only."
         )
     return kind.offers(float(given.timeout), given.account)
-
-
-def build_offer_desk(
-    configuration: Configuration,
-    site: OfferingSite,
-    utilities: OwnUtilities | None,
-    bound: BoundOffers | None = None,
-) -> OfferDesk:
-    """What makes the offers."""
-    given = configuration.sections.offer
-    limits = StartLimits(
-        keep=float(given.keep),
-        at_once=given.tests_at_once,
-        busy_share=float(given.busy_share),
-        patience=float(given.timeout),
-    )
-    return OfferDesk(
-        site=_remembered(site.name),
-        starts=RecentStarts(site.expected_start, limits, time.monotonic),
-        worth=OfferWorth(
-            given.price,
-            configuration.classifier,
-            None if utilities is None else utilities.utility,
-            _remembered(site.schedule),
-        ),
-        all_processors=_remembered(site.processors),
-        clock=time.time,  # noqa: TID251 - the composition root hands out the clock
-        forwarder=build_forwarder(configuration, site),
-        bound=bound,
-    )
 
 
 def build_bound_offers(configuration: Configuration) -> BoundOffers | None:

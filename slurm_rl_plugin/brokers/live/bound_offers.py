@@ -99,13 +99,10 @@ class BoundOffers:
         }
 
     def accept(self, request: JobRequest, start: float, all_processors: int) -> BoundOffer:
-        """Bind an offer.
+        """Bind an offer; RequestRefused says why it cannot be.
 
         Args:
             start: that was offered, seconds since the epoch.
-
-        Raises:
-            RequestRefused: it cannot be bound; says why.
         """
         if not request.job.account or math.isnan(request.job.time_limit):
             raise RequestRefused(BAD, "an offer binds for an account and a time_limit: give both.")

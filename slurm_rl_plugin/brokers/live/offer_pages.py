@@ -1,7 +1,7 @@
 """The pages of the offer service: who may ask, how often, and how much a request may say.
 
 POST /offer answers a job with an offer, POST /accept binds it, GET /utilities tells what the site
-publishes of itself.
+publishes of itself. RequestRefused says why there is no answer.
 
 A client without the token learns nothing but that, and takes no request from clients that have it,
 even if they share its address.
@@ -73,11 +73,7 @@ class Forwarder:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, request: JobRequest, forwarding: Forwarding) -> Callable[[], list[SiteOffer]]:
-        """Begin to ask; what is returned waits for the offers, for a part of the time to live.
-
-        Raises:
-            RequestRefused: the request was here before.
-        """
+        """Begin to ask; what is returned waits for the offers, for a part of the time to live."""
         with self._lock:
             if forwarding.request_id in self._seen:
                 raise RequestRefused(_SEEN, "this request was here before.")
@@ -128,11 +124,7 @@ class OfferDesk:
     bound: BoundOffers | None = None  #: binds offers; None where none binds
 
     def accept(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Bind the offer for the job that an object describes: a reservation and its times.
-
-        Raises:
-            RequestRefused: as `answer`, or it cannot be bound.
-        """
+        """Bind the offer for the job that an object describes: a reservation and its times."""
         request = job_request(document)
         offer = self._own(request, None)
         if self.bound is None:
@@ -145,9 +137,6 @@ class OfferDesk:
 
         Where the request may be forwarded, `forwarded` has the offers of other sites, and `error`
         says why this one makes none.
-
-        Raises:
-            RequestRefused: the object is faulty, or there is no offer for the job now.
         """
         formula, request, far = _formula(document), job_request(document), forwarding_of(document)
         if self.forwarder is None or far is None:

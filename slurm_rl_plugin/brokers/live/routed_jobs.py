@@ -133,11 +133,7 @@ class RoutedJobsFile:
             return RoutedJobs()
 
     def change(self, update: Callable[[RoutedJobs], RoutedJobs]) -> RoutedJobs:
-        """Change what the file holds, and tell what it is then: nobody else does meanwhile.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Change what the file holds (or OSError), and tell it: nobody else does so meanwhile."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         opened = own_file(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
         with os.fdopen(opened, "a") as lock:
@@ -212,11 +208,7 @@ class SharedExperience:
         return {site: median(waits) for site, waits in shared.items()}
 
     def tell(self, met: Mapping[str, MetAtSite]) -> None:
-        """Write what this user met, for all who may enter the folder: waits and times, no job.
-
-        Raises:
-            OSError: as `waits`, or another user has laid something in the file's place.
-        """
+        """Write what this user met for all to read: waits and times, no job; OSError as `waits`."""
         self._check()
         newest = sorted(met.items(), key=lambda each: -each[1].heard)
         sites = {

@@ -165,16 +165,13 @@ class Forecaster:
         snapshot: QueueSnapshot,
         progress: Callable[[int, int], None],
     ) -> int:
-        """Foretell looks of the past as if nothing of later were known, where nothing is kept.
+        """Foretell looks of the past as if nothing of later were known; how many were scored.
 
         So that the first forecasts that are shown have been scored on this site.
 
         Args:
             snapshot: the present look: who runs or waits now did so in the past too.
             progress: told the looks done and how many there are.
-
-        Returns:
-            Forecasts that were scored.
         """
         ended = float((history.log.start + history.log.run_time).max())
         last = min(ended, snapshot.now)

@@ -188,15 +188,12 @@ class KeptForecasts:
         return {int(job) for (job,) in found}
 
     def settle(self, starts: Mapping[int, float], gone: set[int]) -> int:
-        """Note which jobs have started, and which have left without anybody seeing it.
+        """Note which jobs have started and which have left unseen; how many forecasts came true.
 
         Args:
             starts: job -> start, seconds since the epoch. A forecast given a minute later than
                 that was of a later life of the job, and stays.
             gone: jobs that neither wait nor run.
-
-        Returns:
-            Forecasts that have come true by it.
         """
         with self._working() as file:
             done = file.executemany(

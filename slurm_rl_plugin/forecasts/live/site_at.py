@@ -33,13 +33,10 @@ _NO_CLASSES = JobClassifier(rules=())
 
 
 def joined_log(earlier: JobLog, later: JobLog) -> tuple[JobLog, IntArray]:
-    """The jobs of two logs of one site in the order of their submissions.
+    """The jobs of two logs in the order of submission, and the place of each in the two.
 
     Args:
         later: its machine's size and kind count.
-
-    Returns:
-        The log, and the place that each of its jobs had in the two behind each other.
     """
     submit = np.concatenate([earlier.submit, later.submit])
     order = np.argsort(submit, kind="stable")

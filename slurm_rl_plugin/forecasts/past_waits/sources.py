@@ -141,11 +141,7 @@ class SourceForecasts(NamedTuple):
 def ask_sources(
     jobs: SeenJobs, table: FeatureTable, moment: float, rng: np.random.Generator
 ) -> SourceForecasts | None:
-    """Fit every source to what is known at a moment, and ask it about the jobs seen then.
-
-    Returns:
-        None where too little is known to fit to.
-    """
+    """Fit every source to what is known at a moment, and ask it; None where that is too little."""
     bare, now = replace(jobs, look={}), np.flatnonzero(jobs.moment == moment)
     trains = training_rows(bare, moment, FITS, rng)
     if len(trains[0].rows) < FEWEST_ROWS:

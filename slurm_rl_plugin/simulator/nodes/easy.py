@@ -187,15 +187,12 @@ def start_in_order_on_nodes(
 ) -> int:
     """Start jobs in order until the first without room, the head; behind it who does not delay it.
 
-    A job that limits of its groups hold back is passed over and reserves nothing.
+    A job that limits of its groups hold back is passed over and reserves nothing. How many started.
 
     Args:
         order: job numbers, the first to be looked at first.
         count: how many of `order` there are.
         backfills: EASY; else nobody passes the head.
-
-    Returns:
-        How many jobs started.
     """
     head, started = _start_until_head(workload, cluster, machine, order, count)
     if backfills:
