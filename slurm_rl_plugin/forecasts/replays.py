@@ -13,10 +13,7 @@ import numpy as np
 
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.run_prediction import PARTS
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    Cluster,
-    account_usage_until,
-)
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster, account_usage_until
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine
 from slurm_rl_plugin.simulator.schedules.on_nodes import NodeRun

@@ -30,12 +30,7 @@ from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.sections import OfferSection
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING
-from slurm_rl_plugin.errors import (
-    BatchSystemError,
-    ConfigurationError,
-    JobNotAccepted,
-    PolicyError,
-)
+from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, JobNotAccepted, PolicyError
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.settings import NOBODY_IN_CHARGE, CycleSettings

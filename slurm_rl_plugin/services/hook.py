@@ -131,9 +131,7 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
         audit=AuditLog(Path(hook.audit_file) if hook.audit_file else None),
         monotonic=time.monotonic,
         limit=BatchLimit(
-            rail=reserve,
-            path=limits_path(Path(hook.state_file)),
-            monotonic=time.monotonic,
+            rail=reserve, path=limits_path(Path(hook.state_file)), monotonic=time.monotonic
         ),
         calls=calls,
     )

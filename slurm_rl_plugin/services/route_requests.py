@@ -77,10 +77,7 @@ def _script(path: Path) -> str:
 
 
 def request_of(
-    submission: JobSubmission,
-    command: SubmitCommand,
-    script: str,
-    environment: Mapping[str, str],
+    submission: JobSubmission, command: SubmitCommand, script: str, environment: Mapping[str, str]
 ) -> JobRequest:
     """What the sites are told of the job."""
     try:

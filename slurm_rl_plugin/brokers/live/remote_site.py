@@ -304,18 +304,24 @@ def ask_sites(
     """
     end = monotonic() + timeout
     heard: queue.SimpleQueue[tuple[str, list[SiteAnswer]]] = queue.SimpleQueue()
+
+    free = threading.Semaphore(len(sites)) if places is None else places
+
+    def ask(site: RemoteSite) -> None:
+        try:
+            answers = _answers(site, request, forwarding)
+        finally:
+            free.release()
+        heard.put((site.name, answers))
+
     asked = 0
     for site in sites:
-        if places is None or places.acquire(blocking=False):
-            words = (site, request, forwarding, heard, places)
-            asks = threading.Thread(target=_ask, args=words, daemon=True)
+        if free.acquire(blocking=False):
             try:
-                asks.start()
+                threading.Thread(target=ask, args=(site,), daemon=True).start()
+                asked += 1
             except RuntimeError:  # no more threads: its question is left out
-                if places is not None:
-                    places.release()
-                continue
-            asked += 1
+                free.release()
     found: dict[str, list[SiteAnswer]] = {}
     while len(found) < asked and (left := end - monotonic()) > 0.0:
         try:
@@ -334,23 +340,17 @@ def ask_sites(
     return [*own, *merged.values()]
 
 
-def _ask(
-    site: RemoteSite,
-    request: JobRequest,
-    forwarding: Forwarding | None,
-    heard: queue.SimpleQueue[tuple[str, list[SiteAnswer]]],
-    places: threading.Semaphore | None,
-) -> None:
+def _answers(
+    site: RemoteSite, request: JobRequest, forwarding: Forwarding | None
+) -> list[SiteAnswer]:
+    """What came of asking a site; never raises, since a thread has nobody else to tell."""
     try:
         offers = site.answers(request, forwarding)
-        answers = [SiteAnswer(name=each.site, promised=each) for each in offers]
-        if offers[0].site != site.name:
-            answers.append(SiteAnswer(name=site.name, why_not="makes no offer itself"))
     except SlurmRLError as error:
-        answers = [SiteAnswer(name=site.name, why_not=str(error))]
-    except Exception as error:  # noqa: BLE001 - a thread has nobody else to tell
-        answers = [SiteAnswer(name=site.name, why_not=f"asking it failed: {error!r}")]
-    finally:
-        if places is not None:
-            places.release()
-    heard.put((site.name, answers))
+        return [SiteAnswer(name=site.name, why_not=str(error))]
+    except Exception as error:  # noqa: BLE001 - as above
+        return [SiteAnswer(name=site.name, why_not=f"asking it failed: {error!r}")]
+    answers = [SiteAnswer(name=each.site, promised=each) for each in offers]
+    if offers[0].site != site.name:
+        answers.append(SiteAnswer(name=site.name, why_not="makes no offer itself"))
+    return answers

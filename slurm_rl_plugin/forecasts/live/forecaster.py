@@ -160,10 +160,7 @@ class Forecaster:
         self.kept.settle(starts, set())
 
     def look_back(
-        self,
-        history: PreparedLog,
-        snapshot: QueueSnapshot,
-        progress: Callable[[int, int], None],
+        self, history: PreparedLog, snapshot: QueueSnapshot, progress: Callable[[int, int], None]
     ) -> int:
         """Foretell looks of the past as if nothing of later were known; how many were scored.
 

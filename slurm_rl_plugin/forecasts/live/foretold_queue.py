@@ -87,7 +87,9 @@ def join(
         past: what past waits say; None for nothing.
         own: seconds that the batch system expects, nan where it says nothing, shape [n].
     """
-    sources = _sources(replays, past, own)
+    nothing = np.full(len(replays), np.nan)
+    of_past = nothing if past is None else log_waits(past.median)
+    sources = np.column_stack([log_waits(replays.median), of_past, log_waits(own)])
     weights = worth(earlier, now)
     middle = _filled(sources) @ weights
     spreads = [replays] if past is None else [replays, past]
@@ -131,16 +133,6 @@ def _about(middle: FloatArray, spread: Forecasts) -> Forecasts:
     logs[:, half] = middle
     logs[:, half + 1 :] = np.maximum(logs[:, half + 1 :], middle[:, None])
     return Forecasts.of_logs(logs)
-
-
-def _sources(replays: Forecasts, past: Forecasts | None, own: FloatArray) -> FloatArray:
-    nothing = np.full(len(replays), np.nan)
-    of_past = nothing if past is None else log_waits(past.median)
-    told = np.isfinite(own)
-    of_own = np.where(told, log_waits(np.where(told, own, 1.0)), np.nan)
-    columns = (log_waits(replays.median), of_past, of_own)
-    assert len(columns) == len(SOURCES)
-    return np.column_stack(columns)
 
 
 def _filled(sources: FloatArray) -> FloatArray:

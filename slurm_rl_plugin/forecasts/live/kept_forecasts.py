@@ -57,6 +57,8 @@ _DRAWS = tuple(
     f"where moment >= ? and start {is_known} order by {_LOT} limit ?"
     for index, is_known in (("lots_of_known", "is not null"), ("lots_of_others", "is null"))
 )
+_OPEN = "select job, max(moment) from given where start is null and gone = 0 group by job"
+_UNSETTLED = "select distinct job from given where start is null and gone <> ? and moment >= ?"
 #: Forecasts that have come true which bands, weights and scores are made of at most.
 _MOST = 10_000
 _NUMBERS = np.dtype("<f4")
@@ -173,19 +175,12 @@ class KeptForecasts:
     def open_jobs(self) -> dict[int, float]:
         """Jobs whose start is not known, and when the last forecast of each was kept."""
         with self._working() as file:
-            found = file.execute(
-                "select job, max(moment) from given where start is null and gone = 0 group by job"
-            ).fetchall()
-        return {int(job): float(moment) for job, moment in found}
+            return dict(file.execute(_OPEN).fetchall())
 
     def unsettled(self, since: float) -> set[int]:
         """Jobs of forecasts since a time whose start may still become known."""
         with self._working() as file:
-            found = file.execute(
-                "select distinct job from given where start is null and gone <> ? and moment >= ?",
-                (_CHANGED, since),
-            ).fetchall()
-        return {int(job) for (job,) in found}
+            return {int(job) for (job,) in file.execute(_UNSETTLED, (_CHANGED, since)).fetchall()}
 
     def settle(self, starts: Mapping[int, float], gone: set[int]) -> int:
         """Note which jobs have started and which have left unseen; how many forecasts came true.

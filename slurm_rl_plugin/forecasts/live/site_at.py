@@ -148,10 +148,7 @@ def present_jobs(snapshot: QueueSnapshot, waits: BoolArray) -> PresentJobs:
         kind="look",
     )
     return PresentJobs(
-        log=log,
-        running=count,
-        place=place,
-        interactive=both("interactive").astype(np.bool_),
+        log=log, running=count, place=place, interactive=both("interactive").astype(np.bool_)
     )
 
 

@@ -155,9 +155,7 @@ def ask_sources(
     known = bare.select(jobs.moment <= moment)
     last = last_similar_log_waits(known, known_log_waits(known, moment), moment)
     return SourceForecasts(
-        rows=now,
-        log_wait=np.stack([*boosted, forest.mean(asked), last]),
-        draws=forest.draws(asked),
+        rows=now, log_wait=np.stack([*boosted, forest.mean(asked), last]), draws=forest.draws(asked)
     )
 
 

@@ -362,11 +362,8 @@ def several_nodes_will_run(
     until: float,
 ) -> tuple[float, int]:
     """When a job of several nodes finds room as others end, and on how many of `chosen`."""
-    now, fails, fewest = (
-        cluster.state[0].now,
-        fails_now(machine, shape),
-        machine.requests.fewest[shape],
-    )
+    now, fails = cluster.state[0].now, fails_now(machine, shape)
+    fewest = machine.requests.fewest[shape]
     row = row_of(machine.requests, machine.nodes, fitting, shape)
     last = max(begin, until) if until > 0.0 else _LAST
     if _able(machine, fitting, row, closed, last) < fewest:
