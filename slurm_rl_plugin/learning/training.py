@@ -210,13 +210,14 @@ def train_model(
     if plan.leave_one_out:
         best = [_best_of_seeds(each) for each in without]
         manifest["leave_one_out"] = _leave_one_out(plan, trained, best)
+    sources = json.dumps(list(plan.sources), sort_keys=True, default=np.ndarray.tolist)
     export_model(
         trained.network,
         output,
         {
             "algorithm": plan.algorithm,
             "reward_weights": json.dumps(asdict(plan.settings.weights)),
-            "training_log_checksum": _digest(list(plan.sources)),
+            "training_log_checksum": hashlib.sha256(sources.encode()).hexdigest(),
             "seed": str(plan.settings.seed),
             "package_version": __version__,
             **{name: json.dumps(own, sort_keys=True) for name, own in _own_classes(plan).items()},
@@ -242,11 +243,6 @@ def _load_key(plan: TrainingPlan) -> str:
     system = (plan.estimates, plan.backfilling, limit)
     schema = schema_of(plan.settings).digest
     return digest_of(plan.sources, plan.logs, drawn, system, plan.start, schema, plan.goals)
-
-
-def _digest(value: Any) -> str:
-    words = json.dumps(value, sort_keys=True, default=np.ndarray.tolist)
-    return hashlib.sha256(words.encode()).hexdigest()
 
 
 def _train_all(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -136,12 +137,8 @@ def _mean(values: FloatArray) -> float:
     return float(values.mean())
 
 
-def _median(values: FloatArray) -> float:
-    return float(np.quantile(values, 0.5))
-
-
-def _p95(values: FloatArray) -> float:
-    return float(np.quantile(values, 0.95))
+def _quantile(values: FloatArray, level: float) -> float:
+    return float(np.quantile(values, level))
 
 
 FIGURES = {
@@ -150,8 +147,8 @@ FIGURES = {
         for name, of_class in (("interactive", True), ("batch", False))
         for key, column, of, better in (
             ("mean_wait", "wait", _mean, False),
-            ("median_wait", "wait", _median, False),
-            ("p95_wait", "wait", _p95, False),
+            ("median_wait", "wait", partial(_quantile, level=0.5), False),
+            ("p95_wait", "wait", partial(_quantile, level=0.95), False),
             ("within_120s", "within", _mean, True),
         )
     },

@@ -67,16 +67,12 @@ def median_ratios(
     mine: Sequence[ScheduleWaits], others: Sequence[ScheduleWaits]
 ) -> dict[str, float | None]:
     """Medians of the ratios of RATIOS, pair by pair; None where the others have no such wait."""
-    return {key: _median_ratio(mine, others, key) for key in RATIOS}
-
-
-def _median_ratio(
-    mine: Sequence[ScheduleWaits], others: Sequence[ScheduleWaits], key: str
-) -> float | None:
-    pairs = [(getattr(a, key), getattr(b, key)) for a, b in zip(mine, others, strict=True)]
-    if min(below for _, below in pairs) <= 0.0:
-        return None
-    return float(np.median([above / below for above, below in pairs]))
+    found: dict[str, float | None] = {}
+    for key in RATIOS:
+        above, below = ([getattr(each, key) for each in waits] for waits in (mine, others))
+        told = min(below) > 0.0
+        found[key] = float(np.median(np.divide(above, below))) if told else None
+    return found
 
 
 def machine_figures(

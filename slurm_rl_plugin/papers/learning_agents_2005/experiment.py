@@ -104,51 +104,38 @@ def group_of(figure: int, rate: float) -> str:
     return f"Fig. {figure}, capacities {low}-{high}, g = {f'{rate:.3f}'.removesuffix('0')}"
 
 
-def experiments(size: Size) -> list[Experiment]:
-    """All that is run."""
+def experiments(size: Size) -> Iterator[Experiment]:
+    """All that is run; at the critical rate queues grow slowly, and the runs are longer."""
+
+    def rules(*names: str) -> dict[str, AgentRule]:
+        return {name: _BY_NAME[name] for name in names}
+
     wide = GridSettings(agents=size.agents, resources=size.resources, ticks=size.ticks)
     short = replace(wide, ticks=size.other_ticks)
-    return [*_figure_2(short, size.ticks), *_figure_3(wide), *_figure_4(short), _figure_5(short)]
-
-
-def _figure_2(settings: GridSettings, longer: int) -> Iterator[Experiment]:
-    """At the critical rate queues grow slowly, and the runs are longer."""
-    rules = {name: _BY_NAME[name] for name in (RANDOM, LEAST_LOADED, PAPER, PROBING)}
+    of_figure_2 = rules(RANDOM, LEAST_LOADED, PAPER, PROBING)
     for rate in RATES_OF_FIGURE_2:
-        ticks = longer if rate == CRITICAL_RATE else settings.ticks
-        narrow = replace(settings, rate=rate, capacity=_NARROW, ticks=ticks)
-        yield Experiment(group=group_of(2, rate), settings=narrow, rules=rules)
-
-
-def _figure_3(settings: GridSettings) -> Iterator[Experiment]:
-    rules = {name: _BY_NAME[name] for name in (LEAST_LOADED, OPTIMAL_SPLIT, PAPER, PROBING)}
+        longest = wide if rate == CRITICAL_RATE else short
+        narrow = replace(longest, rate=rate, capacity=_NARROW)
+        yield Experiment(group=group_of(2, rate), settings=narrow, rules=of_figure_2)
     for rate in RATES_OF_FIGURE_3:
+        tried = rules(LEAST_LOADED, OPTIMAL_SPLIT, PAPER, PROBING)
         if rate == RATE_OF_DYNAMICS:
-            more = {LEAST_LOADED_IN_TURN: _BY_NAME[LEAST_LOADED_IN_TURN], **_LATE}
-        else:
-            more = {}
-        wide = replace(settings, rate=rate)
-        yield Experiment(group=group_of(3, rate), settings=wide, rules={**rules, **more})
+            tried |= rules(LEAST_LOADED_IN_TURN) | _LATE
+        yield Experiment(group=group_of(3, rate), settings=replace(wide, rate=rate), rules=tried)
     for rate in RATES_OF_RANDOM:
-        few = replace(settings, rate=rate)
-        yield Experiment(group=group_of(3, rate), settings=few, rules={RANDOM: _BY_NAME[RANDOM]})
-
-
-def _figure_4(settings: GridSettings) -> Iterator[Experiment]:
-    rules = {name: _BY_NAME[name] for name in (PAPER, PROBING)}
+        few = replace(wide, rate=rate)
+        yield Experiment(group=group_of(3, rate), settings=few, rules=rules(RANDOM))
+    steady = replace(short, rate=RATE_OF_DYNAMICS)
     for leaving in LEAVING[1:]:
-        dynamic = replace(settings, rate=RATE_OF_DYNAMICS, leaving=leaving)
-        yield Experiment(group=group_of_leaving(leaving), settings=dynamic, rules=rules)
-
-
-def _figure_5(settings: GridSettings) -> Experiment:
-    rules = {
+        dynamic = replace(steady, leaving=leaving)
+        agents = rules(PAPER, PROBING)
+        yield Experiment(group=group_of_leaving(leaving), settings=dynamic, rules=agents)
+    noisy = {
         with_noise(name, noise): replace(_BY_NAME[name], noise=noise)
         for name in (PAPER, PROBING)
         for noise in NOISE
     }
-    steady = replace(settings, rate=RATE_OF_DYNAMICS)
-    return Experiment(group=FIGURE_5, settings=steady, rules=rules)
+    yield Experiment(group=FIGURE_5, settings=steady, rules=noisy)
 
 
 FIGURE_5 = group_of(5, RATE_OF_DYNAMICS)
@@ -171,7 +158,7 @@ def steps(size: Size, seeds: int) -> int:
 
 def reproduce(size: Size, seeds: int, store: ResultStore) -> dict[str, Measured]:
     """Run every experiment on seeds 0 to `seeds` - 1; group -> what came of it."""
-    planned = experiments(size)
+    planned = list(experiments(size))
     found = side_by_side(
         lambda task: _figures_on_grid(*task, store),
         [(experiment, seed) for experiment in planned for seed in range(seeds)],

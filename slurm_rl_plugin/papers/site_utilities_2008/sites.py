@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -86,11 +87,12 @@ def draw_load(log: JobLog, segments: Sequence[int], jobs: int, seed: Sequence[in
     for site, number in zip(SITES, drawn[1:], strict=True):
         work = site.local_load * site.capacity * span
         streams.append(_window(segment_of(log, int(number)), rng, work=work))
-    return _merged([_stretched(each, span) for each in streams])
+    stretch = [span / max(float(each.submit[-1]), 1.0) for each in streams]
+    stretched = zip(streams, stretch, strict=True)
+    return _merged([each._replace(submit=each.submit * factor) for each, factor in stretched])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stream:
+class _Stream(NamedTuple):
     """Jobs of one window, shape [n]; submit in seconds from its beginning."""
 
     submit: FloatArray
@@ -115,16 +117,7 @@ def _window(
     sessions = segment.user[chosen] * 100_000 + (submit // DAY).astype(np.int64)
     each, session = np.unique(sessions, return_inverse=True)
     account = rng.choice(len(ACCOUNTS), len(each), p=ACCOUNT_MIX)[session]
-    return _Stream(
-        submit=submit, run_time=segment.run_time[chosen], account=account.astype(np.int64)
-    )
-
-
-def _stretched(stream: _Stream, span: float) -> _Stream:
-    last = max(float(stream.submit[-1]), 1.0)
-    return _Stream(
-        submit=stream.submit * (span / last), run_time=stream.run_time, account=stream.account
-    )
+    return _Stream(submit, segment.run_time[chosen], account.astype(np.int64))
 
 
 def _merged(streams: Sequence[_Stream]) -> GridLoad:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -154,7 +155,8 @@ def held_trial(kind: str, seed: int, length: TrialLength) -> HeldTrial:
     after which of them it was sure. Guards are asked after each.
     """
     days = length.harm if kind == HARM else length.days
-    trial = _drawn(kind, seed, days)
+    drawn = {ALIKE: alike, HARM: reversed_model, GAIN: partial(with_gain, gain=GAINED)}
+    trial = drawn[kind](seed, days)
     experiment = declared(seed + _COINS, days)
     cluster = trial.replayed(trial.starts(experiment.blocks))
     looks = range(_FIRST_LOOK, WARM_UP * 24, _LOOK)
@@ -175,12 +177,6 @@ def held_trial(kind: str, seed: int, length: TrialLength) -> HeldTrial:
     if kind == HARM:
         held.really.update(_damages(trial, held))
     return held
-
-
-def _drawn(kind: str, seed: int, days: int) -> DrawnTrial:
-    if kind == ALIKE:
-        return alike(seed, days)
-    return reversed_model(seed, days) if kind == HARM else with_gain(seed, days, GAINED)
 
 
 def _damages(trial: DrawnTrial, held: HeldTrial) -> dict[int, Damage]:
