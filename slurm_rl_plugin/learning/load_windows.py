@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from slurm_rl_plugin.simulator.workloads.log_workload import (
     select_prepared,
 )
 from slurm_rl_plugin.simulator.workloads.recorded_runs import windows_with_past
+from slurm_rl_plugin.units import IntArray
 
 #: The first part of each log trains, the rest validates (definitions: time split).
 TRAINING_FRACTION = 0.6
@@ -82,21 +82,13 @@ def class_known_at_submission(
     return replace(prepared, interactive=interactive, class_rule=rule, utilities=own)
 
 
-class Stretch(NamedTuple):
-    """Consecutive jobs of a log, replayed in one run."""
-
-    log: PreparedLog  #: the jobs
-    drop: tuple[int, int]  #: how many first and last ones are simulated but not counted
-
-
 def split_stretches(
     prepared: PreparedLog, runs: int, rng: np.random.Generator
-) -> tuple[list[Stretch], list[Stretch]]:
+) -> tuple[list[PreparedLog], list[PreparedLog]]:
     """What trains, from the first 60 % of a log, and what chooses, from the rest.
 
-    Both are one run through the jobs next to the border, MOST_JOBS at most, in which the machine
-    fills during the first tenth; of several runs each is without other LEFT_OUT of the jobs, so
-    that a training does not learn one run by heart.
+    Both are one run through the jobs next to the border, MOST_JOBS at most; of several runs each
+    is without other LEFT_OUT of the jobs, so that a training does not learn one run by heart.
 
     Raises:
         ConfigurationError: the log is too short to be split.
@@ -108,22 +100,13 @@ def split_stretches(
             f"the log has too few jobs to train and validate on ({jobs}): give a longer one."
         )
     first = max(border - MOST_JOBS, 0)
-    past, later = (
-        log_window(prepared, begin, count)
-        for begin, count in (
-            (first, border - first),
-            (border, min(jobs - border, MOST_JOBS)),
-        )
-    )
-    trains = [past] if runs == 1 else [_thinned(past, rng) for _ in range(runs)]
-    return [_stretch(each) for each in trains], [_stretch(later)]
+    past = log_window(prepared, first, border - first)
+    later = log_window(prepared, border, min(jobs - border, MOST_JOBS))
+    kept = [kept_jobs(border - first, rng) for _ in range(runs)] if runs > 1 else []
+    return [select_prepared(past, each) for each in kept] or [past], [later]
 
 
-def _thinned(prepared: PreparedLog, rng: np.random.Generator) -> PreparedLog:
-    jobs = len(prepared.log)
+def kept_jobs(jobs: int, rng: np.random.Generator) -> IntArray:
+    """Places of so many jobs without LEFT_OUT of them, ascending."""
     left_out = rng.choice(jobs, int(jobs * LEFT_OUT), replace=False)
-    return select_prepared(prepared, np.setdiff1d(np.arange(jobs), left_out))
-
-
-def _stretch(prepared: PreparedLog) -> Stretch:
-    return Stretch(prepared, (int(WARM_UP * len(prepared.log)), 0))
+    return np.setdiff1d(np.arange(jobs), left_out)

@@ -34,7 +34,12 @@ from slurm_rl_plugin.learning.heldout_training import (
     heldout_loads,
     shipped_rule,
 )
-from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION, split_stretches, training_part
+from slurm_rl_plugin.learning.load_windows import (
+    TRAINING_FRACTION,
+    WARM_UP,
+    split_stretches,
+    training_part,
+)
 from slurm_rl_plugin.learning.manifest import file_checksum, write_card, write_manifest
 from slurm_rl_plugin.learning.onnx_file import export_model
 from slurm_rl_plugin.learning.policy_search import rule_network
@@ -189,7 +194,7 @@ def train_model(
 
     `progress` is told the steps of all trainings.
     """
-    loads = [_loads_of(each) for each in (plan, *plan.folds)]
+    loads = [loads_of(each) for each in (plan, *plan.folds)]
     policies, checkpoints = _train_all(plan, loads, output, progress)
     first, *without = [
         policies[each : each + plan.seeds] for each in range(0, len(policies), plan.seeds)
@@ -295,7 +300,8 @@ def _standing_in(
     return replace(beaten, network=network, validation_objective=objective)
 
 
-def _loads_of(plan: TrainingPlan) -> TrainingLoads:
+def loads_of(plan: TrainingPlan) -> TrainingLoads:
+    """What a training of the plan sees."""
     if plan.heldout:
         return heldout_loads(plan.logs, classifier=plan.classifier, goals=plan.goals)
     return _loads(plan)
@@ -310,7 +316,7 @@ def _leave_one_out(
     names = _names(plan.sources)
     for name, source, prepared, policy in zip(names, plan.sources, plan.logs, without, strict=True):
         alone = replace(plan, logs=[prepared], sources=[source], leave_one_out=False)
-        loads = _loads_of(alone).validation
+        loads = loads_of(alone).validation
         found[name] = {
             "trained_without": mean_objective(policy.network, loads, weights),
             "trained_with": mean_objective(trained.network, loads, weights),
@@ -352,9 +358,9 @@ def _loads(plan: TrainingPlan) -> TrainingLoads:
             # medians come from the training part alone, as they would at a site
             estimates = estimates_of(kind, training_part(prepared))
             for part, chosen in zip(parts, stretches, strict=True):
-                part.extend(
-                    TrainingLoad.of(each.log, estimates, settings, each.drop) for each in chosen
-                )
+                for each in chosen:
+                    filling = int(WARM_UP * len(each.log))  # of the machine: it does not count
+                    part.append(TrainingLoad.of(each, estimates, settings, (filling, 0)))
     return parts
 
 

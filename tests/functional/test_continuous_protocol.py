@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.learning.evaluation.continuous import (
-    LEFT_OUT,
     ContinuousProtocol,
     Replayed,
     ratios_to,
     replay_continuously,
 )
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
+from slurm_rl_plugin.learning.load_windows import LEFT_OUT
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log

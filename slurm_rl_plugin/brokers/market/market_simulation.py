@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.brokers.market.formula import MACHINE_FUNCTIONS, USER_FUNCTIONS, Formula
-from slurm_rl_plugin.brokers.market.offers import Offer, Request, best_offer, offered_start
-from slurm_rl_plugin.brokers.market.prices import Terms, compile_formula
+from slurm_rl_plugin.brokers.market.offers import Offer, best_offer
+from slurm_rl_plugin.brokers.market.prices import Request, Terms, compile_formula, offered_start
 from slurm_rl_plugin.brokers.market.rescheduling import Draft, empty_draft, reschedule
 from slurm_rl_plugin.brokers.market.timetable import (
     NEXT,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.brokers.market.prices import Terms, price, utility
+from slurm_rl_plugin.brokers.market.prices import Request, Terms, price, worth
 from slurm_rl_plugin.brokers.market.timetable import (
     Gaps,
     Lanes,
@@ -33,18 +33,6 @@ FINE_STEPS = 8
 _WAYS = 5
 
 
-class Request(NamedTuple):
-    """A job as machines are told of it."""
-
-    now: float  #: when it is asked for, seconds
-    processors: int  #: how many it asks for
-    duration: float  #: seconds that it is allocated
-    splits: bool  #: whether it may run on several of them at once
-    margin: float  #: what owners add to a start that is not now, seconds
-    interactive: bool  #: whether it is of that class
-    reach: BoolArray  #: machines that the request gets to, shape [machines]
-
-
 class Offer(NamedTuple):
     """The best offer so far."""
 
@@ -52,12 +40,6 @@ class Offer(NamedTuple):
     worth: FloatArray
     lanes: IntArray  #: the processors, the first `used[0]` entries
     used: IntArray  #: how many lanes; 0 while there is no offer; shape [1]
-
-
-@compiled_borrowing
-def offered_start(start: float, request: Request) -> float:
-    """The start that is offered for a planned one, seconds."""
-    return start if start <= request.now else start + request.margin
 
 
 @compiled_borrowing
@@ -124,45 +106,6 @@ def _keep_better(offer: Offer, value: float, cost: float, start: float, chosen: 
 
 
 @compiled
-def _worth(start: float, cost: float, capacity: int, request: Request, terms: Terms) -> float:
-    """What the user thinks of a planned start at a price."""
-    wait = offered_start(start, request) - request.now
-    return utility(
-        wait,
-        request.duration,
-        request.processors,
-        cost,
-        capacity,
-        request.interactive,
-        terms.user,
-    )
-
-
-@compiled
-def _price(
-    lanes: Lanes,
-    gaps: Gaps,
-    machine: int,
-    chosen: IntArray,
-    start: float,
-    request: Request,
-    terms: Terms,
-) -> float:
-    """What the owner asks for a job on the chosen lanes."""
-    return price(
-        lanes,
-        gaps,
-        machine,
-        chosen,
-        start,
-        request.duration,
-        request.now,
-        request.interactive,
-        terms.owner,
-    )
-
-
-@compiled
 def _offer_of_machine(
     lanes: Lanes, gaps: Gaps, machine: int, time: float, request: Request, terms: Terms
 ) -> Offer:
@@ -176,8 +119,8 @@ def _offer_of_machine(
         if len(room) > needed:
             order = np.argsort(_key(gaps, room, way), kind="mergesort")
             chosen = room[order[:needed]]
-        cost = _price(lanes, gaps, machine, chosen, time, request, terms)
-        value = _worth(time, cost, capacity, request, terms)
+        cost = price(lanes, gaps, machine, chosen, time, request, terms.owner)
+        value = worth(time, cost, capacity, request, terms.user)
         _keep_better(best, value, cost, time, chosen)
         if len(room) == needed:
             break  # there is but one way
@@ -188,8 +131,8 @@ def _offer_of_machine(
         start = time + (latest - time) * step / FINE_STEPS
         if start <= time or start + duration > gaps.end[chosen].min():
             break
-        cost = _price(lanes, gaps, machine, chosen, start, request, terms)
-        value = _worth(start, cost, capacity, request, terms)
+        cost = price(lanes, gaps, machine, chosen, start, request, terms.owner)
+        value = worth(start, cost, capacity, request, terms.user)
         if value > best.worth[0]:
             _keep_better(best, value, cost, start, chosen)
     return best
@@ -206,14 +149,14 @@ def _split_offer(
     while left > 0:
         machine = int(np.argmax(rest))
         room = _room(lanes, gaps, machine, time, request.duration)[:left]
-        cost += _price(lanes, gaps, machine, room, time, request, terms)
+        cost += price(lanes, gaps, machine, room, time, request, terms.owner)
         done = request.processors - left
         found.lanes[done : done + len(room)] = room
         left -= len(room)
         rest[machine] = 0
         capacity += lanes.first[machine + 1] - lanes.first[machine]
     found.used[0] = request.processors
-    value = _worth(time, cost, capacity, request, terms)
+    value = worth(time, cost, capacity, request, terms.user)
     found.worth[0], found.worth[1], found.worth[2] = value, cost, time
     return found
 

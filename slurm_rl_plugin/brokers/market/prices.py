@@ -24,7 +24,7 @@ from slurm_rl_plugin.brokers.market.formula import (
 )
 from slurm_rl_plugin.brokers.market.timetable import Gaps, Lanes, end_of_schedule, taken_area
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 
 class CompiledFormula(NamedTuple):
@@ -124,6 +124,24 @@ class Terms(NamedTuple):
     user: CompiledFormula
 
 
+class Request(NamedTuple):
+    """A job as machines are told of it."""
+
+    now: float  #: when it is asked for, seconds
+    processors: int  #: how many it asks for
+    duration: float  #: seconds that it is allocated
+    splits: bool  #: whether it may run on several of them at once
+    margin: float  #: what owners add to a start that is not now, seconds
+    interactive: bool  #: whether it is of that class
+    reach: BoolArray  #: machines that the request gets to, shape [machines]
+
+
+@compiled_borrowing
+def offered_start(start: float, request: Request) -> float:
+    """The start that is offered for a planned one, seconds."""
+    return start if start <= request.now else start + request.margin
+
+
 @compiled_borrowing
 def idle_beside(
     lanes: Lanes, gaps: Gaps, machine: int, start: float, duration: float, count: int
@@ -147,21 +165,17 @@ def price(
     machine: int,
     chosen: IntArray,
     start: float,
-    duration: float,
-    now: float,
-    interactive: bool,
+    request: Request,
     owner: CompiledFormula,
 ) -> float:
-    """The owner's function for a job on the chosen lanes of one machine (MV = MF(Pm)).
+    """The owner's function for a job on chosen lanes of a machine (MV = MF(Pm)); -inf for no value.
 
     Args:
-        gaps: each lane's gap at or before `start`.
-        chosen: lanes, each free from `start` for `duration` seconds.
-
-    Returns:
-        -inf where the function has no value.
+        gaps: each lane's gap at or before `start`, seconds.
+        chosen: lanes, each free from `start` on for as long as the job asks for.
     """
-    end, count = start + duration, len(chosen)
+    duration, now, count = request.duration, request.now, len(chosen)
+    end = start + duration
     horizon = end_of_schedule(lanes, machine, end)
     under, over = 0.0, 0.0
     for lane in chosen:
@@ -173,37 +187,22 @@ def price(
     if owner.names[_UTILIZATION]:
         allocated = taken_area(lanes, machine, now, horizon) + area
         utilization = allocated / (capacity * (horizon - now))
-    relative = left_right / area
-    schedule = (over, under, left_right, relative, utilization)
-    values = np.array(
-        [count, duration, *schedule, start - now, end - now, capacity, 1.0 if interactive else 0.0]
-    )
+    schedule = (over, under, left_right, left_right / area, utilization)
+    interactive = 1.0 if request.interactive else 0.0
+    values = np.array([count, duration, *schedule, start - now, end - now, capacity, interactive])
     return formula_value(owner, values)
 
 
 @compiled
-def utility(
-    start: float,
-    duration: float,
-    processors: int,
-    cost: float,
-    capacity: int,
-    interactive: bool,
-    user: CompiledFormula,
+def worth(
+    start: float, cost: float, capacity: int, request: Request, user: CompiledFormula
 ) -> float:
-    """The user's function for an offer; `start` in seconds from the request on."""
+    """What the user thinks of a planned start, seconds, at a price."""
     if not np.isfinite(cost):
         return -np.inf
+    wait, duration = offered_start(start, request) - request.now, request.duration
+    interactive = 1.0 if request.interactive else 0.0
     values = np.array(
-        [
-            start,
-            start + duration,
-            duration,
-            processors,
-            cost,
-            0.0,
-            capacity,
-            1.0 if interactive else 0.0,
-        ]
+        [wait, wait + duration, duration, request.processors, cost, 0.0, capacity, interactive]
     )
     return formula_value(user, values)

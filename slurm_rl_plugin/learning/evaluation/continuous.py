@@ -25,7 +25,7 @@ from slurm_rl_plugin.learning.evaluation.schedule_waits import (
     median_ratios,
     waits_of,
 )
-from slurm_rl_plugin.learning.load_windows import LEFT_OUT, training_jobs
+from slurm_rl_plugin.learning.load_windows import kept_jobs, training_jobs
 from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.measure.intervals import FEWEST_BLOCKS, drawn_places, interval_of
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -149,9 +149,7 @@ def stretches_of(prepared: PreparedLog, border: int, protocol: ContinuousProtoco
 
 def drawn_run(prepared: PreparedLog, border: int, stretch: IntArray, seed: int) -> DrawnRun:
     """The log of one run; jobs from `border` on count, each in its stretch, shape [n]."""
-    jobs = len(prepared.log)
-    left_out = np.random.default_rng(seed).choice(jobs, int(jobs * LEFT_OUT), replace=False)
-    kept = np.setdiff1d(np.arange(jobs), left_out)
+    kept = kept_jobs(len(prepared.log), np.random.default_rng(seed))
     return DrawnRun(
         log=select_prepared(prepared, kept),
         counted=kept >= border,

@@ -86,7 +86,8 @@ def starts_under(
         reserve=max(settings.reserve, candidate.reserve),
     )
     if candidate.estimates is not None:
-        if _without_plan(prepared, settings):
+        shared = prepared.machine is None and not prepared.partition_capacities
+        if shared and settings.backfilling == "none":  # nothing but the policy goes by estimates
             workload = prepared.workload(candidate.estimates)
         else:
             candidate = replace(candidate, network=None)
@@ -95,7 +96,9 @@ def starts_under(
     if prepared.machine is not None and candidate.name != NATIVE:
         return _starts_on_nodes(candidate, prepared, workload, settings, prepared.machine)
     if prepared.partition_capacities and candidate.name != NATIVE:
-        return _starts_in_partitions(candidate, prepared, workload, settings)
+        order = _order_in_partitions(candidate, prepared, workload)
+        parts, capacities = prepared.log.partition, prepared.partition_capacities
+        return simulate_in_partitions(workload, parts, capacities, order, settings).start
     if candidate.network is not None:
         return simulate_network(workload, candidate.network, settings).start
     if candidate.policy is not None:
@@ -104,17 +107,15 @@ def starts_under(
     return _starts_by_rule(_rule(candidate), prepared, workload, settings)
 
 
-def _without_plan(prepared: PreparedLog, settings: SimulationSettings) -> bool:
-    """Whether nothing but the policy goes by estimates of run times."""
-    shared = prepared.machine is None and not prepared.partition_capacities
-    return shared and settings.backfilling == "none"
-
-
 def _starts_by_rule(
     named: NamedPolicy, prepared: PreparedLog, workload: Workload, settings: SimulationSettings
 ) -> FloatArray:
     if named.kind is PolicyKind.RECORDED:
-        return _recorded_starts(prepared)
+        if missing := int(np.isnan(prepared.log.start).sum()):
+            raise ConfigurationError(
+                f"policy native needs recorded starts, which {missing} jobs of this log lack."
+            )
+        return prepared.log.start
     if named.kind is PolicyKind.RESERVE:
         return simulate_policy(prepared, workload, named.live(), settings).start
     return simulate_order(workload, _order_by_rule(named, prepared, workload), settings).start
@@ -123,8 +124,7 @@ def _starts_by_rule(
 def _order_by_rule(named: NamedPolicy, prepared: PreparedLog, workload: Workload) -> QueueOrder:
     if named.kind is PolicyKind.WAITING:
         return QueueOrder(rule=named.rule)
-    scores = _static_scores(named, prepared, workload)
-    return QueueOrder(scores=scores)
+    return QueueOrder(scores=_static_scores(named, prepared, workload))
 
 
 def _rule(candidate: Candidate) -> NamedPolicy:
@@ -144,15 +144,6 @@ def _static_scores(named: NamedPolicy, prepared: PreparedLog, workload: Workload
     jobs = prepared.jobs()
     since_begin = replace(jobs, submit=jobs.submit - prepared.begin)  # only f1 tells the difference
     return np.asarray(STATIC_RULES[named.rule](since_begin, workload.estimate), dtype=np.float64)
-
-
-def _starts_in_partitions(
-    candidate: Candidate, prepared: PreparedLog, workload: Workload, settings: SimulationSettings
-) -> FloatArray:
-    order = _order_in_partitions(candidate, prepared, workload)
-    return simulate_in_partitions(
-        workload, prepared.log.partition, prepared.partition_capacities, order, settings
-    ).start
 
 
 def _starts_on_nodes(
@@ -228,15 +219,6 @@ def _order_in_partitions(
             "--partitions and --cluster."
         )
     return _order_by_rule(named, prepared, workload)
-
-
-def _recorded_starts(prepared: PreparedLog) -> FloatArray:
-    if np.isnan(prepared.log.start).any():
-        missing = int(np.isnan(prepared.log.start).sum())
-        raise ConfigurationError(
-            f"policy native needs recorded starts, which {missing} jobs of this log lack."
-        )
-    return prepared.log.start
 
 
 def schedule_of(

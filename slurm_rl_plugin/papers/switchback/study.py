@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -155,8 +154,8 @@ def held_trial(kind: str, seed: int, length: TrialLength) -> HeldTrial:
     after which of them it was sure. Guards are asked after each.
     """
     days = length.harm if kind == HARM else length.days
-    drawn = {ALIKE: alike, HARM: reversed_model, GAIN: partial(with_gain, gain=GAINED)}
-    trial = drawn[kind](seed, days)
+    draw: Callable[[int, int], DrawnTrial] = reversed_model if kind == HARM else alike
+    trial = with_gain(seed, days, GAINED) if kind == GAIN else draw(seed, days)
     experiment = declared(seed + _COINS, days)
     cluster = trial.replayed(trial.starts(experiment.blocks))
     looks = range(_FIRST_LOOK, WARM_UP * 24, _LOOK)
