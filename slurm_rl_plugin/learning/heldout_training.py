@@ -169,11 +169,7 @@ def _beat(ratios: Iterable[float]) -> bool:
 
 
 def heldout_entry(comparisons: Mapping[str, RuleComparison], shipped: str | None) -> dict[str, Any]:
-    """The `heldout` part of a manifest: the protocol that was registered before any test.
-
-    Args:
-        shipped: the rule that stands in for the network; None for the network itself.
-    """
+    """The `heldout` part of a manifest: the protocol that was registered before any test."""
     return {
         "training_windows": asdict(TRAINING),
         "validation_windows": asdict(VALIDATION),

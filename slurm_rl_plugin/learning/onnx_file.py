@@ -292,11 +292,6 @@ def export_model(
 
 
 def import_model(path: Path) -> QNetwork | EchoStateNetwork:
-    """Read back a network that `export_model` wrote, for the compiled simulator.
-
-    Raises:
-        ModelUnreadable: missing, no ONNX model, or not a graph of this package.
-        ModelSchemaMismatch: made for features that this release does not compute.
-    """
+    """Read back a network that `export_model` wrote, for the compiled simulator."""
     file = read_onnx(path)
     return echo_state_of(file) if "memory_size" in file.metadata else network_of(file)

@@ -282,11 +282,7 @@ def learn_afresh(
     settings: SarsaSettings,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Batch re-learning: a new network fitted to SARSA's targets for everything collected.
-
-    Args:
-        parameters: of the network that gives the values of the next starts.
-    """
+    """Batch re-learning: a new network fitted to SARSA's targets for everything collected."""
     fitted, width = initial.copy(), input_width(settings.inputs)
     old, network = perceptron_of(parameters, width), perceptron_of(fitted, width)
     examples = np.concatenate([each.inputs[:-1] for each in collected])

@@ -69,9 +69,6 @@ def parts_too_small(logs: Sequence[PreparedLog], *, heldout: bool) -> str | None
 
     A generated log, which records no start, is counted in jobs alone: no hour of it is unlike
     another.
-
-    Args:
-        heldout: whether the last 40 % of each is left untouched.
     """
     searched = TRAINING_FRACTION * SEARCHED_PART
     parts = {"training": searched if heldout else TRAINING_FRACTION}

@@ -138,11 +138,7 @@ def choose_place(
     probes: ProbeSettings,
     rng: np.random.Generator,
 ) -> int:
-    """The probed resource of an agent with the shortest expected response.
-
-    Args:
-        jobs: all, with `tick` and `size`.
-    """
+    """The probed resource of an agent with the shortest expected response."""
     now, size = float(jobs[job].tick), jobs[job].size
     best, shortest = 0, np.inf
     for number in drawn_places(chances, probes.probes, rng):

@@ -173,11 +173,7 @@ class _Compiled(NamedTuple):
 
 
 def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> GridRun:
-    """Simulate a grid tick by tick: agents submit jobs, resources work, agents learn.
-
-    Args:
-        seed: of their own random choices; the same seed gives the same bytes.
-    """
+    """Simulate a grid tick by tick: agents submit jobs, resources work, agents learn."""
     known = min(rule.known, settings.resources)
     compiled_rule = _Compiled(
         rule=RULES.index(rule.name),

@@ -268,11 +268,7 @@ def by_last_runs(workload: Workload, correction: str) -> Estimates:
 
 
 def by_prediction(workload: Workload, network: QNetwork, slack: float) -> Estimates:
-    """A pending-only plan by the predicted median.
-
-    Args:
-        slack: of a promise, as a part of the longest recent wait.
-    """
+    """A pending-only plan by the predicted median."""
     features = len(network.schema.history_jobs)
     nothing = np.zeros((features, 0))
     history = history_part(workload, nothing, np.zeros(features), quantiles=True)

@@ -58,11 +58,7 @@ class EconomicLog:
 
 
 def read_ctc(folder: Path, jobs: int = EXTRACT_JOBS) -> JobLog:
-    """The jobs of CTC-SP2 that ran.
-
-    Args:
-        jobs: of each extract; there must be enough for the last one.
-    """
+    """The jobs of CTC-SP2 that ran."""
     path = archived_log(folder, CTC)
     log = SwfReader().read(path)[0]
     needed = (max(EXTRACTS.values()) + 1) * jobs

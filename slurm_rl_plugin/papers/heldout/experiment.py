@@ -458,11 +458,7 @@ class HeldoutTraining:
         seed: int,
         store: ResultStore,
     ) -> None:
-        """Prepare; nothing is trained yet.
-
-        Args:
-            logs: name -> whole log.
-        """
+        """Prepare; nothing is trained yet."""
         self._logs, self._size, self._store = logs, size, store
         self._seed = seed
         self._made: dict[tuple[str, ...], TrainingLoads] = {}

@@ -218,12 +218,7 @@ def rows_of_sentences(group: str, trial: PairedTrial) -> Iterator[Row]:
 
 
 def memory_row(group: str, trial: PairedTrial, estimates: str, other: str) -> Row:
-    """What the echo state network gives the 5 % least responsive interactive jobs.
-
-    Args:
-        estimates: "ORA" or "EST".
-        other: "NN" as in the paper, or "ESN0", the same network without memory.
-    """
+    """What the echo state network gives the 5 % least responsive interactive jobs."""
     one, two = pair = (f"ESN-{estimates}", f"{other}-{estimates}")
     column = "worst 5 %"
     words = {"one": trial.figure(one, column).mean(), "two": trial.figure(two, column).mean()}

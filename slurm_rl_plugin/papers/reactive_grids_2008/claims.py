@@ -227,9 +227,6 @@ def rows_of_literal_reward(trial: PairedTrial, networks: Mapping[str, QNetwork])
     one that waited has none left. Waiting time is not among the 11 inputs, so the network sees
     only that long jobs are well paid: it learns to start the longest job first. What a start takes
     from the jobs left waiting, the difference reward, is what orders them shortest first.
-
-    Args:
-        trial: FIFO, RL, LITERAL and PRINTED on the load with p = .2.
     """
     means = trial.means("mean wait", (RL, LONGEST_FIRST, *BASELINES))
     for name in (LITERAL, PRINTED):
@@ -279,11 +276,7 @@ def fairness_after(trial: PairedTrial, policy: str, seconds: float) -> FloatArra
 
 
 def rows_of_shares(feasible: PairedTrial, infeasible: PairedTrial) -> Iterator[Row]:
-    """Every sentence of sections VI.A and B on fairness.
-
-    Args:
-        feasible: the load with targets equal to the accounts' work, p = .2.
-    """
+    """Every sentence of sections VI.A and B on fairness."""
     settled = {name: fairness_after(feasible, name, _SETTLED) for name in feasible.schedules}
     at_the_end = {name: feasible.figure(name, "F at the end") for name in feasible.schedules}
     missed = {name: infeasible.figure(name, "F") for name in infeasible.schedules}

@@ -138,11 +138,7 @@ def loads_of(traces: Path | None, effort: Effort) -> Iterator[tuple[str, Prepare
 def shipped_figures(
     traces: Path | None, effort: Effort, shipped: Callable[[str], Path]
 ) -> ShippedFigures:
-    """Simulate rules and shipped models on every load.
-
-    Args:
-        traces: folder of LPC-D and SDSC-SP2; None for the generated load alone.
-    """
+    """Simulate rules and shipped models on every load."""
     candidates = [Candidate(name=rule) for rule in _RULES]
     candidates += [candidate_of_model(name, shipped(name)) for name in SHIPPED_MODELS]
     found: dict[str, dict[str, dict[str, float]]] = {}

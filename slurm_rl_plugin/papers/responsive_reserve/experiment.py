@@ -88,11 +88,7 @@ _RATIOS = {
 
 
 def measured(trial: PairedTrial, policy: str, column: str) -> Measurement:
-    """A figure with its interval over the logs.
-
-    Args:
-        column: one of those above, or a column of `measures_of`.
-    """
+    """A figure with its interval over the logs."""
     if column in _RATIOS:
         figure, other = _RATIOS[column]
         return trial.ratio_of_means(figure, policy, other)
@@ -125,11 +121,7 @@ def _fraction(trial: PairedTrial, policy: str, column: str) -> tuple[FloatArray,
 
 
 def measured_on_one_log(trial: PairedTrial, policy: str, column: str) -> Measurement:
-    """A figure of a trial of one log, its interval by bootstrap over blocks of BLOCK_JOBS jobs.
-
-    Args:
-        column: one of "R", WITHIN, BATCH_TO_SJF and FAIRNESS_LOST.
-    """
+    """A figure of a trial of one log, its interval by bootstrap over blocks of BLOCK_JOBS jobs."""
     fraction = _fraction(trial, policy, column)
     blocks = max(len(fraction[0]) // BLOCK_JOBS, 2)
     sums = [[part.sum() for part in np.array_split(each, blocks)] for each in fraction]

@@ -39,13 +39,9 @@ class BenchmarkJobs(NamedTuple):
 
     def part(self, first: int, count: int) -> BenchmarkJobs:
         """`count` jobs from the 0-based index `first` on."""
-        places = slice(first, first + count)
-        return BenchmarkJobs(
-            submit=self.submit[places],
-            run_time=self.run_time[places],
-            requested=self.requested[places],
-            processors=self.processors[places],
-        )
+        part = slice(first, first + count)
+        times = (self.submit[part], self.run_time[part], self.requested[part])
+        return BenchmarkJobs(*times, self.processors[part])
 
 
 def read_benchmark_jobs(folder: Path, name: str) -> BenchmarkJobs:

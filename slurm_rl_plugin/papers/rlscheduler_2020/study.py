@@ -72,11 +72,7 @@ Scheduler = Callable[[BenchmarkJobs, int, str], FloatArray]
 def kernel_starts(
     jobs: BenchmarkJobs, capacity: int, rule: str, *, backfilling: str = "easy"
 ) -> FloatArray:
-    """When each job starts in this package's kernel, seconds, shape [n].
-
-    Args:
-        backfilling: "none" or "easy".
-    """
+    """When each job starts in this package's kernel, seconds, shape [n]."""
     prepared = prepare_log(_as_log(jobs), capacity=capacity)
     name = _KERNEL_NAMES.get(rule, rule.lower())
     settings = SimulationSettings(capacity=capacity, backfilling=backfilling)

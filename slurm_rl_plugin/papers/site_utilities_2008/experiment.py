@@ -87,11 +87,7 @@ def fitted_models(
     size: SiteUtilitySize,
     store: ResultStore,
 ) -> dict[str, QNetworkPolicy]:
-    """The model of each site by its name: from its file in the store, or fitted now.
-
-    Args:
-        order_name: tells this order from others in the names of files.
-    """
+    """The model of each site by its name: from its file in the store, or fitted now."""
     sites = [asdict(site) for site in SITES]
     key = (order_name, asdict(size), sites, list(TRAINING_SEGMENTS))
     stems = {
@@ -184,9 +180,6 @@ def grid_figures(load: GridLoad, where: IntArray, start: FloatArray) -> dict[str
 
     A job's fairness is that of its own site at its start: each site has shares of its own. The
     first and last jobs of the whole grid are not counted (SEGMENT_DROP, at most a tenth).
-
-    Args:
-        where: place of each job's site, shape [n].
     """
     jobs, count = load.offered, len(start)
     useful, fair = np.empty(count), np.empty(count)
@@ -220,11 +213,7 @@ def grid_figures(load: GridLoad, where: IntArray, start: FloatArray) -> dict[str
 
 
 def rows_of(figures: Mapping[str, Mapping[str, FloatArray]]) -> Iterator[Row]:
-    """J against each baseline as a paired difference, then what each contender reached.
-
-    Args:
-        figures: contender -> column -> a figure of each seed, shape [seeds].
-    """
+    """J against each baseline as a paired difference, then what each contender reached."""
     means = {name: float(figures[name]["J"].mean()) for name in BASELINES}
     for baseline in BASELINES:
         gain = figures[SITE_UTILITIES]["J"] - figures[baseline]["J"]

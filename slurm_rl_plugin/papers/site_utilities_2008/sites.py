@@ -153,20 +153,16 @@ CONTENDERS = (*BASELINES, SITE_UTILITIES, SELDOM, SHARE_DEFICIT)
 _PERIODS = {SITE_UTILITIES: MINUTE, SELDOM: 30 * MINUTE}
 
 
-class Arrival:
-    """The job that is being routed; simulated sites know it by its number."""
-
-    job: int = 0
+#: The last publication of a site.
+Published = Callable[[RoutedSite], PublishedUtilities]
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedSite:
+class SimulatedSite(NamedTuple):
     """A simulated site as a broker sees it."""
 
     site: RoutedSite
-    arrival: Arrival
-    #: What the sites have published; without it they work out expected starts.
-    published: Publications | None
+    job: int  #: that is being routed
+    published: Published | None  #: without it sites work out expected starts
 
     @property
     def name(self) -> str:
@@ -174,14 +170,14 @@ class SimulatedSite:
         return self.site.terms.name
 
     def offer(self, request: JobRequest) -> SiteOffer | None:
-        """Its expected start or utility for the arriving job; None where that is too wide."""
-        if not self.site.fits(self.arrival.job):
+        """Its expected start or utility for the job; None where that is too wide."""
+        if not self.site.fits(self.job):
             return None
         start, utility = self.site.now, 0.0
         if self.published is None:
-            start = self.site.expected_start(self.arrival.job)
+            start = self.site.expected_start(self.job)
         else:
-            found = self.published.of(self.name).of(request.job.qos, request.job.account)
+            found = self.published(self.site).of(request.job.qos, request.job.account)
             if found is None:
                 account = request.job.account
                 raise SimulationError(f"site {self.name} publishes nothing of {account}.")
@@ -196,32 +192,19 @@ class SimulatedSite:
         )
 
 
-class Publications:
-    """What the sites have published; each publishes anew when its period is over."""
+def _publications(models: Mapping[str, QNetworkPolicy], period: float) -> Published:
+    """What sites publish by their models, each anew when so many seconds are over."""
+    found: dict[str, PublishedUtilities] = {}
 
-    def __init__(
-        self,
-        sites: Sequence[RoutedSite],
-        models: Mapping[str, QNetworkPolicy],
-        period: float,
-    ) -> None:
-        """Before the first publication.
-
-        Args:
-            period: seconds between two publications.
-        """
-        self._sites = {site.terms.name: site for site in sites}
-        self._models, self._period = models, period
-        self._last: dict[str, PublishedUtilities] = {}
-
-    def of(self, name: str) -> PublishedUtilities:
-        """The last publication of a site."""
-        last, site = self._last.get(name), self._sites[name]
-        if last is None or site.now - last.time >= self._period:
-            last = self._last[name] = published_utilities(
-                self._models[name], site.snapshot(), site=name, valid_for=2 * self._period
+    def last(site: RoutedSite) -> PublishedUtilities:
+        name, before = site.terms.name, found.get(site.terms.name)
+        if before is None or site.now - before.time >= period:
+            found[name] = published_utilities(
+                models[name], site.snapshot(), site=name, valid_for=2 * period
             )
-        return last
+        return found[name]
+
+    return last
 
 
 def routed_by(
@@ -236,9 +219,9 @@ def routed_by(
     starts.
     """
     places = {site.terms.name: place for place, site in enumerate(sites)}
-    arrival, period = Arrival(), _PERIODS.get(contender)
+    period = _PERIODS.get(contender)
     broker: Broker = SiteUtilityBroker() if period else EarliestStartBroker(larger_first=False)
-    published = Publications(sites, models, period) if period else None
+    published = _publications(models, period) if period else None
     index: dict[str, Callable[[RoutedSite, int], float]] = {
         RANDOM: lambda *_: float(rng.random()),
         LEAST_LOADED: lambda site, _: -site.load,
@@ -246,12 +229,11 @@ def routed_by(
     }
 
     def route(job: int) -> int:
-        arrival.job = job
         shown = sorted(sites, key=lambda each: each.load)
         if contender in index:
             fits = [site for site in shown if site.fits(job)]
             return places[max(fits, key=lambda site: index[contender](site, job)).terms.name]
-        seen = [SimulatedSite(site, arrival, published) for site in shown]
+        seen = [SimulatedSite(site, job, published) for site in shown]
         return places[broker.rank(request_of(sites[0], job), seen)[0].site]
 
     return route

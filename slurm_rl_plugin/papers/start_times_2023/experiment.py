@@ -190,9 +190,6 @@ def tested(
     polls: Polls, given: Sequence[GivenForecasts], others: Mapping[str, Forecasts]
 ) -> Tested:
     """Those forecasts that are tested: of jobs that have started, at the polls from the first on.
-
-    Args:
-        others: what they are held against, of all jobs of the tested polls.
     """
     late = [each for each in given if each.moment >= polls.tested[0]]
     rows = np.concatenate([each.rows for each in late]) if late else np.zeros(0, dtype=np.int64)

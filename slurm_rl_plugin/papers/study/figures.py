@@ -103,11 +103,7 @@ def legend_above(figure: Any, axis: Any, columns: int = 4) -> None:
 
 
 def comparison(claims: Sequence[Claim], quantity: str, columns: Sequence[str] = ()) -> Any:
-    """Published and measured figures, a row of cells for each group, on a logarithmic scale.
-
-    Args:
-        columns: that are shown; all of them where none is named.
-    """
+    """Published and measured figures, a row of cells for each group, on a logarithmic scale."""
     drawn = [one for one in claims if one.printed and (not columns or one.cell.column in columns)]
     groups = list(dict.fromkeys(claim.cell.group for claim in drawn))
     figure, axes = plt.subplots(

@@ -98,21 +98,13 @@ class ResultStore:
     """A folder of results: `<stem>.onnx` with its curve beside it, and figures as `<stem>.json`."""
 
     def __init__(self, folder: Path, add: Callable[[int], None] = lambda _: None) -> None:
-        """Take up a folder.
-
-        Args:
-            folder: made where it does not exist.
-        """
+        """Take up a folder."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.add = add
 
     def figures(self, stem: str, measure: Callable[[], Any]) -> Any:
-        """What was measured before, or is now.
-
-        Args:
-            measure: gives a document of JSON; a list may come back for a tuple.
-        """
+        """What was measured before, or is now."""
         path = self.folder / f"{stem}.json"
         if path.is_file():
             return json.loads(path.read_text())

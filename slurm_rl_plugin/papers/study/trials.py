@@ -210,9 +210,6 @@ def with_averages(trial: PairedTrial, policies: Iterable[str]) -> PairedTrial:
     """The trial with an entry for each policy: figures averaged over its learners, log by log.
 
     Its schedules are those of the first learner: figures of single jobs show one network.
-
-    Args:
-        trial: with entries "<policy> <learner>".
     """
     measures, schedules = dict(trial.measures), dict(trial.schedules)
     for policy in policies:
