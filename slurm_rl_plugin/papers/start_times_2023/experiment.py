@@ -189,8 +189,7 @@ def forward(polls: Polls, seed: int, add: Add) -> list[GivenForecasts]:
 def tested(
     polls: Polls, given: Sequence[GivenForecasts], others: Mapping[str, Forecasts]
 ) -> Tested:
-    """Those forecasts that are tested: of jobs that have started, at the polls from the first on.
-    """
+    """The forecasts that are tested: of jobs that have started, from the first tested poll on."""
     late = [each for each in given if each.moment >= polls.tested[0]]
     rows = np.concatenate([each.rows for each in late]) if late else np.zeros(0, dtype=np.int64)
     started = np.isfinite(polls.jobs.start[rows])
