@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.manifest import file_checksum
@@ -26,36 +24,23 @@ from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
     starts_of,
     starts_under,
 )
-from slurm_rl_plugin.papers.study import claims as claimed
 from slurm_rl_plugin.papers.study.claims import (
     Declared,
     Judgement,
-    Measurement,
     Printed,
     Row,
     TextTable,
+    row_of,
 )
 from slurm_rl_plugin.papers.study.figures import comparison
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
-from slurm_rl_plugin.papers.study.study import Asked, Outcome
+from slurm_rl_plugin.papers.study.study import Add, Asked, Outcome
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 
-
-class Setting(NamedTuple):
-    """The slack of a promise, a part of the longest wait that the site has known lately."""
-
-    slack: float
-
-    @property
-    def name(self) -> str:
-        """In words."""
-        return f"slack {self.slack:g}"
-
-
-#: The one that is looked at first.
-SETTINGS = (Setting(0.1), Setting(0.05), Setting(0.2))
+#: Slacks of a promise, parts of the longest wait that the site has known lately; the first ships.
+SETTINGS = (0.1, 0.05, 0.2)
 
 
 def refuse_without_prediction(network: object) -> QNetwork:
@@ -72,13 +57,12 @@ def refuse_without_prediction(network: object) -> QNetwork:
     return network
 
 
-def flows_under(setting: Setting, network: QNetwork, log: BenchmarkLog) -> Flows:
+def flows_under(slack: float, network: QNetwork, log: BenchmarkLog) -> Flows:
     """The figures of the network's order with pending jobs planned by its own prediction."""
     workload, capacity = log.workload, log.prepared.capacity
-    queue = SimulationSettings(capacity=capacity).ordered_queue(
-        workload, QueueOrder(network=network)
-    )
-    estimates = by_prediction(workload, network, setting.slack)
+    order = QueueOrder(network=network)
+    queue = SimulationSettings(capacity=capacity).ordered_queue(workload, order)
+    estimates = by_prediction(workload, network, slack)
     return flows_of(log, starts_under(workload, capacity, queue, estimates))
 
 
@@ -96,60 +80,31 @@ SLOWDOWN, LONGEST = "mean bounded slowdown", "longest wait / EASY's"
 ONE_METHOD = "one online method"
 #: In place of a wait, which they do not tell.
 _FLOWS = "their best learned cell, longest flow time"
-#: Parts of the work.
-STEPS = len(LOGS) * (len(CELLS) + len(SETTINGS))
+#: What is simulated on each log.
+_EVERY: tuple[Cell | float, ...] = (*CELLS, *SETTINGS)
 
 _BASE, _CLAIRVOYANT = Cell(EASY, REQUEST), Cell(PLUS_PLUS, TRUE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogResults:
-    """What came out on one log."""
-
-    jobs: int
-    cells: Mapping[Cell, Flows]  #: each without learning
-    method: Mapping[Setting, Flows]  #: the one method under each setting
-
-    def longest_ratio(self, setting: Setting) -> float:
-        """Longest wait of the one method over that of EASY."""
-        return self.method[setting].longest_wait / self.cells[_BASE].longest_wait
+#: Cell without learning, or slack of the one method -> its figures on a log.
+LogResults = Mapping[Cell | float, Flows]
 
 
-def measure(
-    traces: Path,
-    network: QNetwork,
-    model: str,
-    store: ResultStore,
-    add: Callable[[int], None],
-    *,
-    most: int | None = None,
-) -> dict[str, LogResults]:
-    """Simulate all cells and settings on each log, or take what was simulated before."""
-    logs = {name: read_benchmark_log(traces, file, most) for name, file in LOGS.items()}
-    found = {}
-    for name, log in logs.items():
-        stem = stem_of("backfilling-predictions", log.checksum, most, model, module=__name__)
-        cells, method = store.figures(stem, partial(_simulated, log, network, add))
-        found[name] = LogResults(
-            jobs=len(log.prepared.log),
-            cells={cell: Flows(*each) for cell, each in zip(CELLS, cells, strict=True)},
-            method={setting: Flows(*each) for setting, each in zip(SETTINGS, method, strict=True)},
-        )
-    return found
+def _longest_ratio(found: LogResults, slack: float) -> float:
+    """Longest wait of the one method over that of EASY."""
+    return found[slack].longest_wait / found[_BASE].longest_wait
 
 
-def _simulated(
-    log: BenchmarkLog, network: QNetwork, add: Callable[[int], None]
-) -> tuple[list[Flows], list[Flows]]:
+def _simulated(log: BenchmarkLog, network: QNetwork, add: Add) -> list[Flows]:
     """The figures of CELLS and of SETTINGS on a log."""
-    cells, method = [], []
-    for cell in CELLS:
-        cells.append(flows_of(log, starts_of(cell, log)))
+    found = []
+    for each in _EVERY:
+        if isinstance(each, Cell):
+            found.append(flows_of(log, starts_of(each, log)))
+        else:
+            found.append(flows_under(each, network, log))
         add(1)
-    for setting in SETTINGS:
-        method.append(flows_under(setting, network, log))
-        add(1)
-    return cells, method
+    return found
 
 
 def _published(log: str, cell: str) -> tuple[str, float]:
@@ -161,8 +116,8 @@ def _published(log: str, cell: str) -> tuple[str, float]:
 def rows_of(results: Mapping[str, LogResults]) -> Iterator[Row]:
     """The cells without learning, then the one method as it ships, of all logs."""
     for log, found in results.items():
-        for cell, flows in found.cells.items():
-            yield _cell_row(log, cell, flows)
+        for cell in CELLS:
+            yield _cell_row(log, cell, found[cell])
     for log, found in results.items():
         yield from _method_rows(log, found)
 
@@ -172,31 +127,23 @@ def _cell_row(log: str, cell: Cell, flows: Flows) -> Row:
     printed = Printed.of(text)
     ratio, flow = flows.slowdown / printed.value, flows.longest_flow / longest_flow
     because = f"{ratio:.3f} of the published slowdown, {flow:.3f} of the longest flow time"
-    return Row(
-        cell=claimed.Cell(log, cell.name),
-        measured=Measurement(value=flows.slowdown),
-        printed=printed,
-        judged=Judgement(abs(ratio - 1.0) <= TOLERANCE, because),
-    )
+    judged = Judgement(abs(ratio - 1.0) <= TOLERANCE, because)
+    return row_of(log, cell.name, "", flows.slowdown, printed=printed, judged=judged)
 
 
 def _method_rows(log: str, found: LogResults) -> Iterator[Row]:
-    shipped, group = SETTINGS[0], f"{log}, {ONE_METHOD}"
+    shipped = SETTINGS[0]
+    group, policy = f"{log}, {ONE_METHOD}", f"slack {shipped:g}"
     learned, longest_flow = _published(log, "learned")
     baselines = {
-        "EASY": found.cells[_BASE].slowdown,
-        "EASY++ that knows run times": found.cells[_CLAIRVOYANT].slowdown,
+        "EASY": found[_BASE].slowdown,
+        "EASY++ that knows run times": found[_CLAIRVOYANT].slowdown,
         "their best learned cell": float(learned),
     }
     for column in (f"{SLOWDOWN}, to their best learned cell", f"{SLOWDOWN}, to the goal"):
-        cell = claimed.Cell(group, shipped.name, column)
-        measured = Measurement(value=found.method[shipped].slowdown)
-        yield Row(cell=cell, measured=measured, baselines=baselines)
-    yield Row(
-        cell=claimed.Cell(group, shipped.name, LONGEST),
-        measured=Measurement(value=found.longest_ratio(shipped)),
-        baselines={"EASY": 1.0, _FLOWS: longest_flow / _published(log, _BASE.name)[1]},
-    )
+        yield row_of(group, policy, column, found[shipped].slowdown, baselines=baselines)
+    flows = {"EASY": 1.0, _FLOWS: longest_flow / _published(log, _BASE.name)[1]}
+    yield row_of(group, policy, LONGEST, _longest_ratio(found, shipped), baselines=flows)
 
 
 _NO_TRACES = "backfilling-predictions needs CTC-SP2 and SDSC-SP2: give the directory of the traces."
@@ -210,9 +157,16 @@ def run(asked: Asked) -> Outcome:
     traces = asked.traces_or_refuse(_NO_TRACES)
     path = asked.policy or asked.shipped(_SHIPPED)
     network = refuse_without_prediction(import_model(path))
-    store, most = ResultStore(asked.models), QUICK_JOBS if asked.quick else None
-    with asked.bar("simulating", STEPS) as add:
-        found = measure(traces, network, file_checksum(path), store, add, most=most)
+    most = QUICK_JOBS if asked.quick else None
+    logs = {name: read_benchmark_log(traces, file, most) for name, file in LOGS.items()}
+    found = dict[str, LogResults]()
+    with asked.bar("simulating", len(LOGS) * len(_EVERY)) as add:
+        store, model = ResultStore(asked.models, add), file_checksum(path)
+        for name, log in logs.items():
+            stem = stem_of("backfilling-predictions", log.checksum, most, model, module=__name__)
+            flows = store.figures(stem, partial(_simulated, log, network, add))
+            kept = (Flows(*each) for each in flows)
+            found[name] = dict(zip(_EVERY, kept, strict=True))
     claims = DECLARED.claims(rows_of(found))
     fronts = {name: _front(name, each) for name, each in found.items()}
     cells = [claim for claim in claims if claim.cell.group in LOGS]
@@ -223,7 +177,10 @@ def run(asked: Asked) -> Outcome:
         claims=claims,
         seeds=(),
         more=[told, TextTable(header, rows)],
-        facts={"settings": fronts, "jobs": {name: each.jobs for name, each in found.items()}},
+        facts={
+            "settings": fronts,
+            "jobs": {name: len(log.prepared.log) for name, log in logs.items()},
+        },
         drawings={
             "backfilling-predictions.png": lambda: comparison(cells, "mean bounded slowdown")
         },
@@ -235,10 +192,10 @@ def _front(name: str, found: LogResults) -> list[Mapping[str, Any]]:
     best = float(_published(name, "learned")[0])
     return [
         {
-            "slack": setting.slack,
-            "bounded_slowdown": flows.slowdown,
-            "to_best_learned": flows.slowdown / best,
-            "longest_wait_to_easy": found.longest_ratio(setting),
+            "slack": slack,
+            "bounded_slowdown": found[slack].slowdown,
+            "to_best_learned": found[slack].slowdown / best,
+            "longest_wait_to_easy": _longest_ratio(found, slack),
         }
-        for setting, flows in found.method.items()
+        for slack in SETTINGS
     ]
