@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.papers.study.logs import SEGMENT_JOBS
+from slurm_rl_plugin.papers.study.trials import SEGMENT_JOBS
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 
 #: Segments 0 to 21.

@@ -25,7 +25,7 @@ from slurm_rl_plugin.papers.heldout.ablation import (
     VARIANTS,
 )
 from slurm_rl_plugin.papers.heldout.experiment import DECLARED, FITTED, MISDELIVERED, TO_BEST
-from slurm_rl_plugin.papers.study.logs import LOGS
+from slurm_rl_plugin.papers.study.trials import LOGS
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from tests.functional.typed import Typed
 

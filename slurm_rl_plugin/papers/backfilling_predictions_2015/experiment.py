@@ -24,14 +24,7 @@ from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
     starts_of,
     starts_under,
 )
-from slurm_rl_plugin.papers.study.claims import (
-    Declared,
-    Judgement,
-    Printed,
-    Row,
-    TextTable,
-    row_of,
-)
+from slurm_rl_plugin.papers.study.claims import Declared, Judgement, Printed, Row, TextTable, row_of
 from slurm_rl_plugin.papers.study.figures import comparison
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
 from slurm_rl_plugin.papers.study.study import Add, Asked, Outcome

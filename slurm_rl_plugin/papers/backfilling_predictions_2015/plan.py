@@ -18,7 +18,7 @@ from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
-from slurm_rl_plugin.papers.study.logs import archived_log
+from slurm_rl_plugin.papers.study.trials import archived_log
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import (
     Cluster,
@@ -252,11 +252,7 @@ def by_requests(workload: Workload) -> Estimates:
 
 
 def by_last_runs(workload: Workload, correction: str) -> Estimates:
-    """A consistent plan by the mean of the user's last two runs when a job arrives (EASY++).
-
-    Raises:
-        SimulationError: the workload does not tell users apart.
-    """
+    """A consistent plan by the mean of the user's last two runs when a job arrives (EASY++)."""
     if len(workload.past.user) != len(workload.submit):
         raise SimulationError("a plan by users' last runs needs to know users.")
     users = len(workload.past.users)

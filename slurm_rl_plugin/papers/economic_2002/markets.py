@@ -17,8 +17,8 @@ from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, rin
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.papers.economic_2002.conventional import starts_on_machines
-from slurm_rl_plugin.papers.study.logs import archived_log
 from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
+from slurm_rl_plugin.papers.study.trials import archived_log
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log

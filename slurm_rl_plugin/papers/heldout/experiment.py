@@ -51,9 +51,9 @@ from slurm_rl_plugin.measure.intervals import (
 )
 from slurm_rl_plugin.papers.study.claims import Cell, Declared, Measurement, Row, TextTable
 from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, legend_above, panels
-from slurm_rl_plugin.papers.study.logs import StudyLog, read_study_logs
 from slurm_rl_plugin.papers.study.result_store import Learned, LearningTask, ResultStore
 from slurm_rl_plugin.papers.study.study import Add, Asked, Drawings, Outcome
+from slurm_rl_plugin.papers.study.trials import StudyLog, read_study_logs
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK, SHARES_WORDS
 from slurm_rl_plugin.units import HOUR, FloatArray

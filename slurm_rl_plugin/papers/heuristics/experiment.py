@@ -27,9 +27,18 @@ from slurm_rl_plugin.papers.study.claims import (
     row_of,
 )
 from slurm_rl_plugin.papers.study.figures import comparison
-from slurm_rl_plugin.papers.study.logs import PROCESSORS_OF_2011, SEGMENT_DROP, read_lpc, segment_of
 from slurm_rl_plugin.papers.study.study import Add, Asked, Outcome
-from slurm_rl_plugin.papers.study.trials import FIFO, SJF, columns_of, measures_of, rules
+from slurm_rl_plugin.papers.study.trials import (
+    FIFO,
+    PROCESSORS_OF_2011,
+    SEGMENT_DROP,
+    SJF,
+    columns_of,
+    measures_of,
+    read_lpc,
+    rules,
+    segment_of,
+)
 from slurm_rl_plugin.simulator.workloads.generators import egee_log, mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import FloatArray

@@ -37,13 +37,6 @@ from slurm_rl_plugin.papers.study.claims import (
     row,
 )
 from slurm_rl_plugin.papers.study.figures import draw_cumulative, draw_intervals, finished, panels
-from slurm_rl_plugin.papers.study.logs import (
-    PROCESSORS_OF_2011,
-    PROCESSORS_OF_LPC,
-    SEGMENT_DROP,
-    prepared_segments,
-    read_lpc,
-)
 from slurm_rl_plugin.papers.study.result_store import (
     LearnedNetwork,
     LearningTask,
@@ -56,12 +49,17 @@ from slurm_rl_plugin.papers.study.trials import (
     INTERACTIVE_FIRST,
     MIN_RUN_WAIT,
     NATIVE,
+    PROCESSORS_OF_2011,
+    PROCESSORS_OF_LPC,
+    SEGMENT_DROP,
     SJF,
     Contender,
     PairedTrial,
     figures_by_learner,
     measure_over_learners,
     measures_of,
+    prepared_segments,
+    read_lpc,
     rules,
     run_trial,
     with_averages,

@@ -37,10 +37,17 @@ from slurm_rl_plugin.papers.study.claims import (
     measure,
     row,
 )
-from slurm_rl_plugin.papers.study.logs import PROCESSORS_OF_2011, prepared_segments
 from slurm_rl_plugin.papers.study.result_store import LearningTask, Loads, ResultStore
 from slurm_rl_plugin.papers.study.study import Effort
-from slurm_rl_plugin.papers.study.trials import FIFO, LONGEST_FIRST, NATIVE, SJF, PairedTrial
+from slurm_rl_plugin.papers.study.trials import (
+    FIFO,
+    LONGEST_FIRST,
+    NATIVE,
+    PROCESSORS_OF_2011,
+    SJF,
+    PairedTrial,
+    prepared_segments,
+)
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import HOUR, MINUTE, SHORT_JOB_RUN_TIME, FloatArray
 from slurm_rl_plugin.utility.fairness import fairness, service_at

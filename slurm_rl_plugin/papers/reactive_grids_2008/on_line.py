@@ -43,10 +43,18 @@ from slurm_rl_plugin.papers.study.claims import (
     ratio_of_means,
     row,
 )
-from slurm_rl_plugin.papers.study.logs import PROCESSORS_OF_LPC, SEGMENT_DROP, prepared_segments
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
 from slurm_rl_plugin.papers.study.study import Effort, Plan
-from slurm_rl_plugin.papers.study.trials import FIFO, NATIVE, Contender, columns_of, measures_of
+from slurm_rl_plugin.papers.study.trials import (
+    FIFO,
+    NATIVE,
+    PROCESSORS_OF_LPC,
+    SEGMENT_DROP,
+    Contender,
+    columns_of,
+    measures_of,
+    prepared_segments,
+)
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 

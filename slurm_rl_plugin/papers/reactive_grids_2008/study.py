@@ -75,24 +75,22 @@ from slurm_rl_plugin.papers.reactive_grids_2008.on_line import (
 )
 from slurm_rl_plugin.papers.study.claims import Report, TextTable
 from slurm_rl_plugin.papers.study.figures import draw_cumulative, draw_intervals, finished, panels
-from slurm_rl_plugin.papers.study.logs import (
-    LOGS,
-    PROCESSORS_OF_2011,
-    PROCESSORS_OF_LPC,
-    SEGMENT_DROP,
-    archived_log,
-    prepared_segments,
-    read_lpc,
-)
 from slurm_rl_plugin.papers.study.result_store import LearningTask, ResultStore
 from slurm_rl_plugin.papers.study.study import Asked, Effort, Outcome, Plan
 from slurm_rl_plugin.papers.study.trials import (
     FIFO,
+    LOGS,
     LONGEST_FIRST,
     NATIVE,
+    PROCESSORS_OF_2011,
+    PROCESSORS_OF_LPC,
+    SEGMENT_DROP,
     SJF,
     Contender,
     PairedTrial,
+    archived_log,
+    prepared_segments,
+    read_lpc,
     rules,
     run_trial,
 )

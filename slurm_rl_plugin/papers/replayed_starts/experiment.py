@@ -37,8 +37,8 @@ from slurm_rl_plugin.papers.study.claims import (
     Row,
     TextTable,
 )
-from slurm_rl_plugin.papers.study.logs import read_study_logs
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
+from slurm_rl_plugin.papers.study.trials import read_study_logs
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM

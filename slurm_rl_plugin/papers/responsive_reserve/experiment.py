@@ -43,12 +43,6 @@ from slurm_rl_plugin.papers.study.claims import (
     ratio_of_means,
 )
 from slurm_rl_plugin.papers.study.figures import legend_above
-from slurm_rl_plugin.papers.study.logs import (
-    PROCESSORS_OF_2011,
-    SEGMENT_DROP,
-    prepared_segments,
-    read_lpc,
-)
 from slurm_rl_plugin.papers.study.result_store import (
     LearnedNetwork,
     LearningTask,
@@ -61,9 +55,13 @@ from slurm_rl_plugin.papers.study.trials import (
     INTERACTIVE_FIRST,
     MIN_RUN_WAIT,
     NATIVE,
+    PROCESSORS_OF_2011,
+    SEGMENT_DROP,
     SJF,
     Contender,
     PairedTrial,
+    prepared_segments,
+    read_lpc,
     rules,
     run_trial,
 )

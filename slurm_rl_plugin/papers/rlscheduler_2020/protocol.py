@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.accounting.log_file import LogFile
-from slurm_rl_plugin.papers.study.logs import archived_log
+from slurm_rl_plugin.papers.study.trials import archived_log
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.units import FloatArray, IntArray
 

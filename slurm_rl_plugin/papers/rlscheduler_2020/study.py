@@ -32,14 +32,7 @@ from slurm_rl_plugin.papers.rlscheduler_2020.protocol import (
     read_benchmark_jobs,
     scored_starts,
 )
-from slurm_rl_plugin.papers.study.claims import (
-    Claim,
-    Declared,
-    Judgement,
-    Printed,
-    Report,
-    row_of,
-)
+from slurm_rl_plugin.papers.study.claims import Claim, Declared, Judgement, Printed, Report, row_of
 from slurm_rl_plugin.papers.study.figures import comparison
 from slurm_rl_plugin.papers.study.study import Add, Asked, Outcome
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings

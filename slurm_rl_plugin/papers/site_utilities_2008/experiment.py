@@ -41,9 +41,9 @@ from slurm_rl_plugin.papers.site_utilities_2008.sites import (
 )
 from slurm_rl_plugin.papers.study.claims import Declared, Row, measure, row
 from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, panels
-from slurm_rl_plugin.papers.study.logs import SEGMENT_DROP, read_lpc
 from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
+from slurm_rl_plugin.papers.study.trials import SEGMENT_DROP, read_lpc
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.sites.routed_sites import NOWHERE, RoutedSite, route_jobs

@@ -19,7 +19,7 @@ from slurm_rl_plugin.brokers.registry import EarliestStartBroker, SiteUtilityBro
 from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities, SiteOffer
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.papers.study.logs import SEGMENT_JOBS, segment_of
+from slurm_rl_plugin.papers.study.trials import SEGMENT_JOBS, segment_of
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.policies.site_utilities import published_utilities
 from slurm_rl_plugin.simulator.kernel.workload import Workload

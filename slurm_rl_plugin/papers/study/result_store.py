@@ -84,11 +84,7 @@ class Learned:
 
     @property
     def q_network(self) -> QNetwork:
-        """The network, of a trainer that gives no other kind.
-
-        Raises:
-            SimulationError: it is an echo state network.
-        """
+        """The network, of a trainer that gives no other kind."""
         if not isinstance(self.network, QNetwork):
             raise SimulationError("a trainer of feed-forward networks gave another kind.")
         return self.network

@@ -41,25 +41,14 @@ class Asked:
     def number_of_seeds(
         self, fewest: int = 2, why: str = "an interval over the seeds needs at least 2"
     ) -> int:
-        """How many seeds.
-
-        Args:
-            why: fewer do not, a clause.
-
-        Raises:
-            ConfigurationError: fewer.
-        """
+        """How many seeds; `why` is a clause that says why fewer will not do."""
         seeds = self.usual_seeds if self.seeds is None else self.seeds
         if seeds < fewest:
             raise ConfigurationError(f"--seeds {seeds}: {why}.")
         return seeds
 
     def traces_or_refuse(self, sentence: str) -> Path:
-        """The folder of logs, of a study that cannot do without.
-
-        Raises:
-            ConfigurationError: none is named; it says the sentence.
-        """
+        """The folder of logs, of a study that cannot do without."""
         if self.traces is None:
             raise ConfigurationError(sentence)
         return self.traces
@@ -71,11 +60,7 @@ class Asked:
         return self.traces
 
     def refuse_policy(self, why: str) -> None:
-        """End where a network is given to a study that takes none.
-
-        Raises:
-            ConfigurationError: one is given.
-        """
+        """End where a network is given to a study that takes none."""
         if self.policy is not None:
             raise ConfigurationError(f"--policy is not for {self.paper}: {why}.")
 
