@@ -37,11 +37,6 @@ class OnnxFile:
     metadata: Mapping[str, str]  #: all entries
     tensors: Mapping[str, FloatArray]  #: the initializers by name, float64
 
-    @property
-    def schema(self) -> FeatureSchema:
-        """The schema that it was trained for."""
-        return known_schema(self.path, self.metadata)
-
     def tensor(self, name: str) -> FloatArray:
         """The initializer of this name, float64.
 
@@ -54,18 +49,6 @@ class OnnxFile:
                 "can be simulated."
             )
         return self.tensors[name]
-
-
-def write_onnx(
-    graph: onnx.GraphProto, schema: FeatureSchema, path: Path, metadata: Mapping[str, str]
-) -> None:
-    """Write a graph with its metadata and what the head node must know of its schema."""
-    model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION
-    )
-    helper.set_model_props(model, {**schema_entries(schema), **metadata})
-    onnx.checker.check_model(model)
-    write_whole(path, model.SerializeToString())
 
 
 def read_onnx(path: Path) -> OnnxFile:
@@ -154,14 +137,16 @@ _Shapes = dict[str, Sequence[int | str]]
 _ATTRIBUTES = {"Concat": {"axis": 0}, "ArgMax": {"axis": 0, "keepdims": 0}, "Gather": {"axis": 0}}
 
 
-def _graph(
+def _write(
+    path: Path,
     name: str,
     schema: FeatureSchema,
     steps: _Steps,
     tensors: Mapping[str, FloatArray],
     more: _Shapes,
-) -> onnx.GraphProto:
-    """A graph of some steps behind the scaling of the features.
+    metadata: Mapping[str, str],
+) -> None:
+    """Write a graph of steps behind the scaling of the features, and what the head node must know.
 
     Args:
         tensors: that do not change, written as float32.
@@ -187,13 +172,16 @@ def _graph(
         for each, shape in {**features, **more}.items()
     }
     taken = [each for each in values if each in features or each.endswith("_in")]
-    return helper.make_graph(
-        nodes,
-        name,
-        [values[each] for each in taken],
-        [values[each] for each in values if each not in taken],
-        initializer=initializers,
+    given = [values[each] for each in values if each not in taken]
+    graph = helper.make_graph(
+        nodes, name, [values[each] for each in taken], given, initializer=initializers
     )
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION
+    )
+    helper.set_model_props(model, {**schema_entries(schema), **metadata})
+    onnx.checker.check_model(model)
+    write_whole(path, model.SerializeToString())
 
 
 def export_network(network: QNetwork, path: Path, metadata: Mapping[str, str]) -> None:
@@ -211,8 +199,8 @@ def export_network(network: QNetwork, path: Path, metadata: Mapping[str, str]) -
         tensors["reserve_weights"] = network.reserve_weights[:, None]
         tensors["reserve_bias"] = np.array([network.reserve_bias])
         steps, outputs["reserve"] = (*steps, *_RESERVE), [1]
-    graph = _graph("q_network", network.schema, steps, tensors, outputs)
-    write_onnx(graph, network.schema, path, {"activation": network.activation, **metadata})
+    entries = {"activation": network.activation, **metadata}
+    _write(path, "q_network", network.schema, steps, tensors, outputs, entries)
 
 
 def import_network(path: Path) -> QNetwork:
@@ -222,7 +210,7 @@ def import_network(path: Path) -> QNetwork:
 
 def network_of(file: OnnxFile) -> QNetwork:
     """The network in a file; errors as `import_model`."""
-    schema = file.schema
+    schema = known_schema(file.path, file.metadata)
     activation = file.metadata.get("activation")
     if activation not in _OPERATORS:
         raise ModelUnreadable(
@@ -259,13 +247,13 @@ def export_echo_state(network: EchoStateNetwork, path: Path, metadata: Mapping[s
         "lowest": np.array([-np.inf]),
     }
     more: _Shapes = {"memory_in": [size], "score": ["n"], "memory_out": [size]}
-    graph = _graph("echo_state_network", network.schema, _ECHO_STATE, tensors, more)
-    write_onnx(graph, network.schema, path, {"memory_size": str(size), **metadata})
+    entries = {"memory_size": str(size), **metadata}
+    _write(path, "echo_state_network", network.schema, _ECHO_STATE, tensors, more, entries)
 
 
 def echo_state_of(file: OnnxFile) -> EchoStateNetwork:
     """The network in a file; errors as `import_model`."""
-    schema = file.schema
+    schema = known_schema(file.path, file.metadata)
     readout = file.tensor("readout")[:, 0]
     inputs = [file.tensor("queue_weights"), file.tensor("job_weights")]
     return EchoStateNetwork(
