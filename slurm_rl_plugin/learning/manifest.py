@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ def _card_lines(name: str, manifest: Mapping[str, Any]) -> list[str]:
         f"| {source['sha256'][:16] or 'generated'} |"
         for source in manifest["sources"]
     ]
+    too_small = manifest.get("too_small")  # the table tells nothing: the log was too short
     return [
         f"# Model card: {name}",
         "",
@@ -57,8 +58,10 @@ def _card_lines(name: str, manifest: Mapping[str, Any]) -> list[str]:
         "",
         _MEASURES.get(manifest["algorithm"], _OBJECTIVE),
         "",
-        *_objective_table(manifest["validation"]),
-        *_too_small(manifest.get("too_small")),
+        "| policy | objective |",
+        "| --- | --- |",
+        *(f"| {row['policy']} | {row['objective']:.4f} |" for row in manifest["validation"]),
+        *([] if too_small is None else ["", f"**Not to be trusted**: {too_small}"]),
         *_comparison(manifest.get("heldout")),
         "",
         "## When not to use it",
@@ -106,11 +109,6 @@ def _warning(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     return _PLAIN_WARNING if "heldout" not in manifest else _HELDOUT_WARNING
 
 
-def _too_small(warning: str | None) -> list[str]:
-    """That the table above tells nothing, where the log was too short."""
-    return [] if warning is None else ["", f"**Not to be trusted**: {warning}"]
-
-
 def _comparison(heldout: Mapping[str, Any] | None) -> list[str]:
     """How it compares with the best rule of each log, on the part that chose."""
     if heldout is None:
@@ -145,8 +143,3 @@ def _cautions(manifest: Mapping[str, Any]) -> list[str]:
             "only reports them (`slurm_rl_reserve_processors`).",
         ]
     return lines
-
-
-def _objective_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    lines = ["| policy | objective |", "| --- | --- |"]
-    return lines + [f"| {row['policy']} | {row['objective']:.4f} |" for row in rows]

@@ -45,7 +45,8 @@ class FeedForwardRegressor:
 
     def driven(self, parameters: Sequence[float] | None) -> EchoStateNetwork:
         """The network as a reservoir without links."""
-        numbers = [0.0] * self._size() if parameters is None else parameters
+        count = parameter_count(self.schema, self.hidden) + 1
+        numbers = [0.0] * count if parameters is None else parameters
         return without_memory(self.network(numbers))
 
     def network(self, parameters: Sequence[float]) -> QNetwork:
@@ -84,9 +85,6 @@ class FeedForwardRegressor:
         parts = (inner.ravel(), model.intercepts_[0], output[:, 0] * scale, linear)
         bias = float(model.intercepts_[1][0]) * scale + mean
         return [*np.concatenate(parts).tolist(), bias]
-
-    def _size(self) -> int:
-        return parameter_count(self.schema, self.hidden) + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

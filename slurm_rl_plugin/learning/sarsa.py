@@ -56,8 +56,15 @@ from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.time_utility import job_rows
 
+#: Rewards by name, as the compiled loop knows them.
+REWARDS = {
+    "literal": LITERAL,
+    "difference": DIFFERENCE,
+    "difference-reached": DIFFERENCE_REACHED,
+    "completed": COMPLETED,
+    "running": RUNNING,
+}
 #: Allowed values of the settings of the same names.
-REWARDS = ("literal", "difference", "difference-reached", "completed", "running")
 SCHEMAS = {each.name: each for each in (REACTIVE_GRID, REACTIVE_GRID_WAIT)}
 PRETRAININGS = ("edf", "none", "recorded")
 UPDATES = ("online", "batch")
@@ -121,14 +128,8 @@ class SarsaSettings:
             check(name, getattr(self, name), 0.0 <= getattr(self, name) <= 1.0, "from 0 to 1")
         check("gamma", self.gamma, 0.0 <= self.gamma < 1.0, "from 0 to below 1")
         check("learning_rate", self.learning_rate, 0.0 < self.learning_rate <= 1.0, "in (0, 1]")
-        for name in ("hidden", "sweeps", "epochs"):
-            check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
-        check(
-            "pretraining_sweeps",
-            self.pretraining_sweeps,
-            self.pretraining_sweeps >= 0,
-            "at least 0",
-        )
+        for name, least in (("hidden", 1), ("sweeps", 1), ("epochs", 1), ("pretraining_sweeps", 0)):
+            check(name, getattr(self, name), getattr(self, name) >= least, f"at least {least}")
 
     @property
     def inputs(self) -> FeatureSchema:
@@ -149,16 +150,6 @@ PAPER = SarsaSettings(
     update="batch",
     keep="last",
 )
-
-
-#: Rewards by name, as the compiled loop knows them.
-_REWARDS = {
-    "literal": LITERAL,
-    "difference": DIFFERENCE,
-    "difference-reached": DIFFERENCE_REACHED,
-    "completed": COMPLETED,
-    "running": RUNNING,
-}
 
 
 def input_width(schema: FeatureSchema) -> int:
@@ -226,10 +217,32 @@ def sweep_settings(
         rate=float(settings.learning_rate) if online else 0.0,
         replayed=0,
         utility_weight=float(settings.utility_weight),
-        reward=_REWARDS[settings.reward],
+        reward=REWARDS[settings.reward],
         cycle=float(load.settings.cycle),
         reserve=int(load.settings.reserve),
     )
+
+
+def _swept(
+    load: TrainingLoad,
+    grid: GridInputs,
+    sweep: SweepSettings,
+    parameters: FloatArray,
+    rng: np.random.Generator,
+    past: Transitions,
+    fresh: FloatArray,
+) -> tuple[Transitions, FloatArray]:
+    """The starts of one simulated pass, and when each job starts; what learns moves `parameters`.
+
+    Args:
+        past: what is learned from beside these starts.
+        fresh: where each training at a start begins.
+    """
+    width, cluster = past.inputs.shape[1], load.settings.empty_cluster(load.workload)
+    network, begin = perceptron_of(parameters, width), perceptron_of(fresh, width)
+    draws = rng.random((len(load.workload.submit), 2))
+    starts = sarsa_sweep(load.workload, cluster, grid, network, sweep, draws, past, begin)
+    return starts, cluster.start
 
 
 def acted_starts(
@@ -244,18 +257,10 @@ def acted_starts(
 
     `by_deadline` acts by early deadline first instead of by the network.
     """
-    width = input_width(settings.inputs)
-    network = perceptron_of(parameters, width)
-    return sarsa_sweep(
-        load.workload,
-        load.settings.empty_cluster(load.workload),
-        grid_inputs(load, settings.inputs),
-        network,
-        sweep_settings(settings, load, by_deadline=by_deadline),
-        rng.random((len(load.workload.submit), 2)),
-        Transitions(np.empty((0, width)), np.empty(0)),
-        network,
-    )
+    grid = grid_inputs(load, settings.inputs)
+    sweep = sweep_settings(settings, load, by_deadline=by_deadline)
+    nothing = Transitions(np.empty((0, input_width(settings.inputs))), np.empty(0))
+    return _swept(load, grid, sweep, parameters, rng, nothing, parameters)[0]
 
 
 def recorded_starts(load: TrainingLoad, settings: SarsaSettings) -> Transitions:
@@ -426,13 +431,18 @@ class OnLineLearner:
             one_hot: whether a job's VO is an input for each VO instead of one number.
         """
         self._settings, self._replayed, self._one_hot = settings, replayed, one_hot
-        self._width = int(input_count(self._inputs(calibration)))
+        width = int(input_count(self._inputs(calibration)))
         rng = np.random.default_rng(settings.seed)
-        self._fresh = random_parameters(rng, self._width, settings.hidden)
+        self._fresh = random_parameters(rng, width, settings.hidden)
         self.parameters = self._fresh.copy()
-        nothing = Transitions(np.empty((0, self._width)), np.empty(0))
-        self._past = self._swept(calibration, rng, nothing, by_deadline=True)[0]
-        self._learn_past(rng)
+        nothing = Transitions(np.empty((0, width)), np.empty(0))
+        past = self._past = self._swept(calibration, rng, nothing, by_deadline=True)[0]
+        network = perceptron_of(self.parameters, width)
+        for _ in range(_SWEEPS):
+            ahead = values_of(network, past.inputs[1:])
+            targets = past.reward[:-1] + settings.gamma * ahead
+            order = rng.permutation(len(targets))
+            descend_through(network, past.inputs[:-1], targets, order, settings.learning_rate)
 
     def run(self, load: TrainingLoad, *, learning: bool) -> FloatArray:
         """Schedule a load: start of each job, seconds, shape [n].
@@ -465,20 +475,4 @@ class OnLineLearner:
             rate=float(settings.learning_rate) if learning else 0.0,
             replayed=self._replayed,
         )
-        cluster = load.settings.empty_cluster(load.workload)
-        network = perceptron_of(self.parameters, self._width)
-        fresh = perceptron_of(self._fresh, self._width)
-        draws = rng.random((len(load.workload.submit), 2))
-        grid = self._inputs(load)
-        starts = sarsa_sweep(load.workload, cluster, grid, network, sweep, draws, past, fresh)
-        return starts, cluster.start
-
-    def _learn_past(self, rng: np.random.Generator) -> None:
-        """Fit the network to SARSA's targets for the starts of early deadline first."""
-        settings, past = self._settings, self._past
-        network = perceptron_of(self.parameters, self._width)
-        for _ in range(_SWEEPS):
-            ahead = values_of(network, past.inputs[1:])
-            targets = past.reward[:-1] + settings.gamma * ahead
-            order = rng.permutation(len(targets))
-            descend_through(network, past.inputs[:-1], targets, order, settings.learning_rate)
+        return _swept(load, self._inputs(load), sweep, self.parameters, rng, past, self._fresh)

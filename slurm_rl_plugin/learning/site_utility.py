@@ -234,11 +234,12 @@ def train_site_utility(
         curve.append((turn + 1, correlations[0], correlations[1]))
         progress(turn + 1, max(each[2] for each in curve))
     validated = [each[2] for each in curve]
+    jobs = sum(len(load.workload.submit) for load in (*training, *validation))
     return TrainedPolicy(
         network=fits[validated.index(max(validated))],
         validation_objective=max(validated),
         curve=tuple(curve),
-        simulated_jobs=_simulated([*training, *validation], settings),
+        simulated_jobs=jobs * settings.rounds,  # futures not counted
         compared=((SHARE_DEFICIT, _correlated(-shown.jobs[:, _USED], shown, settings)),),
     )
 
@@ -309,9 +310,3 @@ def _correlated(expected: FloatArray, tried: TriedJobs, settings: SiteUtilitySet
     if np.ptp(expected) == 0.0 or np.ptp(gain) == 0.0:
         return 0.0
     return float(np.corrcoef(expected, gain)[0, 1])
-
-
-def _simulated(loads: Sequence[TrainingLoad], settings: SiteUtilitySettings) -> int:
-    """Jobs of the histories as often as they were walked through, futures not counted."""
-    jobs = [len(load.workload.submit) for load in loads]
-    return sum(jobs) * settings.rounds

@@ -171,14 +171,9 @@ class TrainingPlan:
         ]
 
     @property
-    def steps_of_one(self) -> int:
-        """How many steps one training takes, as its algorithm counts them."""
-        return steps_of(self.settings)
-
-    @property
     def steps(self) -> int:
         """How many steps all trainings take: every seed, and every fold of each."""
-        return self.seeds * (1 + len(self.folds)) * self.steps_of_one
+        return self.seeds * (1 + len(self.folds)) * steps_of(self.settings)
 
 
 def train_model(
@@ -269,7 +264,7 @@ def _train_all(
                     settings,
                     checkpoint=checkpoints[-1],
                     load_key=key,
-                    progress=_shifted(progress, len(policies) * plan.steps_of_one),
+                    progress=_shifted(progress, len(policies) * steps_of(plan.settings)),
                     start=plan.start,
                 )
             )
@@ -382,6 +377,7 @@ def _manifest(
     ]
     table = [{"policy": name, "objective": value} for name, value in compared]
     table.append({"policy": "this model", "objective": trained.validation_objective})
+    warning = parts_too_small(plan.logs, heldout=plan.heldout)
     return {
         "command": plan.command,
         "version": __version__,
@@ -398,7 +394,7 @@ def _manifest(
         "simulated_jobs": trained.simulated_jobs,
         "curve": [list(point) for point in trained.curve],
         "validation": table,
-        **_too_small(plan),
+        **({} if warning is None else {"too_small": warning}),
     }
 
 
@@ -406,9 +402,3 @@ def _own_classes(plan: TrainingPlan) -> dict[str, Any]:
     """The site's own classes, whose time utility was weighed; no entry without any."""
     own = {} if plan.classifier is None else plan.classifier.own
     return {"utility_classes": own} if own else {}
-
-
-def _too_small(plan: TrainingPlan) -> dict[str, str]:
-    """What manifest and card say of a log that tells nothing; no entry where it is long enough."""
-    warning = parts_too_small(plan.logs, heldout=plan.heldout)
-    return {} if warning is None else {"too_small": warning}

@@ -30,7 +30,7 @@ from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.measure.intervals import FEWEST_BLOCKS, drawn_places, interval_of
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select_prepared
-from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 
 #: Jobs of a stretch, and consecutive stretches that are drawn together for an interval.
@@ -106,69 +106,33 @@ def replay_continuously(
         raise ConfigurationError(
             f"the last 40 % of the log are fewer than {fewest} jobs: give a longer log."
         )
-    stretch = stretches_of(prepared, border, protocol)
-    seeds = [protocol.seed + number for number in range(protocol.runs)]
-    runs = [drawn_run(prepared, border, stretch, seed) for seed in seeds]
-    tasks = [(each, run) for run in runs for each in candidates]
+    since = (prepared.log.submit - prepared.log.submit[border]) // DAY
+    if not protocol.by_days:
+        since = (np.arange(len(prepared.log)) - border) // STRETCH
+    stretch = np.maximum(since, 0).astype(np.int64)
+    stretches = int(stretch.max()) + 1  # of the whole log, whatever a run leaves out
+    runs = []
+    for number in range(protocol.runs):
+        kept = kept_jobs(len(prepared.log), np.random.default_rng(protocol.seed + number))
+        runs.append((select_prepared(prepared, kept), kept))
 
-    def measured(task: tuple[Replayed, DrawnRun]) -> ContinuousRun:
-        replayed, run = task
-        workload = run.log.workload(RequestedLimit())
+    def measured(task: tuple[Replayed, PreparedLog, IntArray]) -> ContinuousRun:
+        replayed, log, kept = task
         hooked = settings.without_hook if replayed.alone else settings
-        start = starts_under(replayed.candidate, run.log, workload, hooked)
-        return figures_of(run, start, settings)
+        workload = log.workload(RequestedLimit())
+        jobs = schedule_of(log, starts_under(replayed.candidate, log, workload, hooked), settings)
+        counted = kept >= border
+        slowdown = bounded_slowdown(jobs.wait[counted], jobs.run_time[counted])
+        sums = [np.bincount(stretch[kept][counted], each, stretches) for each in (slowdown, None)]
+        return ContinuousRun(waits=waits_of(jobs, counted), slowdowns=np.array(sums))
 
     done, report = count(1), progress or (lambda *_: None)
     figures = side_by_side(
         measured,
-        tasks,
+        [(each, *run) for run in runs for each in candidates],
         finished=lambda _, each: report(next(done), each.waits.bounded_slowdown),
     )
     return {each.name: figures[place :: len(candidates)] for place, each in enumerate(candidates)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnRun:
-    """A log without the jobs of one draw."""
-
-    log: PreparedLog  #: the jobs that are kept
-    counted: BoolArray  #: which of them count, shape [n]
-    stretch: IntArray  #: number of each one's stretch, shape [n]
-    #: Of the whole log, so that runs have as many though one keeps no job of the last.
-    stretches: int
-
-
-def stretches_of(prepared: PreparedLog, border: int, protocol: ContinuousProtocol) -> IntArray:
-    """The stretch of each job, shape [n]; jobs from `border` on count."""
-    places = np.arange(len(prepared.log))
-    if not protocol.by_days:
-        return np.maximum(places - border, 0) // STRETCH
-    since = prepared.log.submit - prepared.log.submit[border]
-    return np.maximum(since // DAY, 0.0).astype(np.int64)
-
-
-def drawn_run(prepared: PreparedLog, border: int, stretch: IntArray, seed: int) -> DrawnRun:
-    """The log of one run; jobs from `border` on count, each in its stretch, shape [n]."""
-    kept = kept_jobs(len(prepared.log), np.random.default_rng(seed))
-    return DrawnRun(
-        log=select_prepared(prepared, kept),
-        counted=kept >= border,
-        stretch=stretch[kept],
-        stretches=int(stretch.max()) + 1,
-    )
-
-
-def figures_of(run: DrawnRun, start: FloatArray, settings: SimulationSettings) -> ContinuousRun:
-    """The figures of the counted jobs with the starts that a policy gave them, seconds, [n]."""
-    jobs = schedule_of(run.log, start, settings)
-    slowdown = bounded_slowdown(jobs.wait[run.counted], jobs.run_time[run.counted])
-    stretch, stretches = run.stretch[run.counted], run.stretches
-    return ContinuousRun(
-        waits=waits_of(jobs, run.counted),
-        slowdowns=np.array(
-            [np.bincount(stretch, slowdown, stretches), np.bincount(stretch, None, stretches)]
-        ),
-    )
 
 
 def ratios_to(

@@ -52,7 +52,7 @@ from slurm_rl_plugin.measure.intervals import (
 from slurm_rl_plugin.papers.study.claims import Cell, Declared, Measurement, Row, TextTable
 from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, legend_above, panels
 from slurm_rl_plugin.papers.study.result_store import Learned, LearningTask, ResultStore
-from slurm_rl_plugin.papers.study.study import Add, Asked, Drawings, Outcome
+from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
 from slurm_rl_plugin.papers.study.trials import StudyLog, read_study_logs
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK, SHARES_WORDS
@@ -350,8 +350,12 @@ def _effects(studies: Mapping[str, LogStudy]) -> Any:
 def run(asked: Asked) -> Outcome:
     """Train, choose on the past of each log, and measure on what came after."""
     plan = HeldoutPlan.of(asked)
+    studies = dict[str, LogStudy]()
     with asked.bar("training and measuring", plan.steps) as add:
-        studies = _studies(plan, ResultStore(asked.models, add), add)
+        store = ResultStore(asked.models, add)
+        for name in plan.logs:
+            studies[name] = study_log(name, plan, store)
+            add(1)
     facts = {name: _facts(study) for name, study in studies.items()}
     return Outcome(
         claims=DECLARED.claims(rows_of(studies)),
@@ -360,14 +364,6 @@ def run(asked: Asked) -> Outcome:
         facts={"logs": facts},
         drawings=drawings_of(studies),
     )
-
-
-def _studies(plan: HeldoutPlan, store: ResultStore, add: Add) -> dict[str, LogStudy]:
-    studies = {}
-    for name in plan.logs:
-        studies[name] = study_log(name, plan, store)
-        add(1)
-    return studies
 
 
 def _facts(study: LogStudy) -> dict[str, Any]:

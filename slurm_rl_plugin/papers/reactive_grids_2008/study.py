@@ -433,15 +433,11 @@ def _draw_differences(axis: Any, trial: PairedTrial) -> tuple[str, str]:
     for name, colour in _TRACE_COLOURS.items():
         if name != NATIVE:
             submit, difference = wait_differences(trial, name)
-            smooth = _moving_mean(difference / HOUR)
+            window = min(_WINDOW, len(difference))
+            smooth = np.convolve(difference / HOUR, np.full(window, 1.0 / window), mode="valid")
             axis.plot(submit[: len(smooth)] / DAY, smooth, color=colour, label=f"native - {name}")
     axis.axhline(0.0, color="black", linewidth=0.8)
     return "arrival (days)", f"difference of waits (h),\nmean of {_WINDOW} jobs"
-
-
-def _moving_mean(values: FloatArray) -> FloatArray:
-    window = min(_WINDOW, len(values))
-    return np.convolve(values, np.full(window, 1.0 / window), mode="valid")
 
 
 def _draw_fairness_gap(axis: Any, trial: PairedTrial) -> tuple[str, str]:

@@ -92,7 +92,7 @@ def sampled_jobs(
         (first, border - 1, sampling.warm_up),
         (border, last, sampling.days),
     ):
-        chosen = _spread(begin, end, count)
+        chosen = np.unique(np.linspace(begin, end, count).astype(np.int64))
         times = min(count / max(len(chosen), 1), _MOST_TIMES)  # more of each day of a short log
         most = int(sampling.jobs * times)
         for day in chosen:
@@ -104,10 +104,6 @@ def sampled_jobs(
             "no job waits on the drawn days of the last 40 %: nothing is to be foretold there."
         )
     return SampledJobs(jobs=taken, day=days[taken], counted=days[taken] >= border)
-
-
-def _spread(first: int, last: int, count: int) -> IntArray:
-    return np.unique(np.linspace(first, last, count).astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +303,9 @@ def run(asked: Asked) -> Outcome:
     if asked.seeds is not None:
         raise ConfigurationError("--seeds is not for replayed-starts: give none.")
     logs = _logs_in(asked.traces_or_refuse(_NO_TRACES))
-    network = _foretelling_model(asked)
+    network = import_model(asked.shipped(_MODEL))
+    if not isinstance(network, QNetwork):
+        raise ConfigurationError(f"the model {_MODEL!r} has a memory of its own: install it again.")
     sampling = QUICK if asked.quick else Sampling()
     orders = _orders(network)
     steps = len(logs) * len(orders) * (sampling.days + sampling.warm_up) * sampling.jobs
@@ -331,14 +329,6 @@ def run(asked: Asked) -> Outcome:
         facts={"forecasts": facts, "sampling": sampling._asdict()},
         drawings={"replayed-starts.png": lambda: _coverage_figure(found)},
     )
-
-
-def _foretelling_model(asked: Asked) -> QNetwork:
-    """The shipped network."""
-    network = import_model(asked.shipped(_MODEL))
-    if not isinstance(network, QNetwork):
-        raise ConfigurationError(f"the model {_MODEL!r} has a memory of its own: install it again.")
-    return network
 
 
 def _orders(network: QNetwork) -> dict[str, OrderOf]:

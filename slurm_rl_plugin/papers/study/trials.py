@@ -208,10 +208,13 @@ def measures_of(jobs: ScheduledJobs, drop: tuple[int, int]) -> dict[str, float]:
         "J": summary["objective"],
         "work-weighted wait": float((jobs.run_time * jobs.wait).sum()),
         "overhead <= 1": _part(relative_overhead(wait, run_time)[quick] <= 1.0),
-        "worst 5 %": _worst(response[quick]),
+        "worst 5 %": float("nan"),
         "interactive R > 0.9": _part(response[quick] > 0.9),
         "interactive R > 0.5": _part(response[quick] > 0.5),
     }
+    if quick.any():
+        worst = max(round(_WORST * int(quick.sum())), 1)
+        found["worst 5 %"] = float(np.sort(response[quick])[:worst].mean())
     for name, flag in _CLASSES.items():
         found |= _measures_of_class(name, wait[quick == flag], response[quick == flag])
     return {column: float("nan") if value is None else value for column, value in found.items()}
@@ -233,12 +236,6 @@ def _measures_of_class(name: str, wait: FloatArray, response: FloatArray) -> dic
 
 def _part(condition: Any) -> float:
     return float(np.mean(condition)) if len(condition) else float("nan")
-
-
-def _worst(response: FloatArray) -> float:
-    if len(response) == 0:
-        return float("nan")
-    return float(np.sort(response)[: max(round(_WORST * len(response)), 1)].mean())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
