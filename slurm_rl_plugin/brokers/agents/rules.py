@@ -1,4 +1,4 @@
-"""How one agent chooses a resource and learns: plain functions, which `agents.memory` compiles.
+"""How one agent chooses a resource and learns: plain functions, which `agents.simulation` compiles.
 
 Two rules. The paper's: a score for each resource, by the sign of what a job met there (2005, 2.3).
 The probing rule: an agent knows few resources, looks at some of them for each job, and takes the

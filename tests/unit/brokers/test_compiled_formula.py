@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.brokers.market.formula import MACHINE_FUNCTIONS, USER_FUNCTIONS, parse_formula
-from slurm_rl_plugin.brokers.market.prices import compile_formula, formula_value
+from slurm_rl_plugin.brokers.market.offers import compile_formula, formula_value
 from slurm_rl_plugin.errors import FormulaError
 
 NAMES = ("x", "y")
