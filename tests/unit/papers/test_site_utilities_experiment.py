@@ -10,27 +10,25 @@ import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.papers.site_utilities_2008.experiment import (
-    COLUMNS,
-    DECLARED,
-    QUICK_SIZE,
-    fitted_models,
-    grid_figures,
-    rows_of,
-)
-from slurm_rl_plugin.papers.site_utilities_2008.sites import (
     BASELINES,
+    COLUMNS,
     CONTENDERS,
+    DECLARED,
     EARLIEST_START,
     GRID_LOAD,
     LEAST_LOADED,
+    QUICK_SIZE,
     RANDOM,
     SHARE_DEFICIT,
     SHOWN_SEGMENTS,
     SITES,
     GridLoad,
     draw_load,
+    fitted_models,
+    grid_figures,
     request_of,
     routed_by,
+    rows_of,
     site_terms,
 )
 from slurm_rl_plugin.papers.study.result_store import ResultStore
