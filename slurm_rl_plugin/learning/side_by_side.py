@@ -19,8 +19,7 @@ def side_by_side(
 ) -> list[Result]:
     """Results of a task in the order of the items; after a fault or Ctrl-C no further item begins.
 
-    Args:
-        finished: called in this thread with the place of an item and its result, as it is done.
+    `finished` is called in this thread with the place of an item and its result, as it is done.
     """
     with ThreadPoolExecutor(max_workers=processors_here()) as pool:
         runs = {pool.submit(task, item): place for place, item in enumerate(items)}

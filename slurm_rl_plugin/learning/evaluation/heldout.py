@@ -140,10 +140,8 @@ def figures_of_windows(
 ) -> dict[str, WindowFigures]:
     """Simulate the policies in each window from an empty machine; all meet the same jobs.
 
-    F1 counts submit times from the start of the log, not of the window.
-
-    Args:
-        prepared: the log with classes known at submission (`class_known_at_submission`).
+    F1 counts submit times from the start of the log, not of the window. The log has classes known
+    at submission (`class_known_at_submission`), as everywhere in this module.
     """
     if any(goes_by_predictions(each) for each in candidates):
         workload = prepared.workload(RequestedLimit())

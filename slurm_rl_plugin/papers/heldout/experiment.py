@@ -94,10 +94,9 @@ def ratio_over_seeds(rows: FloatArray, block: int) -> Measurement:
 
 
 def ratio_over_logs(logs: Iterable[tuple[FloatArray, int]]) -> Measurement:
-    """Geometric mean over several logs; blocks are drawn in each.
+    """Geometric mean over several logs, each with its block, in which blocks are drawn.
 
-    Args:
-        logs: of each log the logarithms of ratios, shape [seeds, windows], and the block.
+    The rows of each log are logarithms of ratios, shape [seeds, windows].
     """
     rng = np.random.default_rng(0)
     values, draws = [], []

@@ -70,9 +70,7 @@ def run_time_moments(interactive: float) -> dict[str, tuple[float, float, float]
 
     Exponential run times of rate mu, cut at 900 s: batch jobs are 900 s longer than an
     exponential time, interactive ones are what then is missing to the moments of the whole.
-
-    Args:
-        interactive: p = 1 - exp(-900 mu).
+    Their part of the jobs is p = 1 - exp(-900 mu).
     """
     mu, _ = rates(interactive)
     cut, mean = SHORT_JOB_RUN_TIME, 1.0 / mu
@@ -92,10 +90,8 @@ def implied_ratio(interactive: float, *, most: bool) -> float:
     """RL's mean of p W over FIFO's as the printed means and deviations of Table II imply it.
 
     Under FIFO a job's wait does not depend on its own run time, hence E[pW] = E[p] E[W] in each
-    class. Under another order E[pW] <= E[p] E[W] + std(p) std(W) (Cauchy and Schwarz).
-
-    Args:
-        most: give that upper bound for RL; otherwise take run time and wait as independent.
+    class. Under another order E[pW] <= E[p] E[W] + std(p) std(W) (Cauchy and Schwarz). `most` gives
+    that upper bound for RL; otherwise run time and wait are taken as independent.
     """
     worth = {FIFO: 0.0, RL: 0.0}
     for job_class, (part, mean, deviation) in run_time_moments(interactive).items():

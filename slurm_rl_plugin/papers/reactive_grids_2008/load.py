@@ -92,8 +92,7 @@ def learning_task(
 ) -> LearningTask:
     """SARSA on logs of seeds 1000 and above, chosen on seeds 2000 and above.
 
-    Args:
-        training_jobs: of a log to learn on, where they are shorter than those to choose on.
+    `training_jobs` are those of a log to learn on, where that is shorter than one to choose on.
     """
     settings = replace(settings, sweeps=effort.sweeps, weights=OBJECTIVE)
     counts = (effort.training, effort.validation)

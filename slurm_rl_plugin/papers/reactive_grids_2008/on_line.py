@@ -197,8 +197,7 @@ def _followed(entries: Sequence[Mapping[str, Any]]) -> Followed:
 def overtakes_after(windows: FloatArray, other: FloatArray) -> FloatArray:
     """Part of the jobs after which a policy is never again worse than another, shape [logs].
 
-    Args:
-        windows: mean utility of each window under the policy, shape [logs, windows].
+    The utilities of windows have shape [logs, windows].
     """
     worse = windows < other - _NEGLIGIBLE
     count = windows.shape[1]

@@ -79,9 +79,7 @@ def sampled_jobs(
 ) -> SampledJobs:
     """Draw jobs of days that are spread evenly; a day without any gives none.
 
-    Args:
-        submit: of all jobs in order, seconds, shape [n].
-        asked: whom somebody would ask for, shape [n].
+    `submit`, in seconds, and `asked`, whether somebody would ask for the job, have shape [n].
     """
     rng = np.random.default_rng(seed)
     days = np.floor((submit - submit[0]) / DAY).astype(np.int64)

@@ -154,11 +154,7 @@ WEIGHTS = len(JOB_TERMS) * len(STATE_TERMS)
 
 
 def job_terms(jobs: BenchmarkJobs, capacity: int) -> FloatArray:
-    """JOB_TERMS of each job, of order 1, shape [n, len(JOB_TERMS)].
-
-    Args:
-        jobs: of which requested time (below 1 s taken as 1 s) and processors are looked at.
-    """
+    """JOB_TERMS of each job, of order 1, shape [n, len(JOB_TERMS)]; requests below 1 s are 1 s."""
     requested = np.log(np.maximum(jobs.requested, 1.0)) / np.log(_LONG_REQUEST)
     processors = np.log(jobs.processors) / np.log(capacity)
     one = np.ones(len(requested))

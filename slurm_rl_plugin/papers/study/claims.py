@@ -80,11 +80,7 @@ def ratio_of_means(pair: FloatArray) -> FloatArray:
 
 
 def measure(values: FloatArray, statistic: Statistic = mean) -> Measurement:
-    """Take a statistic over the seeds, its errors by bootstrap; the same each time.
-
-    Args:
-        values: a figure of each seed on the last axis.
-    """
+    """Take a statistic over the seeds, the last axis; errors by bootstrap, the same each time."""
     seeds = values.shape[-1]
     with np.errstate(divide="ignore", invalid="ignore"):
         value = float(statistic(values))

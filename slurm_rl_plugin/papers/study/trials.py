@@ -187,10 +187,8 @@ def measures_of(jobs: ScheduledJobs, drop: tuple[int, int]) -> dict[str, float]:
 
     Waits in seconds. "work-weighted wait" is the sum of run time * wait of all jobs, dropped ones
     too; "overhead <= 1" the part of the interactive jobs whose wait is at most their run time;
-    "worst 5 %" the mean responsiveness of the 5 % least responsive interactive jobs.
-
-    Args:
-        drop: how many first and last jobs by submit order are not counted.
+    "worst 5 %" the mean responsiveness of the 5 % least responsive interactive jobs. `drop` says
+    how many first and last jobs by submit order are not counted.
     """
     summary = summarise(jobs, drop=drop)
     counted = slice(drop[0], len(jobs.submit) - drop[1])
