@@ -13,7 +13,6 @@ from types import FrameType
 
 from prometheus_client import CollectorRegistry
 
-from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.cli.service_process import log_to_standard_error
 from slurm_rl_plugin.cli.site_options import (
     add_configuration_options,
@@ -124,8 +123,11 @@ def _run(
     released = daemon.run()
     if textfile is not None:
         textfile.remove()
-    if released:
-        _gone(daemon.cycle.batch_system)
+    if released:  # nothing of ours is left: nobody has to undo anything when no sign of life comes
+        try:
+            daemon.cycle.batch_system.leave()
+        except OSError as error:
+            logger.error("heartbeat=left reason=%s", error)
     return 0 if released else 1
 
 
@@ -150,6 +152,14 @@ def _daemon(
             textfile.write()
         queue_file.write(report)
 
+    def alive() -> None:
+        """Tell whoever watches us, the batch system itself included."""
+        sd_notify("WATCHDOG=1", os.environ)
+        try:
+            daemon.cycle.batch_system.beat()
+        except OSError as error:
+            logger.error("heartbeat=failed reason=%s", error)
+
     state_file = Path(configuration.sections.hook.state_file)
     where = configuration.sections.forecast.queue_file
     queue_file = _QueueFile(path=Path(where) if where else None)
@@ -164,7 +174,7 @@ def _daemon(
         reload=lambda: files.reloaded(daemon.cycle),
         bring_in=files.bring_in,
         disable_file=configuration.disable_file,
-        alive=lambda: _alive(daemon.cycle.batch_system),
+        alive=alive,
         monotonic=time.monotonic,
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
         sleep=time.sleep,
@@ -193,20 +203,3 @@ class _QueueFile:
             self._warned = True
         else:
             self._warned = False
-
-
-def _alive(system: BatchSystem) -> None:
-    """Tell whoever watches us, the batch system itself included."""
-    sd_notify("WATCHDOG=1", os.environ)
-    try:
-        system.beat()
-    except OSError as error:
-        logger.error("heartbeat=failed reason=%s", error)
-
-
-def _gone(system: BatchSystem) -> None:
-    """Nothing of ours is left: nobody has to undo anything when no sign of life comes."""
-    try:
-        system.leave()
-    except OSError as error:
-        logger.error("heartbeat=left reason=%s", error)

@@ -407,19 +407,15 @@ def known_configuration(
     if not faults:
         return KnownConfiguration(configuration=configuration)
     state = str(configuration.sections.hook.state_file)
-    left = ConfigurationFile(name=state, content=_own_part(left_behind(Path(state))))
+    # what a daemon leaves; anybody may have written the rest
+    found = left_behind(Path(state))
+    own = {section: found[section] for section in _LEFT if isinstance(found.get(section), dict)}
+    if "hook" in own:
+        own["hook"] = {name: each for name, each in own["hook"].items() if name not in _NOT_LEFT}
+    left = ConfigurationFile(name=state, content=own)
     # what a file says goes before what was left, but not what was pieced together from its lines
     files = [left, *files] if is_read else [*files, left]
     configuration, _ = configuration_of_parts(files, environment, flags, complete=is_read)
     if not left.content:  # what the faulty lines said is not known
         configuration = replace(configuration, is_whole=False)
     return KnownConfiguration(configuration=configuration, faults=tuple(faults), is_read=is_read)
-
-
-def _own_part(left: Mapping[str, Any]) -> dict[str, Any]:
-    """What a daemon leaves; anybody may have written the rest."""
-    found = {section: left[section] for section in _LEFT if isinstance(left.get(section), dict)}
-    if "hook" in found:
-        hook = found["hook"]
-        found["hook"] = {name: hook[name] for name in hook if name not in _NOT_LEFT}
-    return found

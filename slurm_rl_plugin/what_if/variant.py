@@ -6,7 +6,7 @@ would have asked for something else (docs/what-if.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -88,7 +88,12 @@ def variant_of(
     for each in theirs:
         now = changed(now, each)
     found = ClusterVariant(name=" ".join(words.split()), machine=before)
-    after = _changed_machine(now, found.name)
+    try:
+        after = now.machine
+    except ConfigurationError as error:  # what does not fit is the changes': it did before
+        if str(error).startswith(PLACE):
+            raise
+        raise ConfigurationError(f"{PLACE} {found.name!r}: {error}") from None
     if HOOK in ours:
         found = replace(found, policy=candidate_of(ours[HOOK][0] or DEFAULT_MODEL))
     if GOAL in ours:
@@ -99,16 +104,6 @@ def variant_of(
     if after == replace(before, left_out=after.left_out) and not ours:
         sentences.append("nothing that is simulated differs from the cluster as it is.")
     return replace(found, machine=after, sentences=tuple(sentences))
-
-
-def _changed_machine(now: DescribedCluster, name: str) -> Machine:
-    """The machine after the changes; what does not fit is theirs, since it did before."""
-    try:
-        return now.machine
-    except ConfigurationError as error:
-        if str(error).startswith(PLACE):
-            raise
-        raise ConfigurationError(f"{PLACE} {name!r}: {error}") from None
 
 
 def _sorted_out(words: str) -> tuple[dict[str, list[str]], list[str]]:
@@ -169,18 +164,12 @@ def admitted(log: JobLog, before: Machine, after: Machine) -> tuple[JobLog, list
     """
     sentences: list[str] = []
     limit = limits_of_time(log, before)  # of a job that asks for none, what it was given
-    for partition in _narrower(before, after):
-        log, sentence = _under(log, limit, partition, after)
-        sentences.append(sentence)
-    return log, sentences
-
-
-def _narrower(before: Machine, after: Machine) -> Iterator[MachinePartition]:
-    """Partitions of the changed machine that allow less time than the same did before."""
     longest = {each.name: each.longest for each in before.partitions}
-    for each in after.partitions:
+    for each in after.partitions:  # those that allow less time than the same did before
         if each.longest < longest.get(each.name, np.inf):
-            yield each
+            log, sentence = _under(log, limit, each, after)
+            sentences.append(sentence)
+    return log, sentences
 
 
 def _under(

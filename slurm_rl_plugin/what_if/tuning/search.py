@@ -116,16 +116,11 @@ class TunedCluster:
     tried: int
 
 
-def _ends(prepared: PreparedLog) -> tuple[int, int]:
-    jobs = len(prepared.log)
-    return int(jobs * _UNCOUNTED[0]), int(jobs * _UNCOUNTED[1])
-
-
 def _load(prepared: PreparedLog, settings: SimulationSettings) -> TrainingLoad:
     workload = prepared.workload(RequestedLimit())
     own = Candidate(name=SITES_OWN)
     start = starts_under(own, prepared, workload, settings.without_hook)
-    drop = _ends(prepared)
+    drop = int(len(start) * _UNCOUNTED[0]), int(len(start) * _UNCOUNTED[1])
     counted = slice(drop[0], len(start) - drop[1])
     wait, batch = (start - workload.submit)[counted], ~prepared.interactive[counted]
     slowdown = bounded_slowdown(wait, prepared.log.run_time[counted])
@@ -273,7 +268,15 @@ def tune(
     finalists = [changes for value, changes in best if value > base]
     values = side_by_side(partial(objective_of, checks), finalists)
     before = objective_of(checks, {})
-    after, changes = _best(short, checks, list(zip(values, finalists, strict=True)), (base, before))
+    after, changes = max(
+        zip(values, finalists, strict=True), key=lambda each: each[0], default=(before, {})
+    )
+    if after > before:
+        fewer = _needed(short, changes, base)
+        value = objective_of(checks, fewer)
+        after, changes = (value, fewer) if value > before else (after, changes)
+    else:
+        after, changes = before, {}
     return TunedCluster(
         changes=changes,
         before=before,
@@ -314,25 +317,6 @@ def _searched(
         curve.append(max(value for value, _ in found.values()))
         progress(generation + 1, curve[-1])
     return found, curve
-
-
-def _best(
-    short: TuningTask,
-    checks: TuningTask,
-    finalists: Sequence[tuple[float, dict[str, str]]],
-    before: tuple[float, float],
-) -> tuple[float, dict[str, str]]:
-    """The best finalist without what it does not need; nothing where none is better than now.
-
-    `finalists` are objectives on `checks`, and changes; `before` is the objective of the cluster as
-    it is on `short` and on `checks`.
-    """
-    after, changes = max(finalists, key=lambda each: each[0], default=(before[1], {}))
-    if after <= before[1]:
-        return before[1], {}
-    fewer = _needed(short, changes, before[0])
-    value = objective_of(checks, fewer)
-    return (value, fewer) if value > before[1] else (after, changes)
 
 
 def _needed(task: TuningTask, changes: dict[str, str], before: float) -> dict[str, str]:

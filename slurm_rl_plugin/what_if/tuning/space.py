@@ -46,7 +46,9 @@ class TunedSetting:
         if self.can_be_off and place < low:
             return 0.0
         part = (min(max(place, low), 1.0) - low) / (1.0 - low)
-        return _two_digits(self.least * (self.most / self.least) ** part)
+        value = self.least * (self.most / self.least) ** part
+        unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+        return float(max(round(value / unit), 1) * unit)
 
     def place(self, value: float) -> float:
         """The number that has a value, or one near to it."""
@@ -171,11 +173,6 @@ def _of_backfill(machine: Machine) -> Sequence[TunedSetting]:
 
 def _weight(key: str, now: float) -> TunedSetting:
     return TunedSetting(key=key, least=10.0, most=1e6, can_be_off=True, now=now)
-
-
-def _two_digits(value: float) -> float:
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return float(max(round(value / unit), 1) * unit)
 
 
 def _text(setting: TunedSetting, value: float) -> str:
