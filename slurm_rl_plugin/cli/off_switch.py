@@ -8,7 +8,6 @@ import os
 import pwd
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +39,8 @@ _PAUSE, _SLURM_PAUSE = 0.3, 3.0
 _NOTICED = 6.0
 #: Modes in which a daemon writes nothing.
 _QUIET = ("disabled", "standby")
+#: What is left where it is known that nothing is.
+_CLEAN = (True, "")
 #: Who removed the factors, by whether a daemon runs.
 _WHOSE = {
     True: "the daemon has taken its factors back",
@@ -138,18 +139,6 @@ def _wait_until_it_goes_on(configuration: Configuration, seconds: float) -> int:
     return 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """What is left in the batch system."""
-
-    pending: int | str
-    outstanding: tuple[str, ...]
-
-    @property
-    def is_clean(self) -> bool:
-        return self.pending == 0 and not self.outstanding
-
-
 def _wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
     """Wait `seconds` at most, print one sentence; 1 where a factor is left or nobody can tell.
 
@@ -163,7 +152,7 @@ def _wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
         return 1
     runs = daemon_runs(state)
     began, asked = time.monotonic(), -_SLURM_PAUSE
-    left: _Left | None = None
+    left: tuple[bool, str] | None = None
     noticed = runs is False
     while runs is not False and time.monotonic() - began < seconds:
         waited = time.monotonic() - began
@@ -174,13 +163,13 @@ def _wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
         done = follows and not _outstanding(known)
         if done and waited - asked >= _SLURM_PAUSE:
             asked, left = waited, _left(known)
-            if left.is_clean:
+            if left == _CLEAN:
                 break
         time.sleep(_PAUSE)
     else:
         left = _left(known)
     print(_sentence(left, runs, noticed, seconds))
-    return 0 if left.is_clean and noticed else 1
+    return 0 if left == _CLEAN and noticed else 1
 
 
 def _outstanding(known: KnownConfiguration) -> tuple[str, ...]:
@@ -189,27 +178,30 @@ def _outstanding(known: KnownConfiguration) -> tuple[str, ...]:
     return tuple(entry.words for entry in entries if entry.is_outstanding())
 
 
-def _left(known: KnownConfiguration) -> _Left:
+def _left(known: KnownConfiguration) -> tuple[bool, str]:
+    """Whether it is known what is left in the batch system, and what, or why it is not known."""
     outstanding = _outstanding(known)
     try:
         pending = build_batch_system(known.configuration, []).snapshot().pending
     except SlurmRLError as error:
-        return _Left(str(error), outstanding)
-    return _Left(int(np.count_nonzero(pending.factor)), outstanding)
+        return False, f"whether factors are left is not known: {error}"
+    count = int(np.count_nonzero(pending.factor))
+    words = [f"{count} pending jobs carry a factor", *outstanding] if count or outstanding else []
+    return True, "; ".join(words)
 
 
-def _sentence(left: _Left, runs: bool | None, noticed: bool, seconds: float) -> str:
-    if left.is_clean and noticed:
+def _sentence(left: tuple[bool, str], runs: bool | None, noticed: bool, seconds: float) -> str:
+    is_known, what = left
+    if not is_known:
+        return what
+    if not what and noticed:
         return f"{_WHOSE[runs]}: no pending job carries a factor"
-    if left.is_clean:
+    if not what:
         return (
             f"no pending job carries a factor, but the daemon has not said within {seconds:g} s "
             "that it goes by this file: see `slurm-rl status` and its log, and reload it if "
             "[hook] disable_file was changed"
         )
-    if isinstance(left.pending, str):
-        return f"whether factors are left is not known: {left.pending}"
-    what = "; ".join([f"{left.pending} pending jobs carry a factor", *left.outstanding])
     if runs is False:
         return f"no daemon runs, and {what}: take them back with `slurm-rl release`"
     return (

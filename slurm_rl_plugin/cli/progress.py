@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Timer
@@ -32,26 +31,23 @@ def _is_seen() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-@dataclass(slots=True)
-class _LogLines:
-    """Progress lines for a log: few, and none for short work."""
+def _log_lines(title: str, steps: int) -> Callable[[int, float], None]:
+    """Writes progress lines for a log: few, and none for short work."""
+    since, told = time.monotonic(), 0
 
-    title: str
-    steps: int
-    since: float
-    told: int = 0
-
-    def tell(self, step: int, value: float) -> None:
-        """Write a line where the last one, or the beginning, is long ago."""
+    def tell(step: int, value: float) -> None:
+        nonlocal since, told
         del value
         now = time.monotonic()
-        if now - self.since < LOG_SECONDS or step - self.told < LOG_PART * self.steps:
+        if now - since < LOG_SECONDS or step - told < LOG_PART * steps:
             return
-        self.since, self.told = now, step
-        part = step / max(self.steps, 1)
+        since, told = now, step
+        part = step / max(steps, 1)
         if sys.stderr is not None:
             with suppress(OSError):  # who reads has gone away, and the work goes on
-                print(f"slurm-rl: {self.title.strip()}: {part:.0%}", file=sys.stderr, flush=True)
+                print(f"slurm-rl: {title.strip()}: {part:.0%}", file=sys.stderr, flush=True)
+
+    return tell
 
 
 def _plain_progress(title: str, steps: int, step: int, value: float) -> None:
@@ -112,7 +108,7 @@ def progress_bar(
         drawn_by_itself: between steps too; a thread does it, which work that is measured can feel.
     """
     if not _is_seen():
-        yield _LogLines(title, steps, time.monotonic()).tell
+        yield _log_lines(title, steps)
         return
     try:
         from rich.console import Console  # noqa: PLC0415 - only where a terminal shows it

@@ -19,7 +19,7 @@ from slurm_rl_plugin.learning.evaluation.group_waits import LEAST_LOSS, grouping
 from slurm_rl_plugin.measure.blocks import Blocks
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
 from slurm_rl_plugin.utility.summary import ScheduledJobs
 from slurm_rl_plugin.what_if.effects import ALL, Effect, judged_effect, members
 from slurm_rl_plugin.what_if.switchback.block_costs import JobTimes, ReplayedCluster
@@ -179,47 +179,45 @@ def hours_in_blocks(
         raise ConfigurationError("no pair of blocks is over yet, so nothing can be told of groups.")
     groups = _Groups.of(times, tuple(accounts), tuple(resources))
     counted = np.sort(np.concatenate([pairs.first, pairs.second])).tolist()
-    hours, unexplained = (np.zeros((len(declared.blocks), groups.count)) for _ in range(2))
-    seen = _Seen.nothing(groups, len(times.jobs.submit))
+    hours, unexplained = (np.zeros((len(declared.blocks), len(groups.names))) for _ in range(2))
+    seen = np.zeros(len(times.start), dtype=np.bool_)  # jobs that waited or came in any of them
+    waited = {arm: np.zeros(len(times.start)) for arm in ARMS}  # hours that each had at most
     for place in counted:
         block = declared.blocks[place]
-        hours[place] = groups.hours(times, block)
-        seen.add(groups, times, block)
-        unexplained[place] = hours[place] - _replayed(groups, cluster, block)
+        hours[place] = unexplained[place] = groups.hours(times, block)
+        if cluster is not None:  # the mean of both orders in replays
+            played = [groups.hours(cluster.played(block, arm), block) for arm in ARMS]
+            unexplained[place] = hours[place] - np.mean(played, axis=0)
+        submit = times.jobs.submit
+        pending = times.pending(block.counted_from, block.end) > 0.0
+        seen |= pending | ((submit >= block.counted_from) & (submit < block.end))
+        until = np.where(np.isfinite(times.start), np.minimum(times.start, block.end), block.end)
+        here = np.where(pending, until - submit, 0.0) / HOUR
+        waited[block.arm] = np.maximum(waited[block.arm], here)
         progress(1)
     ours = np.where(pairs.ours_first, pairs.first, pairs.second)
-    paired = _PairedHours(
-        ours=hours[ours],
-        differences=np.column_stack([pairs.ours_less_site(each) for each in unexplained.T]),
-        length=np.array([_hours(declared.blocks[place]) for place in ours.tolist()]),
-        blocks=Blocks.of_stretches(np.arange(len(ours)), _UNIT, rng),
-    )
-    jobs = groups.sums(times.jobs, seen.jobs.astype(np.float64))
-    rows = [
-        GroupHours.of(
-            named,
-            int(jobs[place]),
-            paired.effect(place),
-            (float(seen.longest[SITE][place]), float(seen.longest[OURS][place])),
-        )
-        for place, named in enumerate(groups.names)
-        if jobs[place] or named == (ALL, ALL)
-    ]
-    return HoursWaited.of(rows, paired.blocks, each=False)
+    differences = np.column_stack([pairs.ours_less_site(each) for each in unexplained.T])
+    lengths = [(each.end - each.counted_from) / HOUR for each in declared.blocks]
+    length, every = np.array(lengths)[ours], np.arange(len(ours))
+    blocks = Blocks.of_stretches(every, _UNIT, rng)
 
+    def in_an_hour(values: FloatArray) -> tuple[float, FloatArray]:
+        """What happened in an hour, and that of each draw."""
+        drawn = blocks.means(values, every) / blocks.means(length, every)
+        return float(values.sum() / length.sum()), drawn
 
-def _hours(block: TurnBlock) -> float:
-    return (block.end - block.counted_from) / HOUR
-
-
-def _replayed(
-    groups: _Groups, cluster: ReplayedCluster | None, block: TurnBlock
-) -> FloatArray | float:
-    """Hours in replays of a block, the mean of both orders', shape [groups]; 0 without replays."""
-    if cluster is None:
-        return 0.0
-    played = [groups.hours(cluster.played(block, arm), block) for arm in ARMS]
-    return np.asarray(np.mean(played, axis=0))
+    jobs = groups.sums(times.jobs, seen.astype(np.float64))
+    longest = {arm: groups.longest(times.jobs, waited[arm]).tolist() for arm in ARMS}
+    rows = []
+    for place, named in enumerate(groups.names):
+        if jobs[place] or named == (ALL, ALL):
+            after, drawn = in_an_hour(hours[ours, place])
+            less, drawn_less = in_an_hour(differences[:, place])
+            values = max(after - less, 0.0), after
+            effect = judged_effect("hours", values, (drawn - drawn_less, drawn), blocks, _LEAST)
+            both = longest[SITE][place], longest[OURS][place]
+            rows.append(GroupHours.of(named, int(jobs[place]), effect, both))
+    return HoursWaited.of(rows, blocks, each=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +237,6 @@ class _Groups:
         names = ((ALL, ALL), *((by, name) for by, each in told.items() for name in each))
         kinds = {by: len(each) for by, each in told.items()}
         return cls(accounts, resources, times.capacity, names, kinds)
-
-    @property
-    def count(self) -> int:
-        return len(self.names)
 
     def sums(self, jobs: Workload, values: FloatArray) -> FloatArray:
         """Sum over the jobs of each group, shape [groups]."""
@@ -269,51 +263,3 @@ class _Groups:
             # where no job asks for anything else there is no such kind: all ask for the first
             nobody = np.zeros(len(jobs.submit), dtype=np.int64)
             yield (found[by].place if by in found else nobody), size
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What the counted blocks saw."""
-
-    jobs: BoolArray  #: which waited or came in any of them, shape [n]
-    #: SITE and OURS -> hours that a job of each group had waited at most, [groups]
-    longest: dict[str, FloatArray]
-
-    @classmethod
-    def nothing(cls, groups: _Groups, jobs: int) -> _Seen:
-        """Before any block."""
-        longest = {arm: np.zeros(groups.count) for arm in ARMS}
-        return cls(np.zeros(jobs, dtype=np.bool_), longest)
-
-    def add(self, groups: _Groups, times: JobTimes, block: TurnBlock) -> None:
-        begin, end, submit = block.counted_from, block.end, times.jobs.submit
-        pending = times.pending(begin, end) > 0.0
-        self.jobs[:] |= pending | ((submit >= begin) & (submit < end))
-        until = np.where(np.isfinite(times.start), np.minimum(times.start, end), end)
-        waited = np.where(pending, until - submit, 0.0) / HOUR
-        longest = self.longest[block.arm]
-        longest[:] = np.maximum(longest, groups.longest(times.jobs, waited))
-
-
-@dataclass(frozen=True, slots=True)
-class _PairedHours:
-    """What pairs tell."""
-
-    ours: FloatArray  #: hours that each group waited in the block of ours, shape [pairs, groups]
-    differences: FloatArray  #: those less the hours by the site's order, the same shape
-    length: FloatArray  #: hours that each block of a pair counts, shape [pairs]
-    blocks: Blocks  #: the pairs, drawn again
-
-    def effect(self, group: int) -> Effect:
-        """On the hours that a group waits in an hour."""
-        after, difference = (self._both(each[:, group]) for each in (self.ours, self.differences))
-        values = max(after[0] - difference[0], 0.0), after[0]
-        return judged_effect(
-            "hours", values, (after[1] - difference[1], after[1]), self.blocks, _LEAST
-        )
-
-    def _both(self, hours: FloatArray) -> tuple[float, FloatArray]:
-        """In an hour: what happened, and that of each draw."""
-        every = np.arange(len(hours))
-        drawn = self.blocks.means(hours, every) / self.blocks.means(self.length, every)
-        return float(hours.sum() / self.length.sum()), drawn

@@ -26,7 +26,6 @@ from slurm_rl_plugin.simulator.kernel.workload import Workload, WorkloadHistory
 from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.site_priority import FairShare
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
 from slurm_rl_plugin.units import HOUR, FloatArray
 
@@ -267,7 +266,17 @@ def live_cluster(
     def fair(time: float) -> FairShare | None:
         return fair_share_until(site.prepared, time, source.half_life)
 
-    told = PastUntil(prepared=site.prepared)
+    recorded, last = RecordedPast(site.prepared), -np.inf
+
+    def past(time: float) -> WorkloadHistory:
+        """What runs had told before a time; asked in order of time it costs no more than once."""
+        nonlocal recorded, last
+        if time < last:
+            recorded = RecordedPast(site.prepared)
+        recorded.run(time)
+        last = time
+        return recorded.past.copy()
+
     return ReplayedCluster(
         times=JobTimes(jobs=jobs, start=start, capacity=played.settings.capacity),
         orders={SITE: present(site), OURS: ours(site)},
@@ -275,7 +284,7 @@ def live_cluster(
         machine=played.machine,
         usage=usage,
         fair=fair,
-        past=told.until,
+        past=past,
     )
 
 
@@ -291,20 +300,3 @@ def _run_times(played: ReplayedSite, queue: QueueNow) -> FloatArray:
         ran = np.concatenate([queue.now - queue.start, np.zeros(len(queue.pending))])
         found[jobs] = played.spreads(jobs).drawn(ran, np.full(len(jobs), 0.5))
     return found
-
-
-@dataclass(slots=True, kw_only=True)
-class PastUntil:
-    """What the runs of a log had told at a time; in order of time it costs no more than once."""
-
-    prepared: PreparedLog  #: the log, with the starts that it recorded
-    _recorded: RecordedPast | None = None
-    _time: float = -np.inf
-
-    def until(self, time: float) -> WorkloadHistory:
-        """What had been told before a time, seconds."""
-        if self._recorded is None or time < self._time:
-            self._recorded = RecordedPast(self.prepared)
-        self._recorded.run(time)
-        self._time = time
-        return self._recorded.past.copy()
