@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -31,37 +32,22 @@ _OTHER_COMPRESSION = {
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
+@dataclass(eq=False)
 class LogFile:
     """A log, plain or gzipped whatever its name says, as batches of whole lines.
-
-    Args:
-        path: where it is read, for error messages.
-        stored: its bytes, where they are at hand; else the file is read.
-        batch: bytes of a batch, about; a line is never cut.
-        progress: called with the number of stored bytes that were read since the last call.
-
-    Attributes:
-        checksum: sha256 of the stored bytes, once all batches were read.
 
     Raises:
         AccountingLogError: reading it, where it is missing, unreadable, a directory, empty, binary,
             truncated, compressed in another way, or has a line that no batch system writes.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        stored: bytes | None = None,
-        *,
-        batch: int = BATCH,
-        progress: Callable[[int], None] | None = None,
-    ) -> None:
-        self.path = path
-        self.checksum = ""
-        self._bytes = stored
-        self._batch = batch
-        self._progress = progress
-        self._hash = hashlib.sha256()
+    path: Path  #: where it is read, for error messages
+    stored: bytes | None = None  #: its bytes, where they are at hand; else the file is read
+    _: KW_ONLY
+    batch: int = BATCH  #: bytes of a batch, about; a line is never cut
+    #: Called with the number of stored bytes that were read since the last call.
+    progress: Callable[[int], None] | None = None
+    checksum: str = ""  #: sha256 of the stored bytes, once all batches were read
 
     def fault(
         self, problem: str, *, line: int | None = None, field: str | None = None
@@ -84,7 +70,7 @@ class LogFile:
         rest: list[bytes] = []
         first = True
         with self._opened(self._seen) as content:
-            while data := content.read(self._batch):
+            while data := content.read(self.batch):
                 if first:
                     data, first = data.removeprefix(_BYTE_ORDER_MARK), False
                 self._refuse_binary(data)
@@ -105,7 +91,7 @@ class LogFile:
         self._hash = hashlib.sha256()
         try:
             with self.path.open("rb") as stored:
-                while data := stored.read(self._batch):
+                while data := stored.read(self.batch):
                     self._seen(memoryview(data))
         except OSError as error:
             raise _open_fault(self.path, error) from None
@@ -113,8 +99,8 @@ class LogFile:
 
     def _seen(self, data: memoryview) -> None:
         self._hash.update(data)
-        if self._progress is not None:
-            self._progress(len(data))
+        if self.progress is not None:
+            self.progress(len(data))
 
     def _refuse_binary(self, data: bytes) -> None:
         if b"\0" in data:
@@ -123,7 +109,7 @@ class LogFile:
     @contextmanager
     def _opened(self, seen: Callable[[memoryview], None] | None = None) -> Iterator[IO[bytes]]:
         pipe = self.fault("this is a pipe; give the path of a log file")
-        if self._bytes is None and self.path.is_fifo():  # opening it would wait for its writer
+        if self.stored is None and self.path.is_fifo():  # opening it would wait for its writer
             raise pipe
         try:
             with self._stored() as stored:
@@ -150,7 +136,7 @@ class LogFile:
             raise _open_fault(self.path, error) from None
 
     def _stored(self) -> io.BytesIO | io.BufferedReader:
-        return self.path.open("rb") if self._bytes is None else io.BytesIO(self._bytes)
+        return self.path.open("rb") if self.stored is None else io.BytesIO(self.stored)
 
 
 def log_of_any(path: Path) -> LogFile:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from slurm_rl_plugin.accounting.resource_amounts import resources_text
+from slurm_rl_plugin.accounting.port import resources_text
 from slurm_rl_plugin.cli.argument_types import at_least_one, job_numbers, names
 from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.tables import (

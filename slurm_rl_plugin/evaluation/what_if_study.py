@@ -18,8 +18,7 @@ from slurm_rl_plugin.evaluation.study import absent, as_json, machine_entry
 from slurm_rl_plugin.learning.evaluation.schedule_waits import resource_figures
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.machine_files.reader import DescribedCluster, plain_cluster
-from slurm_rl_plugin.measure.blocks import Blocks
-from slurm_rl_plugin.measure.intervals import INCONCLUSIVE
+from slurm_rl_plugin.measure.intervals import INCONCLUSIVE, Blocks
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_shares import (
     OF_CLUSTER,

@@ -91,7 +91,7 @@ def reads_users(rule: Callable[..., Any]) -> bool:
 
 #: The rule that is the site's own priority.
 SITES_OWN = "multifactor"
-#: By name; parameters are named as above, since others fill them in by name (`rule_policy`). The
+#: By name; parameters are named as above, since others fill them in by name (`registry`). The
 #: simulator compiles each (simulator/scoring/rules.py), but of SITES_OWN (site_priority.py).
 WAITING_RULES: Mapping[str, Callable[..., Any]] = {
     "wfp3": wfp3,

@@ -33,7 +33,7 @@ from slurm_rl_plugin.hook.rails.guard_rails import rail_name
 from slurm_rl_plugin.hook.rails.reserve import ACCOUNT, AS_BATCH, AS_CLASSED, OVERRUN, USER
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, feature_effects
-from slurm_rl_plugin.policies.rule_policy import RulePolicy
+from slurm_rl_plugin.policies.registry import RulePolicy
 from slurm_rl_plugin.services.configured_site import chosen_batch_system
 from slurm_rl_plugin.services.explanation import (
     Account,

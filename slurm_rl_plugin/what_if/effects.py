@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of
-from slurm_rl_plugin.measure.blocks import Blocks
-from slurm_rl_plugin.measure.intervals import FEWEST_BLOCKS, drawn_places, verdict, widened
+from slurm_rl_plugin.measure.intervals import FEWEST_BLOCKS, Blocks, drawn_places, verdict, widened
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, MINUTE, FloatArray, IntArray
 from slurm_rl_plugin.utility.fairness import WINDOWS_TOGETHER, Service

@@ -16,7 +16,7 @@ import numpy as np
 from slurm_rl_plugin.domain.switchback import ARMS, OURS, SITE, Declaration, Pairs, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.evaluation.group_waits import LEAST_LOSS, groupings_of_workload
-from slurm_rl_plugin.measure.blocks import Blocks
+from slurm_rl_plugin.measure.intervals import Blocks
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import HOUR, FloatArray, IntArray

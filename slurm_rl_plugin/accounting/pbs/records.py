@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.accounting.port import NOT_READ
-from slurm_rl_plugin.accounting.resource_amounts import resources_text, totals_of
+from slurm_rl_plugin.accounting.port import NOT_READ, resources_text, totals_of
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.units import IntArray
 

@@ -15,8 +15,7 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 
-from slurm_rl_plugin.accounting.port import NOT_READ
-from slurm_rl_plugin.accounting.resource_amounts import resources_text
+from slurm_rl_plugin.accounting.port import NOT_READ, resources_text
 from slurm_rl_plugin.accounting.sacct.batches import counts, of_each, value_of
 from slurm_rl_plugin.accounting.sacct.fields import Layout
 from slurm_rl_plugin.accounting.slurm.options import (

@@ -17,7 +17,7 @@ import polars as pl
 
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.log_reader import AccountingReader
-from slurm_rl_plugin.accounting.resource_amounts import resources_text
+from slurm_rl_plugin.accounting.port import resources_text
 from slurm_rl_plugin.accounting.slurm.options import asked_of, cut_options
 from slurm_rl_plugin.accounting.slurm.resources import limit_seconds
 from slurm_rl_plugin.accounting.stored.log import COLUMNS, REQUESTS

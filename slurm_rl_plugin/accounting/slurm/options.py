@@ -77,21 +77,15 @@ VALUED = frozenset(
 )
 #: Variable of sbatch -> option that it stands for.
 VARIABLES = {
-    "SBATCH_ACCOUNT": "account",
-    "SBATCH_CONSTRAINT": "constraint",
-    "SBATCH_EXCLUSIVE": "exclusive",
-    "SBATCH_GPUS": "gpus",
-    "SBATCH_GPUS_PER_NODE": "gpus-per-node",
-    "SBATCH_GPUS_PER_TASK": "gpus-per-task",
-    "SBATCH_GRES": "gres",
-    "SBATCH_JOB_NAME": "job-name",
-    "SBATCH_MEM_PER_CPU": "mem-per-cpu",
     "SBATCH_MEM_PER_NODE": "mem",
-    "SBATCH_PARTITION": "partition",
-    "SBATCH_QOS": "qos",
-    "SBATCH_RESERVATION": "reservation",
     "SBATCH_TIMELIMIT": "time",
-    "SBATCH_WAIT": "wait",
+    **{
+        f"SBATCH_{option.upper().replace('-', '_')}": option
+        for option in (
+            *("account", "constraint", "exclusive", "gpus", "gpus-per-node", "gpus-per-task"),
+            *("gres", "job-name", "mem-per-cpu", "partition", "qos", "reservation", "wait"),
+        )
+    },
 }
 _Value = TypeVar("_Value")
 

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from slurm_rl_plugin.accounting.port import TEXTS, JobLog, ReadReport
-from slurm_rl_plugin.accounting.resource_amounts import resources_text, totals_of
+from slurm_rl_plugin.accounting.port import TEXTS, JobLog, ReadReport, resources_text, totals_of
 from slurm_rl_plugin.domain.jobs import float_columns
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.errors import AccountingLogError

@@ -16,8 +16,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.pbs.records import PbsRequest, requests_of_runs
 from slurm_rl_plugin.accounting.pbs.runs import EndedRuns, daily_files
-from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.accounting.resource_amounts import amounts_of
+from slurm_rl_plugin.accounting.port import JobLog, amounts_of
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     ATTRIBUTES,
     FINAL_STATES,

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import JobTable, Memory, QueueSnapshot
-from slurm_rl_plugin.features.history.job_keys import (
+from slurm_rl_plugin.features.history.past_runs import PastRuns
+from slurm_rl_plugin.features.history.run_events import (
     job_keys,
     limit_keys,
     met_users,
     template_keys,
 )
-from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_history import (
     BOUNDS,
     LIMIT_CLASSES,

@@ -26,8 +26,7 @@ from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.machine_files.changes import changed
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
-from slurm_rl_plugin.measure.blocks import Blocks
-from slurm_rl_plugin.measure.intervals import verdict, widened
+from slurm_rl_plugin.measure.intervals import Blocks, verdict, widened
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit

@@ -49,8 +49,7 @@ from slurm_rl_plugin.learning.evaluation.run_time_scores import (
     parts_of,
     reached,
 )
-from slurm_rl_plugin.measure.blocks import Blocks
-from slurm_rl_plugin.measure.intervals import Interval, verdict, widened
+from slurm_rl_plugin.measure.intervals import Blocks, Interval, verdict, widened
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.simulator.workloads.recorded_runs import (
     RecordedPast,

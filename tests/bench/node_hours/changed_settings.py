@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.machine_files.reader import read_cluster
-from slurm_rl_plugin.measure.blocks import Blocks
-from slurm_rl_plugin.measure.intervals import widened
+from slurm_rl_plugin.measure.intervals import Blocks, widened
 from slurm_rl_plugin.units import BoolArray, FloatArray
 from slurm_rl_plugin.what_if.effects import FEW_SECONDS, SMALL
 from slurm_rl_plugin.whole_file import write_whole

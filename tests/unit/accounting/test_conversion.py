@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.accounting import log_file
 from slurm_rl_plugin.accounting.conversion import StoredRuns, convert, working_folder
 from slurm_rl_plugin.accounting.log_format import read_log
-from slurm_rl_plugin.accounting.resource_amounts import amounts_of, resources_text
+from slurm_rl_plugin.accounting.port import amounts_of, resources_text
 from slurm_rl_plugin.accounting.sacct.batches import RecordCutter
 from slurm_rl_plugin.accounting.sacct.fields import Layout
 from slurm_rl_plugin.accounting.sacct.reader import SeenRecords

@@ -15,8 +15,8 @@ from slurm_rl_plugin.features.history.columns import (
     history_columns,
     known_past,
 )
-from slurm_rl_plugin.features.history.job_keys import user_key
 from slurm_rl_plugin.features.history.past_runs import HistoryTable, PastRuns
+from slurm_rl_plugin.features.history.run_events import user_key
 from slurm_rl_plugin.features.history.run_history import BOUNDS, LARGE_REQUEST, SPENT
 from slurm_rl_plugin.features.history.run_prediction import (
     PARTS,

@@ -10,8 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.features.history import past_runs
-from slurm_rl_plugin.features.history.job_keys import limit_keys, template_keys, user_key, user_keys
 from slurm_rl_plugin.features.history.past_runs import LINE, PastRuns
+from slurm_rl_plugin.features.history.run_events import (
+    limit_keys,
+    template_keys,
+    user_key,
+    user_keys,
+)
 from slurm_rl_plugin.features.history.run_history import BOUNDS, place_of, request_class
 from slurm_rl_plugin.features.history.run_prediction import (
     GRID,

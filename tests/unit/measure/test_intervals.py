@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.measure.blocks import Blocks
 from slurm_rl_plugin.measure.intervals import (
     BETTER,
     FEWEST_BLOCKS,
@@ -16,6 +15,7 @@ from slurm_rl_plugin.measure.intervals import (
     NO_DIFFERENCE,
     RESAMPLES,
     WORSE,
+    Blocks,
     Interval,
     drawn_counts,
     of_blocks,
