@@ -32,14 +32,7 @@ from slurm_rl_plugin.configuration.key import (
     removal_of,
 )
 from slurm_rl_plugin.configuration.sections import KEYS, OFF, reserved_amounts
-from slurm_rl_plugin.configuration.tables import (
-    GivenRules,
-    GivenShares,
-    classifier_of,
-    take_classes,
-    take_rules,
-    take_shares,
-)
+from slurm_rl_plugin.configuration.tables import GivenTables
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.utility.reward import RewardWeights
 
@@ -224,12 +217,11 @@ def configuration_of_parts(
 
     Keys that must fit each other are looked at only where `complete`: where no file is missing.
     """
-    given, shares, rules = GivenKeys(), GivenShares(), GivenRules()
+    given = GivenKeys()
+    tables = GivenTables(given.faults)
     for file in files:
         given.take_file(file)
-        shares = take_shares(shares, file, given.faults)
-        rules = take_rules(rules, file, given.faults)
-        rules = take_classes(rules, file, given.faults)
+        tables.take(file)
     given.take_environment(environment)
     given.take_flags(flags)
     if complete:
@@ -246,18 +238,14 @@ def configuration_of_parts(
         }
         for part in (0, 1)
     )
-    origins[SHARES] = dict(shares.origins)
-    origins[JOB_CLASS] = {str(n): each for n, each in enumerate(rules.origins, start=1)}
-    if rules.class_origins:
-        origins[UTILITY] = dict(rules.class_origins)
-    classifier = classifier_of(rules, given.faults)
+    classifier = tables.classifier()
     configuration = Configuration(
         values=values,
-        shares=shares.shares,
-        shares_source=shares.source,
+        shares=tables.shares,
+        shares_source=tables.source,
         classifier=classifier,
-        has_class_rules=rules.given or bool(rules.class_origins),
-        origins=origins,
+        has_class_rules=tables.has_rules or UTILITY in tables.origins,
+        origins=origins | tables.origins,
         warnings=tuple(given.warnings),
         is_whole=not given.faults,
     )

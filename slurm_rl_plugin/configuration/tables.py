@@ -35,113 +35,118 @@ FIELDS = {"class": "job_class"} | {
 CLASS_KEYS = tuple(each.name for each in fields(UtilityClass))
 
 
-@dataclass(frozen=True, slots=True)
-class GivenShares:
-    """Shares and where they are given."""
+_DEFAULT_ORIGINS = {str(n): DEFAULT for n in range(1, len(DEFAULT_JOB_CLASS_RULES) + 1)}
 
+
+@dataclass(slots=True)
+class GivenTables:
+    """Collects shares, rules and classes of one file after another, with their faults."""
+
+    faults: list[str]  #: one sentence each
     #: account -> share with sum 1; None takes the batch system's own
-    shares: Mapping[str, float] | None = None
+    shares: dict[str, float] | None = None
     source: str = DEFAULT_SOURCE
-    #: key of [shares] -> `file:line`
-    origins: Mapping[str, str] = field(default_factory=lambda: {FROM: DEFAULT})
-
-
-def take_shares(before: GivenShares, file: ConfigurationFile, faults: list[str]) -> GivenShares:
-    """The shares of a file; those of an earlier one where it gives none."""
-    if SHARES not in file.content:
-        return before
-    given, where = file.content[SHARES], file.where(SHARES)
-    if not isinstance(given, Mapping):
-        faults.append(f"{where}: [shares] is no section: write one line for each account.")
-        return before
-    origins = {key: file.where(SHARES, key) for key in given}
-    if FROM in given:
-        source = given[FROM]
-        if source not in tuple(BATCH_SYSTEMS):  # it may be of any type
-            faults.append(f"{origins[FROM]}: [shares] from is {source!r}: {_EITHER}.")
-        elif len(given) > 1:
-            faults.append(f"{origins[FROM]}: [shares] {_EITHER}.")
-        else:
-            return GivenShares(None, source, origins)
-        return before
-    wrong = [
-        account
-        for account, share in given.items()
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1
-    ]
-    faults.extend(
-        f"{origins[account]}: [shares] {shown(account)} is {given[account]!r}, give a "
-        "number from 0 to 1."
-        for account in wrong
-    )
-    if wrong:
-        return before
-    if abs(sum(given.values()) - 1.0) > 1e-6:
-        each = ", ".join(f"{shown(account)} {share:g}" for account, share in given.items())
-        found = f"sum to {sum(given.values()):g} ({each})" if given else "names no account"
-        faults.append(f"{where}: [shares] {found}: make them sum to 1.")
-    shares = {account: float(share) for account, share in given.items()}
-    return GivenShares(shares, origins=origins)
-
-
-@dataclass(frozen=True, slots=True)
-class GivenRules:
-    """Rules and classes, and where they are given."""
-
-    rules: tuple[JobClassRule, ...] = DEFAULT_JOB_CLASS_RULES
-    given: bool = False  #: whether a file gives any; otherwise they are those of the product
-    origins: tuple[str, ...] = (DEFAULT,) * len(DEFAULT_JOB_CLASS_RULES)  #: of each, `file:line`
+    rules: list[JobClassRule] = field(default_factory=lambda: [*DEFAULT_JOB_CLASS_RULES])
+    has_rules: bool = False  #: whether a file gives any; otherwise they are those of the product
     #: by name, those of the paper among them
-    classes: Mapping[str, UtilityClass] = field(default_factory=lambda: BUILT_IN)
-    class_origins: Mapping[str, str] = field(default_factory=dict)  #: of those that a file gives
+    classes: dict[str, UtilityClass] = field(default_factory=lambda: {**BUILT_IN})
+    #: of each key of [shares], of each rule by its number from 1, and of each given class by its
+    #: name, `file:line`
+    origins: dict[str, dict[str, str]] = field(
+        default_factory=lambda: {SHARES: {FROM: DEFAULT}, JOB_CLASS: _DEFAULT_ORIGINS}
+    )
 
+    def take(self, file: ConfigurationFile) -> None:
+        """Take what a file gives over those of earlier ones."""
+        if SHARES in file.content:
+            self._take_shares(file, file.content[SHARES])
+        if JOB_CLASS in file.content:
+            self._take_rules(file, file.content[JOB_CLASS])
+        self._take_classes(file, file.content.get(UTILITY, {}))
 
-def take_rules(before: GivenRules, file: ConfigurationFile, faults: list[str]) -> GivenRules:
-    """The rules of a file; those of an earlier one where it gives none."""
-    if JOB_CLASS not in file.content:
-        return before
-    given, where = file.content[JOB_CLASS], file.where(JOB_CLASS)
-    if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
-        faults.append(f"{where}: job_class is no list: write each rule under [[job_class]].")
-        return before
-    if not given:
-        return GivenRules(classes=before.classes, class_origins=before.class_origins)
-    rules = []
-    for place, each in enumerate(given):
-        name, found = f"[[job_class]] rule {place + 1}", len(faults)
-        faults.extend(
-            f"{file.where(JOB_CLASS, place, key)}: {name}: {shown(key)} is unknown"
-            f"{nearest(key, sorted(FIELDS))}"
-            for key in each
-            if key not in FIELDS
+    def _take_shares(self, file: ConfigurationFile, given: Any) -> None:
+        where, found = file.where(SHARES), len(self.faults)
+        if not isinstance(given, Mapping):
+            self.faults.append(f"{where}: [shares] is no section: write one line for each account.")
+            return
+        origins = {key: file.where(SHARES, key) for key in given}
+        if FROM in given:
+            source = given[FROM]
+            if source not in tuple(BATCH_SYSTEMS):  # it may be of any type
+                self.faults.append(f"{origins[FROM]}: [shares] from is {source!r}: {_EITHER}.")
+            elif len(given) > 1:
+                self.faults.append(f"{origins[FROM]}: [shares] {_EITHER}.")
+            else:
+                self.shares, self.source, self.origins[SHARES] = None, source, origins
+            return
+        self.faults.extend(
+            f"{origins[account]}: [shares] {shown(account)} is {share!r}, give a number from 0 to "
+            "1."
+            for account, share in given.items()
+            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1
         )
-        if len(faults) > found:
-            continue
-        try:
-            named = {FIELDS[key]: value for key, value in each.items()}
-            rules.append(JobClassRule(**{"job_class": "", **named}))
-        except (ConfigurationError, TypeError) as error:
-            faults.append(f"{file.where(JOB_CLASS, place)}: {name}: {error}")
-    origins = tuple(file.where(JOB_CLASS, place) for place in range(len(given)))
-    return replace(before, rules=tuple(rules), given=True, origins=origins)
+        if len(self.faults) > found:
+            return
+        if abs(sum(given.values()) - 1.0) > 1e-6:
+            each = ", ".join(f"{shown(account)} {share:g}" for account, share in given.items())
+            total = f"sum to {sum(given.values()):g} ({each})" if given else "names no account"
+            self.faults.append(f"{where}: [shares] {total}: make them sum to 1.")
+        self.shares = {account: float(share) for account, share in given.items()}
+        self.source, self.origins[SHARES] = DEFAULT_SOURCE, origins
 
+    def _take_rules(self, file: ConfigurationFile, given: Any) -> None:
+        where = file.where(JOB_CLASS)
+        if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
+            self.faults.append(
+                f"{where}: job_class is no list: write each rule under [[job_class]]."
+            )
+            return
+        self.has_rules, self.rules = bool(given), [] if given else [*DEFAULT_JOB_CLASS_RULES]
+        self.origins[JOB_CLASS] = {} if given else _DEFAULT_ORIGINS
+        for place, each in enumerate(given):
+            name, found = f"[[job_class]] rule {place + 1}", len(self.faults)
+            self.origins[JOB_CLASS][str(place + 1)] = file.where(JOB_CLASS, place)
+            self.faults.extend(
+                f"{file.where(JOB_CLASS, place, key)}: {name}: {shown(key)} is unknown"
+                f"{nearest(key, sorted(FIELDS))}"
+                for key in each
+                if key not in FIELDS
+            )
+            if len(self.faults) > found:
+                continue
+            try:
+                named = {FIELDS[key]: value for key, value in each.items()}
+                self.rules.append(JobClassRule(**{"job_class": "", **named}))
+            except (ConfigurationError, TypeError) as error:
+                self.faults.append(f"{file.where(JOB_CLASS, place)}: {name}: {error}")
 
-def take_classes(before: GivenRules, file: ConfigurationFile, faults: list[str]) -> GivenRules:
-    """The same with the classes of a file."""
-    given = file.content.get(UTILITY, {})
-    tables = given.values() if isinstance(given, Mapping) else [given]
-    if not all(isinstance(each, Mapping) for each in tables):
-        faults.append(f"{file.where(UTILITY)}: [utility] has tables only: write [utility.NAME].")
-        return before
-    classes, origins = {**before.classes}, {**before.class_origins}
-    for name, keys in given.items():
-        where = file.where(UTILITY, name)
-        try:
-            classes[name], origins[name] = _class(name, keys), where
-        except ConfigurationError as error:
-            classes.setdefault(name, BUILT_IN[BATCH])  # rules for it are right
-            faults.append(f"{where}: [utility.{shown(name)}] {error}")
-    return replace(before, classes=classes, class_origins=origins)
+    def _take_classes(self, file: ConfigurationFile, given: Any) -> None:
+        tables = given.values() if isinstance(given, Mapping) else [given]
+        if not all(isinstance(each, Mapping) for each in tables):
+            self.faults.append(
+                f"{file.where(UTILITY)}: [utility] has tables only: write [utility.NAME]."
+            )
+            return
+        for name, keys in given.items():
+            where = file.where(UTILITY, name)
+            try:
+                self.classes[name] = _class(name, keys)
+                self.origins.setdefault(UTILITY, {})[name] = where
+            except ConfigurationError as error:
+                self.classes.setdefault(name, BUILT_IN[BATCH])  # rules for it are right
+                self.faults.append(f"{where}: [utility.{shown(name)}] {error}")
+
+    def classifier(self) -> JobClassifier:
+        """The rules with their classes; a rule for an unknown class is a fault, and left out."""
+        known = []
+        for number, rule in enumerate(self.rules, start=1):
+            try:
+                JobClassifier((rule,), self.classes)
+                known.append(rule)
+            except ConfigurationError as error:
+                where = self.origins[JOB_CLASS][str(number)]
+                self.faults.append(f"{where}: [[job_class]] rule {number}: {error}")
+        return JobClassifier(tuple(known), self.classes)
 
 
 def _class(name: str, given: Mapping[str, Any]) -> UtilityClass:
@@ -151,18 +156,6 @@ def _class(name: str, given: Mapping[str, Any]) -> UtilityClass:
         if key not in known:
             raise ConfigurationError(f"{shown(key)} is unknown{nearest(key, known)}")
     return UtilityClass(**given) if own is None else replace(own, **given)
-
-
-def classifier_of(given: GivenRules, faults: list[str]) -> JobClassifier:
-    """The rules with their classes; a rule for an unknown class is a fault, and left out."""
-    known = []
-    for number, rule in enumerate(given.rules):
-        try:
-            JobClassifier((rule,), given.classes)
-            known.append(rule)
-        except ConfigurationError as error:
-            faults.append(f"{given.origins[number]}: [[job_class]] rule {number + 1}: {error}")
-    return JobClassifier(tuple(known), given.classes)
 
 
 #: Key of a site -> field of `SiteAddress`; those after the third may be left out.
