@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from html import escape
-from importlib import resources
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -38,6 +38,7 @@ from slurm_rl_plugin.what_if.group_hours import (
 )
 from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, ReplayedCluster
 from slurm_rl_plugin.what_if.switchback.trial import GoalFinding
+from slurm_rl_plugin.whole_file import read_whole
 
 mpl.use("Agg")  # head nodes have no display
 from matplotlib import pyplot as plt
@@ -85,7 +86,7 @@ _UNNEEDED = re.compile(
     r'|(?<=<g) id="[^"]*"',
     re.DOTALL,
 )
-_PAGE = Template((resources.files(__package__) / "committee_page.html").read_text())
+_PAGE = Template(read_whole(Path(__file__).with_name("committee_page.html")).decode())
 
 
 def page_html(
