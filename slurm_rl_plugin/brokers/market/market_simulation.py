@@ -3,13 +3,16 @@
 Without rescheduling, as in the paper, a job starts exactly when it was agreed, and only later
 requests see what others leave early. With it, see `reschedule`.
 
-Each domain has machines, a MetaManager, and links to other domains. A user's request goes to the
-MetaManager of the user's own domain. A MetaManager that gets a request for the first time makes
-offers on its machines and forwards the request over its links, while the request has hops left.
+Each domain has machines, a MetaManager, and links to other domains that its administrator chose. A
+user's request goes to the MetaManager of the user's own domain. A MetaManager that gets a request
+for the first time makes offers on its machines and forwards the request over its links, while the
+request has hops left and its time to live lasts. One that got the request before does nothing.
 """
 
 from __future__ import annotations
 
+import heapq
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,7 +55,73 @@ from slurm_rl_plugin.brokers.market.timetable import (
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
+from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domains:
+    """Domains and how requests are forwarded between them."""
+
+    #: Machines of each domain; those of the first domain come first in the market.
+    sizes: tuple[int, ...]
+    links: tuple[tuple[int, ...], ...]  #: domains to which each forwards requests
+    hops: int  #: how often a request may be forwarded; 0 asks the user's own domain only
+    time_to_live: float = math.inf  #: seconds after which a request is not forwarded
+    delay: float = 0.0  #: seconds that one forwarding takes; starts are not put off by it
+    #: Whether a domain that lacks processors within reach finds all others by a directory.
+    directory: bool = True
+
+    def __post_init__(self) -> None:
+        count = len(self.sizes)
+        if len(self.links) != count or not all(
+            0 <= each < count for links in self.links for each in links
+        ):
+            raise ConfigurationError(f"links must name, for each of {count} domains, some of them.")
+
+    def asked(self, home: int) -> list[int]:
+        """The domains that a request from one domain gets to, in the order in which it does."""
+        heard = dict.fromkeys([home])
+        on_the_way = [(0.0, 0, home)]
+        while on_the_way:
+            time, hops, domain = heapq.heappop(on_the_way)
+            heard[domain] = None
+            later = time + self.delay
+            if hops == self.hops or later > self.time_to_live:
+                continue
+            for each in self.links[domain]:
+                if each not in heard:
+                    heapq.heappush(on_the_way, (later, hops + 1, each))
+        return list(heard)
+
+    def reach(self, homes: IntArray, wanted: IntArray, machines: IntArray) -> BoolArray:
+        """The machines that make offers for each job, shape [n, machines].
+
+        Args:
+            homes: domain of each job's user.
+            wanted: processors that the machines within reach must have together, shape [n].
+
+        Raises:
+            ConfigurationError: there are not as many machines as the domains have.
+        """
+        if sum(self.sizes) != len(machines):
+            raise ConfigurationError(
+                f"the domains have {sum(self.sizes)} machines and the market {len(machines)}."
+            )
+        domain_of = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        from_home = np.array(
+            [np.isin(domain_of, self.asked(home)) for home in range(len(self.sizes))]
+        )
+        reach: BoolArray = from_home[homes]
+        if self.directory:
+            reach[(reach * machines).sum(axis=1) < wanted] = True
+        return reach
+
+
+def ring(machines: int, hops: int) -> Domains:
+    """As many domains as machines, each linked to its two neighbours."""
+    links = tuple(((each - 1) % machines, (each + 1) % machines) for each in range(machines))
+    return Domains(sizes=(1,) * machines, links=links, hops=hops)
+
 
 #: How many jobs may be put before the others at an event.
 PUT_FIRST = 4
@@ -283,9 +352,9 @@ class MarketSettings:
     #: With rescheduling, what owners add to a planned start that is not at once before they offer
     #: it, seconds: room to reschedule others. The user's function sees the sum.
     margin: float = MARGIN
-    #: How often a request is forwarded between domains of one machine each, which are linked in a
-    #: ring; users' own domains take turns. None lets every request get to every machine.
-    hops: int | None = None
+    #: Whose the machines are; the users' own domains take turns, as in the paper. None lets every
+    #: request get to every machine.
+    domains: Domains | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +375,8 @@ def simulate_market(workload: Workload, settings: MarketSettings) -> MarketSched
             given: it is at least the run time.
 
     Raises:
-        ConfigurationError: a job wider than the machines that it may run on.
+        ConfigurationError: a job wider than the machines that it may run on, or domains that have
+            others.
         SimulationError: estimates below run times, or a broken agreement (our bug).
     """
     capacity = np.array(settings.machines, dtype=np.int64)
@@ -335,12 +405,9 @@ def _market_jobs(workload: Workload, settings: MarketSettings, capacity: IntArra
         raise SimulationError("a job would run longer than the market gives it.")
     count = len(workload.submit)
     reach = np.ones((count, len(capacity)), dtype=np.bool_)
-    if settings.hops is not None:
-        places = np.arange(len(capacity))
-        away = (places - np.arange(count)[:, None]) % len(capacity)
-        reach = np.minimum(away, len(capacity) - away) <= settings.hops
-        # by a directory, a domain that lacks processors within reach finds all others
-        reach[(reach * capacity).sum(axis=1) < workload.processors] = True
+    if settings.domains is not None:
+        homes = np.arange(count) % len(settings.domains.sizes)
+        reach = settings.domains.reach(homes, workload.processors, capacity)
     sizes = reach * capacity
     room = sizes.max(axis=1) if settings.splitting == "never" else sizes.sum(axis=1)
     if (workload.processors > room).any():

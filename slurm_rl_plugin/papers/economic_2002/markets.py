@@ -19,7 +19,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.accounting.swf.reader import SwfReader
 from slurm_rl_plugin.brokers.market.formula import MACHINE_FUNCTIONS, USER_FUNCTIONS
-from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
+from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, ring, simulate_market
 from slurm_rl_plugin.brokers.market.timetable import (
     NEXT,
     RUNNING,
@@ -313,7 +313,7 @@ class Market:
             user=USER_FUNCTIONS[self.user],
             splitting=self.splitting,
             rescheduling=self.way == RESCHEDULED,
-            hops=self.hops,
+            domains=None if self.hops is None else ring(len(machines), self.hops),
         )
 
 
