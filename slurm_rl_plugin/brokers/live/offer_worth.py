@@ -53,7 +53,7 @@ class OfferWorth:
         Utility is the published one, else the time utility of the job's class after the expected
         wait (2008, eq. 1-3).
         """
-        quick = self._is_quick(request)
+        quick = self.classifier.is_interactive(request.job)
         known = _variables(request, quick, start - now, all_processors)
         price = machine_function(self.price)
         if not price.names.isdisjoint(SCHEDULE_VARIABLES):
@@ -77,10 +77,8 @@ class OfferWorth:
 
     def value(self, formula: str, request: JobRequest, offer: SiteOffer, now: float) -> float:
         """The formula's value for this offer; the site's rules say which class the job is of."""
-        return offer_value(formula, request, offer, now, interactive=self._is_quick(request))
-
-    def _is_quick(self, request: JobRequest) -> bool:
-        return self.classifier.is_interactive(request.job)
+        quick = self.classifier.is_interactive(request.job)
+        return offer_value(formula, request, offer, now, interactive=quick)
 
 
 def offer_value(
@@ -136,7 +134,8 @@ def schedule_variables(
 def _variables(
     request: JobRequest, interactive: bool, wait: float, all_processors: int
 ) -> dict[str, float]:
-    start, run_time = max(wait, 0.0), _run_time(request)
+    start, limit = max(wait, 0.0), request.job.time_limit
+    run_time = UNKNOWN_RUN_TIME if math.isnan(limit) else limit
     return {
         "NumberOfProcessors": float(request.processors),
         "RunTime": run_time,
@@ -147,6 +146,3 @@ def _variables(
     }
 
 
-def _run_time(request: JobRequest) -> float:
-    limit = request.job.time_limit
-    return UNKNOWN_RUN_TIME if math.isnan(limit) else limit
