@@ -25,7 +25,6 @@ from slurm_rl_plugin.domain.queue_file import QueueOnFile, read_queue
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
 from slurm_rl_plugin.forecasts.live.asked_queue import AskedQueue
 from slurm_rl_plugin.forecasts.live.forecast_pages import (
-    ForecastDesk,
     ForecastPages,
     question_pace,
     reading_pace,
@@ -153,7 +152,7 @@ class ForecastService:
     queue_file: Path  #: where the daemon leaves looks
     #: Shows how far a longer work has come: its name, its steps, their unit.
     progress_bar: Callable[[str, int, str], AbstractContextManager[Callable[[int, float], None]]]
-    desk: ForecastDesk = field(init=False)
+    pages: ForecastPages = field(init=False)
     _log: PreparedLog | None = None
     _version: tuple[int, int] | None = None
     _model: object = None
@@ -164,29 +163,27 @@ class ForecastService:
     _scores: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        given = self.configuration.sections.forecast
+        is_token = SharedToken(Path(given.token_file)).is_in if given.token_file else None
         asked = AskedQueue(forecaster=self.forecaster, history=self._known_log)
-        self.desk = ForecastDesk(
-            others=self.configuration.sections.forecast.others,
+        self.pages = ForecastPages(
+            others=given.others,
             clock=time.time,  # noqa: TID251 - the composition root hands out the clock
             monotonic=time.monotonic,
             pace=question_pace(time.monotonic),
             reading=reading_pace(time.monotonic),
             new_job=asked.new_job,
             advice=asked.advice,
-        )
-
-    def serve(self) -> None:
-        """Begin to answer at the socket and at the port."""
-        given = self.configuration.sections.forecast
-        is_token = SharedToken(Path(given.token_file)).is_in if given.token_file else None
-        self._scores = self._scored()
-        pages = ForecastPages(
-            desk=self.desk,
             scores=lambda: self._scores,
             metrics=self._metrics,
             trusted=frozenset({0, os.geteuid()}),  # root, and whom the service runs as
             is_token=is_token or (lambda _: False),
         )
+
+    def serve(self) -> None:
+        """Begin to answer at the socket and at the port."""
+        given, pages = self.configuration.sections.forecast, self.pages
+        self._scores = self._scored()
         if given.socket:
             serve_pages_locally(pages, Path(given.socket), section="forecast")
             logger.info("forecast=ready socket=%s", given.socket)
@@ -219,7 +216,7 @@ class ForecastService:
             logger.exception("forecast=broken")
             return False
         self._took, self._complaint = time.monotonic() - begin, ""
-        self.desk.renew(queue)
+        self.pages.renew(queue)
         self._leave_notice(queue)
         logger.info(
             "forecast=done pending=%d told=%d scored=%d seconds=%.1f",

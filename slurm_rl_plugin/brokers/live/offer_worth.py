@@ -144,5 +144,3 @@ def _variables(
         "Interactive": float(interactive),
         "SiteProcessors": float(all_processors),
     }
-
-

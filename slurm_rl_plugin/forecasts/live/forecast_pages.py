@@ -89,9 +89,16 @@ def reading_pace(monotonic: Callable[[], float]) -> SecondsOfWork:
     return SecondsOfWork(rate, _LEAST_OF_READING, _LEAST_OF_READING)
 
 
+def _take(pace: SecondsOfWork, asker: Asker) -> None:
+    pause = pace.pause(asker.client)
+    if pause > 0.0:
+        words = f"that is a lot of questions: ask again in {math.ceil(pause)} s."
+        raise RequestRefused(TOO_OFTEN, words, retry_after=pause)
+
+
 @dataclass(slots=True, kw_only=True)
-class ForecastDesk:
-    """Tells each client what it may see; safe for threads."""
+class ForecastPages:
+    """The WSGI application of the forecast service: tells each client what it may see."""
 
     others: bool  #: whether users may ask for the jobs of others
     clock: Callable[[], float]  #: seconds since the epoch
@@ -103,6 +110,11 @@ class ForecastDesk:
     new_job: Callable[[ForetoldQueue, Mapping[str, Any]], dict[str, Any]]
     #: What other requests of a pending job, by its place, would bring.
     advice: Callable[[ForetoldQueue, int], list[dict[str, Any]]]
+    scores: Callable[[], dict[str, Any]]  #: how good forecasts have been, as a document
+    metrics: Callable[[], tuple[bytes, str]]  #: the same as Prometheus's text, and its content type
+    trusted: frozenset[int]  #: numbers of users that see everything
+    #: Whether a header `Authorization` bears the site's token; it sees everything.
+    is_token: Callable[[str], bool]
     _queue: ForetoldQueue | None = None
     #: user, None for all of them -> the jobs of the last forecast in JSON.
     _written: dict[str | None, bytes] = field(default_factory=dict)
@@ -223,25 +235,6 @@ class ForecastDesk:
             )
         return {"form": FORM, "foretold": queue.snapshot.now, "old": old}
 
-
-def _take(pace: SecondsOfWork, asker: Asker) -> None:
-    pause = pace.pause(asker.client)
-    if pause > 0.0:
-        words = f"that is a lot of questions: ask again in {math.ceil(pause)} s."
-        raise RequestRefused(TOO_OFTEN, words, retry_after=pause)
-
-
-@dataclass(slots=True, kw_only=True)
-class ForecastPages:
-    """The WSGI application of the forecast service."""
-
-    desk: ForecastDesk  #: decides who is told what
-    scores: Callable[[], dict[str, Any]]  #: how good forecasts have been, as a document
-    metrics: Callable[[], tuple[bytes, str]]  #: the same as Prometheus's text, and its content type
-    trusted: frozenset[int]  #: numbers of users that see everything
-    #: Whether a header `Authorization` bears the site's token; it sees everything.
-    is_token: Callable[[str], bool]
-
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
@@ -267,18 +260,18 @@ class ForecastPages:
                 request = None
             if not isinstance(request, dict):
                 raise RequestRefused(_BAD, "the body is no JSON object.")
-            return Page.of(self.desk.of_new_job(asker, request))
+            return Page.of(self.of_new_job(asker, request))
         asked = parse_qs(str(environ.get("QUERY_STRING", "")))
         if "job" in asked:
             text = asked["job"][-1]
             if not (text.isascii() and text.isdigit() and len(text) <= 10):
                 raise RequestRefused(_BAD, f"{text[:40]!r} is no number of a job.")
-            return Page.of(self.desk.of_job(asker, int(text), advice="advice" in asked))
+            return Page.of(self.of_job(asker, int(text), advice="advice" in asked))
         if "user" in asked:
-            return Page(self.desk.of_user(asker, asked["user"][-1]))
+            return Page(self.of_user(asker, asked["user"][-1]))
         if "all" in asked:
-            return Page(self.desk.of_all(asker))
-        return Page(self.desk.of_user(asker, asker.user))
+            return Page(self.of_all(asker))
+        return Page(self.of_user(asker, asker.user))
 
     def _asker(self, environ: Mapping[str, Any]) -> Asker:
         address = str(environ.get("REMOTE_ADDR", ""))

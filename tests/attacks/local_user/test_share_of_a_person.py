@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.forecasts.live.forecast_pages import (
-    ForecastDesk,
     ForecastPages,
     question_pace,
     reading_pace,
@@ -70,7 +69,7 @@ def path() -> Iterator[Path]:
         time.sleep(WORK)
         return {"jobs": [{}]}
 
-    desk = ForecastDesk(
+    pages = ForecastPages(
         others=False,
         clock=lambda: 0.0,
         monotonic=time.monotonic,
@@ -78,15 +77,12 @@ def path() -> Iterator[Path]:
         reading=reading_pace(time.monotonic),
         new_job=new_job,
         advice=lambda queue, place: [],
-    )
-    desk.renew(_Queue())  # type: ignore[arg-type]
-    pages = ForecastPages(
-        desk=desk,
         scores=dict,
         metrics=lambda: (b"slurm_rl_forecasts_given 1\n", "text/plain"),
         trusted=frozenset({0}),
         is_token=lambda header: False,
     )
+    pages.renew(_Queue())  # type: ignore[arg-type]
     before = os.umask(0o027)
     try:
         serve_pages_locally(pages, folder / "socket", section="forecast")

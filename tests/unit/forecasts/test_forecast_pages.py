@@ -18,7 +18,6 @@ from slurm_rl_plugin.forecasts.live import forecast_pages
 from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS
 from slurm_rl_plugin.forecasts.live.forecast_pages import (
     Asker,
-    ForecastDesk,
     ForecastPages,
     question_pace,
     reading_pace,
@@ -68,7 +67,7 @@ class Pace:
 
 
 def pages(*, others: bool = False, pace: Any = None, reading: Any = None) -> ForecastPages:
-    desk = ForecastDesk(
+    served = ForecastPages(
         others=others,
         clock=lambda: 1000.0,
         monotonic=time.monotonic,
@@ -76,15 +75,13 @@ def pages(*, others: bool = False, pace: Any = None, reading: Any = None) -> For
         reading=Pace(0.0) if reading is None else reading,
         new_job=lambda queue, request: {"jobs": [{**request, "ahead_of_account": 3}]},
         advice=lambda queue, place: [{"words": "ask for less"}],
-    )
-    desk.renew(OneQueue())  # type: ignore[arg-type]
-    return ForecastPages(
-        desk=desk,
         scores=lambda: {"given": 1},
         metrics=lambda: (b"slurm_rl_forecasts_given 1\n", "text/plain"),
         trusted=frozenset({0}),
         is_token=lambda header: header == "Bearer right",
     )
+    served.renew(OneQueue())  # type: ignore[arg-type]
+    return served
 
 
 def asked(
@@ -143,13 +140,13 @@ def test_a_user_asks_as_himself_and_a_portal_for_anybody() -> None:
 def test_users_without_a_name_have_one_share_and_half_of_a_users() -> None:
     now = [0.0]
     service = pages(pace=question_pace(lambda: now[0]))
-    service.desk.monotonic = lambda: now[0]
+    service.monotonic = lambda: now[0]
 
     def new_job(queue: object, request: Mapping[str, Any]) -> dict[str, Any]:
         now[0] += QUESTION_SECONDS
         return {"jobs": [{}]}
 
-    service.desk.new_job = new_job
+    service.new_job = new_job
     numbers = iter(range(100_000, 165_536))
 
     def statuses(name: str) -> list[str]:
@@ -163,15 +160,15 @@ def test_users_without_a_name_have_one_share_and_half_of_a_users() -> None:
 
 def test_jobs_are_written_once_for_each_forecast() -> None:
     service = pages(others=True)
-    queue: Any = service.desk._queue
+    queue: Any = service._queue
     for query in ("all=1", "user=ann", "all=1", "user=ann"):
         assert len(asked(service, query, **ANN)[1]["jobs"]) == 1
     assert queue.written == 2
     for number in range(50):  # names that a client makes up are not kept
         assert asked(service, f"user=x{number}", **ANN)[1]["jobs"] == []
-    assert set(service.desk._written) == {None, "ann"}
-    service.desk.renew(queue)
-    assert service.desk._written == {}
+    assert set(service._written) == {None, "ann"}
+    service.renew(queue)
+    assert service._written == {}
 
 
 def test_what_reading_costs_is_counted_and_bounded() -> None:
@@ -194,12 +191,12 @@ def test_what_reading_costs_is_counted_and_bounded() -> None:
 def test_few_questions_wait_at_a_time() -> None:
     """Each holds a connection; the others are kept for metrics and for what is there already."""
     service = pages()
-    with ThreadPoolExecutor(forecast_pages.MOST_WAITING) as pool, service.desk._turn(_asker("ben")):
+    with ThreadPoolExecutor(forecast_pages.MOST_WAITING) as pool, service._turn(_asker("ben")):
         waiting = [
             pool.submit(asked, service, "", body=b"{}", REMOTE_ADDR=f"uid:{n}", REMOTE_USER=f"u{n}")
             for n in range(forecast_pages.MOST_WAITING)
         ]
-        while service.desk._places._value:
+        while service._places._value:
             time.sleep(0.001)
         assert asked(service, "", body=b"{}", **ANN)[0] == "503 Service Unavailable"
         assert asked(service, "job=7", **ANN)[0] == "200 OK"
@@ -236,7 +233,7 @@ def test_what_plays_the_queue_forward_is_asked_seldom(query: str) -> None:
 def test_a_question_counts_as_what_it_took_and_not_as_the_wait_for_others() -> None:
     clock, pace = [0.0], Pace(0.0)
     service = pages(pace=pace)
-    desk, document = service.desk, {"job": 7, "ahead_of_account": 0}
+    desk, document = service, {"job": 7, "ahead_of_account": 0}
 
     def new_job(queue: object, request: Mapping[str, Any]) -> dict[str, Any]:
         clock[0] += 9.0
@@ -276,7 +273,7 @@ def test_a_body_that_is_no_object_is_refused(body: bytes, status: int) -> None:
 
 def test_nobody_waits_for_ever_behind_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecast_pages, "_PATIENCE", 0.01)
-    desk = pages().desk
+    desk = pages()
     with desk._turn(_asker("ben")), pytest.raises(RequestRefused, match="others ask just now"):
         desk.of_new_job(_asker("ann"), {})
     assert desk.of_new_job(_asker("ann"), {})["jobs"]
@@ -288,5 +285,5 @@ def _asker(name: str) -> Asker:
 
 def test_before_the_first_look_it_says_so() -> None:
     service = pages()
-    service.desk._queue = None
+    service._queue = None
     assert asked(service, "job=7", **ANN)[0] == "503 Service Unavailable"
