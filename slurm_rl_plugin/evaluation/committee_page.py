@@ -6,17 +6,13 @@ escaped where it enters the page.
 
 from __future__ import annotations
 
-import io
 import math
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 
 from slurm_rl_plugin.domain.job_groups import NO_LIMIT
@@ -40,9 +36,6 @@ from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, ReplayedCluste
 from slurm_rl_plugin.what_if.switchback.trial import GoalFinding
 from slurm_rl_plugin.whole_file import read_whole
 
-mpl.use("Agg")  # head nodes have no display
-from matplotlib import pyplot as plt
-
 #: Seed of what is drawn again: the same page each time.
 _SEED = 1
 #: Most sentences, so that it remains one page: gain or loss, possible loss, longest wait.
@@ -54,10 +47,9 @@ _SECONDS, _MINUTES, _HOURS = 2 * MINUTE, 2 * HOUR, 100 * HOUR
 #: Colour of before, and of after by verdict; the verdict is also printed, since many readers cannot
 #: tell red from green and pages are printed in black.
 _BEFORE, _AFTER, _OTHERS = "#a9b1ba", {BETTER: "#1b7f4b", WORSE: "#c0392b"}, "#4f6d8f"
-#: Inches: width of the page between its margins, height of a row, of a title; for all rows of a
-#: page together, and of a row at least.
-_WIDTH, _ROW, _TITLE, _ALL_ROWS, _LEAST_ROW = 7.3, 0.21, 0.22, 3.4, 0.15
-_FONT = 7.0
+#: Millimetres: the longest bar; height of a row, of all rows of a page together, and of a row at
+#: least.
+_BAR, _ROW, _ALL_ROWS, _LEAST_ROW = 34.0, 5.3, 86.0, 3.8
 _KINDS = {
     "account": "By account",
     "width": "By width: how much of the machine a job takes",
@@ -72,20 +64,6 @@ _WIDTHS = {
 }
 _RESOURCES = {"cpus": "processors", "gpus": "GPUs"}
 _SURE = {BETTER: "better with {}", WORSE: "worse with {}", INCONCLUSIVE: "inconclusive so far"}
-#: Text is text, in the reader's own font, and the same page is the same file.
-_SETTINGS: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": _FONT,
-}
-#: Parts of matplotlib's SVG that HTML does not need: the prologue, metadata, comments, namespaces
-#: and the names of groups.
-_UNNEEDED = re.compile(
-    r'\A.*?(?=<svg)|\s*<metadata>.*?</metadata>|<!--.*?-->\s*|\s(?:xmlns(?::\w+)?|version)="[^"]*"'
-    r'|(?<=<g) id="[^"]*"',
-    re.DOTALL,
-)
 _PAGE = Template(read_whole(Path(__file__).with_name("committee_page.html")).decode())
 
 
@@ -133,7 +111,7 @@ def page_html(
         others=_OTHERS,
         better=_AFTER[BETTER],
         worse=_AFTER[WORSE],
-        pictures="\n".join(_pictures(hours)),
+        bars="\n".join(_bars(hours)),
         gains=_list(_sentences(hours, BETTER)),
         loses=_list(_losers(hours)),
         goals=listed if goals else "",
@@ -278,80 +256,50 @@ def counts_sentence(hours: HoursWaited) -> str:
     )
 
 
-def _pictures(hours: HoursWaited) -> list[str]:
-    """A picture for each kind of group that there is; accounts with most jobs only."""
+def _bars(hours: HoursWaited) -> Iterator[str]:
+    """A table of bars for each kind of group that there is; accounts with most jobs only."""
     mean = "Hours waited each, mean" if hours.each else "Hours waited together in an hour"
-    titles = [mean, "Longest wait of a job"]
+    head = f"<tr><th></th><th>{mean}</th><th>Longest wait of a job</th></tr>"
     kinds = {by: rows for by in GROUPED_BY if (rows := hours.grouped(by))}
     shown = {by: rows[:ACCOUNTS] if by == "account" else rows for by, rows in kinds.items()}
-    height = max(min(_ROW, _ALL_ROWS / sum(map(len, shown.values()))), _LEAST_ROW) if shown else 0
-    found = []
+    height = max(min(_ROW, _ALL_ROWS / sum(map(len, shown.values()))), _LEAST_ROW) if shown else 0.0
     for by, rows in shown.items():
         title, hidden = _KINDS[by], len(kinds[by]) - len(rows)
         if hidden:
             title += f" (the {len(rows)} with most jobs; {hidden} more are judged)"
-        alt = " ".join(sentence(row, each=hours.each) for row in rows)
-        found.append(f"<h2>{title}</h2>{_picture(rows, titles, by, alt, height)}")
-        titles = []
-    return found
+        most = max(max(row.before, row.after) for row in rows) or 1.0
+        longest = max(max(row.longest_before, row.longest_after) for row in rows) or 1.0
+        lines = [head]
+        for row in rows:
+            name = resource_word(row.group) if by == "resource" else row.group
+            colour = _AFTER.get(row.word, _OTHERS)
+            mean_waits = _cell(row.before / most, row.after / most, colour)
+            longest_waits = _cell(
+                row.longest_before / longest, row.longest_after / longest, _OTHERS
+            )
+            told = f"{_span(row.before)} → {_span(row.after)} · {row.word}"
+            bold = "b" if row.word in _AFTER else "span"
+            lines.append(
+                f'<tr style="height:{height:.2f}mm">'
+                f"<th>{escape(short_name(name, _LONGEST_LABEL))}</th>"
+                f'<td><div>{mean_waits}<{bold} style="color:{colour}">{told}</{bold}></div></td>'
+                f"<td><div>{longest_waits}<span>{_span(row.longest_before)} → "
+                f"{_span(row.longest_after)}</span></div></td></tr>"
+            )
+            head = ""
+        yield f'<h2>{title}</h2><table class="bars">{"".join(lines)}</table>'
 
 
-def _picture(
-    rows: Sequence[GroupHours], titles: Sequence[str], salt: str, alt: str, row_height: float
-) -> str:
-    """An `svg` element: a row a group, of what it waited before and after, and its longest wait.
-
-    It has no size, link or script. Pictures of a page need another `salt` each, of which matplotlib
-    makes names of places; `alt` is what it tells for who cannot see it.
-    """
-    with mpl.rc_context({**_SETTINGS, "svg.hashsalt": salt}):
-        top = _TITLE if titles else 0.03
-        height = top + row_height * len(rows)
-        figure, axes = plt.subplots(1, 2, figsize=(_WIDTH, height), sharey=True)
-        figure.subplots_adjust(left=0.2, right=0.995, wspace=0.03, top=1 - top / height, bottom=0)
-        hours = [(row.before, row.after) for row in rows]
-        longest = [(row.longest_before, row.longest_after) for row in rows]
-        _draw_bars(axes[0], rows, hours, worded=True)
-        _draw_bars(axes[1], rows, longest, worded=False)
-        names = (resource_word(row.group) if row.by == "resource" else row.group for row in rows)
-        labels = [short_name(name, _LONGEST_LABEL) for name in names]
-        for each in axes[0].set_yticks(range(len(rows)), labels):
-            each.label1.set_parse_math(False)  # users choose names, and some hold a $
-        axes[0].set_ylim(len(rows) - 0.5, -0.5)
-        for axis, title in zip(axes, titles, strict=False):
-            axis.set_title(title, fontsize=_FONT + 0.5, fontweight="bold", loc="left", pad=4)
-        file = io.StringIO()
-        figure.savefig(file, format="svg", metadata={"Date": None}, transparent=True)
-        plt.close(figure)
-    head, _, rest = _UNNEEDED.sub("", file.getvalue()).partition(">")
-    head = re.sub(r' (?:width|height)="[^"]*"', "", head)
-    return head.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1) + f">{rest}"
+def _span(hours: float) -> str:
+    return span_text(hours * HOUR)
 
 
-def _draw_bars(
-    axis: Any, rows: Sequence[GroupHours], hours: list[tuple[float, float]], *, worded: bool
-) -> None:
-    most = max(max(each) for each in hours) or 1.0
-    for place, (row, (before, after)) in enumerate(zip(rows, hours, strict=True)):
-        colour = _AFTER.get(row.word, _OTHERS) if worded else _OTHERS
-        axis.barh(place - 0.2, before, height=0.36, color=_BEFORE)
-        axis.barh(place + 0.2, after, height=0.36, color=colour)
-        told = f"{span_text(before * HOUR)} → {span_text(after * HOUR)}"
-        axis.annotate(
-            f"{told} · {row.word}" if worded else told,
-            (max(before, after), place),
-            xytext=(3, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=_FONT - 0.5,
-            fontweight="bold" if worded and row.word in _AFTER else "normal",
-            color=colour if worded else "#333333",
-        )
-    axis.set_xlim(0, most * 1.9)
-    axis.set_xticks([])
-    axis.tick_params(axis="y", length=0)
-    axis.spines[["top", "right", "bottom"]].set_visible(False)
-    axis.spines["left"].set_color("#888888")
+def _cell(before: float, after: float, colour: str) -> str:
+    """Two bars, parts of the longest one of a column, which leaves place for words behind it."""
+    widths = (f"{_BAR * part:.1f}mm" for part in (before, after))
+    colours = zip(widths, (_BEFORE, colour), strict=True)
+    both = "".join(f'<i style="width:{width};background:{each}"></i>' for width, each in colours)
+    return f"<div>{both}</div>"
 
 
 def replay_page(found: SiteReplay, warning: str | None) -> str:

@@ -295,7 +295,7 @@ def kept_trial(site: DeclaredExperiment, declared: Declaration) -> Trial | None:
 
 def write_page(site: DeclaredExperiment, path: Path, bar: Bar) -> None:
     """Write the page of the experiment that is declared."""
-    from slurm_rl_plugin.evaluation.committee_page import experiment_page  # noqa: PLC0415 - matplotlib
+    from slurm_rl_plugin.evaluation.committee_page import experiment_page  # noqa: PLC0415 - for one action
 
     declared, standing = site.declared()
     trial = kept_trial(site, declared)
