@@ -215,7 +215,7 @@ class TooMuchPrinted(Exception):
 
 def exchange(
     child: subprocess.Popen[bytes], stdin: bytes, timeout: float, longest: int
-) -> tuple[bytes, bytes]:
+) -> tuple[bytearray, bytearray]:
     """Give a child its input and wait for its end; what it printed, output and errors.
 
     `Popen.communicate` would keep all that a child prints, however much that is.
@@ -232,7 +232,8 @@ def exchange(
     left = memoryview(stdin)
     assert child.stdout is not None
     assert child.stderr is not None
-    printed: dict[int, list[bytes]] = {child.stdout.fileno(): [], child.stderr.fileno(): []}
+    output, errors = bytearray(), bytearray()
+    printed = {child.stdout.fileno(): output, child.stderr.fileno(): errors}
     open_pipes = {pipe.fileno(): pipe for pipe in (child.stdin, child.stdout, child.stderr) if pipe}
     with selectors.DefaultSelector() as pipes:
         for number in open_pipes:
@@ -245,7 +246,7 @@ def exchange(
                 if key.fd in printed:
                     part = os.read(key.fd, _READ_AT_ONCE)
                     is_done = not part
-                    printed[key.fd].append(part)
+                    printed[key.fd] += part
                     longest -= len(part)
                     if longest < 0:
                         raise TooMuchPrinted
@@ -256,7 +257,6 @@ def exchange(
                     pipes.unregister(key.fd)
                     open_pipes.pop(key.fd).close()
     child.wait(max(deadline - time.monotonic(), 0.0))
-    output, errors = (b"".join(parts) for parts in printed.values())
     return output, errors
 
 

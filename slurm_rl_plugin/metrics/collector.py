@@ -279,7 +279,7 @@ class CycleMetrics:
         if report.of_new_jobs:
             return
         report = self._with_what_was(report)
-        self._queue.report = report
+        self._queue.report = replace(report, snapshot=None, order=())  # they take room
         self._cycles.inc()
         self._queue.is_up = report.succeeded
         if report.failure is not None:

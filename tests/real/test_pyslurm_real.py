@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -124,7 +125,7 @@ def _differences(system: Slurm) -> list[tuple[int, str, object, object]]:
     return [
         (job_id, column, getattr(row, column), getattr(theirs[job_id], column))
         for job_id, row in ours.items()
-        for column in QueueRow._fields
+        for column in (each.name for each in fields(QueueRow))
         if not _same(getattr(row, column), getattr(theirs[job_id], column))
     ]
 

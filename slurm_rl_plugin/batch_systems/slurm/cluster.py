@@ -211,7 +211,8 @@ class SlurmCommands(BatchSystem):
         tree, running, tiers = seen.tree, seen.running, parse_tiers(seen.nodes)
         records = [row for row in rows if row.state in WAITING_STATES]
         waiting = first_of_each_array(records)
-        terms = self._site_factor.terms(waiting, tiers)
+        lines = self._numbers.of(waiting)
+        terms = self._site_factor.terms(waiting, lines, tiers)
         shares = self._given.shares
         build = TableBuilder(
             [*(shares or ()), *tree.shares],
@@ -221,7 +222,7 @@ class SlurmCommands(BatchSystem):
         )
         tasks, shared = waiting_tasks(records), shared_jobs(self._runner, records)
         last_start = self._watch.last_start
-        pending_jobs = build.pending(waiting, terms, tiers, now, tasks, last_start, shared)
+        pending_jobs = build.pending(waiting, lines, terms, tiers, now, tasks, last_start, shared)
         asked = [self._watch.as_asked(row) for row in running]
         running_jobs = build.running(running, asked, now)
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))

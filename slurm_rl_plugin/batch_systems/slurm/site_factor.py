@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from slurm_rl_plugin.batch_systems.command_process import Answer
 from slurm_rl_plugin.batch_systems.port import LARGEST_FACTOR, ApplyReport
@@ -12,17 +16,18 @@ from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
     NO_TERM,
     PRIORITY_FORMAT,
     ROUNDING,
-    ListedJob,
-    PriorityTerms,
-    best_terms,
-    parse_lines,
+    Listed,
+    PriorityReader,
+    places_in,
 )
 from slurm_rl_plugin.batch_systems.slurm.process import (
     CommandRunner,
     failure,
     not_understood,
 )
+from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import Lines
 from slurm_rl_plugin.errors import ChangeRejected
+from slurm_rl_plugin.units import BoolArray, IntArray
 
 #: Seconds allowed for one change, on top of a call's time-out; measured: below a millisecond,
 #: and a backfill cycle in between.
@@ -151,6 +156,18 @@ def _refusal(line: str) -> tuple[int, str]:
 
 
 SPRIO = ("sprio", "--noheader", "-o", PRIORITY_FORMAT)
+#: Terms of a job's priority, points; `spread` is by how much components of a heterogeneous job
+#: differ, 0 for others, and `standing` what association, partition and QOS add.
+TERMS = np.dtype(
+    [
+        *(("native", np.int64), ("site", np.int64), ("by_hand", np.bool_)),
+        *(("spread", np.int64), ("standing", np.int64)),
+    ]
+)
+Terms = NDArray[Any]
+RECORD = np.dtype([(name, np.int64) for name in ("array_id", "job_id", "nice")])
+#: Columns of a line that association, partition and QOS are told by.
+KIND = ("partitions", "qos", "account", "user")
 
 
 class SiteFactors:
@@ -167,12 +184,12 @@ class SiteFactors:
 
     def __init__(self, writer: FactorWriter) -> None:
         self._writer = writer
-        self._lines: Mapping[str, ListedJob] = {}
-        self._listed: Mapping[int, PriorityTerms] = {}
-        #: Factors that we wrote or saw, by array number: `sprio` does not list every job.
+        self._reader = PriorityReader()
+        self._listed: Listed = self._reader.best({})
+        #: Factors other than 0 that we wrote or saw, by array number: `sprio` lists not every job.
         self._factors: dict[int, int] = {}
         #: What partition, QOS and association added, by partitions, QOS, account and user.
-        self._standing: dict[tuple[tuple[str, ...], str, str, str], int] = {}
+        self._standing: dict[tuple[int, ...], int] = {}
         #: Arrays whose factor did not show once.
         self._doubted: set[int] = set()
         #: Leader -> component -> points from it up to the one that speaks for the job.
@@ -180,66 +197,119 @@ class SiteFactors:
 
     def take(self, answer: str) -> None:
         """Take the terms of every pending job's priority from an answer of SPRIO."""
-        self._lines = parse_lines(answer, self._lines)
-        self._listed = best_terms(self._lines.values(), {})
+        self._reader.take(answer)
+        self._listed = self._reader.best({})
 
-    def terms(self, waiting: Sequence[QueueRow], tiers: Mapping[str, int]) -> list[PriorityTerms]:
-        """SiteFactor as ours, the rest of `sprio`'s terms; of several partitions the best."""
+    def terms(self, waiting: Sequence[QueueRow], lines: Lines, tiers: Mapping[str, int]) -> Terms:
+        """SiteFactor as ours, the rest of `sprio`'s terms; of several partitions the best.
+
+        Args:
+            waiting: one row for each job or array, and `lines` their lines, shape [n].
+            tiers: partition -> its tier.
+        """
         if len(set(tiers.values())) > 1:
-            self._listed = best_terms(self._lines.values(), tiers)
+            self._listed = self._reader.best(tiers)
         self._lifts.clear()
-        terms = self._with_standing(waiting, [self._terms(row) for row in waiting])
-        self._doubted.intersection_update(row.array_id for row in waiting)
-        self._factors = {
-            row.array_id: self._factors.get(row.array_id, 0) if term.by_hand else term.site
-            for row, term in zip(waiting, terms, strict=True)
-        }
+        terms, is_listed = self._listed_terms(lines)
+        for at, row in enumerate(waiting):
+            if row.components:
+                is_listed[at] = self._speak_for_all(row, terms[at : at + 1])
+        for at in np.flatnonzero(~is_listed).tolist():
+            row = waiting[at]
+            factor = self._factors.get(row.array_id, 0)
+            native = max(row.priority - factor, 1) if row.priority else 0
+            terms[at] = native, factor, False, 0, NO_TERM
+        numbers = lines["array_id"]
+        self._hide(terms, is_listed, numbers)
+        self._complete_standing(terms["standing"], lines)
+        by_hand = numbers[terms["by_hand"]].tolist()
+        shown = np.flatnonzero(~terms["by_hand"] & (terms["site"] != 0))
+        factors = zip(numbers[shown].tolist(), terms["site"][shown].tolist(), strict=True)
+        known = self._factors
+        self._factors = {each: known[each] for each in by_hand if each in known} | dict(factors)
         return terms
 
-    def _with_standing(
-        self, waiting: Sequence[QueueRow], terms: Sequence[PriorityTerms]
-    ) -> list[PriorityTerms]:
+    def _listed_terms(self, lines: Lines | Terms) -> tuple[Terms, BoolArray]:
+        """What `sprio` lists of each record, with the nice that it has now; and whether it does."""
+        place = places_in(self._listed["job_id"], lines["job_id"])
+        terms = np.zeros(len(lines), dtype=TERMS)
+        found = self._listed[place[place >= 0]]
+        for name in ("native", "site", "by_hand", "standing"):
+            terms[name][place >= 0] = found[name]
+        later = np.where(found["by_hand"], 0, found["nice"] - lines["nice"][place >= 0])
+        terms["native"][place >= 0] += later
+        return terms, place >= 0
+
+    def _speak_for_all(self, row: QueueRow, terms: Terms) -> bool:
+        """Write the terms of a heterogeneous job; not where a component is not listed.
+
+        The component speaks that the site puts last, since all wait for it; where the priority of
+        one was set by hand, that one does.
+        """
+        records, listed, is_listed = self._of_records([row])
+        if not is_listed.all():  # one cannot start yet, so none can
+            return False
+        speaker = listed[np.lexsort((listed["native"], ~listed["by_hand"]))[0]]
+        lifts = (speaker["native"] - listed["native"]).tolist()
+        self._lifts[row.job_id] = dict(zip(records["job_id"].tolist(), lifts, strict=True))
+        total = listed["native"] + listed["site"]
+        terms[0] = speaker
+        terms["spread"] = np.abs(total - (speaker["native"] + speaker["site"])).max()
+        return True
+
+    def _hide(self, terms: Terms, is_listed: BoolArray, numbers: IntArray) -> None:
+        """Mark priorities of 1 to 4 that were set by hand, though they look like none.
+
+        Such a one hides what we write. One write may have been lost by slurmctld; where the factor
+        does not show after a second one, it is hidden.
+        """
+        low = is_listed & (terms["site"] == 0) & (terms["native"] <= ROUNDING)
+        doubted = set()
+        for at in np.flatnonzero(low).tolist():
+            if self._factors.get(number := int(numbers[at]), 0):
+                terms["by_hand"][at] |= number in self._doubted
+                doubted.add(number)
+        if self._doubted:  # of those that cannot be seen nothing new is known
+            doubted |= self._doubted.intersection(numbers[~is_listed | low].tolist())
+        self._doubted = doubted
+
+    def _complete_standing(self, standing: IntArray, lines: Lines) -> None:
         """Give a job that `sprio` does not list what another job of its kind has, else 0.
 
         A job that has just come, or starts between the two commands, is in `squeue` alone.
         """
-        kinds = [(row.partitions, row.qos, row.account, row.user) for row in waiting]
-        listed = {
-            kind: term.standing
-            for kind, term in zip(kinds, terms, strict=True)
-            if term.standing != NO_TERM
-        }
-        of_kind = {kind: self._standing.get(kind, 0) for kind in kinds} | listed
-        self._standing = of_kind
-        return [
-            term if term.standing != NO_TERM else term._replace(standing=of_kind[kind])
-            for kind, term in zip(kinds, terms, strict=True)
-        ]
+        kinds = first = np.zeros(len(lines), dtype=np.int64)
+        for name in KIND:
+            kinds = kinds * (int(lines[name].max(initial=0)) + 1) + lines[name]
+            _, first, kinds = np.unique(kinds, return_index=True, return_inverse=True)
+        names = list(zip(*(lines[name][first].tolist() for name in KIND), strict=True))
+        of_kind = np.array([self._standing.get(name, 0) for name in names], dtype=np.int64)
+        is_known = standing != NO_TERM
+        of_kind[kinds[is_known]] = standing[is_known]
+        self._standing = dict(zip(names, of_kind.tolist(), strict=True))
+        standing[~is_known] = of_kind[kinds[~is_known]]
 
     def carrying(self, rows: Sequence[QueueRow]) -> list[int]:
         """Jobs with a SiteFactor, and those whose factor `sprio` does not show."""
-        chosen = (
-            array_id
-            for array_id, terms in self._listed_records(rows)
-            if terms is None or terms.by_hand or terms.site
-        )
-        return list(dict.fromkeys(chosen))
+        records, listed, is_listed = self._of_records(rows)
+        chosen = ~is_listed | listed["by_hand"] | (listed["site"] != 0)
+        return list(dict.fromkeys(records["array_id"][chosen].tolist()))
 
     def showing(self, rows: Sequence[QueueRow]) -> frozenset[int]:
         """Numbers of the jobs and arrays whose factor can be seen and is not 0."""
-        return frozenset(
-            array_id
-            for array_id, terms in self._listed_records(rows)
-            if terms is not None and terms.site and not terms.by_hand
-        )
+        records, listed, is_listed = self._of_records(rows)
+        chosen = is_listed & ~listed["by_hand"] & (listed["site"] != 0)
+        return frozenset(records["array_id"][chosen].tolist())
 
-    def _listed_records(
-        self, rows: Sequence[QueueRow]
-    ) -> Iterator[tuple[int, PriorityTerms | None]]:
-        """Number of the job or array, and what `sprio` lists, of each record and component."""
-        for row in rows:
-            for record in row.components or (row,):
-                yield row.array_id, self._listed.get(record.job_id)
+    def _of_records(self, rows: Sequence[QueueRow]) -> tuple[Terms, Terms, BoolArray]:
+        """Each record and component as RECORD, what `sprio` lists of it, and whether it does."""
+        records = [
+            (row.array_id, record.job_id, record.nice)
+            for row in rows
+            for record in row.components or (row,)
+        ]
+        lines = np.array(records, dtype=RECORD)
+        return lines, *self._listed_terms(lines)
 
     def write(self, changes: Sequence[ValueWrite]) -> ApplyReport:
         """Set SiteFactor; components of a heterogeneous job get what lifts them to the leader."""
@@ -260,50 +330,3 @@ class SiteFactors:
         accepted = {job_id: factor for job_id, factor in changes if job_id not in rejected}
         self._factors.update(accepted)
         return ApplyReport(accepted=frozenset(accepted), rejected=rejected)
-
-    def _hides(self, row: QueueRow, listed: PriorityTerms) -> bool:
-        """Whether a priority of 1 to 4, which looks like one without any points, was set by hand.
-
-        Then it hides what we write. One write may have been lost by slurmctld; where the factor
-        does not show after a second one, it is hidden.
-        """
-        if listed.site != 0 or listed.native > ROUNDING:
-            if self._doubted:
-                self._doubted.discard(row.array_id)
-            return False
-        if self._factors.get(row.array_id, 0) == 0:
-            return False
-        doubted = row.array_id in self._doubted
-        self._doubted.add(row.array_id)
-        return doubted
-
-    def _terms(self, row: QueueRow) -> PriorityTerms:
-        listed = self._terms_listed(row)
-        if listed is not None:
-            return listed._replace(by_hand=True) if self._hides(row, listed) else listed
-        factor = self._factors.get(row.array_id, 0)
-        native = max(row.priority - factor, 1) if row.priority else 0
-        return PriorityTerms(native=native, site=factor, by_hand=False, standing=NO_TERM)
-
-    def _terms_listed(self, row: QueueRow) -> PriorityTerms | None:
-        """The terms that `sprio` lists for a job; None where it lists none.
-
-        Of a heterogeneous job the component speaks that the site puts last, since all wait for
-        it; where the priority of one was set by hand, that one does.
-        """
-        listed = {
-            each.job_id: self._listed[each.job_id].with_nice(each.nice)
-            for each in row.components or (row,)
-            if each.job_id in self._listed
-        }
-        if not row.components:
-            return listed.get(row.job_id)
-        if len(listed) < len(row.components):  # one cannot start yet, so none can
-            return None
-        speaker = min(listed.values(), key=lambda terms: (not terms.by_hand, terms.native))
-        self._lifts[row.job_id] = {
-            each: speaker.native - terms.native for each, terms in listed.items()
-        }
-        total = speaker.native + speaker.site
-        spread = max(abs(terms.native + terms.site - total) for terms in listed.values())
-        return speaker._replace(spread=spread)

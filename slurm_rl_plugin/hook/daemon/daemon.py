@@ -100,7 +100,7 @@ class Daemon:
             if self.reload_wanted.is_set():
                 self._reload()
             begin, stood_by = self.monotonic(), self.cycle.stood_by
-            report = self.run_once()
+            report = replace(self.run_once(), snapshot=None)  # the next one takes its room
             taken = self.monotonic() - begin
             if stood_by:  # the batch system owes no rest for calls that waited for a takeover
                 report, taken = replace(report, calls=()), 0.0

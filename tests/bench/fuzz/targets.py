@@ -31,8 +31,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     request_fields,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
-    best_terms,
-    parse_lines,
+    PriorityReader,
     parse_terms,
 )
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
@@ -76,13 +75,12 @@ def read_priorities(content: bytes, folder: Path) -> bool:
     """What sprio prints in each cycle."""
     text = content.decode("utf-8", "replace")
     try:
-        lines = parse_lines(text, {})
+        reader = PriorityReader()
+        reader.take(text)
         parse_terms(text, range(100))
     except BatchSystemError:
         return False
-    terms = best_terms(lines.values(), {})
-    columns = np.array([(each.native, each.site, each.spread) for each in terms.values()], np.int64)
-    return bool(len(columns))
+    return bool(len(reader.best({})))
 
 
 def read_queue(content: bytes, folder: Path) -> bool:

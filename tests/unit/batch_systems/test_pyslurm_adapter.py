@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 from threading import Timer
 from unittest.mock import patch
@@ -121,7 +122,7 @@ class TestRows:
         ours = {row.job_id: row for row in _rows(system)}
         assert ours.keys() == theirs.keys() == {1, 2, 3, 4, 5, 20, 21, 22, 40, 41}
         for job_id, row in ours.items():
-            for column in QueueRow._fields:
+            for column in (each.name for each in fields(QueueRow)):
                 mine = getattr(row, column)
                 other = getattr(theirs[job_id], column)
                 assert mine == other or (mine != mine and other != other), (job_id, column)

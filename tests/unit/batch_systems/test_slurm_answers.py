@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,9 +32,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
     NO_TERM,
-    PriorityTerms,
-    best_terms,
-    parse_lines,
+    PriorityReader,
     parse_shares,
     usage_now,
 )
@@ -74,12 +73,14 @@ def rows(answers: Path) -> dict[int, QueueRow]:
 
 
 @pytest.fixture
-def terms(answers: Path) -> dict[int, PriorityTerms]:
+def terms(answers: Path) -> dict[int, Any]:
     return priorities(answers.joinpath("sprio.txt").read_text())
 
 
-def priorities(text: str) -> dict[int, PriorityTerms]:
-    return best_terms(parse_lines(text, {}).values(), {})
+def priorities(text: str) -> dict[int, Any]:
+    reader = PriorityReader()
+    reader.take(text)
+    return {int(job["job_id"]): job for job in reader.best({})}
 
 
 def test_only_the_own_mark_begins_a_record(answers: Path) -> None:
@@ -118,26 +119,27 @@ def with_priorities(text: str, change: Callable[[int], int]) -> str:
     return re.sub(begin, lambda found: f"{found[1]}{change(int(found[2]))}", text)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(lambda points: points + 7 if points else 0, id="age"),
-        pytest.param(lambda points: 0, id="held"),
-        pytest.param(lambda points: points + 7, id="released"),
-    ],
-)
 def test_a_record_with_other_points_is_not_read_again(
-    answers: Path, change: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
+    answers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = answers.joinpath("squeue.txt").read_text()
-    text = with_priorities(before, change)
+    text = with_priorities(before, lambda points: points + 7 if points else 0)
     assert text != before
     known = parse_records(before, MARK, {})
-    anew = parse_records(text, MARK, {})
+    anew = list(map(str, parse_queue(text, MARK)))  # NaN is not itself
     monkeypatch.setattr(fields, "_parse_record", lambda *_: pytest.fail("it was read"))
+    assert list(map(str, parse_records(text, MARK, known).values())) == anew
+
+
+@pytest.mark.parametrize("change", [lambda points: 0, lambda points: points + 7])
+def test_a_record_that_is_held_or_released_is_read_again(
+    answers: Path, change: Callable[[int], int]
+) -> None:
+    before = answers.joinpath("squeue.txt").read_text()
+    known = parse_records(before, MARK, {})
+    text = with_priorities(before, change)
     kept = parse_records(text, MARK, known)
-    assert list(kept) == list(anew)
-    assert list(map(str, kept.values())) == list(map(str, anew.values()))  # NaN is not itself
+    assert list(map(str, kept.values())) == list(map(str, parse_queue(text, MARK)))
 
 
 def test_a_record_that_differs_in_more_is_read_again(answers: Path) -> None:
@@ -145,7 +147,8 @@ def test_a_record_that_differs_in_more_is_read_again(answers: Path) -> None:
     known = parse_records(text, MARK, {})
     refused, priority = 0, QUEUE_FIELDS.index("PriorityLong")
     others = [place for place in range(1, len(QUEUE_FIELDS)) if place != priority]
-    for place, (record, row) in itertools.product(others, known.items()):
+    records = list(zip(fields._records(text, MARK), known.values(), strict=True))
+    for place, (record, row) in itertools.product(others, records):
         values = record.split("|", len(QUEUE_FIELDS) - 1)
         value = values[place]
         values[place] = str(int(value) + 1) if value.isdecimal() else f"{value}+"
@@ -157,7 +160,7 @@ def test_a_record_that_differs_in_more_is_read_again(answers: Path) -> None:
             refused += 1
             continue
         (anew,) = parse_records(changed, MARK, {}).values()
-        assert str(found) == str(anew) != str(row._replace(priority=77))
+        assert str(found) == str(anew) != str(replace(row, priority=77))
     assert refused < len(others) * len(known) / 2
 
 
@@ -237,12 +240,12 @@ def test_past_runs(jobs: dict[str, int], rows: dict[int, QueueRow], answers: Pat
 def test_association_partition_and_qos_stand_whatever_else_a_line_says() -> None:
     told = "7|p|{}|{}|0|{}|40|900|30|500|6000|cpu=1.00,mem=2.00"
     for total, site, age in ((9000, 100, 20), (7500, 0, 0), (1, -9000, 0)):
-        assert priorities(told.format(total, site, age))[7].standing == 6540
-    assert priorities("7|p|5000|0|0|0|0|0|0|0|0|")[7].standing == 0  # set by hand
+        assert priorities(told.format(total, site, age))[7]["standing"] == 6540
+    assert priorities("7|p|5000|0|0|0|0|0|0|0|0|")[7]["standing"] == 0  # set by hand
 
 
 def test_split_tasks_show_in_sprio_only(
-    jobs: dict[str, int], rows: dict[int, QueueRow], terms: dict[int, PriorityTerms]
+    jobs: dict[str, int], rows: dict[int, QueueRow], terms: dict[int, Any]
 ) -> None:
     assert rows[jobs["array"]].tasks == "1-20%5"
     # squeue merges split tasks that wait for the same reason into the array's own record.
@@ -251,17 +254,19 @@ def test_split_tasks_show_in_sprio_only(
     assert len(terms.keys() - rows.keys()) == 1
 
 
-def test_priorities(answers: Path, jobs: dict[str, int], terms: dict[int, PriorityTerms]) -> None:
-    assert terms[jobs["plain"]].site == 1234
-    by_hand = {name for name, number in jobs.items() if number in terms and terms[number].by_hand}
+def test_priorities(answers: Path, jobs: dict[str, int], terms: dict[int, Any]) -> None:
+    assert terms[jobs["plain"]]["site"] == 1234
+    by_hand = {
+        name for name, number in jobs.items() if number in terms and terms[number]["by_hand"]
+    }
     assert by_hand == {"priority by hand", "two partitions by hand"}
-    assert terms[jobs["priority by hand"]].native == 5000
+    assert terms[jobs["priority by hand"]]["native"] == 5000
     # sprio of 22.05 prints no total for such a job, but a factor of its partition
     unsound = {"22.05": 1000}
-    assert terms[jobs["two partitions by hand"]].native == unsound.get(answers.name, 77)
+    assert terms[jobs["two partitions by hand"]]["native"] == unsound.get(answers.name, 77)
     unlisted = {name for name, number in jobs.items() if number not in terms}
     assert unlisted == {"ended", "whole node", "running", "held", "begins later", "dependency"}
-    assert terms[jobs["two partitions"]].native > terms[jobs["plain"]].native
+    assert terms[jobs["two partitions"]]["native"] > terms[jobs["plain"]]["native"]
 
 
 def test_shares_and_capacity(answers: Path) -> None:
@@ -318,14 +323,14 @@ def test_counts(text: str, count: int) -> None:
 
 def test_priority_that_is_all_rounding_is_not_by_hand() -> None:
     line = "1|batch|{total}|0|0|0|0|0|0|0|0|"
-    assert not priorities(line.format(total=4))[1].by_hand
-    assert priorities(line.format(total=5))[1].by_hand
+    assert not priorities(line.format(total=4))[1]["by_hand"]
+    assert priorities(line.format(total=5))[1]["by_hand"]
 
 
 def test_a_users_nice_is_no_priority_by_hand_though_the_site_weighs_nothing() -> None:
     terms = priorities("5|batch|1|0|100|0|0|0|0|0|0|")[5]
-    assert not terms.by_hand
-    assert terms.native == 1
+    assert not terms["by_hand"]
+    assert terms["native"] == 1
 
 
 @pytest.mark.parametrize("root", ["root|||100\n root|root|1|5\n", ""], ids=["shown", "hidden"])

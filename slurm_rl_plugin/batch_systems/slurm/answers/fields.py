@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, cast
 
 from slurm_rl_plugin.accounting.slurm.resources import printed_seconds
 from slurm_rl_plugin.batch_systems.slurm.answers.requests import (
@@ -39,8 +39,6 @@ _PRIORITY = QUEUE_FIELDS.index("PriorityLong")
 _CPUS_PER_GPU = REQUEST_FIELDS.index("cpus-per-tres")
 #: What `cpus-per-tres` is of jobs without --cpus-per-gpu, which are most.
 _NO_CPUS_PER_GPU = "N/A"
-#: From this part of new records on most have other points than at the last look, and no more.
-MANY = 0.05
 #: From this release on squeue has a field for jobs that want their nodes for themselves.
 _SHOWS_EXCLUSIVE = (26, 5)
 _FIELDS_OF_26_05 = tuple(
@@ -85,14 +83,15 @@ _MOST = 2**53
 SCALE = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
-class QueueRow(NamedTuple):
+@dataclass(slots=True)
+class QueueRow:
     """One record of `squeue`: a job, a task of a job array, or the rest of a pending array."""
 
     job_id: int  #: number of the record, different for each task
     array_id: int  #: number of the array; `job_id` for a job that is no array
     state: str
     reason: str
-    priority: int
+    priority: int  #: at the last look that showed the record
     nice: int
     processors: int
     submit: float
@@ -114,6 +113,7 @@ class QueueRow(NamedTuple):
     components: tuple[QueueRow, ...] = ()  #: where it is a whole heterogeneous job
     asked: NodeRequest | None = None  #: of nodes, beside processors; None where that was not read
     words: str = ""  #: of its user for us, from its comment
+    place: int = 0  #: of its line in `RowNumbers`, where it has one
 
     @property
     def partition(self) -> str:
@@ -162,50 +162,40 @@ def parse_queue(text: str, mark: str, names: Sequence[str] = QUEUE_FIELDS) -> li
 
 
 def parse_records(
-    text: str, mark: str, known: Mapping[str, QueueRow], names: Sequence[str] = QUEUE_FIELDS
-) -> dict[str, QueueRow]:
-    """The same by record, without reading again what the last answer held.
+    text: str, mark: str, known: Mapping[int, QueueRow], names: Sequence[str] = QUEUE_FIELDS
+) -> dict[int, QueueRow]:
+    """The same by a key of the record, without reading again what the last answer held.
 
     Of 10,000 waiting jobs few change from one look to the next, but for their priority: Slurm
-    computes those of all anew every few minutes.
+    computes those of all anew every few minutes. So that is no part of the key, unless it is 0: the
+    row of the last answer gets the new one.
     """
-    records = _records(text, mark)
-    del text  # of 100,000 jobs 20 MB, which end with the records
-    found = {record: known.get(record) for record in records}
-    new = [record for record, row in found.items() if row is None]
-    earlier: Mapping[str, tuple[str, QueueRow]] = {}
-    if len(new) > MANY * len(known):  # few are read sooner than all are numbered
-        earlier = {str(row.job_id): (record, row) for record, row in known.items()}
-    for record in new:
-        row = _with_other_points(record, earlier) if earlier else None
-        found[record] = row or _parse_record(record, names)
-    return cast(dict[str, QueueRow], found)
-
-
-def _with_other_points(record: str, earlier: Mapping[str, tuple[str, QueueRow]]) -> QueueRow | None:
-    """The row of a record that differs from an earlier one in the priority alone; else None."""
-    values = record.split(SEPARATOR, _PRIORITY + 1)
-    then, row = earlier.get(values[0], ("", None))
-    old = then.split(SEPARATOR, _PRIORITY + 1)
-    if row is None or len(values) != len(old) or not values[_PRIORITY].isdecimal():
-        return None
-    points = int(values[_PRIORITY])
-    if points > _MOST:
-        return None
-    values[_PRIORITY] = old[_PRIORITY]
-    return row._replace(priority=points) if values == old else None
+    found = {}
+    for record in _records(text, mark):
+        *others, points, rest = record.split(SEPARATOR, _PRIORITY + 1)
+        key = hash((*others, points == "0", rest))
+        row = known.get(key)
+        if row is None or not points.isdecimal():
+            row = _parse_record(record, names)
+        elif row.priority != (priority := int(points)):
+            row.priority = int(bounded(priority))
+        found[key] = row
+    return found
 
 
 def _records(text: str, mark: str) -> Iterator[str]:
-    number, *pieces = text.split(f"{SEPARATOR}{mark}{SEPARATOR}")
-    del text
-    if not number.isdecimal() if pieces else number.strip():
+    between = f"{SEPARATOR}{mark}{SEPARATOR}"
+    end = text.find(between)
+    number, is_any = text[: end if end >= 0 else None], end >= 0
+    if not number.isdecimal() if is_any else number.strip():
         raise not_understood("squeue", next(iter(number.strip().splitlines()), ""))
-    for piece in pieces:  # each ends with the number of the next record on a line of its own
-        rest, _, following = piece.rpartition("\n")
-        yield number + SEPARATOR + rest
+    while end >= 0:  # each piece ends with the number of the next record on a line of its own
+        begin = end + len(between)
+        end = text.find(between, begin)
+        rest, _, following = text[begin : end if end >= 0 else None].rpartition("\n")
+        yield f"{number}{SEPARATOR}{rest}"
         number = following
-    if pieces and number:
+    if is_any and number:
         raise not_understood("squeue", number)
 
 

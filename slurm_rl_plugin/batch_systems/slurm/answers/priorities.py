@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     SEPARATOR,
@@ -18,13 +19,15 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 from slurm_rl_plugin.domain.jobs import RunningJobs
 from slurm_rl_plugin.domain.share_tree import ShareTree
-from slurm_rl_plugin.units import MINUTE, FloatArray
+from slurm_rl_plugin.units import MINUTE, FloatArray, IntArray
 
 #: Format letters of `sprio -o`: job, partition, total, site, nice, then the weighted factors
 #: age, association, fair share, job size, partition and QOS; TRES is a list and comes last.
 PRIORITY_FORMAT = "%i|%r|%Y|%S|%N|%A|%B|%F|%J|%P|%Q|%T"
 #: The numbers of a line, between job and partition and the TRES.
 TERMS = ("total", "site", "nice", "age", "association", "fairshare", "job_size", "partition", "qos")
+#: Characters that are read at once, and the rest of a line.
+_PART = 1 << 18
 #: How one begins that is not 0.
 _NOT_ZERO = frozenset("123456789")
 #: Places of those that QOS, partition and association add.
@@ -40,54 +43,91 @@ ROUNDING = 4
 LEAST_PRIORITY = 1
 
 
-class PriorityTerms(NamedTuple):
-    """The parts of one job's priority, in points."""
-
-    native: int  #: priority without our term
-    site: int  #: SiteFactor; 0 where a priority set by hand hides it
-    #: An administrator fixed the priority: then every factor is 0 or, in 22.05, no number.
-    by_hand: bool
-    spread: int = 0  #: points by which components of a heterogeneous job differ; 0 for others
-    nice: int = 0  #: the user's, as `native` counts it; Slurm counts a new one later
-    standing: int = 0  #: what association, partition and QOS add
-
-    def with_nice(self, nice: int) -> PriorityTerms:
-        """The terms once Slurm counts the nice that the job has now."""
-        if self.by_hand or nice == self.nice:
-            return self
-        return self._replace(native=self.native + self.nice - nice, nice=nice)
-
-
-#: Record number, partition, priority in all, and its terms.
-ListedJob = tuple[int, str, int, PriorityTerms]
+#: What a line says: number of the record, number of the partition, priority in all, and its terms.
+LISTED = np.dtype(
+    [
+        *((name, np.int64) for name in ("job_id", "partition", "total")),
+        ("native", np.int64),  # priority without our term
+        ("site", np.int64),  # SiteFactor; 0 where a priority set by hand hides it
+        # an administrator fixed the priority: then every factor is 0 or, in 22.05, no number
+        ("by_hand", np.bool_),
+        ("nice", np.int64),  # the user's, as `native` counts it; Slurm counts a new one later
+        ("standing", np.int64),  # what association, partition and QOS add
+    ]
+)
+Listed = NDArray[Any]
+#: A line in the order of LISTED, with the partition by its name.
+ListedJob = tuple[int, str, int, int, int, bool, int, int]
 #: PriorityTier where slurm.conf names none; also taken for partitions without nodes.
 LOWEST_TIER = 1
 
 
-def parse_lines(text: str, known: Mapping[str, ListedJob]) -> dict[str, ListedJob]:
-    """What each line says, without reading again those that an earlier answer held.
+class PriorityReader:
+    """Reads answers of `sprio`; of a line that stood in the last answer nothing is read again.
 
-    A job with several partitions has a line for each; see `best_terms`. Held jobs and jobs that
-    are not eligible (begin time, dependency, array limit) have no line.
+    A job with several partitions has a line for each; see `best`. Held jobs and jobs that are not
+    eligible (begin time, dependency, array limit) have no line.
     """
-    return {line: known[line] if line in known else _parse_line(line) for line in text.splitlines()}
+
+    def __init__(self) -> None:
+        self._partitions: dict[str, int] = {}
+        #: Hashes of the lines in rising order, and what each line says.
+        self._keys: IntArray = np.empty(0, dtype=np.int64)
+        self._listed: Listed = np.empty(0, dtype=LISTED)
+
+    def take(self, text: str) -> None:
+        """Read an answer."""
+        parts = [self._part(text[begin:end]) for begin, end in _parts(text)]
+        keys, listed = (np.concatenate(each) for each in zip(*parts, strict=True))
+        order = np.argsort(keys)
+        self._keys, self._listed = keys[order], listed[order]
+
+    def _part(self, text: str) -> tuple[IntArray, Listed]:
+        """Hashes of some lines, and what they say."""
+        lines = text.splitlines()
+        keys = np.fromiter(map(hash, lines), np.int64, len(lines))
+        place = places_in(self._keys, keys)
+        listed = np.empty(len(lines), dtype=LISTED)
+        listed[place >= 0] = self._listed[place[place >= 0]]
+        new = np.flatnonzero(place < 0)
+        read = (self._numbered(lines[line]) for line in new.tolist())
+        listed[new] = np.fromiter(read, LISTED, len(new))
+        return keys, listed
+
+    def _numbered(self, line: str) -> tuple[Any, ...]:
+        job_id, partition, *others = _parse_line(line)
+        return job_id, self._partitions.setdefault(partition, len(self._partitions)), *others
+
+    def best(self, tiers: Mapping[str, int]) -> Listed:
+        """Each job's line of the partition that can start it first, by job number.
+
+        That is the one of the highest tier, and of several of that tier the one of the highest
+        total.
+        """
+        listed = self._listed
+        tier = np.array([tiers.get(name, LOWEST_TIER) for name in self._partitions], dtype=np.int64)
+        order = np.lexsort((-listed["total"], -tier[listed["partition"]], listed["job_id"]))
+        job_id = listed["job_id"][order]
+        first = np.ones(len(order), dtype=np.bool_)
+        first[1:] = job_id[1:] != job_id[:-1]
+        return listed[order[first]]
 
 
-def best_terms(lines: Iterable[ListedJob], tiers: Mapping[str, int]) -> dict[int, PriorityTerms]:
-    """Record number -> terms in the partition that can start it first.
+def _parts(text: str) -> Iterator[tuple[int, int]]:
+    """Where parts of whole lines begin and end, at least one: all lines at once take room."""
+    begin = 0
+    while begin < len(text) or begin == 0:
+        end = text.find("\n", begin + _PART) + 1 or len(text)
+        yield begin, end
+        begin = end or 1
 
-    That is the one of the highest tier, and of several of that tier the one of the highest total.
-    """
-    listed = list(lines)
-    alone = {job_id: terms for job_id, _, _, terms in listed}
-    if len(alone) == len(listed):  # nearly always: no job is in several partitions
-        return alone
-    best: dict[int, tuple[int, int, PriorityTerms]] = {}
-    for job_id, partition, total, terms in listed:
-        found = tiers.get(partition, LOWEST_TIER), total, terms
-        if job_id not in best or found[:2] > best[job_id][:2]:
-            best[job_id] = found
-    return {job_id: terms for job_id, (_, _, terms) in best.items()}
+
+def places_in(rising: IntArray, wanted: IntArray) -> IntArray:
+    """Place of each wanted number among rising ones, -1 for one that is not there."""
+    if len(rising) == 0:
+        return np.full(len(wanted), -1, dtype=np.int64)
+    place = np.minimum(np.searchsorted(rising, wanted), len(rising) - 1)
+    return np.where(rising[place] == wanted, place, -1)
 
 
 def _parse_line(line: str) -> ListedJob:
@@ -104,9 +144,9 @@ def _listed_job(line: str) -> ListedJob:
     if is_by_terms and total > LEAST_PRIORITY:
         fields = factors.split(SEPARATOR)
         if len(fields) == _FIELDS:  # nearly all lines: the other factors tell nothing more
-            rest = _nice_and_standing(nice, fields[1], fields[4], fields[5])
-            terms = PriorityTerms(total - site, site, False, 0, *rest)
-            return parse_integer(job_id), partition, total, terms
+            nice_and_standing = _nice_and_standing(nice, fields[1], fields[4], fields[5])
+            job = parse_integer(job_id), partition, total
+            return *job, total - site, site, False, *nice_and_standing
     return _listed_by_terms(line)
 
 
@@ -123,15 +163,13 @@ def _listed_by_terms(line: str) -> ListedJob:
     # a user's nice is a term as well: with a priority by hand Slurm shows none
     by_hand = site == NO_TERM or (not any((site, nice, *factors)) and total > ROUNDING)
     if by_hand:
-        return job_id, partition, total, PriorityTerms(native=total, site=0, by_hand=True)
+        return job_id, partition, total, total, 0, True, 0, 0
     native = total - site
     if total <= LEAST_PRIORITY:
         # Slurm cuts at 1, so that the total no longer tells what the rest adds up to.
         native = max(sum(factors) - nice, LEAST_PRIORITY)
-    terms = PriorityTerms(
-        *(native, site, False), nice=nice, standing=sum(numbers[each] for each in _STANDING)
-    )
-    return job_id, partition, total, terms
+    standing = sum(numbers[each] for each in _STANDING)
+    return job_id, partition, total, native, site, False, nice, standing
 
 
 def parse_terms(text: str, jobs: Collection[int]) -> dict[str, dict[str, int]]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.batch_systems.port import Names
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import MANY, QueueRow
-from slurm_rl_plugin.batch_systems.slurm.answers.priorities import LOWEST_TIER, PriorityTerms
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm.answers.priorities import LOWEST_TIER
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import is_own_doing, waits_for_processors
 from slurm_rl_plugin.batch_systems.slurm.answers.requests import request_columns
 from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import PastRun
@@ -28,18 +27,16 @@ from slurm_rl_plugin.units import IntArray
 LINE = np.dtype(
     [
         *((name, np.int64) for name in ("job_id", "array_id", "processors", "nice")),
-        *((name, np.int64) for name in ("account", "user", "qos", "partitions")),
+        *((name, np.int32) for name in ("account", "user", "qos", "partitions")),
         *((name, np.float64) for name in ("submit", "eligible", "accrue", "start", "time_limit")),
-        ("class_number", np.int64),
+        ("class_number", np.int32),
         *((name, np.bool_) for name in ("interactive", "by_limit", "by_user")),
         ("allowed", np.float64),
         *((name, np.bool_) for name in ("held", "own_doing", "for_processors")),
     ]
 )
-_PRIORITY = QueueRow._fields.index("priority")
 #: Rows that have gone are forgotten when there are more of them than this, and a tenth of all.
 GONE_AT_LEAST = 1000
-Lines = NDArray[Any]
 Coded = TypeVar("Coded", str, tuple[str, ...])
 
 
@@ -49,6 +46,20 @@ class Codes(dict[Coded, int]):
     def __missing__(self, word: Coded) -> int:
         number = self[word] = len(self)
         return number
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines of n rows; `lines[name]` is a column by itself in memory, shape [n]."""
+
+    all: NDArray[Any]  #: of dtype LINE
+    places: IntArray
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return np.asarray(self.all[name][self.places])
 
 
 class RowNumbers:
@@ -65,47 +76,35 @@ class RowNumbers:
         self._keeps_back = keeps_back
         self.words: Codes[str] = Codes()
         self.partition_lists: Codes[tuple[str, ...]] = Codes()
-        self._rows: list[QueueRow] = []  # alive, so that no other row gets the identity of one
-        self._place: dict[int, int] = {}
-        self._lines: Lines = np.empty(0, dtype=LINE)
+        #: Each stands at the place that it names itself; a row of another place is not known here.
+        self._rows: list[QueueRow] = []
+        self._lines: NDArray[Any] = np.empty(0, dtype=LINE)
 
     def of(self, rows: Sequence[QueueRow]) -> Lines:
-        """A line for each row, shape [n], of dtype LINE."""
-        new = [row for row in rows if id(row) not in self._place]
-        if len(new) > MANY * len(self._rows):
-            new = self._that_say_more(new, set(map(id, rows)))
-        if new:
-            lines = np.array([self._line(row) for row in new], dtype=LINE)
-            self._place.update((id(row), place) for place, row in enumerate(new, len(self._rows)))
-            self._rows += new
-            self._lines = np.concatenate([self._lines, lines])
-        return self._lines[self._places(rows)]
+        """A line for each row."""
+        new = [row for row in rows if not self._knows(row)]
+        known, count = len(self._rows), len(self._rows) + len(new)
+        if count > len(self._lines):
+            grown = np.empty(count + count // 8, dtype=LINE)
+            grown[:known] = self._lines[:known]
+            self._lines = grown
+        self._lines[known:count] = np.fromiter(map(self._line, new), LINE, len(new))
+        for place, row in enumerate(new, known):
+            row.place = place
+        self._rows += new
+        return Lines(self._lines, _places(rows))
 
-    def _that_say_more(self, new: Sequence[QueueRow], here: Set[int]) -> list[QueueRow]:
-        """New rows but for those that differ from an earlier one in points: they have its line."""
-        places = {row.job_id: place for place, row in enumerate(self._rows)}
-        others = []
-        for row in new:
-            place = places.get(row.job_id, -1)
-            old = self._rows[place] if place >= 0 else row
-            if old is row or id(old) in here or not _differ_in_points(old, row):
-                others.append(row)
-                continue
-            del self._place[id(old)]
-            self._place[id(row)], self._rows[place] = place, row
-        return others
+    def _knows(self, row: QueueRow) -> bool:
+        return row.place < len(self._rows) and self._rows[row.place] is row
 
     def forget_others(self, rows: Sequence[QueueRow]) -> None:
         """Forget rows that are none of these, once there are many."""
-        here = [row for row in rows if id(row) in self._place]
+        here = [row for row in rows if self._knows(row)]
         gone = len(self._rows) - len(here)
         if gone > max(GONE_AT_LEAST, len(here) // 10):
-            self._lines = self._lines[self._places(here)]
-            self._rows = here
-            self._place = dict(zip(map(id, here), range(len(here)), strict=True))
-
-    def _places(self, rows: Sequence[QueueRow]) -> IntArray:
-        return np.fromiter(map(self._place.__getitem__, map(id, rows)), np.int64, len(rows))
+            self._lines, self._rows = self._lines[_places(here)], here
+            for place, row in enumerate(here):
+                row.place = place
 
     def _line(self, row: QueueRow) -> tuple[Any, ...]:
         keeps_back = self._keeps_back is not None and self._keeps_back(row)
@@ -121,10 +120,8 @@ class RowNumbers:
         )
 
 
-def _differ_in_points(one: QueueRow, other: QueueRow) -> bool:
-    """Whether two rows differ in the priority alone; either is held by it, or neither."""
-    same = one[:_PRIORITY] == other[:_PRIORITY] and one[_PRIORITY + 1 :] == other[_PRIORITY + 1 :]
-    return same and one.held == other.held
+def _places(rows: Sequence[QueueRow]) -> IntArray:
+    return np.fromiter((row.place for row in rows), np.int64, len(rows))
 
 
 def numbers_of(names: Names, codes: IntArray, words: Sequence[str]) -> IntArray:
@@ -186,23 +183,22 @@ class TableBuilder:
 
     def _table(self, rows: Sequence[QueueRow], lines: Lines, number: str) -> JobTable:
         """Columns of rows and of their lines, of which one is the job's number."""
-        column = partial(_column, lines)
-        processors = column("processors")
+        processors = lines["processors"]
         first = [partitions[0] for partitions in self._numbers.partition_lists]
         return JobTable(
-            job_id=column(number),
-            submit=column("submit"),
-            eligible=column("eligible"),
+            job_id=lines[number],
+            submit=lines["submit"],
+            eligible=lines["eligible"],
             processors=processors,
-            time_limit=column("time_limit"),
+            time_limit=lines["time_limit"],
             account=self._named(self.accounts, lines["account"]),
             user=self._users(lines["user"]),
             partition=numbers_of(self.partitions, lines["partitions"], first),
-            interactive=column("interactive"),
-            by_limit=column("by_limit"),
-            by_user=column("by_user"),
-            class_number=column("class_number"),
-            allowed=column("allowed"),
+            interactive=lines["interactive"],
+            by_limit=lines["by_limit"],
+            by_user=lines["by_user"],
+            class_number=lines["class_number"].astype(np.int64),
+            allowed=lines["allowed"],
             requests=self._requests(rows, processors),
         )
 
@@ -251,17 +247,16 @@ class TableBuilder:
     def pending(
         self,
         rows: Sequence[QueueRow],
-        terms: Sequence[PriorityTerms],
+        lines: Lines,
+        terms: NDArray[Any],
         tiers: Mapping[str, int],
         now: float,
         tasks: Mapping[int, int] | None = None,
         last_start: Mapping[int, float] | None = None,
         shared: frozenset[int] = frozenset(),
     ) -> PendingJobs:
-        """Columns of waiting jobs and their priorities."""
-        lines = self._numbers.of(rows)
+        """Columns of waiting jobs and of the terms of their priorities."""
         jobs = self._table(rows, lines, "array_id")
-        column = partial(_column, lines)
         counted_from = np.maximum(lines["accrue"], jobs.eligible)
         tier_of = np.array(
             [
@@ -273,28 +268,23 @@ class TableBuilder:
         counts, starts = tasks or {}, last_start or {}
         return PendingJobs(
             jobs=jobs,
-            native_priority=_integers([term.native for term in terms]),
-            factor=_integers([term.site for term in terms]),
-            held=column("held"),
-            admin_set=np.array([term.by_hand for term in terms], dtype=np.bool_),
-            nice=column("nice"),
+            native_priority=terms["native"].copy(),
+            factor=terms["site"].copy(),
+            held=lines["held"],
+            admin_set=terms["by_hand"].copy(),
+            nice=lines["nice"],
             qos=self._named(self.qos, lines["qos"]),
-            spread=_integers([term.spread for term in terms]),
-            standing=_integers([term.standing for term in terms]),
+            spread=terms["spread"].copy(),
+            standing=terms["standing"].copy(),
             tier=tier_of[lines["partitions"]],
             accrued=np.maximum(now - counted_from, 0.0),
-            own_doing=column("own_doing"),
-            for_processors=column("for_processors"),
+            own_doing=lines["own_doing"],
+            for_processors=lines["for_processors"],
             tasks=_integers([counts.get(number, 1) for number in jobs.job_id.tolist()]),
             last_start=_floats([starts.get(number, math.nan) for number in jobs.job_id.tolist()]),
-            expected=column("start"),
+            expected=lines["start"],
             shared=np.isin(jobs.job_id, list(shared)) if shared else None,
         )
-
-
-def _column(lines: Lines, name: str) -> Any:
-    """A column of lines, by itself in memory."""
-    return np.ascontiguousarray(lines[name])
 
 
 def some_jobs(numbers: Sequence[int]) -> str:

@@ -6,7 +6,7 @@ import heapq
 import logging
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,12 +20,10 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
 from slurm_rl_plugin.batch_systems.slurm.answers.requests import NodeRequest, request_of_tres
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure
 from slurm_rl_plugin.errors import BatchSystemError
-from slurm_rl_plugin.units import DAY, MINUTE
+from slurm_rl_plugin.units import DAY, MINUTE, IntArray
 
 #: Vanished jobs asked for in one snapshot; the rest waits for the next one.
 ASK_AT_MOST = 1000
-#: Task numbers of a job that is no array.
-PLAIN_JOB = frozenset({""})
 
 
 class JobWatch:
@@ -42,32 +40,35 @@ class JobWatch:
 
     def __init__(self) -> None:
         self._since: float | None = None
-        self._waiting: dict[int, frozenset[str]] = {}
+        #: Numbers of jobs that are no arrays, and of each array the tasks.
+        self._plain: IntArray = np.empty(0, dtype=np.int64)
+        self._waiting: dict[int, set[str]] = {}
         self._to_ask: dict[int, None] = {}
         self._asked: list[int] = []
         #: Both: number of a job -> number of its array.
         self._started: dict[int, int] = {}
         self._not_ended: dict[int, int] = {}
-        #: Number of an array -> a row with what it asked for; Slurm shows that until it starts, and
-        #: then what it got.
+        #: Rows that waited at the last look. They show what a job asked for, and later ones what it
+        #: got; those of arrays that wait no more are kept by number.
+        self._waited: Sequence[QueueRow] = ()
         self._requested: dict[int, QueueRow] = {}
         #: Number of an array that waits -> when a task of it last started, seconds since the epoch.
         self.last_start: dict[int, float] = {}
 
     def ask_about(self, rows: Sequence[QueueRow]) -> list[int]:
         """Numbers of jobs and arrays that waited or ran before and of which something is gone."""
-        waiting = _waiting_tasks(rows)
+        plain, waiting = _waiting_jobs(rows)
         running = {row.job_id: row.array_id for row in rows if row.state in RUNNING_STATES}
-        for array_id, tasks in self._waiting.items():
-            if waiting.get(array_id) == tasks or (tasks == PLAIN_JOB and array_id in running):
-                continue
-            self._to_ask[array_id] = None
+        gone = self._plain[~np.isin(self._plain, plain)].tolist()
+        gone = [job_id for job_id in gone if job_id not in running]
+        gone += [each for each, tasks in self._waiting.items() if waiting.get(each) != tasks]
+        self._to_ask |= dict.fromkeys(gone)
         here = {row.job_id for row in rows}
         for job_id, array_id in self._not_ended.items():
             if job_id not in here:
                 self._to_ask[array_id] = None
         self._not_ended |= running  # now, as it may be over when a failed look is taken again
-        self._waiting = waiting
+        self._plain, self._waiting = plain, waiting
         self._asked = list(self._to_ask)[:ASK_AT_MOST]
         return self._asked
 
@@ -88,7 +89,7 @@ class JobWatch:
         waiting = [row for row in rows if row.state in WAITING_STATES]
         for job_id in self._started.keys() & {row.job_id for row in waiting}:
             del self._started[job_id]
-        self._requested.update((row.array_id, row) for row in waiting)
+        self._keep_requests(waiting, {row.array_id for row in (*running, *answers)})
         started = [row for row in _first_of_each(running, gone) if row.job_id not in self._started]
         self._started.update((row.job_id, row.array_id) for row in started)
         self._keep_last_starts(waiting, started)
@@ -103,12 +104,18 @@ class JobWatch:
             self.last_start[row.array_id] = float(np.fmax(known, row.start))
         self.last_start = {each: at for each, at in self.last_start.items() if each in arrays}
 
+    def _keep_requests(self, waiting: Sequence[QueueRow], here: set[int]) -> None:
+        arrays = here | self._to_ask.keys() | set(self._asked) | set(self._not_ended.values())
+        for rows in (self._waited, waiting):
+            self._requested |= {row.array_id: row for row in rows if row.array_id in arrays}
+        self._waited = waiting
+
     def as_asked(self, row: QueueRow) -> QueueRow:
         """A job with what it had asked for; with what it got where it was not seen waiting."""
         seen = self._requested.get(row.array_id, row)
         if (seen.processors, seen.asked) == (row.processors, row.asked):
             return row
-        return row._replace(processors=seen.processors, asked=seen.asked)
+        return replace(row, processors=seen.processors, asked=seen.asked)
 
     def _ended(
         self,
@@ -137,12 +144,14 @@ class JobWatch:
     def _forget(self, running: Sequence[QueueRow]) -> None:
         """Keep only jobs that can be met again: running ones and tasks of arrays asked for."""
         alive = {row.job_id for row in running}
-        arrays = self._waiting.keys() | self._to_ask.keys() | {row.array_id for row in running}
+        arrays = self._to_ask.keys() | {row.array_id for row in running}
         arrays |= set(self._not_ended.values())
+        waiting = self._plain[np.isin(self._plain, list(self._started.values()))].tolist()
+        known = arrays.union(self._waiting, waiting)
         self._started = {
             job_id: array_id
             for job_id, array_id in self._started.items()
-            if job_id in alive or array_id in arrays
+            if job_id in alive or array_id in known
         }
         for array_id in self._requested.keys() - arrays:
             del self._requested[array_id]
@@ -162,14 +171,15 @@ def _ran(row: QueueRow) -> bool:
     return row.state not in WAITING_STATES and bool(row.nodes) and not math.isnan(row.start)
 
 
-def _waiting_tasks(rows: Iterable[QueueRow]) -> dict[int, frozenset[str]]:
+def _waiting_jobs(rows: Iterable[QueueRow]) -> tuple[IntArray, dict[int, set[str]]]:
+    """Numbers of the waiting jobs that are no arrays, and the tasks of each array that waits."""
     waiting = [row for row in rows if row.state in WAITING_STATES]
-    known = {row.array_id: PLAIN_JOB for row in waiting}
     tasks: dict[int, set[str]] = {}
     for row in waiting:
         if row.tasks:
             tasks.setdefault(row.array_id, set()).add(row.tasks)
-    return known | {array_id: frozenset(names) for array_id, names in tasks.items()}
+    plain = (row.array_id for row in waiting if not row.tasks)
+    return np.fromiter(plain, dtype=np.int64), tasks
 
 
 logger = logging.getLogger(__name__)

@@ -7,6 +7,7 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -205,7 +206,8 @@ def _as_one(parts: Sequence[QueueRow]) -> QueueRow:
     """
     parts = sorted(parts, key=lambda row: row.job_id)
     leader = parts[0]
-    return leader._replace(
+    return replace(
+        leader,
         job_id=leader.het_id,
         array_id=leader.het_id,
         state=min((row.state for row in parts), key=_progress),
@@ -258,7 +260,7 @@ class Squeue:
         self.reads_comments = reads_comments
         self._fields: tuple[str, ...] = QUEUE_FIELDS
         #: Records of the last look at the whole queue; most are the same in the next one.
-        self._known: Mapping[str, QueueRow] = {}
+        self._known: Mapping[int, QueueRow] = {}
 
     @property
     def tells_requests(self) -> bool:
@@ -281,7 +283,7 @@ class Squeue:
         named = ",".join(str(array_id) for array_id in [array_ids[0], *array_ids])
         return list(self._read("--states", "all", "--jobs", named).values())
 
-    def _read(self, *options: str) -> dict[str, QueueRow]:
+    def _read(self, *options: str) -> dict[int, QueueRow]:
         fields: tuple[str, ...] = QUEUE_FIELDS
         if self._machine is not None and self.tells_requests:
             fields = self._machine.request_fields
