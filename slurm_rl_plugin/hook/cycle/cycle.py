@@ -159,7 +159,9 @@ class Cycle:
             new_jobs: read only the pending jobs, and write the places of those that had none.
         """
         self._facts = self._load = self._snapshot = None
-        self._phases, self._denied = {}, max(self._denied - 1, 0)
+        self._phases = {}
+        if not new_jobs:  # a denied right rests for whole cycles
+            self._denied = max(self._denied - 1, 0)
         answered = True
         try:
             report = self._steps(new_jobs=new_jobs)
@@ -270,7 +272,7 @@ class Cycle:
         """Write the places of jobs that had none, or had theirs for another request."""
         requests = self._requests.compare(snapshot, self.untouched.orderable(snapshot))
         report = replace(self._report(), suppressed=self._suppressed(snapshot))
-        if requests.first is None or not requests.first.any():
+        if self._shadow or requests.first is None or not requests.first.any():
             return replace(report, snapshot=None)
         seen = self._service.lifts(snapshot).seen(snapshot)
         decision, fallback_reason = self._guard.decide(self.policy, snapshot, seen, remembers=False)

@@ -467,3 +467,22 @@ def test_what_a_user_did_between_cycles_outlasts_a_stop(
     cycle.run(new_jobs=True)
     cycle.remember()
     assert (tmp_path / "state.json.own-nice").is_file()
+
+
+def test_a_right_that_was_denied_rests_for_new_jobs_too(
+    queue: WaitingQueue, cycle: Cycle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(changes: Sequence[FactorChange]) -> ApplyReport:
+        asked.append(len(changes))
+        raise ChangeRejected("no right")
+
+    asked: list[int] = []
+    cycle.run()
+    queue.add([5, 4, 3, 2])
+    monkeypatch.setattr(queue, "apply", denied)
+    reports = [cycle.run(new_jobs=True) for _ in range(cycle.settings.breaker_rest + 2)]
+    assert [each.failure for each in reports] == ["write", *[None] * (len(reports) - 1)]
+    assert len(asked) == 1
+    for _ in range(cycle.settings.breaker_rest - 1):  # whole cycles end the rest
+        assert cycle.run().mode == "shadow"
+    assert cycle.run().failure == "write"
