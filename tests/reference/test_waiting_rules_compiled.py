@@ -60,7 +60,6 @@ def compiled_scores(code: int | None) -> list[float]:
 def test_the_loop_has_a_code_of_its_own_for_every_waiting_rule() -> None:
     assert rules._CODES.keys() == WAITING
     assert len({rule_code(name) for name in WAITING}) == len(WAITING)
-    assert rule_code(None) == -1
     with pytest.raises(SimulationError, match="compiles no rule 'lifo'"):
         rule_code("lifo")
 

@@ -23,15 +23,11 @@ from slurm_rl_plugin.simulator.scoring.echo_state import (
     CompiledEchoState,
     score_pending_from_memory,
 )
-from slurm_rl_plugin.simulator.scoring.hook_effects import (
-    HookEffects,
-    as_written,
-    changes_scores,
-    writes_now,
-)
+from slurm_rl_plugin.simulator.scoring.hook_effects import as_written, writes_now
 from slurm_rl_plugin.simulator.scoring.network import score_pending
 from slurm_rl_plugin.simulator.scoring.rules import (
     FixedScores,
+    RuleScores,
     score_pending_by_rule,
     take_fixed_scores,
 )
@@ -91,23 +87,21 @@ class OrderedQueue(NamedTuple):
     """How decisions are made, and the space that they need.
 
     Attributes:
-        network: scores the queue where rule < 0: a CompiledNetwork, a CompiledEchoState,
-            FixedScores or SitePriority, for each of which the loop is compiled.
-        rule: code of one of WAITING_RULES.
+        network: scores the queue: a CompiledNetwork, a CompiledEchoState, RuleScores, FixedScores
+            or SitePriority, for each of which the loop is compiled.
         backfilling: code of BACKFILLING.
         cycle: seconds between decisions; 0 decides at every event.
         reserve: processors kept free of batch work.
-        effects: of the hook.
+        effects: of the hook: HookEffects, or NoEffects, for which the loop is compiled without.
         scores: space for a score of every job.
         jobs: space for their numbers.
     """
 
     network: Any
-    rule: int
     backfilling: int
     cycle: float
     reserve: int
-    effects: HookEffects
+    effects: Any
     scores: FloatArray
     jobs: IntArray
 
@@ -128,6 +122,11 @@ def _score_by_echo_state(workload: Workload, cluster: Cluster, queue: OrderedQue
     return 0
 
 
+def _score_by_rule(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
+    score_pending_by_rule(workload, cluster, queue.network.rule, queue.scores, queue.jobs)
+    return 0
+
+
 def _take_fixed(_: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
     return take_fixed_scores(cluster, queue.network, queue.scores, queue.jobs)
 
@@ -140,35 +139,32 @@ def _score_by_site(workload: Workload, cluster: Cluster, queue: OrderedQueue) ->
     "queue.network",
     {
         CompiledEchoState: _score_by_echo_state,
+        RuleScores: _score_by_rule,
         FixedScores: _take_fixed,
         SitePriority: _score_by_site,
     },
 )
-def _score_by_network(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
-    """Score every pending job by the network of the queue; the processors that it holds."""
+def _score_pending(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
+    """Score every pending job now; the processors that a network holds."""
     return score_pending(workload, cluster, queue.network, queue.scores, queue.jobs)
 
 
 @compiled_inline
 def score_queue(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
     """Fill `queue.scores` and `queue.jobs` as they stand now; the processors to keep free."""
-    reserve, scores, jobs = queue.reserve, queue.scores, queue.jobs
-    if queue.rule >= 0:
-        score_pending_by_rule(workload, cluster, queue.rule, scores, jobs)
-    else:
-        reserve = max(reserve, _score_by_network(workload, cluster, queue))
+    scores, jobs = queue.scores, queue.jobs
+    reserve = max(queue.reserve, _score_pending(workload, cluster, queue))
     reserve = reserve_in_force(workload.jobs, cluster, reserve)
     # each call but those that borrow counts every array that it is given
     if rail_orders(cluster):
         score_by_rail(workload.jobs, cluster, scores, jobs)
-    if changes_scores(queue.effects):
-        as_written(workload, cluster, queue.effects, scores, jobs)
+    as_written(workload, cluster, queue.effects, scores, jobs)
     return reserve
 
 
 @compiled
 def decide_scored(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
-    """One decision by scores made now: of a rule, or of the network where rule < 0."""
+    """One decision by scores made now."""
     if cluster.state[0].idle == 0 or not anything_fits(workload.jobs, cluster):
         return
     cluster.state[0].decisions += 1

@@ -31,8 +31,8 @@ from slurm_rl_plugin.simulator.kernel.workload import Records, Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, QueueOrder, run_until
 from slurm_rl_plugin.simulator.scoring.echo_state import CompiledEchoState, compile_echo_state
 from slurm_rl_plugin.simulator.scoring.hook_effects import hook_effects
-from slurm_rl_plugin.simulator.scoring.network import CompiledNetwork, compile_network, no_network
-from slurm_rl_plugin.simulator.scoring.rules import FixedScores, rule_code
+from slurm_rl_plugin.simulator.scoring.network import CompiledNetwork, compile_network
+from slurm_rl_plugin.simulator.scoring.rules import FixedScores, RuleScores, rule_code
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
 
@@ -108,7 +108,6 @@ class SimulationSettings:
         site = order.site_or_example.before(workload)
         return OrderedQueue(
             network=site if order.is_sites_own else _compile(order, workload, self.goals),
-            rule=rule_code(None if order.is_sites_own else order.rule),
             backfilling=BACKFILLING[self.backfilling],
             cycle=self.cycle,
             reserve=self.reserve,
@@ -140,15 +139,14 @@ class SimulationSettings:
 
 def _compile(
     order: QueueOrder, workload: Workload, goals: Goals
-) -> CompiledNetwork | CompiledEchoState | FixedScores:
-    network = order.network
+) -> CompiledNetwork | CompiledEchoState | FixedScores | RuleScores:
     if order.scores is not None:
         return FixedScores(scores=order.scores)
-    if isinstance(network, EchoStateNetwork):
-        return compile_echo_state(network, workload)
-    if network is not None:
-        return compile_network(network, workload, goals)
-    return no_network()
+    if isinstance(order.network, EchoStateNetwork):
+        return compile_echo_state(order.network, workload)
+    if order.network is not None:
+        return compile_network(order.network, workload, goals)
+    return RuleScores(rule_code(str(order.rule)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

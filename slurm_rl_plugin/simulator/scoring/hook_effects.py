@@ -9,7 +9,7 @@ import numpy as np
 from slurm_rl_plugin.domain.decision import INFLUENCE_TOLERANCE
 from slurm_rl_plugin.simulator.kernel.class_limit import rail_orders, rail_step
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster
-from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.compilation import chosen_by_type, compiled
 from slurm_rl_plugin.simulator.kernel.dispatch import best_first
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, calculate, site_points
@@ -48,6 +48,20 @@ class HookEffects(NamedTuple):
         return self._replace(**{name: getattr(self, name).copy() for name in changing})
 
 
+class NoEffects(NamedTuple):
+    """Scores order as they are: the loop compiles nothing of what the hook would make of them.
+
+    Attributes:
+        site: see HookEffects.
+    """
+
+    site: SitePriority
+
+    def copy(self) -> NoEffects:
+        """The same with a memory of its own of what was charged."""
+        return NoEffects(self.site.copy())
+
+
 def hook_effects(
     jobs: int,
     site: SitePriority,
@@ -56,7 +70,7 @@ def hook_effects(
     starvation: float = np.inf,
     *,
     site_points: bool = False,
-) -> HookEffects:
+) -> HookEffects | NoEffects:
     """Effects for a workload of that many jobs; see HookEffects for the rest.
 
     Args:
@@ -66,6 +80,8 @@ def hook_effects(
     if not site_points:
         site = site._replace(standing=np.empty(0))
     points = np.inf if np.isinf(influence) else influence * site.points_an_hour
+    if refresh == 0.0 and min(influence, starvation) == np.inf and len(site.standing) == 0:
+        return NoEffects(site)
     remembered = jobs if refresh > 0.0 else 0
     return HookEffects(
         site=site,
@@ -78,7 +94,11 @@ def hook_effects(
     )
 
 
-@compiled_borrowing
+def _at_each_decision(_cluster: Cluster, _effects: NoEffects) -> bool:
+    return True
+
+
+@chosen_by_type("effects", {NoEffects: _at_each_decision})
 def writes_now(cluster: Cluster, effects: HookEffects) -> bool:
     """Whether the hook writes scores at this decision."""
     return cluster.state[0].now - effects.written_at[0] >= effects.refresh[0]
@@ -177,14 +197,6 @@ def _raise_steps(workload: Workload, cluster: Cluster, scores: FloatArray, jobs:
                     scores[place] += highest - lowest + 1.0
 
 
-@compiled_borrowing
-def changes_scores(effects: HookEffects) -> bool:
-    """Whether the batch system orders by anything but the scores themselves."""
-    if effects.refresh[0] > 0.0 or not np.isinf(effects.influence[0]):
-        return True
-    return not np.isinf(effects.starvation[0]) or len(effects.site.standing) > 0
-
-
 @compiled
 def _put_starved_first(
     workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
@@ -239,7 +251,13 @@ def _keep_site_points(
             scores[order[ranks[by_value[place]]]] = float(count - ranks[place])
 
 
-@compiled
+def _as_they_are(
+    workload: Workload, cluster: Cluster, effects: NoEffects, scores: FloatArray, jobs: IntArray
+) -> None:
+    pass
+
+
+@chosen_by_type("effects", {NoEffects: _as_they_are})
 def as_written(
     workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
 ) -> None:

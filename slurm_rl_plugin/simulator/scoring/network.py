@@ -24,7 +24,6 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.history import (
-    NO_HISTORY,
     HistoryPart,
     add_history,
     bring_up_to_now,
@@ -161,28 +160,6 @@ def compile_network(
 def _queue_tells(network: QNetwork) -> bool:
     """Whether the queue features can change an order or a reserve."""
     return bool(network.output.any()) or network.reserve_weights is not None
-
-
-def no_network() -> CompiledNetwork:
-    """What stands in for a network where a rule scores."""
-    empty, table = np.empty(0), np.empty((0, 0))
-    return CompiledNetwork(
-        queue_weights=table,
-        dynamic_weights=table,
-        dynamic_linear=empty,
-        output=empty,
-        static_hidden=table,
-        static_score=empty,
-        activation=np.zeros(1, dtype=np.int64),
-        reserve_weights=empty,
-        reserve_bias=np.zeros(1),
-        arrived=empty,
-        longest=empty,
-        goals=empty,
-        history=NO_HISTORY,
-        grid=np.zeros(1, dtype=np.int64),
-        places=np.zeros(0, dtype=np.int64),
-    )
 
 
 #: Places in `CompiledNetwork.goals` and `.longest`.

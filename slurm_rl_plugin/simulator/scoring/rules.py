@@ -29,6 +29,20 @@ class FixedScores(NamedTuple):
     scores: FloatArray
 
 
+class RuleScores(NamedTuple):
+    """One of WAITING_RULES.
+
+    Attributes:
+        rule: as `rule_code` names it.
+    """
+
+    rule: int
+
+    def copy(self) -> RuleScores:
+        """The same: a rule remembers nothing."""
+        return self
+
+
 @compiled_borrowing
 def take_fixed_scores(
     cluster: Cluster, fixed: FixedScores, scores: FloatArray, jobs: IntArray
@@ -62,15 +76,15 @@ _CODES = {
 }
 
 
-def rule_code(name: str | None) -> int:
-    """The code of one of WAITING_RULES in the compiled loop; -1 for None, where no rule scores.
+def rule_code(name: str) -> int:
+    """The code of one of WAITING_RULES in the compiled loop.
 
     Raises:
         SimulationError: the loop does not know the rule.
     """
-    if name is not None and name not in _CODES:
+    if name not in _CODES:
         raise SimulationError(f"the simulator compiles no rule {name!r}: add it to its scores.")
-    return -1 if name is None else _CODES[name]
+    return _CODES[name]
 
 
 @compiled
