@@ -21,9 +21,13 @@ from slurm_rl_plugin.simulator.nodes.machine_now import (
     free_ended,
 )
 from slurm_rl_plugin.simulator.nodes.requests import NodeRequests, bits_of, no_nodes
-from slurm_rl_plugin.simulator.nodes.slurmctld.main_scheduler import MainPasses, start_in_main_pass
-from slurm_rl_plugin.simulator.nodes.slurmctld.slurm_backfill import BackfillPasses, backfill
-from slurm_rl_plugin.simulator.nodes.slurmctld.time_slots import time_slots
+from slurm_rl_plugin.simulator.nodes.slurmctld import (
+    BackfillPasses,
+    MainPasses,
+    backfill,
+    start_in_main_pass,
+    time_slots,
+)
 from slurm_rl_plugin.simulator.nodes.will_run import fitting_ends
 from slurm_rl_plugin.simulator.schedules.order_in_tiers import (
     OrderSpace,
