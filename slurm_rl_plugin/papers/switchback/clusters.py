@@ -13,7 +13,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import advance
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, decide_static
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 from slurm_rl_plugin.what_if.switchback.block_costs import JobTimes, ReplayedCluster
@@ -153,7 +153,7 @@ def _take_over(run: ProcessorRun, now: float) -> None:
     pending = run.cluster.waiting
     pending[:] = pending[np.argsort(run.rank[pending])]
     advance(run.workload.jobs, run.cluster, now, run.rank)
-    decide_static(run.workload.jobs, run.cluster, run.queue.backfilling, int(run.reserve[0]))
+    run.decide()
 
 
 def alike(seed: int, days: int) -> DrawnTrial:

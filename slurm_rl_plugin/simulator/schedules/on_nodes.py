@@ -12,7 +12,6 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster, advance, decision_time, next_event
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
-from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING, EASY
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.easy import start_in_order_on_nodes
 from slurm_rl_plugin.simulator.nodes.machine_now import (
@@ -51,32 +50,62 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
-@compiled_borrowing
-def decide_in_order(
-    workload: Workload, cluster: Cluster, machine: MachineNow, backfilling: int
-) -> None:
-    """One decision of a static order, in which `pending` is kept."""
-    if cluster.state[0].pending > 0 and any_room(cluster, machine):
-        cluster.state[0].decisions += 1
-        count = cluster.state[0].pending
-        easy = backfilling == EASY
-        start_in_order_on_nodes(workload, cluster, machine, cluster.pending, count, easy)
+class NodeLooks(NamedTuple):
+    """How the queue is looked at, but as slurmctld.
+
+    Attributes:
+        easy: jobs start behind the head by EASY backfilling.
+        tier: of each job's partition, shape [n].
+        line: all jobs stand in one, shape [n].
+        space: for the order of a queue that is scored.
+        limit: of batch jobs.
+    """
+
+    easy: bool
+    tier: IntArray
+    line: IntArray
+    space: OrderSpace
+    limit: LimitOnBatch
 
 
 @compiled_borrowing
-def run_in_order(
+def decide_on_nodes(
     workload: Workload,
     cluster: Cluster,
     machine: MachineNow,
+    looks: NodeLooks,
+    queue: OrderedQueue,
+    rank: IntArray,
+) -> None:
+    """One decision: by scores made now where `rank` is empty, else in the order of `pending`."""
+    leave_out_batch_limit(machine, looks.limit)
+    if cluster.state[0].pending == 0 or not any_room(cluster, machine):
+        return
+    cluster.state[0].decisions += 1
+    order, count, space = cluster.pending, cluster.state[0].pending, looks.space
+    if len(rank) == 0:
+        score_queue(workload, cluster, queue)
+        set_batch_limit(cluster, machine, looks.limit)
+        order = space.order
+        count = order_that_matters(machine, queue, looks.tier, looks.line, space, count)
+    start_in_order_on_nodes(workload, cluster, machine, order, count, looks.easy)
+
+
+@compiled_borrowing
+def run_on_nodes(
+    workload: Workload,
+    cluster: Cluster,
+    machine: MachineNow,
+    looks: NodeLooks,
+    queue: OrderedQueue,
     rank: IntArray,
     cycle: float,
-    backfilling: int,
     until: float,
 ) -> None:
-    """Let everything up to `until` happen, and every decision of a static order.
+    """Let everything up to `until` happen, and every decision.
 
     Args:
-        rank: place of each job, tiers within it, shape [n].
+        rank: place of each job in a static order, tiers within it, shape [n]; or an empty array.
         cycle: seconds between decisions; 0 decides at every event.
         until: seconds.
     """
@@ -87,71 +116,7 @@ def run_in_order(
             return
         advance(workload.jobs, cluster, time, rank)
         free_ended(cluster, machine)
-        decide_in_order(workload, cluster, machine, backfilling)
-
-
-class ScoredPasses(NamedTuple):
-    """How a queue that is scored at each decision is looked at, but as slurmctld.
-
-    Attributes:
-        backfilling: code of BACKFILLING.
-        tier: of each job's partition, shape [n].
-        line: all jobs stand in one, shape [n].
-        space: for the order.
-        limit: of batch jobs.
-    """
-
-    backfilling: int
-    tier: IntArray
-    line: IntArray
-    space: OrderSpace
-    limit: LimitOnBatch
-
-
-@compiled_borrowing
-def decide_by_scores(
-    workload: Workload,
-    cluster: Cluster,
-    machine: MachineNow,
-    passes: ScoredPasses,
-    queue: OrderedQueue,
-) -> None:
-    """One decision by scores made now."""
-    leave_out_batch_limit(machine, passes.limit)
-    if cluster.state[0].pending == 0 or not any_room(cluster, machine):
-        return
-    cluster.state[0].decisions += 1
-    score_queue(workload, cluster, queue)
-    set_batch_limit(cluster, machine, passes.limit)
-    count, space = cluster.state[0].pending, passes.space
-    count = order_that_matters(machine, queue, passes.tier, passes.line, space, count)
-    easy = passes.backfilling == EASY
-    start_in_order_on_nodes(workload, cluster, machine, space.order, count, easy)
-
-
-@compiled_borrowing
-def run_scored(
-    workload: Workload,
-    cluster: Cluster,
-    machine: MachineNow,
-    passes: ScoredPasses,
-    queue: OrderedQueue,
-    no_rank: IntArray,
-    until: float,
-) -> None:
-    """Let everything up to `until` happen, and every decision by scores of now.
-
-    Args:
-        until: seconds.
-    """
-    while True:
-        event = next_event(workload.jobs, cluster)
-        time = decision_time(event, queue.cycle)
-        if np.isinf(event) or time > until:
-            return
-        advance(workload.jobs, cluster, time, no_rank)
-        free_ended(cluster, machine)
-        decide_by_scores(workload, cluster, machine, passes, queue)
+        decide_on_nodes(workload, cluster, machine, looks, queue, rank)
 
 
 #: Looks at the queue as slurmctld makes them, with its own backfilling.
@@ -170,10 +135,8 @@ class NodeRun:
         machine: what of its nodes changes.
         queue: scores the jobs where `rank` is empty.
         rank: place of each job in a static order, tiers within it; or an empty array.
-        tier: of each job's partition, shape [n].
-        limit: of batch jobs.
-        passes: how slurmctld looks at the queue; None where it is not simulated.
-        backfilling: one of NODE_BACKFILLING.
+        looks: how the queue is looked at.
+        passes: how slurmctld looks at it instead; None where it is not simulated.
         keeps_order: `rank` is that of the last `order_anew`, and of no static order.
     """
 
@@ -182,10 +145,8 @@ class NodeRun:
     machine: MachineNow
     queue: OrderedQueue
     rank: IntArray
-    tier: IntArray
-    limit: LimitOnBatch
+    looks: NodeLooks
     passes: SlurmPasses | None
-    backfilling: str
     keeps_order: bool = False
 
     @classmethod
@@ -221,19 +182,21 @@ class NodeRun:
             workload = workload.having(asks_much=asks_for_much(rule, machine))
             limits = with_batch_group(machine.limits, workload.interactive)
             machine = replace(machine, limits=limits)
-        passes = None
-        if settings.backfilling == AS_SLURM:
-            passes = slurm_passes(workload, machine, limit)
+        as_slurm = settings.backfilling == AS_SLURM
         return cls(
             workload=workload,
             cluster=cluster,
             machine=machine.idle(),
             queue=queue,
             rank=rank,
-            tier=tier,
-            limit=limit,
-            passes=passes,
-            backfilling=settings.backfilling,
+            looks=NodeLooks(
+                easy=settings.backfilling == "easy",
+                tier=tier,
+                line=np.zeros_like(tier),
+                space=order_space(len(tier), len(machine.requests.fewest), 1),
+                limit=limit,
+            ),
+            passes=slurm_passes(workload, machine, limit) if as_slurm else None,
             keeps_order=keeps_order,
         )
 
@@ -251,12 +214,8 @@ class NodeRun:
             passes = self.passes._replace(backfill_interval=interval)
             run_as_slurm(jobs, cluster, machine, passes, queue, self.rank, until)
             return
-        way = BACKFILLING[self.backfilling]
-        if len(self.rank):
-            cycle = max(cycle, queue.cycle)
-            run_in_order(jobs, cluster, machine, self.rank, cycle, way, until)
-        else:
-            run_scored(jobs, cluster, machine, self._scored(way), queue, self.rank, until)
+        cycle = max(cycle, queue.cycle) if len(self.rank) else queue.cycle
+        run_on_nodes(jobs, cluster, machine, self.looks, queue, self.rank, cycle, until)
 
     def order_anew(self) -> None:
         """Rank the jobs by scores of now, if it keeps an order."""
@@ -265,23 +224,9 @@ class NodeRun:
 
     def decide(self) -> None:
         """Decide now, whether or not anything has happened; slurmctld looks when it is time."""
-        jobs, cluster, machine, queue = self.workload, self.cluster, self.machine, self.queue
-        if self.passes is not None:
-            return
-        way = BACKFILLING[self.backfilling]
-        if len(self.rank):
-            decide_in_order(jobs, cluster, machine, way)
-        else:
-            decide_by_scores(jobs, cluster, machine, self._scored(way), queue)
-
-    def _scored(self, backfilling: int) -> ScoredPasses:
-        return ScoredPasses(
-            backfilling=backfilling,
-            tier=self.tier,
-            line=np.zeros_like(self.tier),
-            space=order_space(len(self.tier), len(self.machine.waiting), 1),
-            limit=self.limit,
-        )
+        if self.passes is None:
+            jobs, cluster, machine = self.workload, self.cluster, self.machine
+            decide_on_nodes(jobs, cluster, machine, self.looks, self.queue, self.rank)
 
     def place_of(self, job: int) -> dict[int, float]:
         """The nodes that a running job holds, and its CPUs on each."""

@@ -93,8 +93,9 @@ class ProcessorRun:
         settings: SimulationSettings,
         *,
         keeps_order: bool = False,
+        beside: Cluster | None = None,
     ) -> ProcessorRun:
-        """Before the first submission; arguments as of `NodeRun.of`."""
+        """Before the first submission; arguments as of `NodeRun.of` and `empty_cluster`."""
         rank = np.empty(0, dtype=np.int64)
         if is_static(order, settings):
             assert order.scores is not None
@@ -103,7 +104,7 @@ class ProcessorRun:
             rank = rank_of_tiers(np.zeros(len(workload.submit), dtype=np.int64))
         return cls(
             workload=workload,
-            cluster=settings.empty_cluster(workload),
+            cluster=settings.empty_cluster(workload, beside),
             queue=settings.ordered_queue(workload, order),
             rank=rank,
             reserve=np.array([settings.reserve]),
@@ -112,14 +113,19 @@ class ProcessorRun:
 
     def resume(self, now: float, running: IntArray, start: FloatArray) -> None:
         """Bring a run that has not begun to an instant, and decide at once; see `resume`."""
-        if not len(self.rank):
+        if len(self.rank):
+            self.line_up(now, running, start)
+        else:
             resume(self.workload, self.cluster, now, running, start)
-            decide_scored(self.workload, self.cluster, self.queue)
-            return
-        self.line_up(now, running, start)
-        decide_static(
-            self.workload.jobs, self.cluster, self.queue.backfilling, int(self.reserve[0])
-        )
+        self.decide()
+
+    def decide(self) -> None:
+        """Decide now, whether or not anything has happened."""
+        jobs, cluster, queue = self.workload, self.cluster, self.queue
+        if len(self.rank):
+            decide_static(jobs.jobs, cluster, queue.backfilling, int(self.reserve[0]))
+        else:
+            decide_scored(jobs, cluster, queue)
 
     def line_up(self, now: float, running: IntArray, start: FloatArray) -> IntArray:
         """Bring a run of a static or a kept order to an instant, and decide nothing; see `resume`.
