@@ -152,16 +152,6 @@ def test_easy_with_known_run_times_never_delays_the_head_job(seed: int) -> None:
     assert heads > 20
 
 
-@pytest.mark.parametrize("backfilling", ["none", "easy"])
-def test_same_input_gives_the_same_bytes(backfilling: str) -> None:
-    how = SimulationSettings(capacity=CAPACITY, backfilling=backfilling)
-    starts = {
-        simulate_network(random_workload(2, parallel=True), random_network(2), how).start.tobytes()
-        for _ in range(3)
-    }
-    assert len(starts) == 1
-
-
 def test_a_job_wider_than_the_machine_is_refused() -> None:
     with pytest.raises(SimulationError, match="wider"):
         empty_cluster(random_workload(1, parallel=True), 3)

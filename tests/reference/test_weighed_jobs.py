@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain import Decision, JobTable, Memory, PendingJobs, QueueSnapshot
+from slurm_rl_plugin.domain import Decision, JobTable, Memory, QueueSnapshot
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
 from slurm_rl_plugin.domain.resources import ResourceRequests
-from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.history.run_events import FADING_TIMES
-from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, PolicyKind, named_policy, rule_policy
-from slurm_rl_plugin.simulator.kernel.cluster import Cluster, advance, next_event
-from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
-from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.policy_driver import (
     simulate_policy,
-    snapshot_of,
-    waiting_jobs,
 )
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
     simulate_order,
 )
-from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from tests.functional.small_network import small_network
 from tests.reference.loads import log_of, users_workload
-from tests.reference.test_network_against_readable_simulator import GOALS, probe
+from tests.reference.test_network_against_readable_simulator import GOALS
 
 TYPED = "gres/gpu:a100"
 MACHINE = Machine(
@@ -152,60 +142,6 @@ def test_a_model_on_a_head_node_sees_the_sizes_of_the_compiled_network(
     plain = load(seed, machine=None)
     unweighed = simulate_network(plain.workload(RequestedLimit()), network, settings).start
     assert unweighed.tolist() != compiled.tolist()
-
-
-def seen_by_network(prepared: PreparedLog, index: int, *, of_queue: bool) -> list[float]:
-    """One feature of each pending job, or of the queue, by the compiled loop; now and then."""
-    workload = prepared.workload(RequestedLimit())
-    network = probe(index, None) if of_queue else probe(None, index)
-    compiled = compile_network(network, workload)
-    seen: list[float] = []
-    for cluster, _ in looks(prepared, workload):
-        count = int(cluster.state[0].pending)
-        scores, jobs = np.empty(count), np.empty(count, dtype=np.int64)
-        score_pending(workload, cluster, compiled, scores, jobs)
-        seen += scores.tolist()
-    return seen
-
-
-def looks(prepared: PreparedLog, workload: Workload) -> Iterator[tuple[Cluster, QueueSnapshot]]:
-    """The queue at every fourth event at which jobs wait, as the loop and a head node have it."""
-    cluster, no_rank, jobs = SETTINGS.empty_cluster(workload), np.empty(0, int), prepared.jobs()
-    number = 0
-    while np.isfinite(event := next_event(workload.jobs, cluster)):
-        advance(workload.jobs, cluster, event, no_rank)
-        waiting = waiting_jobs(cluster)
-        dispatch_in_order(workload.jobs, cluster, waiting, len(waiting), EASY, 0)
-        number += 1
-        if number % 4 == 0 and cluster.state[0].pending > 0:
-            pending = PendingJobs.untouched(jobs.select(waiting_jobs(cluster)))
-            yield cluster, snapshot_of(prepared, jobs, cluster, pending)
-
-
-def test_what_the_schema_says_of_sizes_is_equal_in_the_loop_and_on_a_head_node() -> None:
-    prepared = load(3, jobs=300)
-    workload, nothing = prepared.workload(RequestedLimit()), np.zeros(len(FADING_TIMES))
-    queue, jobs, larger = [], [], 0
-    for _, snapshot in looks(prepared, workload):
-        waiting, running = snapshot.pending.jobs, snapshot.running.jobs
-        estimate = RequestedLimit().estimate(waiting.time_limit, waiting.interactive)
-        ends = RequestedLimit().estimate(running.time_limit, running.interactive)
-        jobs.append(site_job_features(snapshot, estimate))
-        told = site_queue_features(snapshot, estimate, ends, nothing)
-        queue.append(np.tile(told, (len(waiting), 1)))
-        larger += int((waiting.size > waiting.processors).sum())
-    there = {False: np.concatenate(jobs), True: np.concatenate(queue)}
-    assert len(there[True]) > 500
-    assert larger > 100
-    for of_queue, names, of_sizes in (
-        (True, SITE.queue, ("log_pending_demand", "log_pending_work_hours")),
-        (False, SITE.jobs, ("log_size",)),
-    ):
-        for name in of_sizes:
-            column = there[of_queue][:, names.index(name)]
-            seen = seen_by_network(prepared, names.index(name), of_queue=of_queue)
-            np.testing.assert_allclose(seen, column, rtol=0, atol=1e-6, err_msg=name)
-            assert np.ptp(column) > 0.05, name
 
 
 def test_default_memory_of_the_partition_weighs_too() -> None:

@@ -121,14 +121,6 @@ def test_inner_code_knows_its_constants(jobs):
     assert refused.value.args == ("so many", 3)
 
 
-def test_python_calls_the_outer_face_alone(jobs):
-    moved_twice(jobs)
-    (inner,) = moved_twice.inner.inspect_llvm().values()
-    (outer,) = moved_twice.inspect_llvm().values()
-    assert "7cpython" in outer  # numba's wrapper
-    assert "7cpython" not in inner
-
-
 def in_a_process(folder, loop):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
     done = subprocess.run(
