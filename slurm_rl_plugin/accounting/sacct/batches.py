@@ -150,7 +150,9 @@ class RecordCutter:
         found: list[tuple[int, list[str] | str]] = []
         if not (len(odd) and odd[0] == 0):
             found += enumerate(self._odd.cut([]))
-        for first, after in _stretches(odd):
+        # each run of consecutive lines
+        for run in np.split(odd, np.flatnonzero(np.diff(odd) > 1) + 1) if len(odd) else ():
+            first, after = int(run[0]), int(run[-1]) + 1
             # the one from before may be one more than there are lines
             started = 0 if first == 0 else first + 1
             found += enumerate(self._odd.cut(lines.texts(first, after)), start=started)
@@ -250,17 +252,6 @@ def mended(data: bytes) -> bytes:
     return data if data.isascii() else data.decode("utf-8", errors="replace").encode()
 
 
-def _stretches(lines: IntArray) -> Iterator[tuple[int, int]]:
-    """First and one behind the last of each run of consecutive numbers."""
-    if not len(lines):
-        return
-    breaks = np.flatnonzero(np.diff(lines) > 1)
-    firsts = lines[np.append(0, breaks + 1)]
-    lasts = lines[np.append(breaks, len(lines) - 1)]
-    for first, final in zip(firsts.tolist(), lasts.tolist(), strict=True):
-        yield first, final + 1
-
-
 def mark_of(names: Sequence[str], line: str) -> str:
     """The mark of a dump by the names of its header and its first record; "" for none."""
     found = MARKED_TIME.fullmatch(line.partition(SEPARATOR)[0])
@@ -320,7 +311,16 @@ class MarkedCutter:
             else:
                 odd.append((place, self._fields(line.decode())))
                 quoted += sum(each.count(_BAR) >= self._bars for each in line.split(b"\n")[1:])
-        return self._batch(lines, np.array(places, dtype=np.int64), odd, quoted)
+        cut, where = (
+            Lines(b"\n".join([*lines, b""]), self._layout),
+            np.array(places, dtype=np.int64),
+        )
+        sound, others = cut.plain, cut.batch_of(odd)
+        faulty = np.flatnonzero(~sound).tolist()
+        lost = {places[i]: self._layout.why_no_record(lines[i].decode()) for i in faulty}
+        fields = pl.concat([cut.rows(sound), others.fields])
+        found = np.concatenate([np.array(places, dtype=np.int64)[sound], others.places])
+        return Batch(fields, found, lost | others.lost, quoted)
 
     def _fields(self, record: str) -> list[str] | str:
         """The fields of a record with bars or line breaks in its texts, or why it is none."""
@@ -334,28 +334,6 @@ class MarkedCutter:
             if not pattern.fullmatch(fields[place]):
                 return f"unreadable {self._layout.names[place]}"
         return fields
-
-    def _batch(
-        self,
-        plain: list[bytes],
-        places: IntArray,
-        odd: list[tuple[int, list[str] | str]],
-        quoted: int,
-    ) -> Batch:
-        lines = Lines(b"\n".join([*plain, b""]), self._layout)
-        sound = lines.plain
-        others = lines.batch_of(odd)
-        faulty = np.flatnonzero(~sound).tolist()
-        lost = {
-            int(places[i]): self._layout.why_no_record(plain[i].decode()) for i in faulty
-        } | others.lost
-        fields = pl.concat([lines.rows(sound), others.fields])
-        return Batch(fields, np.concatenate([places[sound], others.places]), lost, quoted)
-
-
-def cutter_of(layout: Layout) -> MarkedCutter | RecordCutter:
-    """What cuts a dump: strictly where its times bear a mark, else by how values look."""
-    return MarkedCutter(layout) if layout.mark else RecordCutter(layout)
 
 
 _TIMES = ("submit", "eligible", "start", "end")

@@ -15,8 +15,9 @@ from slurm_rl_plugin.accounting.log_reader import AccountingReader
 from slurm_rl_plugin.accounting.sacct.batches import (
     MOST_LINES,
     Batch,
+    MarkedCutter,
+    RecordCutter,
     counts,
-    cutter_of,
     mark_of,
     numbers,
     of_each,
@@ -203,7 +204,8 @@ class _Columns:
         job_id = numbers(fields, job_ids).copy()
         odd = kept & (job_id < 0)
         if odd.any():
-            job_id[odd] = of_each(job_ids.filter(odd), _first_number, np.int64)
+            first = job_ids.filter(odd).str.extract(r"^([0-9]+)").cast(pl.Int64)
+            job_id[odd] = first.to_numpy()
         limit = _filled_by(60.0 * counts(fields, told("timelimitraw")), told("timelimit"))
         columns = {
             "job_id": job_id,
@@ -219,10 +221,6 @@ class _Columns:
         asked = request_columns(fields, layout, self.processors)
         jobs = pl.DataFrame({**columns, **names, **asked}).filter(kept)
         return jobs.with_columns(pl.col("processors").cast(pl.Int64))
-
-
-def _first_number(text: str) -> int:
-    return int(re.split(r"\D", text, maxsplit=1)[0])
 
 
 def _with_words(lines: pl.Series, comments: pl.Series) -> pl.Series:
@@ -286,8 +284,7 @@ class SacctReader(AccountingReader):
             dropped.append((reason, places[kept & at_fault]))
             kept &= ~at_fault
         _count(self.tally.dropped, dropped)
-        unread = unread_requests(fields, layout)
-        self._notice(rows, kept, places[kept], unread)
+        self._notice(rows, kept, places[kept], unread_requests(fields, layout))
         count, noticed = int(np.count_nonzero(kept)), self.tally.noticed
         if layout.free and not layout.mark and count:
             noticed[_FORGEABLE] += count
@@ -332,7 +329,8 @@ class SacctReader(AccountingReader):
 
 
 def _cut(log: LogFile, layout: Layout) -> Iterator[Batch]:
-    cutter, mark, unmarked = cutter_of(layout), layout.mark.encode(), hashlib.sha256()
+    cutter = MarkedCutter(layout) if layout.mark else RecordCutter(layout)
+    mark, unmarked = layout.mark.encode(), hashlib.sha256()
     for data in read_ahead(log.batches()):
         if mark:
             unmarked.update(data.replace(mark, b""))

@@ -52,7 +52,7 @@ _ASKED_BY = {
 }
 #: `4Gn` for each node, `2Gc` for each CPU, as sacct wrote before 21.08; `8G` for the whole job.
 _REQMEM = re.compile(r"(?P<size>[\d.]+[KMGTP]?)(?P<each>[nc]?)", re.ASCII)
-_NNODES = re.compile(r"([\d.]+)([KM])", re.ASCII)
+_NNODES = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([KM])", re.ASCII)
 _NODES_OF = {"K": 1e3, "M": 1e6}
 #: Options before the script, some with a word behind them; then the one that is looked for.
 _CPUS_PER_TASK = (
@@ -117,7 +117,11 @@ def _nodes(fields: pl.DataFrame, layout: Layout, tres: pl.Series) -> IntArray:
     """Nodes that each job got; where that is not told those of its TRES, else 0."""
     texts = value_of(fields, layout, "nnodes")
     nodes = counts(fields, texts)
-    for meaning, where in ((_short_count, texts), (_nodes_of_tres, tres)):
+
+    def in_tres(text: str) -> float:
+        return float(int(parse_tres(text).get("node", 0.0)))
+
+    for meaning, where in ((_short_count, texts), (in_tres, tres)):
         absent = ~(nodes > 0)
         if absent.any():
             nodes = nodes.copy()
@@ -127,14 +131,7 @@ def _nodes(fields: pl.DataFrame, layout: Layout, tres: pl.Series) -> IntArray:
 
 def _short_count(text: str) -> float:
     found = _NNODES.fullmatch(text)
-    try:
-        return 0.0 if found is None else round(float(found[1]) * _NODES_OF[found[2]])
-    except ValueError:
-        return 0.0
-
-
-def _nodes_of_tres(text: str) -> float:
-    return float(int(parse_tres(text).get("node", 0.0)))
+    return 0.0 if found is None else round(float(found[1]) * _NODES_OF[found[2]])
 
 
 @lru_cache(maxsize=1 << 16)
