@@ -72,18 +72,6 @@ def replacing(
         beside.unlink(missing_ok=True)
 
 
-def put_in_place(made: Path, path: Path) -> None:
-    """Let a finished file in a folder of our own take the place of `path`, once it is on disk."""
-    _check_place(path)
-    opened = os.open(made, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
-    made.replace(path)
-    _sync_folder(path.parent)
-
-
 def _check_place(path: Path) -> None:
     if (found := _lies_there(path)) and not (stat.S_ISREG(found) or stat.S_ISLNK(found)):
         raise OSError(errno.EINVAL, "not a plain file", str(path))

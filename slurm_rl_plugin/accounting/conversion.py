@@ -6,18 +6,14 @@ submit order.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import re
-import socket
-import stat
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Self
 
 import numpy as np
@@ -30,8 +26,8 @@ from slurm_rl_plugin.accounting.log_format import files_of, reader_for
 from slurm_rl_plugin.accounting.port import ReadReport, joined_checksum
 from slurm_rl_plugin.accounting.stored.log import COLUMNS, REQUESTS, metadata, with_requests
 from slurm_rl_plugin.errors import AccountingLogError
-from slurm_rl_plugin.units import FloatArray, IntArray
-from slurm_rl_plugin.whole_file import own_file, put_in_place
+from slurm_rl_plugin.units import DAY, FloatArray, IntArray
+from slurm_rl_plugin.whole_file import remove_leftovers, replacing
 
 #: Rows of a group, the least that is read of a file.
 GROUP = 1 << 16
@@ -44,11 +40,8 @@ _GROUP_OF_RUN = 1 << 15
 _SAMPLES = 128
 #: Submit and place of a job.
 _Bound = tuple[float, int]
-_ENDING = ".work"
-#: Tells whose the folder is: locked as long as that process lives, its host's name inside.
-_OWNER = "owner"
-#: Letters of a host's name at most.
-_LONGEST_NAME = 256
+#: Seconds after which a file that a killed conversion was writing is removed.
+_LEFT_AFTER = DAY
 
 
 def convert(
@@ -75,7 +68,10 @@ def convert(
     files = [LogFile(path, batch=batch, progress=progress) for path in files_of(logs)]
     reader = reader_for(files)
     try:
-        with working_folder(output) as folder, StoredRuns(folder, part=part) as runs:
+        with TemporaryFile(dir=output.parent) as new:  # refused now where none can be made later
+            if output.parent.stat().st_uid == os.geteuid():  # nobody else's folder: files are ours
+                remove_leftovers(output.parent, os.fstat(new.fileno()).st_mtime - _LEFT_AFTER)
+        with StoredRuns(output.parent, part=part) as runs:
             for file in files:
                 for jobs in reader.jobs(file):
                     runs.add(jobs)
@@ -88,9 +84,8 @@ def convert(
             described = metadata(report, reader.kind, reader.processors_available)
             changes = reader.finishing()
             del reader  # what it remembers of 10 million records has 200 MB
-            # a run that is killed here leaves one folder, which the next run removes
-            runs.write(folder / "joined", described, changes)
-            put_in_place(folder / "joined", output)
+            with replacing(output) as joined:
+                runs.write(joined, described, changes)
     except (OSError, PolarsError) as error:
         why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         problem = f"the file cannot be written ({why}); check the folder"
@@ -102,7 +97,7 @@ def convert(
 class _Run:
     """Jobs of some batches in submit order."""
 
-    path: Path  #: of the file that holds them
+    path: str  #: of the file that holds them
     first: float  #: the earliest submit
     last: float  #: the latest
     #: Submit and place of every so manieth job; shapes [samples].
@@ -111,7 +106,10 @@ class _Run:
 
 
 class StoredRuns:
-    """A folder that fills with sorted runs of jobs, of which `part` are in memory at a time."""
+    """Sorted runs of jobs in files without names in a folder; `part` jobs are in memory at a time.
+
+    The system takes such files back whatever ends the process.
+    """
 
     def __init__(self, folder: Path, *, part: int = PART) -> None:
         self._folder = folder
@@ -121,6 +119,7 @@ class StoredRuns:
         self._waiting: list[pl.DataFrame] = []
         self._jobs = 0
         self._asks = False
+        self._files = ExitStack()
         self._worker = ThreadPoolExecutor(max_workers=1)
         self._storing: Future[_Run] | None = None
 
@@ -128,8 +127,9 @@ class StoredRuns:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Wait for what is being written, so that the folder may be removed."""
+        """Wait for what is being written, and give the room back."""
         self._worker.shutdown()
+        self._files.close()
 
     def add(self, jobs: pl.DataFrame) -> None:
         """Put a batch by; jobs of equal submit keep the order in which they come.
@@ -150,8 +150,8 @@ class StoredRuns:
     def _store(self) -> None:
         """Have what waits written as one run, while the caller goes on; one run at a time."""
         self._stored()
-        path = self._folder / f"run-{len(self._runs):06}"
-        self._storing = self._worker.submit(_stored_run, self._waiting, path)
+        file = self._files.enter_context(TemporaryFile(dir=self._folder))  # noqa: SIM115
+        self._storing = self._worker.submit(_stored_run, self._waiting, file)
         self._waiting, self._jobs = [], 0
 
     def _stored(self) -> None:
@@ -162,7 +162,7 @@ class StoredRuns:
 
     def write(
         self,
-        path: Path,
+        file: IO[bytes],
         metadata: dict[str, str],
         changes: Sequence[pl.Expr] = (),
     ) -> None:
@@ -178,7 +178,7 @@ class StoredRuns:
 
         rows = register_io_source(changed, schema=schema, is_pure=True)
         rows.sink_parquet(
-            path,
+            file,
             compression="zstd",
             compression_level=1,  # as small as others here, in two thirds of the time
             row_group_size=GROUP,
@@ -210,12 +210,14 @@ class StoredRuns:
         return list(pairwise([(-np.inf, -1), *edges, (np.inf, -1)]))
 
 
-def _stored_run(batches: list[pl.DataFrame], path: Path) -> _Run:
+def _stored_run(batches: list[pl.DataFrame], file: IO[bytes]) -> _Run:
     ordered = pl.concat(batches, how="diagonal").sort("submit", _PLACE)
-    ordered.write_parquet(path, compression="lz4", row_group_size=_GROUP_OF_RUN)
+    ordered.write_parquet(file, compression="lz4", row_group_size=_GROUP_OF_RUN)
+    file.flush()
     submit, place = (ordered[name].to_numpy() for name in ("submit", _PLACE))
     step = max(len(submit) // _SAMPLES, 1)
     sample = submit[::step].copy(), place[::step].copy()
+    path = f"/proc/self/fd/{file.fileno()}"
     return _Run(path, submit[0], submit[-1], sample, len(submit))
 
 
@@ -242,62 +244,3 @@ def _between(run: _Run, begin: _Bound, end: _Bound) -> pl.LazyFrame:
     if run.first <= begin[0]:
         rows = rows.filter((submit > begin[0]) | ((submit == begin[0]) & (place >= begin[1])))
     return rows
-
-
-@contextmanager
-def working_folder(output: Path) -> Iterator[Path]:
-    """A new folder beside `output`, removed with the files in it when the block ends.
-
-    Those of the same output whose process was killed are removed first.
-    """
-    for each in _of(output):
-        _remove_if_left(each)
-    folder = Path(tempfile.mkdtemp(prefix=f".{output.name}.", suffix=_ENDING, dir=output.parent))
-    with ExitStack() as stack:
-        stack.callback(_remove, folder)
-        opened = own_file(folder / _OWNER, os.O_RDWR | os.O_CREAT)
-        owner = stack.enter_context(os.fdopen(opened, "w"))
-        # where files cannot be locked nobody can tell, so the folder stays without a name in it
-        with suppress(OSError):
-            _lock(owner)
-            owner.write(socket.gethostname())
-            owner.flush()
-        yield folder
-
-
-def _of(output: Path) -> list[Path]:
-    """Such folders of this user: root must not follow a link of another user."""
-    pattern = re.compile(rf"\.{re.escape(output.name)}\.\w{{8}}{re.escape(_ENDING)}")
-    ours: list[Path] = []
-    for each in output.parent.iterdir():
-        with suppress(OSError):
-            if pattern.fullmatch(each.name) and stat.S_ISDIR((found := each.lstat()).st_mode):
-                ours += [each] * (found.st_uid == os.geteuid())
-    return ours
-
-
-def _remove_if_left(folder: Path) -> None:
-    """Remove a folder, unless its process may live: here, on another host, or nobody can tell."""
-    with (
-        suppress(OSError),
-        os.fdopen(own_file(folder / _OWNER, os.O_RDWR), "r+", errors="replace") as owner,
-    ):
-        if owner.read(_LONGEST_NAME) == socket.gethostname():
-            _lock(owner)
-            _remove(folder)
-
-
-def _lock(file: IO[str]) -> None:
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder and its files; one in which a folder stands is none that we made."""
-    with suppress(OSError):
-        # the name of the owner last: a run that is killed before leaves what the next one knows
-        files = sorted(folder.iterdir(), key=lambda file: file.name == _OWNER)
-        if any(each.is_dir() for each in files):
-            return
-        for each in files:
-            each.unlink()
-        folder.rmdir()

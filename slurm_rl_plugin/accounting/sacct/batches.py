@@ -311,10 +311,7 @@ class MarkedCutter:
             else:
                 odd.append((place, self._fields(line.decode())))
                 quoted += sum(each.count(_BAR) >= self._bars for each in line.split(b"\n")[1:])
-        cut, where = (
-            Lines(b"\n".join([*lines, b""]), self._layout),
-            np.array(places, dtype=np.int64),
-        )
+        cut = Lines(b"\n".join([*lines, b""]), self._layout)
         sound, others = cut.plain, cut.batch_of(odd)
         faulty = np.flatnonzero(~sound).tolist()
         lost = {places[i]: self._layout.why_no_record(lines[i].decode()) for i in faulty}

@@ -1,11 +1,10 @@
-"""A log that was converted reads as the log itself does, in bounded memory; no folder stays."""
+"""A log that was converted reads as the log itself does, in bounded memory; nothing stays."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import os
-import socket
 import subprocess
 import sys
 import tracemalloc
@@ -18,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.accounting import log_file
-from slurm_rl_plugin.accounting.conversion import StoredRuns, convert, working_folder
+from slurm_rl_plugin.accounting.conversion import StoredRuns, convert
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.port import amounts_of, resources_text
 from slurm_rl_plugin.accounting.sacct.batches import RecordCutter
@@ -26,6 +25,7 @@ from slurm_rl_plugin.accounting.sacct.fields import Layout
 from slurm_rl_plugin.accounting.sacct.reader import SeenRecords
 from slurm_rl_plugin.accounting.stored.log import COLUMNS, StoredLog
 from slurm_rl_plugin.errors import AccountingLogError
+from slurm_rl_plugin.units import DAY
 from tests.contracts.test_accounting_readers import CASES, told
 
 FIELDS = (
@@ -356,94 +356,41 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
         convert([tmp_path / "pipe"], tmp_path / "jobs.parquet")
 
 
-HOLDS_IT = """
+FILLS = """
 import sys
 from pathlib import Path
-from slurm_rl_plugin.accounting.conversion import working_folder
-with working_folder(Path(sys.argv[1])) as folder:
-    (folder / "run").write_text("jobs")
-    print(folder, flush=True)
+import polars as pl
+from slurm_rl_plugin.accounting.conversion import StoredRuns
+from slurm_rl_plugin.accounting.stored.log import COLUMNS
+with StoredRuns(Path(sys.argv[1]), part=1) as runs:
+    jobs = pl.DataFrame({name: [0.0, 1.0] for name in COLUMNS}).cast(COLUMNS)
+    runs.add(jobs)
+    runs.add(jobs)
+    print(sum(part.height for part in runs.parts()), flush=True)
     sys.stdin.read()
 """
 
 
-def left_in(folder):
-    return sorted(each.name for each in folder.iterdir())
-
-
-def test_it_goes_with_its_files_whatever_ends_the_block(tmp_path):
-    with working_folder(tmp_path / "log.parquet") as folder:
-        (folder / "run").write_text("jobs")
-        assert folder.parent == tmp_path
-        assert folder.name.startswith(".log.parquet.")
-    with pytest.raises(KeyError), working_folder(tmp_path / "log.parquet"):
-        raise KeyError
-    assert left_in(tmp_path) == []
-
-
-def test_it_stays_as_long_as_its_process_lives(tmp_path):
-    output = tmp_path / "log.parquet"
+def test_a_killed_conversion_leaves_nothing(tmp_path):
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDS_IT, str(output)],
+        [sys.executable, "-c", FILLS, str(tmp_path)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as child:  # fmt: skip
         assert child.stdout is not None
-        try:
-            name = child.stdout.readline().strip().rpartition("/")[2]
-            with working_folder(output), working_folder(output):
-                assert len(left_in(tmp_path)) == 3
-            assert left_in(tmp_path) == [name]
-            with working_folder(tmp_path / "other.parquet"):
-                assert name in left_in(tmp_path)
-        finally:
-            child.kill()
-    with working_folder(tmp_path / "other.parquet"):
-        assert name in left_in(tmp_path)
-    with working_folder(output):
-        assert name not in left_in(tmp_path)
-    assert left_in(tmp_path) == []
+        assert child.stdout.readline() == "4\n"
+        child.kill()
+    assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "owner", [None, "", "another-host", f"{socket.gethostname()}, or so", "\udcff"], ids=repr
-)
-def test_what_may_be_of_a_living_process_stays(tmp_path, owner):
-    left = tmp_path / ".log.parquet.abcd1234.work"
-    left.mkdir()
-    (left / "run").write_text("jobs")
-    if owner is not None:
-        (left / "owner").write_text(owner, errors="surrogateescape")
-    before = left_in(left)
-    with working_folder(tmp_path / "log.parquet"):
-        pass
-    assert left_in(left) == before
-
-
-def test_what_is_not_plainly_ours_stays(tmp_path, monkeypatch):
-    """Other names, a folder that holds another, a link, and a folder of another user."""
-    for name in (".log.parquet.work", ".log.parquet.backup-of-may.work", "elsewhere"):
-        (tmp_path / name).mkdir()
-    (tmp_path / ".log.parquet.abcd1234.work" / "within").mkdir(parents=True)
-    for folder in list(tmp_path.iterdir()):
-        for name in ("before", "after"):
-            (folder / name).write_text("mine")
-        (folder / "owner").write_text(socket.gethostname())
-    (tmp_path / ".log.parquet.abcd5678.work").symlink_to("elsewhere")
-    before = {str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*")}
-    with working_folder(tmp_path / "log.parquet"):
-        pass
-    assert {str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*")} == before
-    left = tmp_path / ".log.parquet.abcd9012.work"
-    left.mkdir()
-    (left / "owner").write_text(socket.gethostname())
-    user = os.geteuid()
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "geteuid", lambda: user + 1)
-        with working_folder(tmp_path / "log.parquet"):
-            pass
-    assert left_in(left) == ["owner"]
-    with working_folder(tmp_path / "log.parquet"):
-        assert not left.exists()
+def test_what_was_being_written_when_it_was_killed_goes_a_day_later(tmp_path):
+    (tmp_path / "log").write_text(CASES["swf"].text)
+    for age in (0.0, 2 * DAY):
+        left = tmp_path / f".log.parquet.{int(age):016x}.part"
+        left.write_text("half")
+        os.utime(left, (left.stat().st_mtime - age,) * 2)
+    convert([tmp_path / "log"], tmp_path / "log.parquet")
+    there = sorted(each.name for each in tmp_path.iterdir())
+    assert there == [".log.parquet.0000000000000000.part", "log", "log.parquet"]
 
 
 RESOURCES = st.sampled_from(["cpus", "memory", "gpus", "gres/gpu:a100", "license/a=b"])
