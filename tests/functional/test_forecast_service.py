@@ -28,8 +28,7 @@ from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
 from slurm_rl_plugin.services.forecast_client import ServiceClient
 from slurm_rl_plugin.units import HOUR
 from tests.functional.typed import Typed
-from tests.unit.forecasts.foretelling import busy_look
-from tests.unit.forecasts.live_site import LiveSite, last_days, live_site
+from tests.unit.forecasts.live_site import LiveSite, busy_look, last_days, live_site
 
 ME = getpass.getuser()
 TOKEN = "t" * 40

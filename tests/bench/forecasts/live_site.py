@@ -18,8 +18,7 @@ from pathlib import Path
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.forecasts.live.foretold_queue import scores_document
 from slurm_rl_plugin.units import HOUR
-from tests.unit.forecasts.foretelling import looked_back
-from tests.unit.forecasts.live_site import last_days, live_site
+from tests.unit.forecasts.live_site import last_days, live_site, looked_back
 
 _EVERY = HOUR / 2
 

@@ -1,17 +1,23 @@
-"""The file of one user's routed jobs: what is kept, what is forgotten, and who may write."""
+"""The file of one user's routed jobs, what brokers are told of them, and the broker that learns."""
 
 from __future__ import annotations
 
+import io
 import math
+import os
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from slurm_rl_plugin.batch_systems.kind import EndedRun
-from slurm_rl_plugin.batch_systems.slurm.submission import parse_ended
+from slurm_rl_plugin.batch_systems.slurm.submission import parse_ended, user_submission
+from slurm_rl_plugin.brokers.learning_agent import FADING, LearningAgentBroker
 from slurm_rl_plugin.brokers.live.job_document import job_request
+from slurm_rl_plugin.brokers.live.remote_site import SiteAnswer
 from slurm_rl_plugin.brokers.live.routed_jobs import (
     FORGOTTEN,
     MOST_JOBS,
@@ -20,8 +26,11 @@ from slurm_rl_plugin.brokers.live.routed_jobs import (
     RoutedJobs,
     RoutedJobsFile,
 )
-from slurm_rl_plugin.brokers.port import RoutedJob
-from slurm_rl_plugin.errors import BatchSystemError
+from slurm_rl_plugin.brokers.port import Broker, Outcome, RoutedJob
+from slurm_rl_plugin.domain.job_class import JobDescription
+from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
+from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
+from slurm_rl_plugin.services.route_requests import LONGEST_SCRIPT, given_command, learn_from_past
 
 REQUEST = job_request({"processors": 2, "needs": {"mem": "4G"}, "time_limit": 60})
 
@@ -148,3 +157,255 @@ def test_accounting_tells_what_the_site_failed() -> None:
         *((5, 110.0, True), (6, 110.0, False), (7, 130.0, False), (1, 140.0, False)),
     ]
     assert never == []
+
+
+NOW = 1_800_000_000.0
+REQUEST_TOLD = job_request({"processors": 2, "time_limit": 60, "user": "eva"})
+
+
+def test_jobs_that_wait_or_run_are_known_beside_those_that_ended(tmp_path: Path) -> None:
+    past = RoutedJobsFile(tmp_path / "jobs.json")
+    waiting = JobOnItsWay(site="north", job_id=2, request=REQUEST_TOLD, submitted=NOW - 7200.0)
+    times = {"submitted": NOW - 9000.0, "started": NOW - 8990.0, "ended": NOW - 8900.0}
+    ended = RoutedJob(site="north", request=REQUEST_TOLD, **times)
+    running = replace(waiting, job_id=3)
+    asked = {"north": NOW - 60.0}
+    kept = RoutedJobs(on_their_way=(waiting, running), ended=(ended,), asked=asked)
+    past.change(lambda _: kept)
+    sacct = tmp_path / "sacct"
+    times = f"{NOW - 7200:.0f}|{NOW - 7200:.0f}|{NOW - 7170:.0f}|Unknown"
+    sacct.write_text(f'#!/bin/sh\necho "3|{times}|RUNNING|0:0"\n')
+    sacct.chmod(0o755)
+    broker = LearningAgentBroker(clock=lambda: NOW, seed=1)
+    told: list[str] = []
+    submission = user_submission({"PATH": f"{tmp_path}:/bin"}, 30.0)
+    learn_from_past(broker, past, submission, ["north"], "eva", NOW, told.append)
+    (ranked,) = broker.rank(REQUEST_TOLD, [SiteAnswer(name="north")])
+    assert told == []
+    assert ranked.reason == "Mean wait of 2 jobs of this user there: 20 s."
+    assert ranked.merit == -7200.0  # so long one waits by now
+    assert len(past.read().on_their_way) == 2
+
+
+def test_own_jobs_that_were_not_routed_are_asked_for_once_in_a_while(tmp_path: Path) -> None:
+    past = RoutedJobsFile(tmp_path / "jobs.json")
+    sacct = tmp_path / "sacct"
+    times = "|".join(f"{NOW - ago:.0f}" for ago in (900, 900, 300, 200))
+    sacct.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/calls\necho "5|{times}|COMPLETED|0:0"\n')
+    sacct.chmod(0o755)
+    submission = user_submission({"PATH": f"{tmp_path}:/bin"}, 30.0)
+    for later in (0.0, 60.0, 3600.0):
+        broker = LearningAgentBroker(clock=lambda: NOW, seed=1)
+        learn_from_past(
+            broker, past, submission, ["north", "south"], "eva", NOW + later, pytest.fail
+        )
+        assert [broker.met("eva")[site].mean_wait for site in ("north", "south")] == [600.0] * 2
+        assert [broker.met("eva")[site].count for site in ("north", "south")] == [1, 1]
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert [next(word for word in call.split() if "now-" in word) for call in calls] == [
+        *["now-604800seconds"] * 2,
+        *["now-7200seconds"] * 2,
+    ]
+    assert all(f"--user {os.getuid()} " in call for call in calls)
+
+
+def test_accounting_that_does_not_answer_is_waited_for_once(tmp_path: Path) -> None:
+    past = RoutedJobsFile(tmp_path / "jobs.json")
+    jobs = tuple(
+        JobOnItsWay(site=site, job_id=2, request=REQUEST_TOLD, submitted=NOW - 60.0)
+        for site in ("north", "south", "west")
+    )
+    past.change(lambda _: RoutedJobs(on_their_way=jobs))
+    sacct = tmp_path / "sacct"
+    sacct.write_text(f"#!/bin/sh\necho asked >>{tmp_path}/calls\nexec sleep 30\n")
+    sacct.chmod(0o755)
+    told: list[str] = []
+    submission = user_submission({"PATH": f"{tmp_path}:/bin:/usr/bin"}, 1.0)
+    broker = LearningAgentBroker(clock=lambda: NOW, seed=1)
+    learn_from_past(broker, past, submission, ["north", "south"], "eva", NOW, told.append)
+    assert (tmp_path / "calls").read_text() == "asked\n"
+    assert len(told) == 1
+    assert len(past.read().on_their_way) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [(b"x" * (LONGEST_SCRIPT + 1), "is longer than 4194304 bytes"), (b"#\xff\n", "is no UTF-8")],
+)
+def test_a_script_that_cannot_be_passed_on_whole_is_refused(
+    monkeypatch: pytest.MonkeyPatch, given: bytes, words: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+    with pytest.raises(ConfigurationError, match=words):
+        given_command(user_submission({}, 1.0), ["--", "sbatch", "-n2"])
+
+
+def test_a_script_on_standard_input_is_passed_on_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "#!/bin/sh\r\n#SBATCH -n 2\necho é\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert given_command(user_submission({}, 1.0), ["--", "sbatch"])[1] == text
+
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+
+@dataclass
+class SilentSite:
+    """A site that must not be asked."""
+
+    name: str
+
+    def offer(self, request: JobRequest) -> SiteOffer | None:
+        raise AssertionError(f"{self.name} was asked")
+
+
+SITES = [SilentSite("north"), SilentSite("south")]
+
+
+def asks(
+    user: str = "eva", processors: int = 1, time_limit: float = HOUR, **more: Any
+) -> JobRequest:
+    job = JobDescription(
+        partition="batch",
+        qos="",
+        name="run",
+        time_limit=time_limit,
+        has_batch_script=True,
+        account="physics",
+        user=user,
+    )
+    return JobRequest(job=job, processors=processors, **more)
+
+
+def ran(
+    site: str,
+    wait: float,
+    *,
+    started: float = NOW,
+    lasted: float = 0.0,
+    outcome: Outcome = "ran",
+) -> RoutedJob:
+    return RoutedJob(
+        site=site,
+        request=asks(),
+        submitted=started - wait,
+        started=started,
+        ended=started + lasted,
+        outcome=outcome,
+    )
+
+
+def refused(site: str, request: JobRequest, *, at: float = NOW) -> RoutedJob:
+    times = dict.fromkeys(("submitted", "started", "ended"), at)
+    return RoutedJob(site=site, request=request, outcome="refused", **times)
+
+
+def broker(at: float = NOW, seed: int = 1) -> LearningAgentBroker:
+    return LearningAgentBroker(clock=lambda: at, seed=seed)
+
+
+def names(ranked: list[Any]) -> list[str]:
+    return [each.site for each in ranked]
+
+
+def test_without_experience_any_site_comes_first() -> None:
+    first = set()
+    for seed in range(20):
+        agent: Broker = broker(seed=seed)
+        ranked = agent.rank(asks(), SITES)
+        assert [each.merit for each in ranked] == [0.0, 0.0]
+        assert all("No job of this user" in each.reason for each in ranked)
+        first.add(ranked[0].site)
+    assert first == {"north", "south"}
+    assert broker().rank(asks(), []) == []
+
+
+def test_a_wait_sends_the_user_elsewhere_and_nobody_else() -> None:
+    agent = broker()
+    agent.learn(ran("north", wait=10 * HOUR))
+    ranked = agent.rank(asks(), SITES)
+    assert names(ranked) == ["south", "north"]
+    assert ranked[1].merit == -36000.0
+    assert ranked[1].reason == "Mean wait of 1 job of this user there: 36000 s."
+    assert [each.merit for each in agent.rank(asks("max"), SITES)] == [0.0, 0.0]
+
+
+def test_a_bad_site_is_tried_again_after_a_long_silence() -> None:
+    agent = broker(at=NOW + 100 * DAY)
+    agent.learn(ran("north", wait=50 * HOUR))
+    agent.learn(ran("south", wait=60.0, started=NOW + 100 * DAY))
+    assert names(agent.rank(asks(), SITES)) == ["north", "south"]
+
+
+def test_a_job_that_still_waits_is_bad_news() -> None:
+    agent = broker()
+    for waited in (5 * HOUR, HOUR):
+        agent.waiting("north", asks(), waited)
+    ranked = agent.rank(asks(), SITES)
+    assert names(ranked) == ["south", "north"]
+    assert ranked[1].merit == -5 * HOUR
+
+
+def test_a_site_that_fails_jobs_at_once_is_no_fast_one() -> None:
+    """Nodes that kill every job the moment it starts must not attract all jobs."""
+    agent = broker()
+    failed = ran("north", wait=0.0, started=NOW - HOUR, lasted=HOUR, outcome="failed")
+    agent.learn(failed)
+    agent.learn(ran("south", wait=4 * HOUR))
+    ranked = agent.rank(asks(), SITES)
+    assert names(ranked) == ["south", "north"]
+    assert ranked[1].merit == -(HOUR + DAY)
+    assert ranked[1].reason.endswith("90000 s; the site failed 1 of them.")
+
+
+@pytest.mark.parametrize(
+    ("more", "behind"),
+    [
+        ({"processors": 8}, True),
+        ({"processors": 9, "time_limit": 2 * HOUR}, True),
+        ({"processors": 7}, False),
+        ({"processors": 8, "time_limit": HOUR - 60}, False),
+        ({"processors": 8, "time_limit": math.nan}, False),
+        ({"processors": 8, "needs": (("gres", "gpu:1"),)}, True),
+    ],
+)
+def test_a_refusal_counts_for_jobs_that_ask_for_as_much(more: dict[str, Any], behind: bool) -> None:
+    agent = broker()
+    agent.learn(refused("north", asks(processors=8)))
+    agent.learn(ran("south", wait=60.0))
+    ranked = agent.rank(asks(**more), SITES)
+    assert names(ranked) == (["south", "north"] if behind else ["north", "south"])
+    assert ("Refused such a job" in ranked[1].reason) == behind
+
+
+def test_a_refusal_of_other_needs_or_long_ago_counts_no_more() -> None:
+    agent = broker()
+    agent.learn(refused("north", asks(needs=(("gres", "gpu:1"),))))
+    agent.learn(refused("north", asks(), at=NOW - 10 * FADING))
+    agent.learn(ran("south", wait=60.0))
+    assert names(agent.rank(asks(), SITES)) == ["north", "south"]
+
+
+def test_what_others_met_counts_until_the_users_own_jobs_tell() -> None:
+    agent = broker()
+    agent.others = {"north": 3 * HOUR}
+    ranked = agent.rank(asks(), SITES)
+    assert names(ranked) == ["south", "north"]
+    assert "other users wait 10800 s" in ranked[1].reason
+    agent.learn(ran("north", wait=60.0))
+    agent.learn(ran("south", wait=120.0))
+    assert names(agent.rank(asks(), SITES)) == ["north", "south"]
+    later = broker(at=NOW + 100 * DAY)
+    later.others = {"north": 3 * HOUR}
+    later.learn(ran("north", wait=60.0))
+    assert later.rank(asks(), SITES)[1].merit == pytest.approx(-3 * HOUR, rel=1e-3)
+
+
+@pytest.mark.parametrize("wait", [math.nan, math.inf, -5.0])
+def test_a_wait_that_cannot_be_teaches_nothing(wait: float) -> None:
+    agent = broker()
+    agent.learn(ran("north", wait=wait))
+    (ranked,) = agent.rank(asks(), SITES[:1])
+    assert ranked.merit == 0.0
+    assert ranked.reason == "No job of this user has run there yet."

@@ -1,8 +1,10 @@
-"""A small site for tests of live forecasts: its accounting, and its queue at any time."""
+"""A small site for tests of live forecasts: its accounting, its queue, and a forecaster of it."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -10,6 +12,9 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.domain.jobs import EndedJobs
 from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
+from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
+from slurm_rl_plugin.forecasts.live.sources import ReplaySource, rule_order
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
@@ -115,3 +120,41 @@ def last_days(site: LiveSite, days: float, every: float) -> FloatArray:
     """Times of looks that end a day before the last submission, seconds since the epoch."""
     end = float(site.log.submit[-1]) - DAY
     return np.arange(end - days * DAY, end, every)
+
+
+def replay_source() -> ReplaySource:
+    """Plays a first come, first served queue forward."""
+    return ReplaySource(
+        order=rule_order("fifo"),
+        backfilling="easy",
+        on_nodes="slurm",
+        half_life=7.0 * DAY,
+    )
+
+
+def forecaster(folder: Path, *, draws: int = 8) -> Forecaster:
+    """Foretells a first come, first served queue."""
+    return Forecaster(
+        source=replay_source(),
+        kept=KeptForecasts(folder / "forecasts.sqlite"),
+        draws=draws,
+        seconds=60.0,
+        kept_days=42.0,
+        monotonic=time.monotonic,
+    )
+
+
+def looked_back(folder: Path, site: LiveSite, now: float) -> Forecaster:
+    """One that has foretold the site's past."""
+    made = forecaster(folder)
+    made.look_back(site.history(now), site.queue(now, now), lambda done, of: None)
+    return made
+
+
+def busy_look(site: LiveSite, looks: FloatArray) -> float:
+    """Of some times the first at which several jobs wait."""
+    waiting = [
+        np.count_nonzero((site.log.submit <= now) & (site.log.start > now))
+        for now in looks.tolist()
+    ]
+    return float(looks[int(np.argmax(np.array(waiting) >= 4))])

@@ -16,8 +16,15 @@ from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_in_log, site_now
 from slurm_rl_plugin.forecasts.live.sources import PastWaits, ReplaySource
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray, IntArray
-from tests.unit.forecasts.foretelling import busy_look, forecaster, looked_back, replay_source
-from tests.unit.forecasts.live_site import LiveSite, last_days, live_site
+from tests.unit.forecasts.live_site import (
+    LiveSite,
+    busy_look,
+    forecaster,
+    last_days,
+    live_site,
+    looked_back,
+    replay_source,
+)
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,13 @@
-"""What Slurm's backfill was seen to do on real daemons (bench/node_hours), and ours with it."""
+"""What slurmctld was seen to do on real daemons (bench/node_hours), and ours with it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
+from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind, PriorityWeights
 from tests.bench.node_hours.simulated import Delays, simulated_starts
 
 NO_DELAYS = Delays(notice=0.0, handover=0.0, calculated=0.0, looks=1)
@@ -73,3 +74,40 @@ def test_what_a_pass_starts_makes_another_pass() -> None:
     ]
     starts = simulated_starts(jobs, MACHINE, NO_DELAYS)
     assert starts.tolist() == [0.0, 0.0, 3600.0, 90.0, 60.0]
+
+
+#: A job that waits gains ten points a second, and one of four CPUs has 450 more than one of one.
+MACHINE_AGE = Machine(
+    kinds=(NodeKind(name="a1", count=1, resources=(4.0, 4000.0, 0.0)),),
+    partitions=(MachinePartition(name="all", kinds=(0,), is_default=True),),
+    weights=PriorityWeights(age=1000.0, highest_age=100.0, size=1200.0, period=60.0),
+)
+
+
+def job_age(number: int, submit: int, tasks: int, seconds: int) -> dict[str, Any]:
+    """A job of the only node."""
+    said = {"state": "COMPLETED", "submit": submit, "eligible": submit}
+    return {
+        "number": number,
+        "user": "alice",
+        "partition": "all",
+        "seconds": float(seconds),
+        "minutes": 120,
+        "nodes": 1,
+        "tasks": tasks,
+        "memory": 100,
+        "gpus": 0,
+        "feature": "",
+        "exclusive": False,
+        "outcome": {**said, "start": submit, "end": submit + seconds},
+    }
+
+
+@pytest.mark.parametrize(("first", "small", "large"), [(0.0, 100.0, 3700.0), (50.0, 3700.0, 100.0)])
+def test_age_counts_to_the_last_calculation(first: float, small: float, large: float) -> None:
+    # At 100 s the last calculation was at 60, when the small job had waited for 50 s, or at 50.
+    jobs = [job_age(1, 0, 4, 100), job_age(2, 10, 1, 3600), job_age(3, 70, 4, 3600)]
+    delays = Delays(notice=0.0, handover=0.0, calculated=first, looks=1)
+    assert simulated_starts(jobs, MACHINE_AGE, delays).tolist() == [0.0, small, large]
+    ageless = replace(MACHINE_AGE, weights=replace(MACHINE_AGE.weights, age=0.0))
+    assert simulated_starts(jobs, ageless, delays).tolist() == [0.0, 3700.0, 100.0]

@@ -1,22 +1,27 @@
-"""Evidence from pairs is right however often one looks, whatever the differences are."""
+"""Evidence and guards are right however often one looks, whatever the differences are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain.switchback import Declaration, drawn_blocks
+from slurm_rl_plugin.domain.switchback import OURS, Declaration, drawn_blocks
 from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
-from slurm_rl_plugin.units import DAY, FloatArray
-from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, BlockCosts
+from slurm_rl_plugin.papers.switchback.clusters import declared, reversed_model
+from slurm_rl_plugin.units import DAY, HOUR, FloatArray
+from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, BlockCosts, costs_of_blocks
 from slurm_rl_plugin.what_if.switchback.trial import (
     PairDifferences,
+    Trial,
+    early_stretches,
     effect_of,
     findings,
     floors_of,
     sure_above,
+    tripped,
     wealth,
 )
 
@@ -101,7 +106,7 @@ def test_the_gambler_gains_nothing_on_average() -> None:
     assert np.mean(ends) == pytest.approx(1.0)
 
 
-def declared(days: int, seed: int) -> Declaration:
+def declared_by_coins(days: int, seed: int) -> Declaration:
     return Declaration(
         goal="bounded_slowdown",
         harm=1.0,
@@ -117,7 +122,7 @@ def declared(days: int, seed: int) -> Declaration:
 @pytest.mark.parametrize(("effect", "word"), [(-0.35, BETTER), (0.35, WORSE), (0.0, INCONCLUSIVE)])
 def test_one_look_at_all_blocks_tells_when_it_was_sure_first(effect: float, word: str) -> None:
     """As if one had looked after every block."""
-    experiment, rng = declared(20, 3), np.random.default_rng(3)
+    experiment, rng = declared_by_coins(20, 3), np.random.default_rng(3)
     shape = (len(experiment.blocks), len(GOALS))
     usual = rng.lognormal(0.0, 0.5, shape)
     ours = np.array([block.arm == "ours" for block in experiment.blocks])[:, None]
@@ -146,3 +151,115 @@ def test_one_look_at_all_blocks_tells_when_it_was_sure_first(effect: float, word
     } == first
     assert at_once[0].word == word
     assert at_once[0].decides
+
+
+DECLARED = declared(seed=1, days=4)
+FLOORS = np.zeros(len(GOALS))
+EARLY = early_stretches(DECLARED)
+
+
+def costs(ours_by_site: FloatArray, measured_by_site: float = 1.0) -> BlockCosts:
+    """Blocks that cost 1 under the site's order by every goal, and so much under ours."""
+    by_site = np.ones((len(ours_by_site), len(GOALS)))
+    ours = np.array([block.arm == OURS for block in DECLARED.blocks[: len(by_site)]])
+    measured = np.where(ours[:, None], measured_by_site, by_site)
+    return BlockCosts(measured=measured, by_site=by_site, by_ours=by_site * ours_by_site[:, None])
+
+
+def said(found: BlockCosts, since_begin: BlockCosts) -> str | None:
+    return tripped(DECLARED, found, since_begin, FLOORS)
+
+
+def test_stretches_are_of_the_first_two_days_and_begin_with_them() -> None:
+    assert {each.begin for each in EARLY} == {DECLARED.begin}
+    assert [each.end for each in EARLY] == [block.end for block in DECLARED.blocks[: len(EARLY)]]
+    assert EARLY[-1].end == DECLARED.begin + 2 * DAY
+    compressed = replace(DECLARED, day=DAY / 2.0)
+    assert early_stretches(compressed)[-1].end == DECLARED.begin + DAY
+
+
+#: Blocks of which one costs much more and the others as much or a little less: they do not agree.
+AT_ODDS = np.array([0.95, 0.95, 2.0, 0.95, 0.95, 1.0])
+#: Blocks that all cost more.
+AGREEING = np.array([1.2, 1.3, 1.2, 1.25, 1.2, 1.3])
+
+
+@pytest.mark.parametrize(
+    ("blocks", "whole", "measured", "trips"),
+    [
+        pytest.param(AGREEING, 1.2, 1.1, True, id="blocks agree, and so does the whole time"),
+        pytest.param(AGREEING, 1.0, 1.1, False, id="nothing came of it in the whole time"),
+        pytest.param(AT_ODDS, 1.2, 1.1, False, id="blocks do not agree"),
+        pytest.param(AT_ODDS, 1.5, 1.1, True, id="much harm in the whole time"),
+        pytest.param(AT_ODDS, 1.5, 0.8, False, id="its own blocks gainsay it"),
+        pytest.param(AGREEING, 1.2, 0.97, True, id="its own blocks hardly gainsay it"),
+        pytest.param(AGREEING[:2], 1.5, 1.1, False, id="too few blocks"),
+    ],
+)
+def test_what_trips(blocks: FloatArray, whole: float, measured: float, trips: bool) -> None:
+    sentence = said(costs(blocks, measured), costs(np.full(len(blocks), whole)))
+    assert (sentence is not None) == trips
+    if sentence is not None:
+        assert f"{whole - 1.0:+.0%} in bounded_slowdown" in sentence
+
+
+@pytest.mark.parametrize(
+    ("bound", "misdelivered", "trips"),
+    [(0.15, 0.14, False), (0.15, 0.16, True), (0.2, 0.16, False)],
+)
+def test_service_of_the_wrong_account_trips(bound: float, misdelivered: float, trips: bool) -> None:
+    declared = replace(DECLARED, misdelivered=bound)
+    calm = costs(np.ones(2))
+    sentence = tripped(declared, calm, BlockCosts.none(), FLOORS, 1.0, misdelivered)
+    assert (sentence is not None) == trips
+    if sentence is not None:
+        assert sentence.startswith("16% of the last fortnight's service went to the wrong account")
+
+
+def test_later_blocks_speak_for_themselves() -> None:
+    """Behind the first days there is no replay of the whole time."""
+    assert said(costs(AGREEING, 1.1), BlockCosts.none()) is not None
+    assert said(costs(AT_ODDS, 1.1), BlockCosts.none()) is None
+
+
+def test_a_late_look_asks_after_each_block_that_it_has_passed_over() -> None:
+    """All of the first days' replays are made by then, and no later one is."""
+    blocks = len(EARLY) + 3
+    calm = np.concatenate([AT_ODDS, np.full(blocks - len(AT_ODDS), 0.9)])
+    trial = Trial(
+        declared=DECLARED,
+        floors=FLOORS,
+        costs=costs(calm, 1.1),
+        since_begin=costs(np.array([1.0, 1.0, 1.5, 1.0, 1.0, *np.ones(len(EARLY) - 5)])),
+    )
+    said_after = [
+        tripped(DECLARED, trial.costs.first(count), trial.since_begin.first(count), FLOORS)
+        for count in range(1, blocks + 1)
+    ]
+    assert [place for place, sentence in enumerate(said_after, 1) if sentence] == [3]
+    assert trial.steps_back(1.0) == said_after[2]
+    assert "all the time since the begin" in (said_after[2] or "")
+
+
+def test_a_declared_bound_of_harm_is_kept() -> None:
+    lenient = replace(DECLARED, harm=1.6)
+    found = costs(AGREEING, 1.1), costs(np.full(6, 1.5))
+    assert tripped(DECLARED, *found, FLOORS) is not None
+    assert tripped(lenient, *found, FLOORS) is None
+
+
+def test_a_trial_keeps_the_time_since_its_begin_and_one_of_an_earlier_release_makes_it() -> None:
+    trial = reversed_model(3, 4)
+    cluster = trial.replayed(trial.starts(DECLARED.blocks))
+    begun = Trial.begun(DECLARED, cluster, DECLARED.begin + 5 * HOUR)
+    first = begun.looked_at(cluster, DECLARED.begin + 9 * HOUR)
+    looked = first.looked_at(cluster, DECLARED.end)
+    assert (looked.since_begin.by_ours == costs_of_blocks(cluster, EARLY).by_ours).all()
+    assert len(looked.costs) == len(DECLARED.blocks) > len(looked.since_begin) == len(EARLY)
+
+    document = first.as_json(1.0)
+    again = Trial.of_json(DECLARED, document)
+    assert (again.since_begin.by_ours == first.since_begin.by_ours).all()
+    del document["since_begin"]
+    older = Trial.of_json(DECLARED, document).looked_at(cluster, DECLARED.end)
+    assert (older.since_begin.by_ours == looked.since_begin.by_ours).all()

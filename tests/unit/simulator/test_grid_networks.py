@@ -1,4 +1,4 @@
-"""The compiled loop scores and remembers as the plain network does, decision by decision."""
+"""Networks of the grid papers in the compiled loop: they score as on a head node."""
 
 from dataclasses import dataclass, replace
 
@@ -8,11 +8,17 @@ from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
+from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
     REACTIVE_GRID_WAIT,
+    account_places,
+    grid_job_columns,
+    grid_job_columns_with_wait,
+    grid_queue_columns,
+    grid_queue_columns_2011,
 )
 from slurm_rl_plugin.features.schema import log_seconds
 from slurm_rl_plugin.features.site import SITE
@@ -22,7 +28,12 @@ from slurm_rl_plugin.policies.echo_state import (
     ReservoirSettings,
     random_echo_state,
 )
-from slurm_rl_plugin.policies.network import QNetwork, fixed_scaler
+from slurm_rl_plugin.policies.network import (
+    QNetwork,
+    fixed_scaler,
+    network_from_parameters,
+    parameter_count,
+)
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
 from slurm_rl_plugin.simulator.kernel.cluster import (
     advance,
@@ -30,7 +41,8 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     empty_cluster,
     next_event,
 )
-from slurm_rl_plugin.simulator.kernel.dispatch import dispatch_by_score
+from slurm_rl_plugin.simulator.kernel.cluster import next_event as next_event_of
+from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_by_score, dispatch_in_order
 from slurm_rl_plugin.simulator.rollouts.rollout import (
     MOST_ACTIONS,
     best_action_values,
@@ -48,10 +60,13 @@ from slurm_rl_plugin.simulator.scoring.echo_state import (
     score_pending_from_memory,
     without_memory,
 )
-from slurm_rl_plugin.simulator.scoring.queue_features import grid_job_table
+from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
+from slurm_rl_plugin.simulator.scoring.queue_features import grid_code, grid_job_table, grid_state
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
-from tests.reference.loads import random_workload
+from tests.reference.loads import random_workload, snapshot_of
+from tests.reference.readable_simulator import Moment
+from tests.reference.test_network_against_readable_simulator import probe
 
 SETTINGS = SimulationSettings(capacity=5)
 SCHEMAS = pytest.mark.parametrize("schema", [REACTIVE_GRID, REACTIVE_GRID_2011, REACTIVE_GRID_WAIT])
@@ -280,3 +295,105 @@ def test_of_a_long_queue_evenly_spaced_actions_are_kept():
     actions = found.actions[found.first_action[longest] : found.first_action[longest + 1]]
     assert len(set(actions)) == MOST_ACTIONS
     assert (np.diff(actions) > 0).all()
+
+
+CAPACITY = 12
+COLUMNS = {
+    REACTIVE_GRID: grid_queue_columns,
+    REACTIVE_GRID_2011: grid_queue_columns_2011,
+    REACTIVE_GRID_WAIT: grid_queue_columns,
+}
+JOB_COLUMNS = {REACTIVE_GRID_WAIT: grid_job_columns_with_wait}
+SCHEMAS_GRID = pytest.mark.parametrize("schema", COLUMNS, ids=lambda schema: schema.name)
+
+
+def network_grid(schema, seed=1, hidden=6):
+    rng = np.random.default_rng(seed)
+    jobs = len(schema.jobs)
+    scaler = (np.full(8, 0.5), np.full(8, 0.5), np.full(jobs, 0.5), np.full(jobs, 0.25))
+    parameters = rng.normal(0, 1, parameter_count(schema, hidden))
+    return network_from_parameters(
+        schema, parameters, hidden=hidden, scaler=scaler, activation="sigmoid"
+    )
+
+
+def moments(workload, capacity=CAPACITY, half_life=5000.0):
+    """(cluster, snapshot) at every event of a first-come, first-served schedule."""
+    cluster = empty_cluster(workload, capacity, half_life)
+    nothing = np.empty(0, dtype=np.int64)
+    while not np.isinf(event := next_event_of(workload.jobs, cluster)):
+        advance(workload.jobs, cluster, event, nothing)
+        pending = cluster.pending[: cluster.state[0].pending].tolist()
+        running = np.sort(cluster.running.end_job[: cluster.state[0].running]).tolist()
+        moment = Moment(float(cluster.state[0].now), pending, running, cluster.start.tolist())
+        yield cluster, snapshot_of(workload, moment, capacity, half_life), pending, running
+        order = np.array(pending, dtype=np.int64)
+        dispatch_in_order(workload.jobs, cluster, order, len(order), EASY, 0)
+
+
+@SCHEMAS_GRID
+@pytest.mark.parametrize("accounts", [2, 6])
+def test_compiled_features_equal_those_of_the_head_node(schema, accounts):
+    workload = random_workload(3, jobs=120, parallel=True, accounts=accounts)
+    places, table = account_places(workload.shares), grid_job_table(workload)
+    seen = []
+    for cluster, snapshot, pending, running in moments(workload):
+        estimate, running_estimate = workload.estimate[pending], workload.estimate[running]
+        expected = COLUMNS[schema](snapshot, estimate, running_estimate)
+        state = grid_state(workload, cluster, places, grid_code(schema))
+        np.testing.assert_allclose(state, expected, atol=1e-6)
+        np.testing.assert_allclose(table[pending], grid_job_columns(snapshot, estimate), atol=1e-6)
+        seen.append(state)
+    varied = np.ptp(np.array(seen), axis=0) > 0.01
+    assert varied.sum() >= (6 if accounts == 2 else 8)  # two accounts leave two places empty
+
+
+@SCHEMAS_GRID
+def test_the_compiled_loop_scores_as_the_network_does(schema):
+    workload, scorer = random_workload(4, jobs=100, parallel=False), network_grid(schema)
+    in_loop = compile_network(scorer, workload)
+    scores, jobs = np.empty(101), np.empty(101, dtype=np.int64)
+    most = 0
+    for cluster, snapshot, pending, running in moments(workload, capacity=4):
+        estimate = workload.estimate[pending]
+        queue = COLUMNS[schema](snapshot, estimate, workload.estimate[running])
+        expected = scorer.scores(
+            queue, JOB_COLUMNS.get(schema, grid_job_columns)(snapshot, estimate)
+        )
+        score_pending(workload, cluster, in_loop, scores, jobs)
+        np.testing.assert_allclose(scores[: len(pending)], expected, atol=1e-5)
+        assert jobs[: len(pending)].tolist() == pending
+        most = max(most, len(pending))
+    assert most > 5
+
+
+MONTH = 30 * 86_400.0
+#: The first job waits two hours and starts; the others come a month later.
+SUBMIT = np.array([0.0, MONTH + 7200.0 - 2700.0, MONTH + 7200.0 - 1000.0])
+
+
+def load(submit):
+    return random_workload(1, len(submit), parallel=False).having(submit=np.array(submit))
+
+
+def overdue(workload, cluster, network_grid):
+    """Job -> how far it is overdue now."""
+    count = int(cluster.state[0].pending)
+    scores, jobs = np.empty(count), np.empty(count, dtype=np.int64)
+    score_pending(workload, cluster, network_grid, scores, jobs)
+    return dict(zip(jobs.tolist(), scores.tolist(), strict=True))
+
+
+def compiled(workload, **goals):
+    network_grid = probe(job_feature=SITE.jobs.index("overdue"))
+    return compile_network(network_grid, workload, Goals(**goals))
+
+
+def test_a_copy_remembers_waits_of_its_own():
+    workload = load(SUBMIT)
+    network_grid, cluster = compiled(workload), empty_cluster(workload, 1)
+    advance(workload.jobs, cluster, 7200.0, NO_RANK)
+    copy = network_grid.copy()
+    overdue(workload, cluster, copy)
+    assert copy.longest.tolist() == [7200.0, 7200.0]
+    assert network_grid.longest.tolist() == [0.0, -np.inf]

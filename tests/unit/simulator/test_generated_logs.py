@@ -1,6 +1,7 @@
-"""Other logs made of one log keep what they must, and ratios over them are told as defined."""
+"""Logs drawn by the definitions or out of another log, and ratios over them."""
 
 import hashlib
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,12 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.simulator.workloads.generators import egee_log, mmn_log
+from slurm_rl_plugin.simulator.workloads.generators import (
+    egee_log,
+    generated_log,
+    is_generator_name,
+    mmn_log,
+)
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.resampling import (
     WEEK,
@@ -20,6 +26,119 @@ from slurm_rl_plugin.simulator.workloads.resampling import (
     scale_load,
     whole_weeks,
 )
+
+JOBS = 200_000
+
+
+def within_sampling_error(sample, mean, deviations=4.0):
+    """Mean of independent draws: 4 standard errors fail one seed in 16,000, and the seed is set."""
+    error = np.std(sample) / math.sqrt(len(sample))
+    return abs(np.mean(sample) - mean) < deviations * error
+
+
+@pytest.mark.parametrize("p", [0.2, 0.4, 0.5])
+def test_mmn_run_times_and_arrivals_have_the_rates_of_the_2008_table(p):
+    log = mmn_log(np.random.default_rng(1), interactive=p, jobs=JOBS)
+    mu = -math.log(1 - p) / 900
+    assert within_sampling_error(log.run_time, 1 / mu)
+    assert within_sampling_error(np.diff(log.submit), 1 / (0.99 * 50 * mu))
+    assert within_sampling_error((log.run_time < 900).astype(float), p)
+    # exponential: the standard deviation is the mean; its relative error is about sqrt(2/n)
+    for sample in (log.run_time, np.diff(log.submit)):
+        assert np.std(sample) == pytest.approx(np.mean(sample), rel=4 * math.sqrt(2 / JOBS))
+
+
+def test_mmn_accounts_are_drawn_with_the_shares():
+    log = mmn_log(np.random.default_rng(1), jobs=JOBS)
+    for account, share in enumerate((0.7, 0.2, 0.05, 0.05)):
+        assert within_sampling_error((log.account == account).astype(float), share)
+
+
+def test_egee_run_times_have_the_moments_of_the_definitions():
+    log = egee_log(np.random.default_rng(2), jobs=JOBS)
+    short = log.run_time < 900
+    # .4 % of the lognormal batch run times lie below 900 s too, a mean of about 700 s among them
+    assert 105 < log.run_time[short].mean() < 116
+    assert log.run_time.min() >= 1
+    long = log.run_time[~short]
+    # leaving those out lifts mean and median by less than .5 %; the standard error of the mean is
+    # .5 % (a lognormal of deviation 1.63 means, 104,000 jobs), of the median .4 %; 4 of them
+    assert long.mean() == pytest.approx(35_000, rel=0.025)
+    assert np.median(long) == pytest.approx(18_300, rel=0.021)
+
+
+def test_egee_has_the_class_mix_load_and_shares_of_the_definitions():
+    log = egee_log(np.random.default_rng(2), jobs=JOBS)
+
+    # a burst is drawn as a whole: of 14,000 bursts of geometric size the error of a fraction f is
+    # sqrt(2 f (1 - f) / 14,000); 4 of them
+    def error(fraction):
+        return 4 * math.sqrt(2 * fraction * (1 - fraction) * 14 / JOBS)
+
+    short = log.run_time < 900
+    assert short.mean() == pytest.approx(0.48 + 0.52 * 0.004, abs=error(0.48))
+    for account, share in enumerate((0.53, 0.19, 0.10, 0.18)):
+        assert (log.account == account).mean() == pytest.approx(share, abs=error(share))
+    offered = log.run_time.sum() / (81 * np.ptp(log.submit))
+    # work of a burst deviates by 1.7 means, a gap by 1: together 1.7 % over 14,000 bursts; 4 of it
+    assert offered == pytest.approx(0.44, rel=0.068)
+
+
+def test_egee_bursts_hold_14_jobs_of_one_account_and_class_on_average():
+    # arrivals so sparse that no two bursts meet: a gap of more than 1,000 s parts them
+    log = egee_log(np.random.default_rng(3), jobs=40_000, load=0.001)
+    part = np.cumsum(np.concatenate(([0], np.diff(log.submit) > 1000)))
+    bursts = part[-1] + 1
+    # geometric: deviation about the mean, .26 for 2,857 bursts; 4 of it, and a few bursts that meet
+    assert len(log) / bursts == pytest.approx(14, abs=1.2)
+    mixed = [len(set(log.account[part == burst])) > 1 for burst in range(200)]
+    assert np.mean(mixed) < 0.03
+
+
+@pytest.mark.parametrize("name", ["mmn", "egee"])
+def test_same_specification_gives_the_same_bytes_and_another_seed_others(name):
+    first, again, other = (generated_log(f"{name}:jobs=500,seed={s}") for s in (7, 7, 8))
+    assert first.submit.tobytes() == again.submit.tobytes()
+    assert first.run_time.tobytes() == again.run_time.tobytes()
+    assert first.run_time.tobytes() != other.run_time.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("mmn:jobs=0", "jobs"),
+        ("mmn:jobs=-5", "jobs"),
+        ("egee:jobs=0", "jobs"),
+        ("egee:processors=0", "processors"),
+        ("mmn:processors=2.5", "processors"),
+        ("mmn:seed=-1", "seed"),
+        ("mmn:load=nan", "load"),
+        ("mmn:load=inf", "load"),
+        ("mmn:load=0", "load"),
+        ("mmn:interactive=nan", "interactive"),
+        ("egee:interactive=-.1", "interactive"),
+        ("mmn:interactive=1", "cannot be generated"),
+        ("mmn:interactive=0", "cannot be generated"),
+        ("egee:burst=inf", "burst"),
+        ("egee:burst=.5", "burst"),
+        ("mmn:burst=3", "burst"),
+        ("mmn:colour=red", "colour"),
+        ("mmn:load", "load"),
+        ("lublin:jobs=3", "lublin"),
+        ("lublin", "lublin"),
+    ],
+)
+def test_a_wrong_specification_is_refused_in_words_that_name_the_fault(text, word):
+    with pytest.raises(ConfigurationError, match=word) as fault:
+        generated_log(text)
+    assert text in str(fault.value)
+
+
+def test_only_generators_are_taken_for_generators():
+    assert is_generator_name("mmn")
+    assert is_generator_name("egee:load=.7")
+    assert not is_generator_name("mmn.swf")
+    assert not is_generator_name("log.swf.gz")
 
 
 def some_log(seed=1, **settings):

@@ -1,4 +1,4 @@
-"""The compiled grid: laws that hold for every rule, and equality with a readable one."""
+"""Agents that learn where to send jobs: rules, the compiled grid, the optimal split."""
 
 from __future__ import annotations
 
@@ -11,8 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.brokers.agents import rules as agent_rules
-from slurm_rl_plugin.brokers.agents.grid import Grid, GridSettings, draw_grid
-from slurm_rl_plugin.brokers.agents.rules import ProbeSettings
+from slurm_rl_plugin.brokers.agents.grid import Grid, GridSettings, draw_grid, optimal_split
+from slurm_rl_plugin.brokers.agents.rules import (
+    ProbeSettings,
+    best_score,
+    drawn_places,
+    expected_wait,
+    experience,
+    learned_wait,
+    reward,
+    waited_so_far,
+)
 from slurm_rl_plugin.brokers.agents.simulation import (
     LEAST_LOADED,
     LEAST_LOADED_IN_TURN,
@@ -22,6 +31,69 @@ from slurm_rl_plugin.brokers.agents.simulation import (
     AgentRule,
     run_grid,
 )
+from slurm_rl_plugin.units import FloatArray
+
+
+def test_the_run_time_alone_is_weighted_by_the_size() -> None:
+    # Tw + (Texc / J) = 7 + 50 / 200; (Tw + Texc) / J would be 0.285
+    assert experience(7.0, 50.0, 200.0) == 7.25
+
+
+@pytest.mark.parametrize(
+    ("met", "total", "jobs", "expected"),
+    [
+        (3.0, 0.0, 0, 0),  # the first job has nothing to compare with
+        (3.0, 10.0, 2, 1),  # better than 5
+        (9.0, 10.0, 2, -1),
+        (5.9, 10.2, 2, 0),  # integer parts are compared: 5 and 5
+        (4.9, 10.2, 2, 1),
+    ],
+)
+def test_reward_is_the_sign_of_integer_parts(
+    met: float, total: float, jobs: int, expected: int
+) -> None:
+    assert reward(met, total, jobs) == expected
+
+
+def test_the_highest_score_wins_and_chance_breaks_ties_evenly() -> None:
+    scores = np.array([2, 5, -1, 5, 5])
+    chosen = [best_score(scores, chance) for chance in (0.0, 0.3, 0.34, 0.6, 0.67, 0.999)]
+    assert chosen == [1, 1, 3, 3, 4, 4]
+    assert best_score(np.array([0, 1, 0]), 0.9) == 1
+
+
+def test_places_are_drawn_in_proportion() -> None:
+    rng = np.random.default_rng(1)
+    first = [drawn_places(np.array([1.0, 3.0, 6.0]), 2, rng)[0] for _ in range(4000)]
+    found = np.bincount(first, minlength=3) / 4000
+    # four standard errors
+    assert found == pytest.approx([0.1, 0.3, 0.6], abs=4 * 0.5 / math.sqrt(4000))
+
+
+def test_the_mean_is_plain_first_then_weighted() -> None:
+    mean = 0.0
+    for count, wait in enumerate([4.0, 8.0, 0.0]):
+        mean = learned_wait(mean, count, wait, 0.25)
+    assert mean == pytest.approx(4.0)
+    assert learned_wait(4.0, 99, 12.0, 0.25) == pytest.approx(6.0)
+
+
+def test_the_last_wait_falls_back_to_the_mean_which_fades() -> None:
+    def expected(silence: float, known: float = 0.0) -> float:
+        return expected_wait(10.0, 40.0, silence, 5.0, 100.0, known)
+
+    assert expected(0.0) == 40.0
+    assert expected(5.0) == pytest.approx(10.0 * math.exp(-0.05) + 30.0 / math.e)
+    assert expected(100.0) == pytest.approx(10.0 / math.e)
+    assert expected(1e6) == pytest.approx(0.0)
+    assert expected(100.0, known=20.0) == 20.0  # what is certain comes first
+    assert expected(0.0, known=20.0) == 40.0
+
+
+def test_a_job_that_has_not_completed_has_waited_what_it_could_not_have_run() -> None:
+    assert waited_so_far(30.0, 100.0, 10.0) == 20.0
+    assert waited_so_far(5.0, 100.0, 10.0) == 0.0
+
 
 GRIDS = st.builds(
     GridSettings,
@@ -206,3 +278,60 @@ def test_least_loaded_sees_the_tick_before_and_in_turn_every_job() -> None:
     assert len(set(in_turn.resource.tolist())) == len(grid.tick)  # an empty one is left for each
     snapshot = run_grid(size, grid, AgentRule(name=LEAST_LOADED), 1)
     assert len(set(snapshot.resource.tolist())) < len(grid.tick)  # all seemed empty
+
+
+CAPACITIES = st.lists(st.floats(1.0, 1000.0), min_size=1, max_size=12).map(np.array)
+
+
+def square_root_split(capacity: FloatArray, work_rate: float) -> FloatArray:
+    """Exponential jobs: C_i less a part of its root, over the fastest that stay above 0."""
+    order = np.argsort(-capacity)
+    for used in range(len(capacity), 0, -1):
+        fast = capacity[order[:used]]
+        work = fast - np.sqrt(fast) * (fast.sum() - work_rate) / np.sqrt(fast).sum()
+        if (work >= 0.0).all():
+            split = np.zeros(len(capacity))
+            split[order[:used]] = work / work_rate
+            return split
+    raise AssertionError("the fastest alone is always above 0")
+
+
+def mean_response(split: FloatArray, capacity: FloatArray, work: float, k: float) -> float:
+    """Pollaczek-Khinchine, over E[J]."""
+    busy = split * work / capacity
+    if (busy >= 1.0).any():
+        return np.inf
+    return float((split / capacity * (1.0 + k * busy / (2.0 * (1.0 - busy)))).sum())
+
+
+@given(capacity=CAPACITIES, load=st.floats(0.05, 0.97))
+def test_exponential_jobs_have_the_square_root_rule(capacity: FloatArray, load: float) -> None:
+    work = load * capacity.sum()
+    assert optimal_split(capacity, work, 2.0) == pytest.approx(
+        square_root_split(capacity, work), abs=1e-6
+    )
+
+
+@given(capacity=CAPACITIES, load=st.floats(0.05, 0.95), k=st.floats(1.0, 4.0), data=st.data())
+def test_no_small_change_makes_it_better(
+    capacity: FloatArray, load: float, k: float, data: st.DataObject
+) -> None:
+    work = load * capacity.sum()
+    best = optimal_split(capacity, work, k)
+    assert best.sum() == pytest.approx(1.0)
+    giver = data.draw(st.sampled_from(np.flatnonzero(best > 1e-3).tolist()))
+    taker = data.draw(st.integers(0, len(capacity) - 1))
+    other = best.copy()
+    other[giver] -= 1e-3
+    other[taker] += 1e-3
+    least = mean_response(best, capacity, work, k)
+    assert mean_response(other, capacity, work, k) >= least * (1.0 - 1e-9)
+
+
+def test_a_slow_resource_is_left_out_and_equal_ones_share() -> None:
+    split = optimal_split(np.array([1.0, 1000.0, 1000.0]), 100.0, 1.3)
+    assert split == pytest.approx([0.0, 0.5, 0.5])
+
+
+def test_too_much_work_is_split_in_proportion() -> None:
+    assert optimal_split(np.array([1.0, 3.0]), 4.0, 1.3).tolist() == [0.25, 0.75]

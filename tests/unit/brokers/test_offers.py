@@ -1,0 +1,416 @@
+"""Requests and offers: as JSON, what they are worth, how they are ranked and how far they go."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.brokers.live.job_document import (
+    DEEPEST,
+    LONGEST_LIFE,
+    LONGEST_TEXT,
+    LONGEST_TIME,
+    MOST_FORWARDED,
+    MOST_HOPS,
+    MOST_PROCESSORS,
+    Forwarding,
+    forwarded_offers,
+    forwarding_of,
+    job_document,
+    job_request,
+    offer_document,
+    site_offer,
+    strict_object,
+)
+from slurm_rl_plugin.brokers.live.offer_pages import Forwarder
+from slurm_rl_plugin.brokers.live.offer_worth import (
+    UNKNOWN_RUN_TIME,
+    OfferWorth,
+    offer_value,
+    schedule_variables,
+)
+from slurm_rl_plugin.brokers.live.remote_site import SiteAnswer, ask_sites
+from slurm_rl_plugin.brokers.market.formula import (
+    MACHINE_FUNCTIONS,
+    MACHINE_VARIABLES,
+    USER_FUNCTIONS,
+    parse_formula,
+)
+from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
+from slurm_rl_plugin.brokers.registry import OfferedValueBroker, SiteUtilityBroker
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule, JobDescription
+from slurm_rl_plugin.domain.site import NEEDS, Allocation, JobRequest, SiteOffer
+from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
+from slurm_rl_plugin.errors import ConfigurationError, RequestRefused
+from tests.unit.brokers.test_market import workload
+
+TEXT = st.text(st.characters(categories=["L", "N", "P"]), max_size=LONGEST_TEXT)
+REQUESTS = st.builds(
+    JobRequest,
+    job=st.builds(
+        JobDescription,
+        **dict.fromkeys(("partition", "qos", "name", "account", "user"), TEXT),
+        time_limit=st.just(math.nan) | st.floats(0.001, LONGEST_TIME),
+        has_batch_script=st.sampled_from([True, False, None]),
+    ),
+    processors=st.integers(1, MOST_PROCESSORS),
+    needs=st.dictionaries(st.sampled_from(NEEDS), TEXT).map(
+        lambda each: tuple(sorted(each.items()))
+    ),
+)
+
+
+@given(REQUESTS)
+def test_a_request_comes_back_as_it_was(request_: JobRequest) -> None:
+    body = json.dumps(job_document(request_)).encode()
+    found = job_request(strict_object(body))
+    assert job_document(found) == job_document(request_)
+    assert math.isnan(found.job.time_limit) == math.isnan(request_.job.time_limit)
+
+
+def test_nesting_is_counted_outside_texts_only() -> None:
+    inside = '{"a": "' + '[{\\"' * 500 + '"}'
+    assert strict_object(inside.encode()) == {"a": '[{"' * 500}
+    fits = "[" * (DEEPEST - 1) + "]" * (DEEPEST - 1)
+    strict_object(f'{{"a": {fits}}}'.encode())
+    with pytest.raises(RequestRefused, match="nested deeper"):
+        strict_object(f'{{"a": [{fits}]}}'.encode())
+
+
+OFFER = SiteOffer(site="north", expected_start=1e9, utility=0.5, price=-2.0, processors=8)
+
+
+def test_an_offer_comes_back_as_it_was_and_new_fields_are_left_alone() -> None:
+    assert site_offer({**offer_document(OFFER), "later": [1]}, "north") == OFFER
+    published = replace(OFFER, published=True)
+    assert site_offer(offer_document(published), "north") == published
+
+
+def test_a_site_of_an_earlier_release_publishes_nothing() -> None:
+    document = offer_document(OFFER)
+    del document["published"]
+    assert site_offer(document, "north") == OFFER
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"site": "south"},
+        {"site": None},
+        {"expected_start": math.nan},
+        {"expected_start": -1},
+        {"expected_start": 1e300},
+        {"expected_start": 10**400},
+        {"utility": 1.5},
+        {"utility": "1"},
+        {"price": math.inf},
+        {"price": True},
+        {"processors": 0},
+        {"processors": 8.0},
+        {"processors": 10**400},
+        {"published": 1},
+    ],
+)
+def test_an_offer_that_cannot_be_is_none(change: dict[str, Any]) -> None:
+    with pytest.raises(RequestRefused):
+        site_offer({**offer_document(OFFER), **change}, "north")
+
+
+@pytest.mark.parametrize("field", ["site", "expected_start", "utility", "price", "processors"])
+def test_every_field_of_an_offer_is_needed(field: str) -> None:
+    document = offer_document(OFFER)
+    del document[field]
+    with pytest.raises(RequestRefused):
+        site_offer(document, "north")
+
+
+def test_nothing_that_sbatch_shows_can_sound_as_if_slurmctld_did_not_answer() -> None:
+    with pytest.raises(RequestRefused, match=r"^needs\.ntasks has a blank\.$"):
+        job_request({"processors": 1, "needs": {"ntasks": "Broken pipe"}})
+    # 22.05: sbatch: error: invalid partition specified: Connection refused
+    with pytest.raises(RequestRefused, match=r"^partition has a blank\.$"):
+        job_request({"processors": 1, "partition": "batch,Connection refused"})
+    assert job_request({"processors": 1, "name": "my job"}).job.name == "my job"
+    assert not [words for words in CommandRunner.unreachable if " " not in words]
+
+
+REQUEST = job_request({"processors": 4, "time_limit": 1800, "account": "physics"})
+NOW = 1000.0
+#: Every job is of the interactive class; none is.
+ALL = JobClassifier((JobClassRule(job_class="interactive", name=""),))
+NONE = JobClassifier(())
+
+
+def worth(price: str, *, interactive: bool = False) -> OfferWorth:
+    return OfferWorth(price, ALL if interactive else NONE)
+
+
+def test_a_job_without_a_limit_counts_as_one_of_an_hour() -> None:
+    unlimited = replace(REQUEST, job=replace(REQUEST.job, time_limit=math.nan))
+    offer = worth("run_time").offer("north", unlimited, now=NOW, start=NOW, all_processors=64)
+    assert offer.price == UNKNOWN_RUN_TIME
+
+
+def test_the_price_is_the_sites_formula() -> None:
+    formula = "processors * run_time / 3600 + interactive + wait / all_processors"
+    offer = worth(formula).offer("north", REQUEST, now=NOW, start=NOW + 64.0, all_processors=64)
+    assert offer.price == pytest.approx(3.0)
+    same = "NumberOfProcessors * RunTime / 3600 + Interactive + StartTime / SiteProcessors"
+    named = worth(same).offer("north", REQUEST, now=NOW, start=NOW + 64.0, all_processors=64)
+    assert named.price == offer.price
+    for refused in ("utility", "JobCost", "", "1 +", "9 ** 99", "UF1"):
+        with pytest.raises(ConfigurationError):
+            worth(refused)
+
+
+def test_a_class_of_the_sites_own_gives_its_own_utility() -> None:
+    fades = UtilityClass(form="piecewise", points=((1.0, 0.5),))
+    rules = (JobClassRule(job_class="fades", account="physics"),)
+    asked = OfferWorth("0", JobClassifier(rules, {**BUILT_IN, "fades": fades}))
+    start = NOW + 60.0 + 1800.0  # half an hour past the start-up allowance
+    offer = asked.offer("north", REQUEST, now=NOW, start=start, all_processors=64)
+    assert offer.utility == pytest.approx(0.75)
+
+
+def test_formulas_of_the_paper_value_an_offer_as_they_are_printed() -> None:
+    offer = worth("MF4").offer("north", REQUEST, now=NOW, start=NOW + 60.0, all_processors=8)
+    area, idle = 4 * 1800.0, 4 * 1800.0
+    assert offer.price == pytest.approx((area + idle) * (1.0 - 1.0))
+    offer = replace(offer, price=5.0)
+    for formula, value in (
+        ("UF3", -65.0),
+        ("-StartTime - 2*JobCost", -70.0),
+        ("EndTime", 1860.0),
+        ("SiteUtility", offer.utility),
+    ):
+        assert offer_value(formula, REQUEST, offer, NOW, interactive=False) == pytest.approx(value)
+    for name in USER_FUNCTIONS:
+        assert math.isfinite(offer_value(name, REQUEST, offer, NOW, interactive=False))
+
+
+SCHEDULE = [Allocation(0.0, 10.0, 3), Allocation(0.0, 30.0, 2), Allocation(40.0, 60.0, 8)]
+
+
+def test_the_schedule_tells_what_is_idle_around_a_job() -> None:
+    """Of 8 processors 3 are free from 0 on, 3 more from 10, all from 30 to 40."""
+    found = schedule_variables(SCHEDULE, 0.0, 10.0, 30.0, processors=4, capacity=8)
+    assert found["under"] == pytest.approx(1 * 10.0)  # three end just then, one has been idle
+    assert found["left_right"] == pytest.approx(2 * 20.0)
+    assert found["left_right_rel"] == pytest.approx(40.0 / 80.0)
+    assert found["over"] == pytest.approx(4 * 10.0)
+    taken = 3 * 10.0 + 2 * 30.0 + 8 * 20.0
+    assert found["utilization"] == pytest.approx((taken + 80.0) / (8 * 60.0))
+    alone = schedule_variables([], 0.0, 0.0, 5.0, processors=8, capacity=8)
+    assert alone == {
+        "under": 0.0,
+        "over": 0.0,
+        "left_right": 0.0,
+        "left_right_rel": 0.0,
+        "utilization": 1.0,
+    }
+
+
+@pytest.mark.parametrize("variable", ["over", "under", "left_right", "utilization"])
+def test_a_site_and_the_simulated_market_mean_the_same(variable: str) -> None:
+    """The last of some jobs, priced by single processors there and by their number here."""
+    jobs = workload(
+        [(0.0, 10.0, 1.0, 3), (0.0, 30.0, 1.0, 2), (0.0, 50.0, 1.0, 8), (0.0, 20.0, 1.0, 4)]
+    )
+    owner = parse_formula(variable, MACHINE_VARIABLES)
+    settings = MarketSettings(machines=(8,), owner=owner, rescheduling=False)
+    sold = simulate_market(jobs, settings)
+    plan = [
+        Allocation(float(start), float(start + length), int(count))
+        for start, length, count in zip(sold.start, jobs.estimate, jobs.processors, strict=True)
+    ]
+    job = plan.pop()
+    found = schedule_variables(plan, 0.0, job.begin, job.end, processors=4, capacity=8)
+    assert found[variable] == pytest.approx(sold.price[-1])
+
+
+def test_the_schedule_is_asked_only_where_the_price_names_it() -> None:
+    asked: list[int] = []
+
+    def schedule() -> list[Allocation]:
+        asked.append(1)
+        return [Allocation(NOW, NOW + 600.0, 60)]
+
+    for price, times in (("MF1", 1), ("RunTime", 0), ("1 - utilization", 1)):
+        asked.clear()
+        site = OfferWorth(price, NONE, schedule=schedule)
+        offer = site.offer("north", REQUEST, now=NOW, start=NOW, all_processors=64)
+        assert len(asked) == times
+    assert offer.price == pytest.approx(1.0 - (60 * 600.0 + 4 * 1800.0) / (64 * 1800.0))
+    for name in MACHINE_FUNCTIONS:
+        made = OfferWorth(name, NONE, schedule=schedule)
+        assert math.isfinite(
+            made.offer("north", REQUEST, now=NOW, start=NOW, all_processors=64).price
+        )
+
+
+REQUEST_RANKED = job_request({"processors": 2})
+
+
+def site(name: str, start: float, utility: float, processors: int = 8) -> SiteAnswer:
+    offer = SiteOffer(
+        site=name, expected_start=start, utility=utility, price=0.0, processors=processors
+    )
+    return SiteAnswer(name=name, promised=offer)
+
+
+def market(formula: str) -> OfferedValueBroker:
+    return OfferedValueBroker(formula, lambda job: False, lambda: 10.0)
+
+
+def test_an_offer_for_which_the_formula_has_no_value_is_none() -> None:
+    sites = [site("a", 10.0, 0.7), site("b", 30.0, 0.2)]
+    assert [each.site for each in market("1 / wait").rank(REQUEST_RANKED, sites)] == ["b"]
+    with pytest.raises(ConfigurationError):
+        market("wait ** 99")
+
+
+REQUEST_UTILITY = job_request({"processors": 1, "account": "physics"})
+
+
+def site_utility(name: str, start: float, published: float | None = None) -> SiteAnswer:
+    """One that publishes nothing offers the time utility of the wait instead."""
+    offer = SiteOffer(
+        site=name,
+        expected_start=start,
+        utility=0.99 if published is None else published,
+        price=0.0,
+        processors=8,
+        published=published is not None,
+    )
+    return SiteAnswer(name=name, promised=offer)
+
+
+def test_the_site_that_expects_most_comes_first_however_late_it_starts_the_job() -> None:
+    sites = [
+        site_utility("north", 1300.0, 0.9),
+        site_utility("east", 1100.0, 0.2),
+        site_utility("south", 1200.0, 0.5),
+    ]
+    ranking = SiteUtilityBroker().rank(REQUEST_UTILITY, sites)
+    assert [each.site for each in ranking] == ["north", "south", "east"]
+    assert [each.merit for each in ranking] == [0.9, 0.5, 0.2]
+    assert ranking[0].reason == "expects a utility of 0.900 from it"
+    assert ranking[0].offer == sites[0].promised
+
+
+JOB = job_request({"processors": 1})
+FAR = Forwarding(request_id="0123456789", hops=2, time_to_live=10.0)
+
+
+def offer(site: str) -> SiteOffer:
+    return SiteOffer(site=site, expected_start=5.0, utility=0.5, price=0.0, processors=8)
+
+
+def test_what_a_request_says_of_its_way_comes_back() -> None:
+    assert forwarding_of(FAR.document()) == FAR
+    assert forwarding_of({"processors": 1}) is None
+    last = Forwarding(request_id="0123456789", hops=0, time_to_live=1.0)
+    assert last.document() == {}  # which a site of any release reads
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("request_id", None),
+        ("request_id", "short"),
+        ("request_id", "with a blank"),
+        ("hops", -1),
+        ("hops", MOST_HOPS + 1),
+        ("hops", 1.0),
+        ("time_to_live", 0),
+        ("time_to_live", LONGEST_LIFE + 1),
+        ("time_to_live", "5"),
+    ],
+)
+def test_a_way_out_of_bounds_is_refused_by_name(field: str, value: Any) -> None:
+    with pytest.raises(RequestRefused, match=field):
+        forwarding_of(FAR.document() | {field: value})
+
+
+class Others:
+    """What a forwarder asks; keeps how far the request may go."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.asked: list[Forwarding] = []
+        self.seconds = seconds
+
+    def __call__(
+        self, request: JobRequest, forwarding: Forwarding
+    ) -> tuple[Sequence[SiteOffer], dict[str, str]]:
+        self.asked.append(forwarding)
+        time.sleep(self.seconds)
+        return [offer("far")], {"dark": "no answer"}
+
+
+def test_each_site_forwards_with_fewer_hops_and_less_time() -> None:
+    others = Others()
+    assert Forwarder(others, 8).begin(JOB, FAR)() == [offer("far")]
+    assert others.asked == [
+        Forwarding(request_id=FAR.request_id, hops=1, time_to_live=pytest.approx(8.0))
+    ]
+    bounded = Others()
+    Forwarder(bounded, 1).begin(JOB, FAR)()
+    assert bounded.asked[0].hops == 0  # by the site, whatever was asked
+
+
+def test_others_are_not_waited_for_longer_than_the_time_to_live() -> None:
+    forwarder, began = Forwarder(Others(seconds=5.0), 2), time.monotonic()
+    short = Forwarding(request_id="0123456789", hops=1, time_to_live=0.2)
+    assert forwarder.begin(JOB, short)() == []
+    assert time.monotonic() - began < 2.0
+
+
+def test_of_the_offers_of_others_faulty_ones_are_left_out() -> None:
+    good = offer_document(offer("far"))
+    faulty: list[Any] = [7, None, {}, {**good, "utility": 2.0}]
+    faulty += [{**good, "site": name} for name in ("a,b", "--x", "", "a b", "x" * 65, 7)]
+    assert forwarded_offers({"forwarded": [*faulty, good]}) == [offer("far")]
+    assert forwarded_offers({"forwarded": "far"}) == []
+    assert len(forwarded_offers({"forwarded": [good] * 999})) == MOST_FORWARDED
+
+
+class Answering:
+    """A site that answers with offers."""
+
+    def __init__(self, name: str, offers: list[SiteOffer]) -> None:
+        self.name, self.offers = name, offers
+
+    def answers(self, request: JobRequest, forwarding: Forwarding | None) -> list[SiteOffer]:
+        return self.offers
+
+
+def test_a_sites_own_offer_goes_before_what_another_says_of_it() -> None:
+    said = SiteOffer(site="far", expected_start=0.0, utility=1.0, price=0.0, processors=8)
+    near = Answering("near", [offer("near"), said, offer("third")])
+    found = ask_sites([near, Answering("far", [offer("far")])], JOB, 5.0, time.monotonic)  # type: ignore[list-item]
+    assert [each.name for each in found] == ["near", "far", "third"]
+    assert found[1].promised == offer("far")
+    silent = Answering("near", [said])
+    (first, second) = ask_sites([silent], JOB, 5.0, time.monotonic)  # type: ignore[list-item]
+    assert (first.why_not, second.promised) == ("makes no offer itself", said)
+
+
+def test_questions_to_others_are_bounded() -> None:
+    places = threading.BoundedSemaphore(1)
+    sites = [Answering(name, [offer(name)]) for name in ("a", "b")]
+    places.acquire()
+    none = ask_sites(sites, JOB, 5.0, time.monotonic, places=places)  # type: ignore[arg-type]
+    assert [each.promised for each in none] == [None, None]
+    places.release()
+    ask_sites(sites, JOB, 5.0, time.monotonic, places=places)  # type: ignore[arg-type]
+    assert places.acquire(timeout=5.0)

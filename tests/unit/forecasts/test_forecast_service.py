@@ -1,0 +1,118 @@
+"""The forecast service: its history, its orders, and scores made once for each forecast."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.batch_systems.kind import Presence
+from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
+from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.configuration.reading import read_configuration
+from slurm_rl_plugin.domain.machine import Machine
+from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
+from slurm_rl_plugin.errors import BatchSystemUnavailable, ConfigurationError, SlurmRLError
+from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
+from slurm_rl_plugin.forecasts.live.sources import own_order, rule_order
+from slurm_rl_plugin.services import forecast_service
+from slurm_rl_plugin.services.forecast_service import (
+    ForecastService,
+    Orders,
+    OwnHistory,
+    build_orders,
+)
+from slurm_rl_plugin.units import HOUR
+from tests.unit.forecasts.live_site import busy_look, forecaster, last_days, live_site
+from tests.unit.forecasts.test_kept_forecasts import given
+from tests.unit.hook.queues import pending_jobs, snapshot_of
+
+
+def test_a_history_that_cannot_be_read_is_tried_again_after_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slurm-rl.toml").write_text(f'[forecast]\nlog = "{tmp_path}/none.log"\n')
+    history = OwnHistory(
+        configuration=read_configuration(tmp_path / "slurm-rl.toml"), kind=BATCH_SYSTEMS["slurm"]
+    )
+    clock, asked = [0.0], list[float]()
+    monkeypatch.setattr(forecast_service.time, "monotonic", lambda: clock[0])
+    log = OwnHistory._log
+    monkeypatch.setattr(OwnHistory, "_log", lambda self: (asked.append(clock[0]), log(self))[1])
+    monkeypatch.setattr(OwnHistory, "_machine", lambda self: None)
+    for clock[0] in (0.0, 30.0, 61.0):
+        assert history.known(4) is None
+    assert asked == [0.0, 61.0]
+
+
+@pytest.mark.parametrize("error", [BatchSystemUnavailable("no answer"), ConfigurationError("odd")])
+def test_a_machine_that_is_not_told_leaves_a_history_of_processors(
+    tmp_path: Path, error: SlurmRLError
+) -> None:
+    def machine(seconds: float) -> Machine:
+        del seconds
+        raise error
+
+    (tmp_path / "slurm-rl.toml").write_text("")
+    here = Presence(is_here=True, sign="", lacks="", is_configured=True, lacks_configuration="")
+    history = OwnHistory(
+        configuration=read_configuration(tmp_path / "slurm-rl.toml"),
+        kind=replace(BATCH_SYSTEMS["slurm"], machine=machine, presence=lambda environment: here),
+    )
+    assert history._machine() is None
+
+
+@pytest.mark.parametrize(("fallback", "is_own"), [("site", True), ("fifo", False)])
+def test_while_the_policy_is_not_used_the_order_is_that_of_its_fallback(
+    tmp_path: Path, fallback: str, is_own: bool
+) -> None:
+    (tmp_path / "slurm-rl.toml").write_text(f'[policy]\nmodel = "sjf"\nfallback = "{fallback}"\n')
+    orders = build_orders(read_configuration(tmp_path / "slurm-rl.toml"))
+    look = QueueOnFile(snapshot=snapshot_of(pending_jobs([])), mode="fallback", policy=fallback)
+    assert (orders.of(look) is own_order) == is_own
+
+
+def test_scores_and_metrics_cost_nothing_but_a_forecast_of_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = live_site()
+    now = busy_look(site, last_days(site, 2.0, HOUR))
+    (tmp_path / "slurm-rl.toml").write_text("[forecast]\nport = 0\n")
+    configuration = read_configuration(tmp_path / "slurm-rl.toml")
+    look = QueueOnFile(snapshot=site.queue(now, now - HOUR), mode="shadow", policy="x")
+    write_queue(tmp_path / "queue.npz", look)
+    monkeypatch.setattr(OwnHistory, "known", lambda self, processors: site.history(now))
+    made = forecaster(tmp_path, draws=2)
+    made.kept.keep(given([9_000_000], now - HOUR, start=now - 60.0))
+    service = ForecastService(
+        configuration=configuration,
+        forecaster=made,
+        orders=Orders(policy=rule_order("fifo"), fallback=rule_order("fifo")),
+        history=OwnHistory(configuration=configuration, kind=None),  # type: ignore[arg-type]
+        queue_file=tmp_path / "queue.npz",
+        progress_bar=progress_bar,
+    )
+    loaded = list[float]()
+    rows = KeptForecasts.rows
+
+    def counted(self: KeptForecasts, since: float, **more: Any) -> Any:
+        loaded.append(since)
+        return rows(self, since, **more)
+
+    monkeypatch.setattr(KeptForecasts, "rows", counted)
+    served: dict[str, Any] = {}
+    monkeypatch.setattr(
+        "slurm_rl_plugin.services.forecast_service.serve_pages_locally",
+        lambda pages, path, section: served.update(pages=pages),
+    )
+    service.serve()
+    pages = served["pages"]
+    assert pages.scores()["started"] == 1  # those of before the start
+    assert service.renew()
+    loaded.clear()
+    assert pages.scores()["given"] == 1 + np.count_nonzero(service.desk._queue.place >= 0)  # type: ignore[union-attr]
+    assert b"slurm_rl_forecasts_started 1.0" in pages.metrics()[0]
+    assert loaded == []
