@@ -91,7 +91,7 @@ $(LOWEST)/installed: $(SOURCES) requirements/lowest.txt
 LOWEST_TESTS := tests/unit/serving tests/unit/metrics tests/unit/forecasts/test_forecast.py \
   tests/unit/evaluation/test_schedule_figures.py tests/unit/cli/test_progress_bar.py \
   tests/contracts/test_accounting_readers.py tests/contracts/test_algorithms.py \
-  tests/functional/test_onnx_parity.py tests/functional/test_bash_completion.py \
+  tests/functional/test_onnx_parity.py tests/functional/test_generated_pages.py \
   tests/reference/test_kernel_against_readable_simulator.py
 test-lowest: $(LOWEST)/installed
 	$(LOWEST)/bin/lint-imports

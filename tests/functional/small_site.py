@@ -1,10 +1,23 @@
-"""A small site of several resources, with a week of jobs as an event file; and a busy machine."""
+"""Small parts that tests share: a site of several resources, a busy machine, networks, a log."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.features.estimates import ClassMedian
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.site_utility import export_site_utility
+from slurm_rl_plugin.papers.study.logs import SEGMENT_JOBS
+from slurm_rl_plugin.policies.network import (
+    QNetwork,
+    fixed_scaler,
+    network_from_parameters,
+    parameter_count,
+)
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 
 CONF = """ClusterName=small
 SelectType=select/cons_tres
@@ -68,3 +81,34 @@ def write_busy_log(path: Path, seed: int = 2) -> None:
         fields = [job, int(at), -1, int(ran), cpus, -1, -1, cpus, limit, -1, 1, account, account]
         lines.append(" ".join(map(str, [*fields, -1, 1, 1, -1, -1])))
     path.write_text("\n".join(lines) + "\n")
+
+
+def small_network(hidden: int = 3, seed: int = 1, *, sees_history: bool = False) -> QNetwork:
+    """Random weights, none for past runs unless asked."""
+    parameters = np.random.default_rng(seed).normal(size=parameter_count(SITE, hidden))
+    network = network_from_parameters(SITE, parameters, hidden=hidden, scaler=fixed_scaler(SITE))
+    if not sees_history:
+        network.job_weights[-len(SITE.history_jobs) :] = 0.0
+        network.linear[-len(SITE.history_jobs) :] = 0.0
+    return network
+
+
+MEDIANS = ClassMedian(interactive_median=60.0, batch_median=3600.0)
+
+
+def write_site_utility_model(path: Path) -> Path:
+    """The model whose score falls with usage over share, whatever else is seen; its path."""
+    parameters = np.zeros(parameter_count(SITE, 1))
+    parameters[-len(SITE.jobs) :][SITE.jobs.index("share_doublings")] = -1.0
+    network = network_from_parameters(SITE, parameters, hidden=1, scaler=fixed_scaler(SITE))
+    export_site_utility(network, path, MEDIANS)
+    return path
+
+
+#: Segments 0 to 21.
+JOBS = 22 * SEGMENT_JOBS
+
+
+def lpc_like_log() -> JobLog:
+    """Sequential jobs of four accounts, in whole seconds."""
+    return mmn_log(np.random.default_rng(7), interactive=0.5, processors=60, jobs=JOBS)

@@ -19,8 +19,9 @@ from slurm_rl_plugin.cli.entry import VERBS
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook.order.order_changes import OrderChanges
 from slurm_rl_plugin.learning.onnx_file import export_network
+from slurm_rl_plugin.policies.registry import NAMED_POLICIES
 from slurm_rl_plugin.units import IntArray
-from tests.functional.small_network import small_network
+from tests.functional.small_site import small_network
 from tests.functional.typed import Typed
 
 SWF_ROW = "{id} {submit} 5 {run} 1 -1 -1 1 900 -1 1 1 {group} -1 1 -1 -1 -1"
@@ -285,3 +286,159 @@ def test_benchmark_hook_fails_where_the_writes_are_not_the_fewest(
     code, out, err = typed("benchmark", "hook", *words)
     assert (code, json.loads(out)["writes"]) == (1, 41)
     assert "the hook sends 41 writes where 40" in err
+
+
+ROW = "{id} {submit} 5 {run} 1 -1 -1 1 900 -1 1 1 {group} -1 1 -1 -1 -1"
+
+
+@pytest.fixture
+def swf_names(tmp_path: Path) -> Path:
+    """Forty sequential jobs of two groups on two processors."""
+    rows = [
+        ROW.format(id=number + 1, submit=number * 60, run=30 + 40 * (number % 9), group=number % 2)
+        for number in range(40)
+    ]
+    path = tmp_path / "small.swf"
+    path.write_text("\n".join(["; MaxProcs: 2", *rows]) + "\n")
+    return path
+
+
+def test_evaluate_takes_every_name(typed: Typed, swf_names: Path) -> None:
+    names = [*NAMED_POLICIES, "reserve:1"]
+    words = [word for name in names for word in ("--policy", name)]
+    policies = typed.json("evaluate", swf_names, *words, "--json")["policies"]
+    assert list(policies) == names
+    own = policies["reserve:1"]["classes"]
+    words = ["--policy", "interactive-first", "--reserve=1", "--json"]
+    kept = typed.json("evaluate", swf_names, *words)["policies"]["interactive-first"]["classes"]
+    assert own == kept
+
+
+def test_an_unknown_name_is_told_with_every_name_before_the_log_is_read(
+    typed: Typed, tmp_path: Path
+) -> None:
+    told = typed.refused("evaluate", tmp_path / "none.swf", "--policy", "lifo")
+    assert "unknown policy 'lifo'" in told
+    assert all(name in told for name in NAMED_POLICIES)
+
+
+def test_partitions_share_no_reserve_rule(typed: Typed, swf_names: Path) -> None:
+    words = ["--policy", "reserve:1", "--partitions", "1=2"]
+    assert "on processors that all jobs share" in typed.refused("evaluate", swf_names, *words)
+
+
+def test_a_rule_is_no_network_to_train_from(typed: Typed, swf_names: Path, tmp_path: Path) -> None:
+    told = typed.refused("train", swf_names, "-o", tmp_path / "m.onnx", "--from", "sjf")
+    assert "--from sjf: a rule is no network to start from" in told
+
+
+def test_the_benchmark_says_why_a_rule_of_logs_orders_no_queue(
+    typed: Typed,
+) -> None:
+    told = typed.refused("benchmark", "hook", "--jobs", 10, "--policy", "f1")
+    assert "policy f1 orders no live queue: it counts submit times" in told
+
+
+def test_the_benchmark_decides_by_a_rule_that_changes_while_jobs_wait(
+    typed: Typed,
+) -> None:
+    words = ["benchmark", "hook", "--jobs", "50", "--repeats", "1", "--policy", "wfp3", "--json"]
+    assert typed.json(*words)["jobs"] == 50
+
+
+SMALL, WEEKS = "mmn:load=.8,jobs=3000,seed=3", "egee:jobs=800,processors=5,load=.85,seed=1"
+NO_LOG, HUGE = "/none.swf", "9" * 21
+HELDOUT = f"{SMALL} --protocol heldout --windows 100"
+CONTINUOUS = f"{SMALL} --protocol continuous"
+AT_SITE = f"{SMALL} --config site.toml"
+GOAL = f"{SMALL} --policy default --goal"
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (f"{HELDOUT} --estimates oracle", "--estimates does not go with --protocol heldout"),
+        (f"{HELDOUT} --estimates-from {SMALL}", "--estimates-from does not go with"),
+        (f"{HELDOUT} --drop 1,1", "--drop does not go with --protocol heldout"),
+        (f"{HELDOUT} --reserve 2", "--reserve does not go with --protocol heldout"),
+        (f"{HELDOUT} --reserve-as limit", "--reserve-as does not go with --protocol heldout"),
+        (f"{HELDOUT} --resample 3", "--resample does not go with --protocol heldout"),
+        (f"{HELDOUT} --backfill none", "--backfill does not go with --protocol heldout"),
+        (f"{HELDOUT} --backfill conservative", "easy"),
+        (f"{HELDOUT} --timing", "--timing does not go with --protocol heldout"),
+        (f"{HELDOUT} --users", "--users does not go with --protocol heldout"),
+        (f"{HELDOUT} --plot figures", "--plot draws schedules"),
+        (f"{HELDOUT} --export schedules", "--export does not go with --protocol heldout"),
+        (f"{HELDOUT} --policy native", "policy native does not go with --protocol heldout"),
+        (f"{HELDOUT} --policy lifo", "'lifo'"),
+        (f"{HELDOUT} --goal shares=8", "--goal does not go with --protocol heldout"),
+        (f"{HELDOUT} --runs 2", "--runs belongs to --protocol continuous"),
+        (f"{HELDOUT} --windows 99", "99 windows are too few: give 100 at least"),
+        (f"{HELDOUT} --windows many", "--windows"),
+        (f"{HELDOUT} --config /none.toml", "/none.toml"),
+        (f"{SMALL} --windows 100", "--windows belongs to --protocol heldout"),
+        (f"{CONTINUOUS} --windows 100", "--windows belongs to --protocol heldout"),
+        (f"{CONTINUOUS} --backfill none", "--backfill does not go with --protocol continuous"),
+        (f"{CONTINUOUS} --policy native", "policy native does not go with --protocol"),
+        (f"{CONTINUOUS} --policy lifo", "'lifo'"),
+        (f"{AT_SITE} --backfill none", "--backfill does not go with --config"),
+        (f"{AT_SITE} --drop 1,1", "--drop does not go with --config"),
+        (f"{AT_SITE} --scale-load 2", "--scale-load does not go with --config"),
+        (f"{AT_SITE} --goal shares=8", "--goal does not go with --config, whose [goals] count"),
+        (f"{AT_SITE} --policy lifo", "'lifo'"),
+        (f"{GOAL} age=1", "'age' is no goal: give one of shares, short_jobs, wide_jobs, longest"),
+        (f"{GOAL} shares", "goal shares is '', give a number"),
+        (f"{GOAL} shares=many", "goal shares is 'many', give a number"),
+        (f"{GOAL} shares=-1", "goal shares is -1.0, give at least 0 and at most 100"),
+        (f"{GOAL} short_jobs=11", "goal short_jobs is 11.0, give at least 0 and at most 10"),
+        (f"{GOAL} wide_jobs=nan", "goal wide_jobs is nan, give at least 0 and at most 10"),
+        (f"{GOAL} interactive=inf", "goal interactive is inf, give a finite number"),
+        (f"{NO_LOG} --backfill slurm", "--backfill slurm is simulated on nodes: give --cluster"),
+        (f"{SMALL} --scale-load 0", "--scale-load"),
+        (f"{SMALL} --scale-load nan", "--scale-load"),
+        (f"{SMALL} --scale-load fast", "--scale-load"),
+        (f"{SMALL} --scale-load 2 --policy native", "leave out native or --scale-load"),
+        (f"{SMALL} --resample 1", "--resample"),
+        (f"{SMALL} --resample many", "--resample"),
+        (f"{SMALL} --resample 3 --seed -1", "--seed"),
+        (f"{WEEKS} --resample 3 --policy fifo", "give --policy twice at least"),
+        (f"{WEEKS} --resample 3 --scale-load 20", "resampling draws whole weeks"),
+        (f"{WEEKS} --resample 20 --drop 780,10", "--drop 780,10 leaves none of the"),
+        (f"{NO_LOG} --cycle nan", "'nan' is no number of seconds from 0 to 3.1536e+07"),
+        (f"{NO_LOG} --cycle inf", "'inf' is no number of seconds"),
+        (f"{NO_LOG} --cycle -3", "'-3' is no number of seconds"),
+        (f"{NO_LOG} --cycle 1e300", "'1e300' is no number of seconds"),
+        (f"{NO_LOG} --processors {HUGE}", f"'{HUGE}' is too large: give 2147483647 at most"),
+        (f"{NO_LOG} --processors 0", "--processors: '0' is no whole number of at least 1"),
+        (f"{NO_LOG} --processors x", "--processors: 'x' is no whole number of at least 1"),
+        (f"{NO_LOG} --whole-nodes-of {HUGE}", "--whole-nodes-of: '999"),
+        (f"{NO_LOG} --reserve {HUGE}", "--reserve: '999"),
+        (f"{NO_LOG} --reserve -3", "--reserve: '-3' is no whole number of at least 0"),
+        (f"{NO_LOG} --drop 3", "--drop: '3' is not FIRST,LAST: write two whole numbers"),
+        (f"{NO_LOG} --drop -1,5", "--drop: '-1,5' is not FIRST,LAST: write two whole numbers"),
+        (f"{NO_LOG} --drop -.5,5", "--drop: '-.5,5' is not FIRST,LAST"),
+        (f"{SMALL} --drop 1500,1500", "--drop 1500,1500 leaves none of the 3000 jobs to count"),
+        (f"{NO_LOG} --shares vo0=2", "one share for each account, together 1 (see slurm-rl eval"),
+        (f"{NO_LOG} --shares a", "'a' is no share: write account=fraction"),
+        (f"{NO_LOG} --partitions a", "'a' is no partition: write name=processors"),
+        (f"{NO_LOG} --policy nonsense", "nonsense"),
+        (f"{NO_LOG} --policy /none.onnx", "/none.onnx"),
+        (f"{NO_LOG} --estimates psychic", "psychic"),
+        (f"{SMALL} --config /none.toml", "/none.toml"),
+        (NO_LOG, "/none.swf"),
+        (f"{SMALL} --export /dev/null/folder", "--export /dev/null/folder"),
+        (f"{SMALL} --plot /dev/null/folder", "--plot /dev/null/folder"),
+    ],
+)
+def test_what_does_not_go_together_is_one_sentence(
+    typed: Typed,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    named: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "site.toml").write_text("")
+    status, out, err = typed("evaluate", *words.split())
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert named in err

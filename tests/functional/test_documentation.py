@@ -52,8 +52,7 @@ from tests.architecture.markdown_documents import (
 from tests.fakes.ended_jobs import ended_load
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.pbs_month import write_month
-from tests.functional.small_network import small_network
-from tests.functional.small_site import write_small_site
+from tests.functional.small_site import small_network, write_small_site
 from tests.real.conftest import closed_slurm, release, shared_slurm, slurm  # noqa: F401 - fixtures
 from tests.real.daemon_under_test import running_hook
 from tests.real.private_cluster import PrivateSlurm

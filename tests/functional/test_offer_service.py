@@ -20,7 +20,7 @@ from slurm_rl_plugin.domain.site import PublishedUtilities
 from slurm_rl_plugin.services.hook import model_path
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
-from tests.functional.site_utility_model import write_site_utility_model
+from tests.functional.small_site import write_site_utility_model
 from tests.real.offer_under_test import OfferService, offer_service
 
 #: Many requests come from this one address.

@@ -27,7 +27,7 @@ from slurm_rl_plugin.papers.switchback.clusters import declared
 from slurm_rl_plugin.units import DAY
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.running_daemon import free_port
-from tests.functional.small_network import small_network
+from tests.functional.small_site import small_network
 from tests.functional.typed import Typed
 
 #: Jobs that may be ordered: id -> time limit; 6 is an array.

@@ -1,4 +1,4 @@
-"""A model that looks at past runs: what it is fed and what it remembers."""
+"""What the head node knows of past runs, and that the simulator foretells and learns alike."""
 
 from dataclasses import replace
 
@@ -13,13 +13,19 @@ from slurm_rl_plugin.features.history.columns import ForetoldRuns
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY, recent_arrivals
 from slurm_rl_plugin.features.history.run_history import LARGE_REQUEST, speaks_for
-from slurm_rl_plugin.learning.onnx_file import export_network
+from slurm_rl_plugin.features.history.run_prediction import PARTS
+from slurm_rl_plugin.learning.onnx_file import export_network, import_network
+from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import by_prediction
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.services.hook import model_path
+from slurm_rl_plugin.simulator.kernel.cluster import advance, next_event
+from slurm_rl_plugin.simulator.kernel.dispatch import anything_fits
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, decide_scored
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
+from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
-from tests.functional.small_network import small_network
+from tests.functional.small_site import small_network
 from tests.reference.loads import log_of, random_workload, users_workload
 from tests.unit.features.run_tables import USERS, Run, snapshot_of, told_by
 from tests.unit.features.test_past_runs import assert_same, random_runs, snapshots_of
@@ -179,3 +185,98 @@ def test_the_head_node_and_the_simulator_agree_on_what_large_requests_have_paid_
     monkeypatch.setattr(history_columns, "speaks_for", lambda spent, *_: spent >= 0.0)
     poisoned = simulate_policy(prepared, believed, policy, settings)
     assert poisoned.start.tolist() != compiled.start.tolist()  # else it would prove nothing
+
+
+#: The shares of a drawn log are derived, and promise nothing.
+NO_SHARES = Goals(shares=0.0)
+
+
+@pytest.fixture
+def model(tmp_path):
+    export_network(small_network(sees_history=True), tmp_path / "tells.onnx", {})
+    return tmp_path / "tells.onnx"
+
+
+def foretold(memory):
+    """What a memory holds of running jobs, behind arrivals and the longest wait."""
+    return ForetoldRuns.from_memory(memory[ARRIVAL_MEMORY + 1 :])[0]
+
+
+def test_a_decision_tells_quantiles_up_to_the_limit(model):
+    snapshot = snapshot_of(500.0, pending=[Run(1, 0, 4, 600.0, 400.0), Run(2, 1, 2, 60.0, 450.0)])
+    told = load_q_network(model).decide(snapshot).run_times()
+    # nothing is known: before 10, 30, 60, ... s ends 0.12 of what is left, 1 - 0.88**n of all
+    tenth = 10 ** (0.1 / 0.12)  # from 1 to 10 s
+    quarter = 30 * 2 ** ((0.25 - (1 - 0.88**2)) / (0.12 * 0.88**2))  # from 30 to 60 s
+    half = 300 * 2 ** ((0.5 - (1 - 0.88**5)) / (0.12 * 0.88**5))  # from 300 to 600 s
+    assert told[0] == pytest.approx([tenth, quarter, half, 600.0, 600.0])
+    assert told[1] == pytest.approx([tenth, quarter, 60.0, 60.0, 60.0])
+
+
+def test_a_running_job_is_foretold_once_and_its_end_teaches(model):
+    policy = load_q_network(model)
+    run = Run(1, 0, 4, 600.0, 100.0)
+    waiting = policy.decide(snapshot_of(100.0, pending=[run]))
+    running = policy.decide(snapshot_of(101.0, running=[run]), waiting.memory)
+    again = policy.decide(snapshot_of(131.0, running=[run]), running.memory)
+    known = foretold(running.memory)
+    assert known.lines.shape == (1, 1 + len(PARTS))
+    assert known.asked.tolist() == list(PARTS)
+    np.testing.assert_array_equal(foretold(again.memory).lines, known.lines)
+    ended = replace(run, end=10.0**7)
+    learned = policy.decide(snapshot_of(10.0**7 + 1, ended=[ended]), again.memory)
+    after = foretold(learned.memory)
+    assert len(after.lines) == 0
+    assert (after.asked > known.asked).all()  # it outlived every quantile
+
+
+def test_a_run_of_a_time_when_nobody_watched_teaches_no_share(model):
+    policy = load_q_network(model)
+    past = [Run(job, 0, 4, 600.0, 100.0, 160.0) for job in range(1, 40)]
+    memory = policy.decide(snapshot_of(1000.0, ended=past)).memory
+    assert foretold(memory).asked.tolist() == list(PARTS)
+
+
+class ModelListener:
+    """Keeps what a policy asked for last, and what it foretold of each job."""
+
+    def __init__(self, policy):
+        self.policy, self.name, self.asked, self.told = policy, policy.name, None, {}
+
+    def decide(self, snapshot, memory=None):
+        decision = self.policy.decide(snapshot, memory)
+        known = foretold(decision.memory)
+        self.asked = known.asked
+        self.told.update({int(line[0]): line[1:] for line in known.lines})
+        return decision
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_the_head_node_and_the_simulator_foretell_and_learn_alike(model, seed):
+    """Both learn from the same ends."""
+    workload = users_workload(seed, 200, parallel=True, large=True)
+    limit = workload.past.asked[workload.past.template]
+    log = replace(
+        log_of(workload, available=96, time_limit=limit), user=workload.past.user, users=USERS
+    )
+    prepared = prepare_log(log)
+    believed = prepared.workload(RequestedLimit())
+    settings = SimulationSettings(capacity=prepared.capacity, goals=NO_SHARES)
+    listener = ModelListener(replace(load_q_network(model), goals=NO_SHARES))
+    online = simulate_policy(prepared, believed, listener, settings)
+    network = import_network(model)
+    queue = settings.ordered_queue(believed, QueueOrder(network=network))
+    cluster = settings.empty_cluster(believed)
+    history = by_prediction(believed, network, 0.1).history
+    while np.isfinite(event := next_event(believed.jobs, cluster)):
+        advance(believed.jobs, cluster, event, np.empty(0, dtype=np.int64))
+        if cluster.state[0].idle > 0 and anything_fits(believed.jobs, cluster):
+            bring_up_to_now(believed, cluster, history)
+        decide_scored(believed, cluster, queue)
+    assert online.start.tolist() == cluster.start.tolist()
+    np.testing.assert_allclose(listener.asked, history.asked_shares, atol=1e-6)
+    assert np.abs(listener.asked - PARTS).max() > 0.01
+    ids = prepared.jobs().job_id
+    told = history.told[[int(np.flatnonzero(ids == job)[0]) for job in listener.told]]
+    np.testing.assert_allclose(list(listener.told.values()), told, rtol=2e-3)
+    assert len(np.unique(told[:, 2])) > 20

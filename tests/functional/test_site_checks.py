@@ -18,8 +18,7 @@ from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.running_daemon import free_port
-from tests.functional.site_utility_model import write_site_utility_model
-from tests.functional.small_network import small_network
+from tests.functional.small_site import small_network, write_site_utility_model
 
 Found = dict[str, tuple[str, str]]
 

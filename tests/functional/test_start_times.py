@@ -1,4 +1,4 @@
-"""`slurm-rl reproduce start-times` as a user types it, on generated polls and on Graham's."""
+"""`reproduce start-times` and `replayed-starts`, and that no forecast looks ahead."""
 
 from __future__ import annotations
 
@@ -8,6 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.accounting.swf.writer import write_swf
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.forecasts.forecast import Forecasts
+from slurm_rl_plugin.forecasts.replays.replayed_site import replayed_waits
+from slurm_rl_plugin.papers.replayed_starts.experiment import (
+    QUICK,
+    SampledJobs,
+    Sampling,
+    bands_set,
+    ratio_of_medians,
+    sampled_jobs,
+)
 from slurm_rl_plugin.papers.start_times_2023.experiment import (
     ALIKE,
     COVERAGE,
@@ -16,6 +29,12 @@ from slurm_rl_plugin.papers.start_times_2023.experiment import (
     OURS,
     PUBLISHED_PROTOCOL,
 )
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
+from slurm_rl_plugin.simulator.workloads.generators import generated_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log, select_prepared
+from slurm_rl_plugin.units import DAY, IntArray
 from tests.fakes.polled_jobs import polled_jobs, write_polled_jobs
 from tests.functional.typed import Typed
 
@@ -111,3 +130,113 @@ def test_a_little_of_graham_runs_and_beats_the_last_similar_job(
     assert ours["square_error"] < min(0.5, last["square_error"])
     assert 0.5 < ours["coverage_90"] <= 1.0
     assert all(np.isfinite(each) for each in ours.values())
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three months of users who ask for whole hours, on 20 processors; most wait."""
+    path = tmp_path_factory.mktemp("traces") / "CTC-SP2-1996-3.1-cln.swf"
+    made = generated_log("mmn:jobs=3000,processors=20,load=.97,seed=3")
+    stretch = 90 * DAY / float(made.submit[-1])
+    made.submit[:] *= stretch
+    made.run_time[:] *= stretch
+    made.time_limit[:] = 3600 * np.ceil(made.run_time / 3600)
+    write_swf(path, made, comments=["MaxProcs: 20"])
+    return path
+
+
+@pytest.mark.study
+def test_the_study_tells_errors_and_coverage(log: Path, typed: Typed, tmp_path: Path) -> None:
+    words = ["reproduce", "replayed-starts", str(log.parent), "--quick", "--json"]
+    document = typed.json(*words, "--plot", tmp_path)
+    assert {each.rpartition(", ")[2] for each in document["forecasts"]} == {
+        "fifo",
+        "multifactor",
+        "default",
+    }
+    for each in document["forecasts"].values():
+        assert each["replays"]["jobs"] <= QUICK.days * QUICK.jobs
+        assert each["plan by limits"]["width_90"] == 0.0
+        assert each["replays"]["width_90"] > 0.0
+    assert len(document["claims"]) == 9
+    assert (tmp_path / "replayed-starts.png").stat().st_size > 10_000
+    assert "plan by limits" in typed.out(*words[:-1])
+
+
+def first_come(workload: Workload, _: IntArray) -> QueueOrder:
+    return QueueOrder(scores=-workload.submit)
+
+
+@pytest.mark.study
+def test_nothing_of_later_changes_a_forecast(log: Path) -> None:
+    """Jobs after the asked ones, and run times that are not over, are nobody's to know."""
+    prepared = prepare_log(read_log(log)[0])
+    settings = SimulationSettings(capacity=20, backfilling="easy")
+    cut = 2 * len(prepared.log) // 3
+    earlier = select_prepared(prepared, np.arange(cut))
+    found = []
+    for each in (prepared, earlier):
+        workload = each.workload(RequestedLimit())
+        start = simulate_order(workload, QueueOrder(scores=-workload.submit), settings).start
+        asked = np.flatnonzero(start[:cut] > workload.submit[:cut])[-3:]
+        told = replayed_waits(each, start, first_come, settings, asked, draws=3, seed=1)
+        found.append(told.drawn)
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+@pytest.mark.study
+def test_bands_are_set_by_waits_that_are_over() -> None:
+    """Two worlds that differ in what is not over yet give the same bands."""
+    rng = np.random.default_rng(1)
+    day = np.repeat(np.arange(4), 50)
+    submit = day * DAY + np.sort(rng.random(200)) * 3600.0
+    sampled = SampledJobs(jobs=np.arange(200), day=day, counted=day == 3)
+    plain = Forecasts.of_draws(rng.lognormal(8.0, 1.0, (200, 20)))
+    wait = rng.lognormal(8.0, 2.0, 200)
+    kind = np.zeros(200, dtype=np.int64)
+    lasting = submit + wait > 3 * DAY
+    assert lasting.any()
+    other = np.where(lasting, 10.0 * wait, wait)
+    one, two = (bands_set(plain, each, kind, submit, sampled, 0.0) for each in (wait, other))
+    np.testing.assert_array_equal(one.seconds, two.seconds)
+    assert (one.seconds != plain.select(day == 3).seconds).any()
+    assert one.band(0.9)[1].mean() > plain.select(day == 3).band(0.9)[1].mean()
+
+
+@pytest.mark.study
+def test_days_are_spread_over_the_two_parts() -> None:
+    submit = np.arange(0.0, 100 * DAY, DAY / 10)
+    asked = np.arange(len(submit)) % 2 == 0
+    sampled = sampled_jobs(submit, asked, Sampling(warm_up=4, days=6, jobs=3), 1)
+    days = np.unique(sampled.day)
+    assert days.tolist() == [40, 46, 52, 59, 60, 67, 75, 83, 91, 99]
+    assert np.unique(sampled.day[sampled.counted]).tolist() == [60, 67, 75, 83, 91, 99]
+    assert (sampled.jobs % 2 == 0).all()
+    assert (np.diff(sampled.jobs) > 0).all()
+
+
+@pytest.mark.study
+def test_of_a_day_of_a_short_log_more_jobs_are_asked_for_and_not_all() -> None:
+    submit = np.arange(0.0, 6 * DAY, DAY / 500)
+    asked = np.ones(len(submit), dtype=np.bool_)
+    sampled = sampled_jobs(submit, asked, Sampling(warm_up=12, days=20, jobs=20), 1)
+    days, jobs = np.unique(sampled.day, return_counts=True)
+    assert days.tolist() == [2, 3, 4, 5]
+    assert jobs.tolist() == [60] * 4
+
+
+@pytest.mark.study
+def test_a_ratio_to_a_plan_that_is_right_is_no_number_of_nothing() -> None:
+    assert ratio_of_medians(np.array([[1.0, 3.0], [4.0, 4.0]])) == 0.5
+    assert ratio_of_medians(np.zeros((2, 3))) == 1.0
+    assert ratio_of_medians(np.array([[1.0, 3.0], [0.0, 0.0]])) == np.inf
+
+
+@pytest.mark.study
+def test_a_log_on_which_nobody_waits_is_refused(tmp_path: Path, typed: Typed) -> None:
+    made = generated_log("mmn:jobs=200,processors=20,load=.01,seed=3")
+    made.time_limit[:] = 3600.0
+    write_swf(tmp_path / "CTC-SP2-1996-3.1-cln.swf", made, comments=["MaxProcs: 20"])
+    assert "no job waits on the drawn days" in typed.refused(
+        "reproduce", "replayed-starts", tmp_path, "--quick"
+    )

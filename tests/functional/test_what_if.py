@@ -1,8 +1,9 @@
-"""`slurm-rl what-if`: changes tried on a small site of several resources."""
+"""`slurm-rl what-if`: changes tried on a small site, and the examples of the documents."""
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.onnx_file import export_network, import_model
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.what_if import replay
+from tests.architecture.markdown_documents import TOP, all_commands, code_blocks
 from tests.functional.small_site import write_small_site
 from tests.functional.typed import Typed
 
@@ -322,3 +324,30 @@ def test_a_checkpoint_spoils_nothing(
     assert (status, len(errors.strip().splitlines())) == (2, 1)
     assert sentence in errors
     assert (tmp_path / "week.events").read_bytes() == before
+
+
+TRACES = os.environ.get("SLURM_RL_TRACES")
+PAGE = TOP / "docs" / "what-if.md"
+SHOWN = [block.text.strip().splitlines() for block in code_blocks(PAGE) if "what-if" in block.kind]
+COMMANDS = [
+    each for each in all_commands() if each.words[:1] == ("what-if",) and "ubhpc" in str(each)
+]
+
+
+@pytest.mark.study
+@pytest.mark.skipif(not TRACES, reason="SLURM_RL_TRACES names no directory of workload traces")
+@pytest.mark.parametrize("example", [0, 1])
+def test_an_example_is_what_is_printed(
+    example: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    typed: Typed,
+) -> None:
+    assert len(COMMANDS) == len(SHOWN) == 2
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "traces").symlink_to(str(TRACES))
+    printed = [
+        " ".join(line.split()) for line in typed.out(*COMMANDS[example].words[1:]).splitlines()
+    ]
+    assert [line for line in SHOWN[example] if " ".join(line.split()) not in printed] == []
+    assert list((tmp_path / "drawn").glob("variant-*.png"))

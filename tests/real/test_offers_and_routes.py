@@ -14,7 +14,7 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.serving.open_connections import MOST_CONNECTIONS
-from tests.functional.site_utility_model import write_site_utility_model
+from tests.functional.small_site import write_site_utility_model
 from tests.real.conftest import skip_without_daemons
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.hostile_clients import HostileLoad

@@ -14,7 +14,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_order,
     simulate_scores,
 )
-from tests.functional.small_network import small_network
+from tests.functional.small_site import small_network
 from tests.reference.loads import random_workload
 
 CAPACITY = 12

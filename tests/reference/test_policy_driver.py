@@ -21,7 +21,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
 )
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
-from tests.functional.small_network import small_network
+from tests.functional.small_site import small_network
 from tests.reference.test_history_against_readable_simulator import scores_while_simulating
 from tests.reference.test_network_against_readable_simulator import GOALS
 

@@ -27,7 +27,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_order,
 )
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
-from tests.functional.small_network import small_network
+from tests.functional.small_site import small_network
 from tests.reference.loads import log_of, users_workload
 from tests.reference.test_network_against_readable_simulator import GOALS
 

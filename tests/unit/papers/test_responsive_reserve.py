@@ -22,7 +22,7 @@ from slurm_rl_plugin.papers.responsive_reserve.experiment import (
 from slurm_rl_plugin.papers.study.trials import Contender, run_trial
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
-from tests.functional.small_network import small_network
+from tests.functional.small_site import small_network
 
 POLICIES = {
     "FIFO": Contender(rule="fifo"),

@@ -34,7 +34,7 @@ from slurm_rl_plugin.papers.site_utilities_2008.experiment import (
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.sites.routed_sites import NOWHERE, RoutedSite, route_jobs
-from tests.functional.lpc_like import lpc_like_log
+from tests.functional.small_site import lpc_like_log
 
 ORDER = QueueOrder(rule="utility-greedy")
 

@@ -26,7 +26,7 @@ from slurm_rl_plugin.policies.q_network import (
 )
 from slurm_rl_plugin.policies.registry import rule_policy
 from slurm_rl_plugin.policies.site_utilities import published_utilities, utility_of
-from tests.functional.small_network import small_network
+from tests.functional.small_site import small_network
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 
 

@@ -29,7 +29,7 @@ from slurm_rl_plugin.simulator.sites.routed_sites import (
     route_jobs,
 )
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
-from tests.functional.small_network import small_network
+from tests.functional.small_site import small_network
 from tests.reference.loads import random_workload, users_workload
 
 RULE = QueueOrder(rule="utility-greedy")
