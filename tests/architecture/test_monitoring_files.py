@@ -17,7 +17,7 @@ from prometheus_client.core import Metric
 
 from slurm_rl_plugin.forecasts.forecast import Scores
 from slurm_rl_plugin.metrics.forecast_families import ForecastFamilies
-from tests.architecture.markdown_documents import TOP, anchor, headings, links, section, table_rows
+from tests.architecture.markdown_documents import TOP, anchor, headings, section, table_rows
 from tests.architecture.test_documents import families, served_name
 
 GRAFANA, PROMETHEUS = TOP / "deploy" / "grafana", TOP / "deploy" / "prometheus"
@@ -65,21 +65,6 @@ def test_a_dashboard_can_be_imported_anywhere(path: Path) -> None:
         for target in panel["targets"]:
             series = re.findall(r"slurm_rl_\w+\{", target["expr"])
             assert len(series) == target["expr"].count('cluster=~"$cluster"') > 0
-
-
-@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
-def test_panels_have_numbers_of_their_own_and_do_not_overlap(path: Path) -> None:
-    numbers = [panel["id"] for panel in panels(path)]
-    assert len(numbers) == len(set(numbers))
-    taken: set[tuple[int, int]] = set()
-    for panel in panels(path):
-        place = panel["gridPos"]
-        assert place["x"] + place["w"] <= 24
-        cells = {
-            (place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])
-        }
-        assert not cells & taken, panel["title"]
-        taken |= cells
 
 
 def forecast_families() -> list[Metric]:
@@ -151,22 +136,10 @@ def test_an_alert_says_what_to_do_and_where_to_read_on(name: str) -> None:
     assert mark in map(anchor, headings(TOP / document))
 
 
-def test_the_chapters_of_alerts_are_those_of_the_rules() -> None:
-    metrics = TOP / "docs" / "metrics.md"
-    chapters = re.findall(r"^### (\w+)$", section(metrics, "Alerts"), re.MULTILINE)
-    assert chapters == list(alerts())
-
-
 def test_recorded_series_are_documented() -> None:
     recorded = re.findall(r"record: (\S+)", (PROMETHEUS / "recording_rules.yml").read_text())
     rows = table_rows(section(TOP / "docs" / "metrics.md", "Recorded series"))
     assert [row[0].strip("`") for row in rows] == recorded
-
-
-def test_every_picture_is_shown() -> None:
-    pages = (TOP / "docs").glob("*.md")
-    shown = {Path(link).name for page in pages for link in links(page) if "pictures/" in link}
-    assert {path.name for path in (TOP / "docs" / "pictures").glob("*.png")} == shown
 
 
 def promtool(*words: str, stdin: bytes = b"") -> str:

@@ -48,11 +48,6 @@ def test_a_file_brings_what_setup_py_asks_for(name: str) -> None:
         assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)])
 
 
-def test_no_package_has_two_versions() -> None:
-    told = {(package, version) for name in ASKED for package, version in installed_by(name).items()}
-    assert len(dict(told)) == len(told)
-
-
 def test_the_lowest_versions_are_the_lower_bounds() -> None:
     versions = versions_of(text_of("lowest"))
     for requirement in map(Requirement, {*ASKED["build"], *ASKED["test"]}):

@@ -87,12 +87,6 @@ def test_files_are_offered_where_a_file_is_wanted(offered: Offered, tmp_path: Pa
         assert offered(*words, "site") == ["site log.swf"]
 
 
-def test_nothing_is_offered_for_a_number(offered: Offered, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    assert offered("queue", "--limit", "") == []
-    assert offered("explain", "") == []
-
-
 def test_a_tab_at_the_prompt_completes(pages: Path, tmp_path: Path) -> None:
     terminal, end = pty.openpty()
     bash = subprocess.Popen(
@@ -173,10 +167,6 @@ def asked_zsh(functions: Path, folder: Path, *words: str) -> list[str]:
     return [line.replace("\\", "") for line in (folder / "offered_zsh").read_text().splitlines()]
 
 
-def test_verbs_zsh(offered_zsh: Offered) -> None:
-    assert offered_zsh("exp") == ["experiment", "explain"]
-
-
 def test_every_verb_has_options(pages: Path, offered_zsh: Offered) -> None:
     text = (pages / "completion" / "_slurm-rl").read_text()
     for verb in VERBS:
@@ -186,23 +176,6 @@ def test_every_verb_has_options(pages: Path, offered_zsh: Offered) -> None:
 
 def test_values_of_an_option(offered_zsh: Offered) -> None:
     assert offered_zsh("evaluate", "--backfill", "") == ["easy", "none", "slurm"]
-
-
-def test_policies_and_models_are_offered_beside_files_zsh(
-    offered_zsh: Offered, tmp_path: Path
-) -> None:
-    (tmp_path / "mine.onnx").touch()
-    names = {*NAMED_POLICIES, "mine.onnx"}
-    assert set(offered_zsh("evaluate", "--policy", "")) - {"offered_zsh"} == names
-
-
-def test_files_are_offered_for_every_log(offered_zsh: Offered, tmp_path: Path) -> None:
-    (tmp_path / "site log.swf").touch()
-    assert offered_zsh("train", "first.swf", "site") == ["site log.swf"]
-
-
-def test_nothing_is_offered_for_a_number_zsh(offered_zsh: Offered) -> None:
-    assert offered_zsh("queue", "--limit", "") == []
 
 
 NAMES = ("slurm-rl.1", "slurm-rl-run.8", "slurm-rl.toml.5")
@@ -268,10 +241,6 @@ def test_every_variable_that_is_read_is_told(page: str) -> None:
     read |= {name for text in sources for name in re.findall(of_the_system, text)}
     missing = {name for name in read if f"\\fB{name}\\fR" not in page}
     assert missing == {"XDG_CACHE_HOME", "JOURNAL_STREAM"}  # every program's
-
-
-def test_no_default_is_told_where_there_is_none(page: str) -> None:
-    assert not re.findall(r"^.*\bdefault\.$", page, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -76,21 +76,6 @@ def test_seeds_are_trained_and_the_choice_is_recorded(tmp_path: Path, typed: Typ
 
 
 @pytest.mark.usefixtures("short_windows")
-def test_fitted_q_trains_for_slowdown_by_the_same_words(tmp_path: Path, typed: Typed) -> None:
-    log, model = write_log(tmp_path / "site.swf", 1), tmp_path / "site.onnx"
-    words = ["train", str(log), *SMALL, "--algorithm", "fitted-q", "-o", str(model), "--json"]
-    manifest = typed.json(*words)
-    assert manifest["algorithm"] == "fitted-q"
-    assert manifest["schema"]["name"] == "site"
-    assert len(manifest["curve"]) == 2
-    assert "--algorithm fitted-q --preset slowdown --protocol heldout" in manifest["command"]
-    learned = manifest["heldout"]["shipped"] == "network"
-    network = import_network(model)
-    assert (network.activation == "sigmoid") == learned
-    assert network.looks_at_past == learned
-
-
-@pytest.mark.usefixtures("short_windows")
 @pytest.mark.parametrize("ratio_to_saf", [1.01, 0.06])
 def test_where_no_training_wins_the_rule_is_written_if_it_is_better_and_said(
     tmp_path: Path,

@@ -29,10 +29,6 @@ def test_days_of_history(tmp_path, model, days, asked):
     assert build_cycle(configuration, loaded).batch_system._history_days == asked
 
 
-def test_a_rule_asks_for_no_history():
-    assert not load_policy("sjf").learns_from_runs
-
-
 def configured(adapter):
     return configuration_of({"batch_system": {"adapter": adapter}})
 

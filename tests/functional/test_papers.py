@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,6 @@ from slurm_rl_plugin.papers.backfilling_predictions_2015.experiment import (
 )
 from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import CELLS
 from slurm_rl_plugin.papers.economic_2002.markets import CONFIGURATIONS, CTC, EXTRACTS, QUICK_JOBS
-from slurm_rl_plugin.papers.learning_agents_2005.experiment import QUICK, steps
 from slurm_rl_plugin.papers.reactive_grids_2008.on_line import READINGS
 from slurm_rl_plugin.papers.site_utilities_2008 import experiment as site_utilities
 from slurm_rl_plugin.papers.switchback.clusters import alike, with_gain
@@ -157,14 +155,6 @@ def test_a_given_model_takes_the_place_of_trained_ones(tmp_path: Path, typed: Ty
     assert "reactive-grids" not in trained
 
 
-@pytest.mark.study
-def test_the_table_counts_verdicts_and_says_why_not(typed: Typed) -> None:
-    printed = typed.out("reproduce", "reactive-grids", "--quick", "--seeds", "2")
-    assert "Table II, p = 0.2: RL, batch mean wait (s)" in printed
-    assert " reproduce. With our algorithm in place of the paper's, " in printed
-    assert " goals of this project are met. What does not:" in printed
-
-
 WORDS = ["reproduce", "learning-agents", "--quick"]
 
 
@@ -190,41 +180,6 @@ def test_figures_claims_and_manifest(tmp_path: Path, typed: Typed) -> None:
     again = typed.json(*WORDS, "--seeds", "3", "--json")
     assert again["claims"] == document["claims"]
     assert again["figures"] == []
-
-
-@pytest.mark.study
-def test_an_interrupted_run_goes_on_with_what_it_kept(tmp_path: Path, typed: Typed) -> None:
-    def claims(*more: str) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = typed.json(*WORDS, "--seeds", "2", "--json", *more)[
-            "claims"
-        ]
-        return found
-
-    kept = ["--models", str(tmp_path)]
-    expected = claims()
-    assert claims(*kept) == expected
-    files = sorted(tmp_path.iterdir())
-    content = [path.read_bytes() for path in files]
-    for path in files[::2]:  # as if it had been interrupted
-        path.unlink()
-    assert claims(*kept) == expected
-    assert [path.read_bytes() for path in files] == content
-    for path in files:  # what is kept is not simulated again
-        path.write_text(re.sub(r'"load": [^,]+', '"load": 77.0', path.read_text()))
-    loads = [each["measured"] for each in claims(*kept) if str(each["name"]).endswith(", load")]
-    assert set(loads) == {77.0}
-    assert len(loads) == steps(QUICK, 1)
-
-
-@pytest.mark.study
-def test_the_table_says_what_does_not_reproduce(typed: Typed) -> None:
-    printed = typed.out(*WORDS, "--seeds", "2")
-    assert "probing agents, load / paper's agents" in printed
-    assert " reproduce. By our reading of words that have no number, " in printed
-    assert " goals of this project are met. What does not:" in printed
-    assert "1.2 (ours)" in printed
-    assert "0.65 (goal)" in printed
-    assert ", a factor that this project chose: holds from " in printed
 
 
 JOBS = (max(EXTRACTS.values()) + 1) * QUICK_JOBS

@@ -16,10 +16,7 @@ from slurm_rl_plugin.forecasts.replays.replayed_site import replayed_waits
 from slurm_rl_plugin.papers.replayed_starts.experiment import (
     QUICK,
     SampledJobs,
-    Sampling,
     bands_set,
-    ratio_of_medians,
-    sampled_jobs,
 )
 from slurm_rl_plugin.papers.start_times_2023.experiment import (
     ALIKE,
@@ -201,35 +198,6 @@ def test_bands_are_set_by_waits_that_are_over() -> None:
     np.testing.assert_array_equal(one.seconds, two.seconds)
     assert (one.seconds != plain.select(day == 3).seconds).any()
     assert one.band(0.9)[1].mean() > plain.select(day == 3).band(0.9)[1].mean()
-
-
-@pytest.mark.study
-def test_days_are_spread_over_the_two_parts() -> None:
-    submit = np.arange(0.0, 100 * DAY, DAY / 10)
-    asked = np.arange(len(submit)) % 2 == 0
-    sampled = sampled_jobs(submit, asked, Sampling(warm_up=4, days=6, jobs=3), 1)
-    days = np.unique(sampled.day)
-    assert days.tolist() == [40, 46, 52, 59, 60, 67, 75, 83, 91, 99]
-    assert np.unique(sampled.day[sampled.counted]).tolist() == [60, 67, 75, 83, 91, 99]
-    assert (sampled.jobs % 2 == 0).all()
-    assert (np.diff(sampled.jobs) > 0).all()
-
-
-@pytest.mark.study
-def test_of_a_day_of_a_short_log_more_jobs_are_asked_for_and_not_all() -> None:
-    submit = np.arange(0.0, 6 * DAY, DAY / 500)
-    asked = np.ones(len(submit), dtype=np.bool_)
-    sampled = sampled_jobs(submit, asked, Sampling(warm_up=12, days=20, jobs=20), 1)
-    days, jobs = np.unique(sampled.day, return_counts=True)
-    assert days.tolist() == [2, 3, 4, 5]
-    assert jobs.tolist() == [60] * 4
-
-
-@pytest.mark.study
-def test_a_ratio_to_a_plan_that_is_right_is_no_number_of_nothing() -> None:
-    assert ratio_of_medians(np.array([[1.0, 3.0], [4.0, 4.0]])) == 0.5
-    assert ratio_of_medians(np.zeros((2, 3))) == 1.0
-    assert ratio_of_medians(np.array([[1.0, 3.0], [0.0, 0.0]])) == np.inf
 
 
 @pytest.mark.study

@@ -16,7 +16,6 @@ from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs, summarise
 from tests.reference.loads import decayed_usage, jobs_of, random_workload
 from tests.reference.readable_simulator import fairness_of_each
-from tests.reference.test_network_against_readable_simulator import random_network
 
 CAPACITY = 12
 SEEDS = range(6)
@@ -36,22 +35,6 @@ def by_site(workload: Workload) -> QueueOrder:
             points=np.zeros(jobs), age=0.0, highest_age=1.0, fairshare=1e6, period=1.0
         )
     )
-
-
-def orders(workload: Workload) -> list[QueueOrder]:
-    network = QueueOrder(network=random_network(3))
-    return [QueueOrder(rule="multifactor"), network, by_site(workload)]
-
-
-@pytest.mark.parametrize("backfilling", ["none", "easy"])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_bills_of_one_unit_a_processor_change_nothing(seed: int, backfilling: str) -> None:
-    workload = random_workload(seed, parallel=True)
-    alike = workload.having(billed=workload.processors.astype(np.float64))
-    settings = SimulationSettings(capacity=CAPACITY, backfilling=backfilling, half_life=1000.0)
-    for order in orders(workload):
-        plain, billed = (simulate_order(each, order, settings) for each in (workload, alike))
-        np.testing.assert_array_equal(billed.start, plain.start)
 
 
 @pytest.mark.parametrize("half_life", [np.inf, 500.0])

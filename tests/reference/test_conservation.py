@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.simulator.kernel.cluster import advance, empty_cluster, next_event
-from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
+from slurm_rl_plugin.simulator.kernel.cluster import empty_cluster
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
@@ -71,16 +70,6 @@ def test_no_batch_job_starts_into_the_reserve(seed: int, backfilling: str) -> No
 
 
 @pytest.mark.parametrize("backfilling", ["none", "easy"])
-def test_a_batch_job_too_wide_for_the_reserve_gets_the_machine_to_itself(backfilling: str) -> None:
-    workload = random_workload(1, parallel=True)
-    start = fifo_starts(workload, backfilling=backfilling, reserve=3)
-    too_wide = np.flatnonzero(~workload.interactive & (workload.processors > CAPACITY - 3))
-    assert len(too_wide) > 5
-    running = (start < start[too_wide, None]) & (start + workload.run_time > start[too_wide, None])
-    assert not running.any()
-
-
-@pytest.mark.parametrize("backfilling", ["none", "easy"])
 def test_narrow_batch_jobs_do_not_starve_a_wide_one_behind_a_reserve(backfilling: str) -> None:
     """8 processors, a batch job of 6 under a stream of batch jobs of 1 processor and 100 s."""
     submit = np.concatenate(([5.0], np.arange(0.0, 8000.0, 20.0)))
@@ -100,34 +89,6 @@ def test_narrow_batch_jobs_do_not_starve_a_wide_one_behind_a_reserve(backfilling
     settings = SimulationSettings(capacity=8, backfilling=backfilling, reserve=1)
     start = simulate_scores(workload, -workload.submit, settings).start
     assert (start - workload.submit)[processors == 6][0] <= 200.0
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_processor_seconds_charged_to_each_account_are_those_of_its_jobs(seed: int) -> None:
-    workload = random_workload(seed, parallel=True)
-    cluster = empty_cluster(workload, CAPACITY)
-    no_rank = np.empty(0, dtype=np.int64)
-    while np.isfinite(event := next_event(workload.jobs, cluster)):
-        advance(workload.jobs, cluster, event, no_rank)
-        order = cluster.pending[: cluster.state[0].pending]
-        dispatch_in_order(workload.jobs, cluster, order, len(order), EASY, 0)
-    work = np.bincount(workload.account, weights=workload.run_time * workload.processors)
-    # sums of some hundred numbers with at most 53 bits: 1e-12 is rounding, not loss
-    np.testing.assert_allclose(cluster.accounts.usage, work, rtol=1e-12)
-    assert cluster.state[0].idle == CAPACITY
-    assert cluster.state[0].pending == cluster.state[0].running == 0
-
-
-@pytest.mark.parametrize("cycle", [0.0, 30.0])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_fifo_without_backfilling_never_overtakes(seed: int, cycle: float) -> None:
-    start = fifo_starts(random_workload(seed, parallel=True), cycle=cycle)
-    assert (np.diff(start) >= 0).all()
-
-
-def test_easy_does_overtake() -> None:
-    start = fifo_starts(random_workload(1, parallel=True), backfilling="easy")
-    assert (np.diff(start) < 0).sum() > 10
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, reject, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING
 from tests.reference.node_loads import NodeLoad, random_load
-from tests.reference.nodes_both_ways import ORDERS, How, Ran, node_run, prepared_load, run_compiled
+from tests.reference.nodes_both_ways import ORDERS, How, Ran, run_compiled
 from tests.reference.readable_machine import QueuedJob, jobs_on, nodes_of
 from tests.reference.readable_nodes import World
 from tests.reference.readable_placement import TINY, taken
@@ -61,55 +61,6 @@ def test_nowhere_is_more_given_than_a_node_has_of_any_resource(load: NodeLoad, h
         for j in running:
             if jobs[j].asks.alone:
                 assert all(holders[node] == 1 for node in ran.place[j])
-
-
-@settings(max_examples=60, deadline=None)
-@given(loads, hows)
-def test_each_job_gets_what_it_asks_for_where_it_may_run_and_as_long(
-    load: NodeLoad, how: How
-) -> None:
-    jobs, ran = ran_jobs(load, how)
-    for job, start, end, place in zip(jobs, ran.start, ran.end, ran.place, strict=True):
-        assert start >= job.submit
-        assert end == start + job.run_time
-        assert set(place) <= set(job.asks.serving)
-        assert job.asks.fewest <= len(place) <= job.asks.most
-        assert sum(place.values()) >= job.asks.cpus
-        assert all(cpus >= job.asks.task for cpus in place.values())
-
-
-@settings(max_examples=60, deadline=None)
-@given(loads, hows)
-def test_no_group_has_more_running_than_its_limits_say(load: NodeLoad, how: How) -> None:
-    jobs, ran = ran_jobs(load, how)
-    for time in set(ran.start):
-        used: dict[tuple[str, ...], Counter[str]] = {}
-        for j in running_at(ran, time):
-            for group in jobs[j].groups:
-                counts = used.setdefault(group.key, Counter())
-                counts.update(jobs[j].counts)
-                assert all(counts[kind] <= most + TINY for kind, most in group.most.items())
-
-
-@settings(max_examples=40, deadline=None)
-@given(loads, hows)
-def test_what_was_given_comes_back_and_the_work_done_is_that_of_the_jobs(
-    load: NodeLoad, how: How
-) -> None:
-    assume(jobs_on(load.log, load.machine, kill_at_limit=how.kill_at_limit))
-    run = node_run(load, how)
-    run.finish()
-    prepared, workload = prepared_load(load, how)
-    nodes, limits = run.machine.nodes, run.machine.limits
-    assert (nodes.running == 0).all()
-    np.testing.assert_array_equal(nodes.free, nodes.whole)
-    np.testing.assert_allclose(limits.used, 0.0, atol=TINY)
-    work = np.bincount(
-        workload.account,
-        weights=workload.run_time * workload.processors,
-        minlength=len(prepared.shares),
-    )
-    np.testing.assert_allclose(run.cluster.accounts.usage, work, rtol=1e-12)
 
 
 @pytest.mark.parametrize("backfilling", ["none", "easy"])

@@ -59,11 +59,6 @@ def test_kernel_starts_every_job_when_the_readable_simulator_does(
     assert kernel_starts(workload, name, how) == reference_starts(workload, name, how)
 
 
-def test_every_rule_of_the_product_is_compared() -> None:
-    # usage, and whose the jobs are, the readable simulator does not keep: tested by themselves
-    assert {*STATIC_RULES, *WAITING_RULES} - {"multifactor", "drf"} == set(SCORERS)
-
-
 def test_the_compared_loads_tell_the_settings_apart() -> None:
     workload = random_workload(7, parallel=True)
     variants = [
@@ -121,52 +116,6 @@ def test_kernel_agrees_on_any_tiny_load_full_of_ties(
         capacity=capacity, backfilling=backfilling, reserve=reserve, cycle=cycle
     )
     assert kernel_starts(workload, name, how) == reference_starts(workload, name, how)
-
-
-def by_hand(rows: list[tuple[float, float, float, int]], capacity: int, backfilling: str) -> list:
-    columns = np.array(rows, dtype=np.float64).T
-    workload = Workload.of(
-        submit=columns[0].copy(),
-        run_time=columns[1].copy(),
-        estimate=columns[2].copy(),
-        time_limit=columns[2].copy(),
-        processors=columns[3].astype(np.int64),
-        account=np.zeros(len(rows), dtype=np.int64),
-        interactive=np.zeros(len(rows), dtype=np.bool_),
-        shares=np.array([1.0]),
-    )
-    how = SimulationSettings(capacity=capacity, backfilling=backfilling)
-    kernel = kernel_starts(workload, "fifo", how)
-    assert kernel == reference_starts(workload, "fifo", how)
-    return kernel
-
-
-def test_easy_counts_all_ends_at_the_shadow_time_as_spare() -> None:
-    # submit, run, estimate, processors: two jobs end at 10, the head needs 3 of 5 processors;
-    # both ends together free 4, so 2 are spare and the long one-processor job may start at once
-    rows = [(0, 10, 10, 2), (0, 10, 10, 2), (1, 10, 10, 3), (2, 50, 50, 1)]
-    assert by_hand(rows, 5, "easy") == [0, 0, 10, 2]
-    assert by_hand(rows, 5, "none") == [0, 0, 10, 10]
-
-
-def test_easy_takes_an_outlived_estimate_to_end_now() -> None:
-    # job 0 was to end at 5 but runs to 30: at 12 its processors count as free, so that the head
-    # is expected at once, nothing ends before, and no processor is spare: job 2 has to wait
-    rows = [(0, 30, 5, 2), (0, 4, 4, 1), (6, 10, 10, 3), (12, 2, 2, 1)]
-    assert by_hand(rows, 3, "easy") == [0, 0, 30, 40]
-    # one processor more is spare beside the head and may be used
-    assert by_hand(rows, 4, "easy") == [0, 0, 30, 12]
-
-
-def test_a_backfilled_job_may_end_exactly_at_the_shadow_time_but_not_after_it() -> None:
-    rows = [(0, 10, 10, 2), (1, 10, 10, 3), (2, 8, 8, 1), (2, 9, 9, 1)]
-    assert by_hand(rows, 3, "easy") == [0, 10, 2, 20]
-
-
-def test_spare_processors_are_used_up_by_the_jobs_that_outlast_the_shadow_time() -> None:
-    # 6 processors, 4 busy to 10; the head needs 5: one is spare for one long job, not for two
-    rows = [(0, 10, 10, 4), (1, 10, 10, 5), (2, 50, 50, 1), (2, 50, 50, 1)]
-    assert by_hand(rows, 6, "easy") == [0, 10, 2, 20]
 
 
 @pytest.mark.parametrize("cycle", [0.1, 7.3, 29.97])

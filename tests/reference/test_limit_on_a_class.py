@@ -107,28 +107,6 @@ def starts(workload: Workload, limit: ClassLimit | None, name: str = "fifo") -> 
 AT_ONCE = ClassLimit(change_interval=0.0, lift_after=1000.0, idle_after=500.0)
 
 
-def test_batch_jobs_at_the_limit_stand_in_nobodys_way() -> None:
-    # the limit is 2; the third batch job is at it, the interactive one behind it starts at once
-    workload = rows(
-        (0, 1, 1, True), (1, 50, 1, False), (1, 50, 1, False), (2, 50, 1, False), (3, 50, 1, True)
-    )
-    assert starts(workload, AT_ONCE) == [0, 1, 1, 51, 3]
-
-
-def test_interactive_jobs_in_use_come_on_top_of_the_reserve() -> None:
-    # 4 processors less 1 in use less 2 to keep: batch jobs get 1 until the interactive job ends
-    workload = rows((0, 20, 1, True), (1, 50, 1, False), (1, 50, 1, False))
-    assert starts(workload, AT_ONCE) == [0, 1, 20]
-    # changed seldom, the limit of 2 stands that was set before the interactive job had started
-    assert starts(workload, replace(AT_ONCE, change_interval=45.0)) == [0, 1, 1]
-
-
-def test_without_an_interactive_arrival_for_long_there_is_no_limit() -> None:
-    workload = rows((0, 1, 1, True), *[(2.0, 900.0, 1, False)] * 4)
-    assert starts(workload, AT_ONCE) == [0, 2, 2, 500, 500]
-    assert starts(rows(*[(2.0, 900.0, 1, False)] * 4), AT_ONCE) == [2, 2, 2, 2]  # nobody ever came
-
-
 def test_narrow_jobs_pass_a_wide_one_until_it_lifts_the_limit_and_goes_first() -> None:
     # a batch job of 3 of 4 processors; the limit is 2, which narrow ones fill again and again
     narrow = [(float(t), 100.0, 1, False) for t in range(2, 302, 50)]
@@ -140,28 +118,6 @@ def test_narrow_jobs_pass_a_wide_one_until_it_lifts_the_limit_and_goes_first() -
     assert patient[2] == 500.0  # nobody came for so long: that lifts the limit as well
     wide_enough = replace(AT_ONCE, widest_batch_job=3)
     assert starts(workload, wide_enough)[2] < 500
-
-
-def test_narrow_jobs_need_not_wait_behind_a_wide_one_that_the_limit_keeps_out() -> None:
-    # the job of all 4 processors waits for them, and when they are free the limit of 2 keeps it
-    # out; the narrow job behind it has waited for nothing
-    workload = rows((0, 1, 1, True), (0, 50, 1, False), (1, 10, 4, False), (2, 10, 1, False))
-    in_turn = starts(workload, replace(AT_ONCE, lift_after=200.0))
-    assert in_turn == [0, 0, 201, 50]
-    passed = starts(workload, replace(AT_ONCE, lift_after=200.0, narrow_first=True))
-    assert passed == [0, 0, 201, 2]
-
-
-def test_interactive_jobs_go_first_below_a_limit_whatever_the_policy_says() -> None:
-    # longest first lets the interactive job of all processors wait for the batch job's end
-    workload = rows((0, 4, 4, True), (1, 90, 1, False), (2, 5, 4, True))
-
-    def longest(how: SimulationSettings) -> list[float]:
-        return simulate_scores(workload, workload.run_time, how).start.tolist()
-
-    how = SimulationSettings(capacity=4, reserve=2)
-    assert longest(how) == [0, 4, 94]
-    assert longest(replace(how, class_limit=AT_ONCE)) == [0, 9, 4]
 
 
 @pytest.mark.parametrize(

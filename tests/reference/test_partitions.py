@@ -84,17 +84,3 @@ def test_usage_in_one_partition_counts_in_the_other() -> None:
         settings,
     )
     assert alone.start.tolist() == [10.0, 110.0, 210.0]
-
-
-def test_processor_seconds_of_all_partitions_are_charged() -> None:
-    workload = random_workload(8, parallel=True)
-    partition = np.arange(len(workload.submit)) % 2
-    orders = [QueueOrder(rule="multifactor"), QueueOrder(scores=-workload.submit)]
-    for order in orders:
-        how = SimulationSettings(capacity=CAPACITY, backfilling="easy")
-        start = simulate_in_partitions(workload, partition, [CAPACITY] * 2, order, how).start
-        for number in (0, 1):
-            mine = workload.select(partition == number)
-            begin = start[partition == number]
-            running = (begin[:, None] <= begin) & (begin[:, None] + mine.run_time[:, None] > begin)
-            assert (mine.processors @ running).max() <= CAPACITY

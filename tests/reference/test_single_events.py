@@ -20,8 +20,6 @@ from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
     starts_under,
 )
 from slurm_rl_plugin.simulator.kernel.workload import NO_PAST, Workload, nothing_past
-from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray
 from tests.reference.loads import jobs_of, random_workload
 from tests.reference.readable_simulator import Job, Moment, Plan, Scorer, rule, simulate
@@ -130,14 +128,6 @@ def test_requests_are_planned_with_as_the_readable_simulator_does(order: str) ->
         assert found == read(workload, scorer, None)
         for kind in (PENDING_ONLY, CONSISTENT):
             assert found == starts(workload, order, planned(workload, requests, kind))
-
-
-def test_an_order_of_the_simulator_is_the_same_order() -> None:
-    workload, seconds = workload_of_users(4)
-    order = QueueOrder(scores=-np.arange(len(workload.submit), dtype=np.float64))
-    queue = SimulationSettings(capacity=CAPACITY).ordered_queue(workload, order)
-    found = starts_under(workload, CAPACITY, queue, planned(workload, seconds, CONSISTENT))
-    assert found.tolist() == starts(workload, FIRST_COME, planned(workload, seconds, CONSISTENT))
 
 
 @pytest.mark.parametrize("correction", CORRECTIONS)

@@ -116,17 +116,6 @@ def test_a_rule_on_a_head_node_sees_the_sizes_of_the_compiled_loop(name: str, se
     assert driven(prepared, OnHeadNode(rule_policy(name))) == by_rule(prepared, name)
 
 
-@pytest.mark.parametrize("name", ["saf", "wfp3", "unicep", "utility-greedy"])
-def test_other_resources_change_the_order(name: str) -> None:
-    policy, changed = rule_policy(name), 0
-    for seed in (1, 2, 3, 4, 5):
-        weighed, plain = load(seed), load(seed, machine=None)
-        assert weighed.workload(None).size.tolist() != plain.log.processors.tolist()
-        assert plain.workload(None).size.tolist() == plain.log.processors.tolist()
-        changed += driven(weighed, policy) != driven(plain, policy)
-    assert changed > 0
-
-
 @pytest.mark.parametrize("goals", [AS_TRAINED, GOALS], ids=["as trained", "goals"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_model_on_a_head_node_sees_the_sizes_of_the_compiled_network(

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from slurm_rl_plugin.forecasts.forecast import (
+from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts, band_places, pooled
+from slurm_rl_plugin.forecasts.scores import (
     HORIZONS,
-    LEVELS,
-    Forecasts,
-    band_places,
     horizon_of,
-    pinball_losses,
-    pooled,
     scores_by,
     scores_of,
 )
-
-N = 40000
 
 
 def of(*seconds: float) -> Forecasts:
@@ -72,34 +65,6 @@ def test_a_pool_of_sources_that_differ_holds_what_each_of_them_says() -> None:
     assert even[:3] == pytest.approx([3600.0] * 3)
     assert even[4:] == pytest.approx([86400.0] * 3)
     assert pooled([hour, day], np.array([3.0, 0.0])).seconds[0] == pytest.approx(hour.seconds[0])
-
-
-def right_forecasts() -> tuple[Forecasts, np.ndarray]:
-    """Waits around 1,000 s, a factor of 10**.5 apart, forecast by their very distribution."""
-    rng = np.random.default_rng(3)
-    middle = rng.normal(3.5, 0.3, N)
-    logs = middle[:, None] + 0.5 * stats.norm.ppf(LEVELS)
-    return Forecasts.of_logs(logs), 10.0 ** (middle + 0.5 * rng.standard_normal(N))
-
-
-def test_the_right_distribution_covers_what_it_says() -> None:
-    found = scores_of(*right_forecasts())
-    assert found.jobs == N
-    assert found.square_error == pytest.approx(0.25, rel=0.03)
-    assert found.median_error == pytest.approx(0.5 * stats.norm.ppf(0.75), rel=0.03)
-    assert found.within_2 == pytest.approx(2 * stats.norm.cdf(np.log10(2) / 0.5) - 1, abs=0.01)
-    assert found.coverage_50 == pytest.approx(0.5, abs=0.01)
-    assert found.coverage_90 == pytest.approx(0.9, abs=0.01)
-    assert found.width_90 == pytest.approx(stats.norm.ppf(0.95), rel=1e-6)
-
-
-def test_no_other_place_or_spread_has_less_pinball_loss() -> None:
-    forecasts, waits = right_forecasts()
-    least = pinball_losses(forecasts, waits).mean()
-    middle = forecasts.logs[:, 3:4]
-    for shift, stretch in ((0.2, 1.0), (-0.2, 1.0), (0.0, 0.5), (0.0, 2.0)):
-        other = Forecasts.of_logs(middle + shift + stretch * (forecasts.logs - middle))
-        assert pinball_losses(other, waits).mean() > least
 
 
 def test_figures_by_hand() -> None:

@@ -22,7 +22,6 @@ from slurm_rl_plugin.learning.evaluation.paired import (
     Candidate,
     estimates_of,
     evaluate,
-    starts_under,
 )
 from slurm_rl_plugin.learning.load_windows import split_stretches
 from slurm_rl_plugin.learning.manifest import file_checksum
@@ -32,7 +31,6 @@ from slurm_rl_plugin.learning.policy_search import (
     PolicySearchSettings,
     unsearched_network,
 )
-from slurm_rl_plugin.learning.sarsa import SarsaSettings
 from slurm_rl_plugin.learning.side_by_side import processors_here, side_by_side
 from slurm_rl_plugin.learning.site_utility import SiteUtilitySettings
 from slurm_rl_plugin.learning.training import TrainingPlan, _load_key, parts_too_small, train_model
@@ -163,15 +161,6 @@ def test_a_log_of_one_job_cannot_be_split():
         split_stretches(log, 1, np.random.default_rng(1))
 
 
-def test_native_gives_back_the_recorded_starts():
-    start = LOG.log.submit + 7
-    recorded = replace(LOG, log=replace(LOG.log, start=start))
-    how = SimulationSettings(capacity=5)
-    native = starts_under(Candidate(name="native"), recorded, recorded.workload(None), how)
-    assert native.tolist() == start.tolist()
-    assert evaluate(Candidate(name="native"), recorded, None, how)["mean_wait"] == pytest.approx(7)
-
-
 def test_sjf_with_class_medians_is_interactive_first():
     how = SimulationSettings(capacity=5)
     medians = estimates_of("class-median", LOG)
@@ -236,7 +225,6 @@ PLAN_STEPS = TrainingPlan(
 )
 SEVERAL = replace(PLAN_STEPS, seeds=2)
 WITHOUT = replace(PLAN_STEPS, logs=LOGS, sources=SOURCES, leave_one_out=True)
-SARSA = replace(PLAN_STEPS, algorithm="sarsa", settings=SarsaSettings(sweeps=2, hidden=2))
 
 
 def files(plan, folder, **more):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.papers.economic_2002.conventional import starts_on_machines
 from slurm_rl_plugin.papers.economic_2002.markets import (
     CHOICE,
     EASY,
@@ -15,15 +16,12 @@ from slurm_rl_plugin.papers.economic_2002.markets import (
     LogResults,
     Market,
     MarketFigures,
-    extract,
-    starts_on_machines,
     untouched_weeks,
 )
 from slurm_rl_plugin.papers.economic_2002.study import rows_over_seeds
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
-from slurm_rl_plugin.simulator.workloads.resampling import WEEK
 from slurm_rl_plugin.units import DAY
 
 EXTRACT = 21  # jobs, three weeks at one job a day
@@ -44,14 +42,6 @@ def test_drawn_logs_hold_no_week_on_which_the_rule_was_chosen() -> None:
     assert extracts == set(range(8)) - set(CHOICE)
     assert len(left) == len(log) - len(CHOICE) * EXTRACT
     assert np.array_equal(left.submit, left.eligible)
-
-
-def test_the_weeks_left_follow_each_other_and_keep_weekday_and_hour() -> None:
-    log = daily(8)
-    left = untouched_weeks(log, EXTRACT)
-    assert np.diff(left.submit) == pytest.approx(DAY)
-    back = log.submit[left.job_id - 1] - left.submit
-    assert np.mod(back, WEEK) == pytest.approx(0.0)
 
 
 def results(ratio: float) -> LogResults:
@@ -120,10 +110,3 @@ def test_homes_are_given_in_turn_or_to_the_least_loaded() -> None:
     # in turn the two wide ones share a machine; by load the second takes the other one
     assert starts(jobs, (4, 4)).tolist() == [0.0, 0.0, 9.0, 0.0]
     assert starts(jobs, (4, 4), least_loaded=True).tolist() == [0.0, 0.0, 1.0, 9.0]
-
-
-def test_extracts_go_by_the_traces_own_numbers() -> None:
-    log = daily(8)
-    ran = log.select(log.job_id != 2 * EXTRACT + 3)  # one of them never ran
-    whole, less = extract(log, 2, EXTRACT), extract(ran, 2, EXTRACT)
-    assert len(less.exact.submit) == len(whole.exact.submit) - 1 == EXTRACT - 1

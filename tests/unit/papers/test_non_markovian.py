@@ -14,13 +14,10 @@ from slurm_rl_plugin.papers.non_markovian_2011.experiment import (
     generated,
     largest_deviation,
     memory_row,
-    rows_of_table_1,
-    rows_on_native,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.load import medians_of
 from slurm_rl_plugin.papers.study.study import QUICK
 from slurm_rl_plugin.papers.study.trials import (
-    NATIVE,
     SJF,
     PairedTrial,
     figures_by_learner,
@@ -65,15 +62,6 @@ def test_the_largest_deviation_is_reached_and_not_passed() -> None:
     assert extreme.std() == pytest.approx(bound, rel=0.001)
 
 
-def test_table_1_and_its_weeks_are_claims() -> None:
-    claims = DECLARED.claims(rows_of_table_1(generated(0.44, range(3), QUICK)))
-    assert len(claims) == 10
-    assert claims[0].reproduces is False
-    assert "physically impossible" in claims[0].because
-    assert claims[-1].measured.value == pytest.approx(12.29, abs=0.01)
-    assert claims[-1].reproduces is False
-
-
 def test_learners_are_averaged_log_by_log(trial: PairedTrial) -> None:
     both = figures_by_learner(trial, "NN-ORA", "R")
     assert both.shape == (2, 3)
@@ -95,24 +83,3 @@ def test_equal_networks_show_no_worth_of_memory(trial: PairedTrial) -> None:
     assert claim.measured.value == 0.0
     assert claim.reproduces is False
     assert "95 % interval" in claim.because
-
-
-def test_no_more_than_native_is_no_massive_gain(trial: PairedTrial) -> None:
-    measures = {**trial.measures, NATIVE: trial.measures[LEARNED[0]]}
-    schedules = {**trial.schedules, NATIVE: trial.schedules[LEARNED[0]]}
-    level = PairedTrial(schedules=schedules, measures=measures, drop=trial.drop)
-    verdicts = {
-        claim.cell.column: claim.reproduces
-        for claim in DECLARED.claims(rows_on_native("a load", level))
-        if claim.cell.policy.startswith(LEARNED[0])
-    }
-    assert verdicts == {"interactive R": False, "batch R": True, "F": True}
-
-
-def test_the_generator_is_not_said_to_have_the_batch_median_of_table_1() -> None:
-    claims = DECLARED.claims(rows_of_table_1(generated(0.44, range(4), QUICK)))
-    [median] = [
-        each for each in claims if each.cell.policy == "batch" and "median" in each.cell.column
-    ]
-    assert median.reproduces is False
-    assert "median of the paper" not in median.because

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
-from slurm_rl_plugin.learning.evaluation.paired import schedule_of
 from slurm_rl_plugin.papers.reactive_grids_2008.claims import (
     fairness_over_time,
     implied_ratio,
     preference_for_long_jobs,
-    rows_of_segment,
-    rows_of_shares,
     rows_of_table_1,
     rows_of_waits,
     smallest_ratio,
@@ -30,13 +27,11 @@ from slurm_rl_plugin.papers.study.study import QUICK
 from slurm_rl_plugin.papers.study.trials import (
     FIFO,
     LONGEST_FIRST,
-    NATIVE,
     SJF,
     PairedTrial,
     run_trial,
 )
 from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
 
 
@@ -94,40 +89,6 @@ def test_fairness_over_time_is_that_at_the_starts(trial: PairedTrial) -> None:
         jobs.start, jobs.run_time, jobs.processors, jobs.account, jobs.shares
     )
     np.testing.assert_allclose(fairness_over_time(jobs, jobs.start), at_starts, atol=1e-9)
-
-
-def test_targets_that_cannot_be_met_bound_every_policy(trial: PairedTrial) -> None:
-    logs = generated(0.2, range(2), QUICK, {"vo0": 0.4, "vo1": 0.2, "vo2": 0.2, "vo3": 0.2})
-    policies = contenders(ordering_network(-1.0), medians_of(logs[0]))
-    infeasible = run_trial(logs, policies, (0, 60), lambda _: None)
-    claims = [
-        c
-        for c in DECLARED.claims(rows_of_shares(trial, infeasible))
-        if "infeasible" in c.cell.group
-    ]
-    assert [claim.cell.policy for claim in claims] == [RL, FIFO]
-    assert all(claim.measured.value < 0.625 + 0.03 for claim in claims)
-    assert all("no order can do else" in claim.because for claim in claims)
-
-
-def test_a_segment_compares_native_with_the_rest(trial: PairedTrial) -> None:
-    jobs = trial.schedules[FIFO][0]
-    later = schedule_of(
-        generated(0.2, [0], QUICK, FEASIBLE)[0],
-        jobs.start + 5000.0,
-        SimulationSettings(capacity=50),
-    )
-    one = {name: [each[0]] for name, each in trial.schedules.items()} | {NATIVE: [later]}
-    measures = {
-        name: {column: values[:1] for column, values in row.items()}
-        for name, row in trial.measures.items()
-    }
-    measures[NATIVE] = {column: values + 5000.0 for column, values in measures[FIFO].items()}
-    segment = PairedTrial(schedules=one, measures=measures, drop=(0, 60))
-    claims = DECLARED.claims(rows_of_segment("a segment", segment, "a machine"))
-    assert len(claims) == 7
-    assert claims[0].reproduces  # native waits are 5,000 s longer
-    assert "native / FIFO" in claims[0].because
 
 
 def test_a_policy_overtakes_where_it_is_never_worse_again() -> None:

@@ -19,20 +19,15 @@ from slurm_rl_plugin.domain.switchback import (
     drawn_blocks,
 )
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_now
-from slurm_rl_plugin.forecasts.live.sources import own_order
 from slurm_rl_plugin.papers.switchback.clusters import WARM_UP, DrawnTrial, alike, with_gain
 from slurm_rl_plugin.units import DAY, HOUR
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 from slurm_rl_plugin.what_if.switchback.block_costs import (
     GOALS,
     JobTimes,
-    ReplayedCluster,
     costs,
     costs_of_blocks,
-    live_cluster,
 )
-from tests.unit.forecasts.live_site import LiveSite, busy_look, last_days, live_site, replay_source
 
 BEGIN = 1_700_000_000.0
 
@@ -215,49 +210,3 @@ def test_a_block_played_again_under_its_own_order_is_the_block_that_was() -> Non
     assert own == pytest.approx(found.measured)
     assert not np.allclose(found.by_ours, found.by_site)
     assert told == [1] * len(blocks) == [1] * len(found)
-
-
-@pytest.fixture(scope="module")
-def site() -> LiveSite:
-    return live_site()
-
-
-@pytest.fixture(scope="module")
-def looked(site: LiveSite) -> tuple[SiteAt, ReplayedCluster]:
-    """The site at a look, and its cluster."""
-    now = busy_look(site, last_days(site, 2.0, HOUR))
-    snapshot = site.queue(now, now - HOUR)
-    waits = np.ones(len(snapshot.pending), dtype=np.bool_)
-    at, _ = site_now(site.history(now), snapshot, waits, 7.0 * DAY)
-    return at, live_cluster(at, replay_source(), own_order, own_order)
-
-
-def true_run_times(site: LiveSite, at: SiteAt, jobs: np.ndarray) -> np.ndarray:
-    """What is to come, by who submitted when."""
-    log = at.prepared.log
-    whose = {(s, p): run for s, p, run in zip(
-        site.log.submit.tolist(), site.log.processors.tolist(), site.log.run_time.tolist(),
-        strict=True,
-    )}  # fmt: skip
-    asked = zip(log.submit[jobs].tolist(), log.processors[jobs].tolist(), strict=True)
-    return np.array([whose[each] for each in asked])
-
-
-def test_who_has_not_ended_runs_as_long_as_is_foretold(
-    site: LiveSite, looked: tuple[SiteAt, ReplayedCluster]
-) -> None:
-    at, cluster = looked
-    jobs = np.concatenate([at.running, at.pending])
-    foretold, limit = cluster.times.jobs.run_time[jobs], cluster.times.jobs.time_limit[jobs]
-    truth = true_run_times(site, at, jobs)
-
-    def off(run_time: np.ndarray) -> float:
-        return float(np.abs(np.log(run_time / truth)).mean())
-
-    assert len(jobs) >= 8
-    assert off(foretold) < 0.5 * off(limit)
-    assert (foretold <= limit + 1.0).all()
-    ran = at.now - cluster.times.start[at.running]
-    assert (cluster.times.jobs.run_time[at.running] > ran).all()
-    over = np.setdiff1d(np.arange(len(at.prepared.log)), jobs)
-    np.testing.assert_array_equal(cluster.times.jobs.run_time[over], at.prepared.log.run_time[over])
