@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain import (
@@ -61,6 +62,22 @@ def random_workload(
         shares=shares,
         past=nothing_past(each, each, time_limit, processors),
     )
+
+
+def workload_of(submit: ArrayLike, run_time: ArrayLike, **columns: ArrayLike) -> Workload:
+    """Jobs of one processor and one account that ask for what they run, unless columns differ."""
+    count = np.size(submit)
+    usual: dict[str, ArrayLike] = {
+        "submit": np.asarray(submit, dtype=np.float64),
+        "run_time": np.asarray(run_time, dtype=np.float64),
+        "processors": np.ones(count, dtype=np.int64),
+        "account": np.zeros(count, dtype=np.int64),
+        "interactive": np.zeros(count, dtype=np.bool_),
+        "shares": np.ones(1),
+    }
+    usual |= {"estimate": usual["run_time"], "time_limit": usual["run_time"], **columns}
+    given = {name: each if name == "past" else np.asarray(each) for name, each in usual.items()}
+    return Workload.of(**given)
 
 
 def users_workload(seed: int, jobs: int = 80, *, parallel: bool, large: bool = False) -> Workload:

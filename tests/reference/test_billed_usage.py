@@ -14,7 +14,7 @@ from slurm_rl_plugin.simulator.schedules.partitions import simulate_in_partition
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs, summarise
-from tests.reference.loads import decayed_usage, jobs_of, random_workload
+from tests.reference.loads import decayed_usage, jobs_of, random_workload, workload_of
 from tests.reference.readable_simulator import fairness_of_each
 
 CAPACITY = 12
@@ -60,15 +60,12 @@ def test_accounts_are_charged_what_their_jobs_are_billed(seed: int, half_life: f
 
 def test_who_was_billed_more_goes_behind() -> None:
     """Two accounts ran jobs of one processor; the second job of account 0 had GPUs."""
-    workload = Workload.of(
-        submit=np.array([0.0, 0.0, 10.0, 20.0]),
-        run_time=np.array([100.0, 100.0, 50.0, 50.0]),
-        estimate=np.array([100.0, 100.0, 50.0, 50.0]),
-        time_limit=np.array([100.0, 100.0, 50.0, 50.0]),
-        processors=np.array([1, 1, 2, 2]),
-        account=np.array([0, 1, 0, 1]),
-        interactive=np.zeros(4, dtype=np.bool_),
-        shares=np.array([0.5, 0.5]),
+    workload = workload_of(
+        [0.0, 0.0, 10.0, 20.0],
+        [100.0, 100.0, 50.0, 50.0],
+        processors=[1, 1, 2, 2],
+        account=[0, 1, 0, 1],
+        shares=[0.5, 0.5],
     )
     settings = SimulationSettings(capacity=2)
     dear = workload.having(billed=np.array([9.0, 1.0, 2.0, 2.0]))

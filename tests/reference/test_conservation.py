@@ -13,7 +13,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_network,
     simulate_scores,
 )
-from tests.reference.loads import random_workload
+from tests.reference.loads import random_workload, workload_of
 from tests.reference.test_network_against_readable_simulator import random_network
 
 CAPACITY = 12
@@ -76,16 +76,7 @@ def test_narrow_batch_jobs_do_not_starve_a_wide_one_behind_a_reserve(backfilling
     order = np.argsort(submit, kind="stable")
     jobs = len(submit)
     processors = np.where(np.arange(jobs) == 0, 6, 1)[order]
-    workload = Workload.of(
-        submit=submit[order],
-        run_time=np.full(jobs, 100.0),
-        estimate=np.full(jobs, 100.0),
-        time_limit=np.full(jobs, 100.0),
-        processors=processors,
-        account=np.zeros(jobs, dtype=np.int64),
-        interactive=np.zeros(jobs, dtype=np.bool_),
-        shares=np.ones(1),
-    )
+    workload = workload_of(submit[order], np.full(jobs, 100.0), processors=processors)
     settings = SimulationSettings(capacity=8, backfilling=backfilling, reserve=1)
     start = simulate_scores(workload, -workload.submit, settings).start
     assert (start - workload.submit)[processors == 6][0] <= 200.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
+from tests.reference.loads import workload_of
 
 SERVERS = 50
 JOBS = 1_200_000
@@ -36,14 +36,11 @@ def test_erlang_c_of_one_server_is_the_known_formula() -> None:
 )
 def test_mean_wait_of_mm50_agrees_with_erlang_c(load: float) -> None:
     log = mmn_log(np.random.default_rng(1), load=load, processors=SERVERS, jobs=JOBS)
-    workload = Workload.of(
-        submit=log.submit,
-        run_time=log.run_time,
-        estimate=log.run_time,
-        time_limit=log.run_time,
+    workload = workload_of(
+        log.submit,
+        log.run_time,
         processors=log.processors,
         account=log.account,
-        interactive=np.zeros(JOBS, dtype=np.bool_),
         shares=np.full(4, 0.25),
     )
     start = simulate_scores(workload, -log.submit, SimulationSettings(capacity=SERVERS)).start

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,8 +16,8 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_order,
     simulate_scores,
 )
-from tests.reference.loads import jobs_of, random_workload, table_of
-from tests.reference.readable_simulator import SCORERS, Limit, rule, simulate
+from tests.reference.loads import jobs_of, random_workload, table_of, workload_of
+from tests.reference.readable_simulator import SCORERS, rule, simulate
 
 CAPACITY = 12
 
@@ -32,7 +30,6 @@ def kernel_starts(workload: Workload, name: str, how: SimulationSettings) -> lis
 
 
 def reference_starts(workload: Workload, name: str, how: SimulationSettings) -> list[float]:
-    limit = how.class_limit
     return simulate(
         jobs_of(workload),
         how.capacity,
@@ -40,7 +37,6 @@ def reference_starts(workload: Workload, name: str, how: SimulationSettings) -> 
         easy=how.backfilling == "easy",
         reserve=how.reserve,
         cycle=how.cycle,
-        limit=None if limit is None else Limit(*astuple(limit)[:6]),
     )
 
 
@@ -87,15 +83,13 @@ def tiny_loads(draw: st.DrawFn) -> tuple[Workload, int]:
     rows = sorted(draw(st.lists(row, max_size=14)), key=lambda each: each[0])
     columns = np.array(rows, dtype=np.float64).reshape(-1, 5).T
     estimate = columns[1] if draw(st.booleans()) else columns[2]
-    workload = Workload.of(
-        submit=np.ascontiguousarray(columns[0]),
-        run_time=np.ascontiguousarray(columns[1]),
+    workload = workload_of(
+        np.ascontiguousarray(columns[0]),
+        np.ascontiguousarray(columns[1]),
         estimate=np.ascontiguousarray(estimate),
         time_limit=np.ascontiguousarray(estimate),
         processors=columns[3].astype(np.int64),
-        account=np.zeros(len(rows), dtype=np.int64),
         interactive=columns[4] > 0,
-        shares=np.array([1.0]),
     )
     return workload, capacity
 
@@ -127,16 +121,7 @@ def test_a_cycle_that_is_no_binary_fraction_never_loses_an_event(cycle: float) -
     assert len(submit) == 50, "no such rounding found: the test would prove nothing"
     count = len(submit)
     ones = np.ones(count)
-    workload = Workload.of(
-        submit=submit,
-        run_time=ones,
-        estimate=ones,
-        time_limit=ones,
-        processors=np.ones(count, dtype=np.int64),
-        account=np.zeros(count, dtype=np.int64),
-        interactive=np.zeros(count, dtype=np.bool_),
-        shares=np.array([1.0]),
-    )
+    workload = workload_of(submit, ones)
     how = SimulationSettings(capacity=count, cycle=cycle)
     wait = simulate_scores(workload, -submit, how).start - submit
     assert (wait >= 0).all()

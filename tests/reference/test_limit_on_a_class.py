@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
@@ -12,22 +12,43 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
+from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
+    simulate_order,
     simulate_scores,
 )
-from tests.reference.loads import random_workload
-from tests.reference.test_kernel_against_readable_simulator import (
-    kernel_starts,
-    reference_starts,
-    tiny_loads,
-)
+from tests.reference.loads import jobs_of, random_workload, table_of, workload_of
+from tests.reference.readable_simulator import Limit, rule, simulate
+from tests.reference.test_kernel_against_readable_simulator import tiny_loads
 
 CAPACITY = 12
 LIVE = ClassLimit(widest_batch_job=3, change_interval=40.0, lift_after=600.0, idle_after=2000.0)
 RULES = ("fifo", "sjf", "interactive-first", "wfp3")
+
+
+def kernel_starts(workload: Workload, name: str, how: SimulationSettings) -> list[float]:
+    if name in WAITING_RULES:
+        return simulate_order(workload, QueueOrder(rule=name), how).start.tolist()
+    scores = STATIC_RULES[name](table_of(workload), workload.estimate)
+    return simulate_scores(workload, np.asarray(scores, dtype=np.float64), how).start.tolist()
+
+
+def reference_starts(workload: Workload, name: str, how: SimulationSettings) -> list[float]:
+    limit = how.class_limit
+    return simulate(
+        jobs_of(workload),
+        how.capacity,
+        rule(name),
+        easy=how.backfilling == "easy",
+        reserve=how.reserve,
+        cycle=how.cycle,
+        limit=None if limit is None else Limit(*astuple(limit)[:6]),
+    )
 
 
 @pytest.mark.parametrize("parallel", [False, True], ids=["sequential", "parallel"])
@@ -86,15 +107,11 @@ def rows(*each: tuple[float, float, int, bool]) -> Workload:
     """Jobs of (submit, run time, processors, interactive)."""
     columns = np.array(each, dtype=np.float64).T
     run_time = columns[1].copy()
-    return Workload.of(
-        submit=columns[0].copy(),
-        run_time=run_time,
-        estimate=run_time,
-        time_limit=run_time,
+    return workload_of(
+        columns[0].copy(),
+        run_time,
         processors=columns[2].astype(np.int64),
-        account=np.zeros(len(each), dtype=np.int64),
         interactive=columns[3] > 0,
-        shares=np.array([1.0]),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.partitions import simulate_in_partitions
 from slurm_rl_plugin.simulator.schedules.simulation import (
@@ -15,7 +14,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_scores,
 )
 from tests.functional.small_site import small_network
-from tests.reference.loads import random_workload
+from tests.reference.loads import random_workload, workload_of
 
 CAPACITY = 12
 HOW = [
@@ -61,15 +60,12 @@ def test_orders_that_do_not_look_at_usage_schedule_each_partition_by_itself(
 
 def test_usage_in_one_partition_counts_in_the_other() -> None:
     """Account 0 fills partition 0; in partition 1 it then stands behind account 1."""
-    workload = Workload.of(
-        submit=np.array([0.0, 10.0, 20.0, 30.0]),
-        run_time=np.array([1000.0, 100.0, 100.0, 100.0]),
-        estimate=np.array([1000.0, 100.0, 100.0, 100.0]),
-        time_limit=np.array([1000.0, 100.0, 100.0, 100.0]),
-        processors=np.array([4, 1, 1, 1]),
-        account=np.array([0, 1, 0, 1]),
-        interactive=np.zeros(4, dtype=np.bool_),
-        shares=np.array([0.5, 0.5]),
+    workload = workload_of(
+        [0.0, 10.0, 20.0, 30.0],
+        [1000.0, 100.0, 100.0, 100.0],
+        processors=[4, 1, 1, 1],
+        account=[0, 1, 0, 1],
+        shares=[0.5, 0.5],
     )
     settings = SimulationSettings(capacity=5)
     together = simulate_in_partitions(

@@ -11,27 +11,25 @@ from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, PolicyKind
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster, advance, empty_cluster
-from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.policy_driver import NO_RANK
 from slurm_rl_plugin.simulator.scoring import rules
 from slurm_rl_plugin.simulator.scoring.rules import current_usage, rule_code, score_pending_by_rule
 from slurm_rl_plugin.simulator.scoring.site_priority import example_priority, score_by_site
-from tests.reference.loads import snapshot_of
+from tests.reference.loads import snapshot_of, workload_of
 from tests.reference.readable_simulator import Moment
 
 RULES = {each.name for each in NAMED_POLICIES.values() if each.kind is PolicyKind.WAITING}
 #: The site's own priority is compiled as such.
 WAITING = RULES - {SITES_OWN}
 LIMIT = np.array([300.0, 7200.0, 90.0, 900.0])
-LOAD = Workload.of(
-    submit=np.array([0.0, 10.0, 400.0, 450.0]),
-    run_time=LIMIT,
-    estimate=LIMIT + 1.0,  # so that the snapshot shows every limit
-    time_limit=LIMIT,
-    processors=np.array([1, 4, 2, 1]),
-    account=np.array([0, 1, 0, 2]),
-    interactive=np.array([True, False, True, False]),
-    shares=np.array([0.5, 0.3, 0.2]),
+LOAD = workload_of(
+    [0.0, 10.0, 400.0, 450.0],
+    LIMIT,
+    estimate=LIMIT + 1.0,
+    processors=[1, 4, 2, 1],
+    account=[0, 1, 0, 2],
+    interactive=[True, False, True, False],
+    shares=[0.5, 0.3, 0.2],
 )
 AT = 500.0
 

@@ -26,6 +26,7 @@ from slurm_rl_plugin.brokers.market.market_simulation import (
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.simulator.kernel.compilation import CompiledFunction
 from slurm_rl_plugin.simulator.kernel.workload import Workload
+from tests.reference.loads import workload_of
 
 MACHINES = st.sampled_from([(8,), (4, 4), (5, 2, 1)])
 
@@ -33,16 +34,12 @@ MACHINES = st.sampled_from([(8,), (4, 4), (5, 2, 1)])
 def workload(rows: list[tuple[float, float, float, int]]) -> Workload:
     """Jobs of (seconds after the one before, asked for, part of it that it runs, processors)."""
     gaps, asked, part, processors = (np.array(column) for column in zip(*rows, strict=True))
-    count = len(rows)
-    return Workload.of(
-        submit=np.cumsum(gaps).astype(float),
-        run_time=(asked * part).astype(float),
+    return workload_of(
+        np.cumsum(gaps).astype(float),
+        (asked * part).astype(float),
         estimate=asked.astype(float),
         time_limit=asked.astype(float),
         processors=processors.astype(np.int64),
-        account=np.zeros(count, dtype=np.int64),
-        interactive=np.zeros(count, dtype=np.bool_),
-        shares=np.ones(1),
     )
 
 

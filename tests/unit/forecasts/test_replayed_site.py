@@ -31,6 +31,7 @@ from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
+from tests.reference.loads import workload_of
 
 #: One processor: job 0 runs since 100 s, 1 and 2 wait for it.
 QUEUE = QueueNow(
@@ -54,15 +55,13 @@ MANY = 20_000
 def jobs() -> Workload:
     nobody = np.zeros(3, dtype=np.int64)
     limit = np.full(3, 3600.0)
-    return Workload.of(
-        submit=np.array([800.0, 950.0, 1000.0]),
-        run_time=np.full(3, np.nan),  # not looked at
+    return workload_of(
+        [800.0, 950.0, 1000.0],
+        np.full(3, np.nan),
         estimate=limit,
         time_limit=limit,
         processors=PROCESSORS,
         account=nobody,
-        interactive=np.zeros(3, dtype=np.bool_),
-        shares=np.ones(1),
         past=nothing_past(nobody, np.array([0, 1, 1]), limit, PROCESSORS),
     )
 

@@ -23,6 +23,7 @@ from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.units import DAY
+from tests.reference.loads import workload_of
 
 EXTRACT = 21  # jobs, three weeks at one job a day
 
@@ -64,15 +65,11 @@ def busy(jobs: int, widest: int) -> Workload:
     """Jobs in bursts, so that they wait for each other; estimates above run times."""
     rng = np.random.default_rng(5)
     run = rng.integers(1, 50, jobs).astype(float)
-    return Workload.of(
-        submit=np.sort(rng.integers(0, 8 * jobs, jobs)).astype(float),
-        run_time=run,
+    return workload_of(
+        np.sort(rng.integers(0, 8 * jobs, jobs)).astype(float),
+        run,
         estimate=run * rng.integers(1, 4, jobs),
-        time_limit=run,
         processors=rng.integers(1, widest + 1, jobs),
-        account=np.zeros(jobs, dtype=np.int64),
-        interactive=np.zeros(jobs, dtype=np.bool_),
-        shares=np.ones(1),
     )
 
 

@@ -18,7 +18,6 @@ from slurm_rl_plugin.domain.utility_class import BUILT_IN, SIGMA_ROW, UtilityCla
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
-from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_shares import check_shares
@@ -33,21 +32,18 @@ from slurm_rl_plugin.simulator.workloads.log_workload import (
     select_prepared,
 )
 from slurm_rl_plugin.utility.time_utility import job_rows
-from tests.reference.loads import log_of
+from tests.reference.loads import log_of, workload_of
 from tests.unit.machine_files.written_files import machine_of_lines
 
 
 def small_log(run_time, processors, account, **more):
     count = len(run_time)
     run_time = np.array(run_time, dtype=float)
-    workload = Workload.of(
-        submit=np.arange(float(count)),
-        run_time=run_time,
-        estimate=run_time,
-        time_limit=run_time,
+    workload = workload_of(
+        np.arange(float(count)),
+        run_time,
         processors=np.array(processors),
         account=np.array(account),
-        interactive=np.zeros(count, dtype=bool),
         shares=np.full(max(account) + 1, 1 / (max(account) + 1)),
     )
     return log_of(workload, **more)

@@ -13,7 +13,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     forget_started,
     start_job,
 )
-from slurm_rl_plugin.simulator.kernel.workload import NO_PAST, Workload
+from slurm_rl_plugin.simulator.kernel.workload import NO_PAST
 from slurm_rl_plugin.simulator.rollouts.sarsa import (
     DIFFERENCE,
     DIFFERENCE_REACHED,
@@ -31,7 +31,7 @@ from slurm_rl_plugin.simulator.scoring.perceptron import (
     values_of,
 )
 from slurm_rl_plugin.utility.time_utility import JobUtilities, job_rows
-from tests.reference.loads import users_workload
+from tests.reference.loads import users_workload, workload_of
 from tests.reference.test_history_against_readable_simulator import (
     predicting_network,
     scores_while_simulating,
@@ -44,15 +44,13 @@ RUN_TIME = np.array([500.0, 60.0, 940.0, 120.0])
 
 def waiting(now=300.0):
     """Job 0 runs since 0; jobs 1 (interactive), 2 (batch) and 3 (interactive) wait."""
-    workload = Workload.of(
-        submit=np.array([0.0, 100.0, 200.0, 290.0]),
-        run_time=RUN_TIME,
-        estimate=np.full(4, 7.0),  # rewards are counted with the real run times
-        time_limit=RUN_TIME,
-        processors=np.ones(4, dtype=np.int64),
-        account=np.array([1, 0, 1, 0]),
-        interactive=np.array([False, True, False, True]),
-        shares=np.array([0.75, 0.25]),
+    workload = workload_of(
+        [0.0, 100.0, 200.0, 290.0],
+        RUN_TIME,
+        estimate=np.full(4, 7.0),
+        account=[1, 0, 1, 0],
+        interactive=[False, True, False, True],
+        shares=[0.75, 0.25],
     )
     cluster = empty_cluster(workload, 2)
     advance(workload.jobs, cluster, 0.0, NOTHING)

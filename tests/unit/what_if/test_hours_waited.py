@@ -23,6 +23,7 @@ from slurm_rl_plugin.what_if.group_hours import (
     hours_in_replays,
 )
 from slurm_rl_plugin.what_if.switchback.block_costs import JobTimes
+from tests.reference.loads import workload_of
 
 PROCESSORS = 16
 
@@ -99,15 +100,12 @@ def declared(blocks: tuple[TurnBlock, ...]) -> Declaration:
 def few_jobs(submit: list[float], processors: list[int]) -> Workload:
     n = len(submit)
     run = np.full(n, HOUR)
-    return Workload.of(
-        submit=np.array(submit),
-        run_time=run,
-        estimate=run,
-        time_limit=run,
+    return workload_of(
+        np.array(submit),
+        run,
         processors=np.array(processors),
         account=np.arange(n) % 2,
-        interactive=np.zeros(n, dtype=np.bool_),
-        shares=np.array([0.5, 0.5]),
+        shares=[0.5, 0.5],
     )
 
 
