@@ -306,7 +306,7 @@ def swf_names(tmp_path: Path) -> Path:
 def test_evaluate_takes_every_name(typed: Typed, swf_names: Path) -> None:
     names = [*NAMED_POLICIES, "reserve:1"]
     words = [word for name in names for word in ("--policy", name)]
-    policies = typed.json("evaluate", swf_names, *words, "--json")["policies"]
+    policies = typed.json("evaluate", swf_names, *words)["policies"]
     assert list(policies) == names
     own = policies["reserve:1"]["classes"]
     words = ["--policy", "interactive-first", "--reserve=1", "--json"]

@@ -57,9 +57,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def evaluated(typed: Typed, log: str, *words: str) -> dict[str, Any]:
-    found: dict[str, Any] = typed.json(
-        "evaluate", log, "--protocol", "continuous", *words, "--json"
-    )["continuous"]
+    found: dict[str, Any] = typed.json("evaluate", log, "--protocol", "continuous", *words)[
+        "continuous"
+    ]
     return found
 
 

@@ -58,14 +58,14 @@ def test_disable_pause_and_enable_with_a_daemon(
         assert status == 0, out
         assert "the daemon has taken its factors back" in out
         assert factors(site) == [0, 0, 0]
-        told = words.json("status", "--json", code=None)
+        told = words.json("status", code=None)
         assert told["disabled"] is True
         assert told["disablement"]["by"].startswith("carol as ")
         assert told["disablement"]["reason"] == "the switch is replaced"
         assert told["disablement"]["until"] is None
         assert told["metrics"]["mode"] == "disabled"
         assert told["problems"] == []
-        explained = words.json("explain", "3", "--json")
+        explained = words.json("explain", "3")
         assert "the switch is replaced" in explained["writes"]["disabled"]
         assert "Nothing is written now: disabled by carol" in words("explain", "3")[1]
 
@@ -80,7 +80,7 @@ def test_disable_pause_and_enable_with_a_daemon(
         until(lambda: any(factors(site)), "the end of the pause")
         assert (tmp_path / "DISABLE").exists()
         assert "a pause is over" in words("status")[1]
-        assert words.json("status", "--json", code=None)["disabled"] is False
+        assert words.json("status", code=None)["disabled"] is False
         stop(process)
     assert "disabled=yes by carol as" in log.read_text()
     assert "until 20" in log.read_text()

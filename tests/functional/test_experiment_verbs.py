@@ -293,10 +293,7 @@ def test_a_candidate_is_declared_against_the_model_in_service(
     monkeypatch.setattr("slurm_rl_plugin.evaluation.experiment._foretold", lambda *_: 0.9)
     assert "another" in failing(typed, "start", *configured, "--candidate", "sjf")
     model = Path("policy_models/default.onnx").resolve()
-    assert (
-        typed.json("experiment", "start", *configured, "--candidate", model, "--json")["foretold"]
-        == 0.9
-    )
+    assert typed.json("experiment", "start", *configured, "--candidate", model)["foretold"] == 0.9
     found = ExperimentFiles(state_file=tmp_path / "state.json").declared()
     assert found is not None
     assert (found.candidate, found.champion) == (str(model), "sjf")
@@ -326,7 +323,7 @@ def test_stopped_it_is_the_sites_until_it_is_put_away(
     files = declare(tmp_path)
     typed.out("experiment", "stop", *configured, "--reason", "maintenance")
     assert files.stands().reason == "maintenance"
-    document = typed.json("experiment", "status", *configured, "--json")
+    document = typed.json("experiment", "status", *configured)
     assert (document["state"], document["turn"]) == ("stopped", "")
     typed.out("experiment", "stop", *configured, "--as-configured")
     assert files.declared() is None

@@ -66,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_verb_tells_what_became_of_every_record(folder: Path, typed: Typed) -> None:
     words = ["convert", str(folder / "sacct.txt"), "-o", str(folder / "again.parquet")]
-    report = typed.json(*words, "--json")
+    report = typed.json(*words)
     assert report["read"] == report["kept"] + sum(report["dropped"].values())
     assert f"{report['kept']:,} of {report['read']:,} records" in typed.out(*words)
 

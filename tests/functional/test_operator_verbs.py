@@ -73,7 +73,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_the_queue_is_what_the_next_cycle_decides(
     words: Typed, site: FakeCluster, tmp_path: Path
 ) -> None:
-    jobs = words.json("queue", "--json")["jobs"]
+    jobs = words.json("queue")["jobs"]
     decided = [job["jobid"] for job in jobs if job["untouched"] is None]
     assert decided == [6, 4, 3, 2, 1]
     wanted = {job["jobid"]: job["newfactor"] for job in jobs}
@@ -83,14 +83,14 @@ def test_the_queue_is_what_the_next_cycle_decides(
     assert {job: site.record(job)["site"] for job in ORDERED} == {
         job: wanted[job] for job in ORDERED
     }
-    after = words.json("queue", "--json")["jobs"]
+    after = words.json("queue")["jobs"]
     assert [job["jobid"] for job in after] == [job["jobid"] for job in jobs]
     assert [job["nowrank"] for job in after] == [job["rank"] for job in jobs]
     assert [job["siterank"] for job in after] == [job["siterank"] for job in jobs]
 
 
 def test_ranks_count_every_job_that_can_start_and_name_why_one_is_untouched(words: Typed) -> None:
-    jobs = {job["jobid"]: job for job in words.json("queue", "--json")["jobs"]}
+    jobs = {job["jobid"]: job for job in words.json("queue")["jobs"]}
     assert jobs[BY_HAND]["rank"] == jobs[BY_HAND]["siterank"] == 1
     assert jobs[EXEMPT]["siterank"] == 2  # its partition gives it more points
     assert [jobs[job]["siterank"] for job in ORDERED] == [3, 4, 5, 6, 7]
@@ -115,7 +115,7 @@ def test_ranks_count_every_job_that_can_start_and_name_why_one_is_untouched(word
     ],
 )
 def test_the_queue_is_filtered(words: Typed, options: tuple[str, ...], expected: list[int]) -> None:
-    assert [job["jobid"] for job in words.json("queue", *options, "--json")["jobs"]] == expected
+    assert [job["jobid"] for job in words.json("queue", *options)["jobs"]] == expected
 
 
 def test_chosen_fields_without_a_header_and_with_bars(words: Typed) -> None:
@@ -154,8 +154,8 @@ def test_a_look_works_beside_a_daemon(words: Typed, tmp_path: Path) -> None:
     with only_daemon(tmp_path / "state.json"):
         assert words("queue")[0] == 0
         assert words("explain", "6")[0] == 0
-        assert words.json("status", "--json", code=None)["daemon"] == "runs"
-    assert words.json("status", "--json", code=None)["daemon"] == "absent"
+        assert words.json("status", code=None)["daemon"] == "runs"
+    assert words.json("status", code=None)["daemon"] == "absent"
 
 
 def test_a_policy_that_cannot_be_used_is_said(words: Typed, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_policy_that_cannot_be_used_is_said(words: Typed, tmp_path: Path) -> N
     assert [int(job) for job in out.split()][2:7] == list(ORDERED)  # by submission
     assert "Our order puts the job at place" in words("explain", "6")[1]
     configure(tmp_path, model=f"{tmp_path}/broken.onnx", policy='fallback = "site"')
-    jobs = words.json("queue", "--json")["jobs"]
+    jobs = words.json("queue")["jobs"]
     assert [job["rank"] for job in jobs] == [job["siterank"] for job in jobs]
     told = words("explain", "6")[1]
     assert "The policy is not used" in told
@@ -180,7 +180,7 @@ def test_an_experiment_is_told_beside_the_order_of_the_configured_model(
     words: Typed, tmp_path: Path
 ) -> None:
     files = ExperimentFiles(state_file=tmp_path / "state.json")
-    assert words.json("explain", "6", "--json")["experiment"] is None
+    assert words.json("explain", "6")["experiment"] is None
     files.declare(declared(1, 2), ExperimentStanding(state=RUNNING, reason="", at=1.0))
     assert "an experiment goes on, drawn against the site's order" in words("queue")[2]
     assert "An experiment goes on" in words("explain", "6")[1]
@@ -199,12 +199,12 @@ def test_an_unreachable_slurm_is_one_sentence_and_exit_code_1(
         status, _, err = words(*verb)
         assert (status, err.count("\n")) == (1, 1)
         assert "scontrol ping" in err
-    assert words.json("status", "--json", code=None)["slurm"]["reachable"] is False
+    assert words.json("status", code=None)["slurm"]["reachable"] is False
 
 
 class TestExplain:
     def test_a_task_of_an_array_under_a_rule(self, words: Typed) -> None:
-        told = words.json("explain", "6_3", "--json")
+        told = words.json("explain", "6_3")
         assert told["job"] == 6
         assert told["tasks"] == "1-4"
         assert told["class"] == "interactive"
@@ -234,7 +234,7 @@ class TestExplain:
         network = small_network(sees_history=True)
         export_network(network, model, {})
         configure(tmp_path, model=str(model))
-        told = words.json("explain", "6", "--json")
+        told = words.json("explain", "6")
         features = {each["name"]: each for each in told["features"]}
         assert features["interactive"]["value"] == 1.0
         assert features["log_time_limit"]["effect"] != 0.0
@@ -250,7 +250,7 @@ class TestExplain:
 
     def test_how_the_run_time_is_spread(self, words: Typed, tmp_path: Path) -> None:
         configure(tmp_path, model="default")
-        told = words.json("explain", "6", "--json")["run_time"]["predicted"]
+        told = words.json("explain", "6")["run_time"]["predicted"]
         assert list(told["quantiles"]) == ["0.1", "0.25", "0.5", "0.75", "0.9"]
         assert list(told["quantiles"].values()) == sorted(told["quantiles"].values())
         assert told["median"] == told["quantiles"]["0.5"]
@@ -270,14 +270,12 @@ class TestExplain:
 
     def test_goals_of_the_site_count_at_once(self, words: Typed, tmp_path: Path) -> None:
         configure(tmp_path, model="default")
-        before = words.json("explain", "6", "--json")["score"]
+        before = words.json("explain", "6")["score"]
         goals = "[goals]\nshares = 0\ninteractive = 5\n"
         with (tmp_path / "site.toml").open("a") as file:
             file.write(goals)
         gained = 5 + 16 * math.log2(0.75 / 0.7)  # its class, and no points lost for shares
-        assert words.json("explain", "6", "--json")["score"] - before == pytest.approx(
-            gained, abs=0.01
-        )
+        assert words.json("explain", "6")["score"] - before == pytest.approx(gained, abs=0.01)
 
     @pytest.mark.parametrize(
         ("job", "sentence"),
@@ -348,7 +346,7 @@ class TestExplain:
 
     def test_a_starving_job_names_the_guard_rail(self, words: Typed, tmp_path: Path) -> None:
         configure(tmp_path, rails="starvation_hours = 0.27725")  # 998.1 s: job 1 alone
-        told = words.json("explain", "1", "--json")
+        told = words.json("explain", "1")
         assert told["guard_rails"] == [
             {"rail": "starvation bound", "place_before": 5, "place_after": 1}
         ]
@@ -359,7 +357,7 @@ class TestExplain:
     ) -> None:
         """Slurm shows it until a released job starts whose reservation was deleted."""
         site.change(4, state="RESV_DEL_HOLD")
-        told = words.json("explain", "4", "--json")
+        told = words.json("explain", "4")
         assert (told["job"], told["ranks"]["decided"]) == (4, 4)
 
     @pytest.mark.parametrize(("policy", "weighs"), [("sjf", False), ("multifactor", True)])
@@ -367,7 +365,7 @@ class TestExplain:
         self, words: Typed, tmp_path: Path, policy: str, weighs: bool
     ) -> None:
         configure(tmp_path, model=policy)
-        assert words.json("explain", "6", "--json")["account"]["weighs_share"] is weighs
+        assert words.json("explain", "6")["account"]["weighs_share"] is weighs
         sentence = "share and usage have no weight in this model"
         assert (sentence in words("explain", "6")[1]) is not weighs
 
@@ -377,20 +375,20 @@ class TestExplain:
         said = "Your own order (nice) put it {} among your jobs."
         assert "Your own order" not in words("explain", "4")[1]
         site.change(4, nice=7)  # the second of five by its limit
-        assert words.json("explain", "4", "--json")["own_order"] == 3
+        assert words.json("explain", "4")["own_order"] == 3
         assert said.format("3 places later") in words("explain", "4")[1]
         assert said.format("1 place earlier") in words("explain", "2")[1]
         assert "Your own order" not in words("explain", "6")[1]
 
     def test_the_lift_of_an_account_and_what_it_got(self, words: Typed, tmp_path: Path) -> None:
         configure(tmp_path, model="default")
-        before = words.json("explain", "6", "--json")
+        before = words.json("explain", "6")
         day, name = int(time.time() // DAY), before["account"]["name"]  # noqa: TID251
         service = {"seen": 8 * DAY, "service": {name: 41.0, "chemistry": 59.0}}
         kept = {"days": {str(day): service}, "lifts": {"accounts": {name: 0.5}}}
         (tmp_path / "state.json.service").write_text(json.dumps({"version": 1, **kept}))
         (tmp_path / "state.json.service").chmod(0o600)
-        told = words.json("explain", "6", "--json")
+        told = words.json("explain", "6")
         assert told["account"]["lift"] == 0.5
         assert told["account"]["usage"] == before["account"]["usage"]
         assert told["score"] - before["score"] == pytest.approx(16 * 0.5, abs=0.01)
@@ -402,11 +400,11 @@ class TestExplain:
         configure(tmp_path, model="default")
         with (tmp_path / "site.toml").open("a") as file:
             file.write('[guard]\nwait_hours = { "up to 15 min" = 1.0 }\n')
-        before = words.json("explain", "6", "--json")
+        before = words.json("explain", "6")
         kept = {"days": {}, "lifts": {"groups": {"up to 15 min": 1.0}}}
         (tmp_path / "state.json.service").write_text(json.dumps({"version": 1, **kept}))
         (tmp_path / "state.json.service").chmod(0o600)
-        told = words.json("explain", "6", "--json")
+        told = words.json("explain", "6")
         assert (before["wait_counts"], told["wait_counts"]) == (1.0, 2.0)
         # ln(1 + 2000 / 14400) - ln(1 + 1000 / 14400), and 3 ln 2: it waits longest of all
         gained = 0.063 + 3 * math.log(2)
@@ -422,7 +420,7 @@ class TestExplain:
         assert (status, "not in the queue" in err) == (1, True)
 
     def test_what_could_not_be_read_is_said(self, words: Typed, tmp_path: Path) -> None:
-        told = words.json("explain", str(HELD), "--json")
+        told = words.json("explain", str(HELD))
         assert any("sprio lists no job" in each for each in told["not_read"])
         assert any("audit log" in each for each in told["not_read"])
 
@@ -456,14 +454,12 @@ class TestStatus:
     def test_factors_without_a_daemon(self, words: Typed, tmp_path: Path) -> None:
         words("run", "--once")
         configure(tmp_path, mode="shadow")
-        told = words.json("status", "--json", code=None)
+        told = words.json("status", code=None)
         assert told["slurm"]["with_factor"] > 0
         assert told["jobs_in_state_file"] >= told["slurm"]["with_factor"]
         assert any("slurm-rl release" in each for each in told["problems"])
         assert words("release")[0] == 0
-        assert not any(
-            "release" in each for each in words.json("status", "--json", code=None)["problems"]
-        )
+        assert not any("release" in each for each in words.json("status", code=None)["problems"])
 
     @pytest.fixture
     def metrics(self, tmp_path: Path) -> Iterator[CycleMetrics]:
@@ -491,7 +487,7 @@ class TestStatus:
             metrics.publish(self.report(fallback_reason="late", mode="fallback"))
             assert "fallback is active" in words("status")[1]
             metrics.publish(self.report(failure="batch_system"))
-            told = words.json("status", "--json", code=None)
+            told = words.json("status", code=None)
             assert told["metrics"]["failures"] == {"batch_system": 1}
             assert any("last cycle failed" in each for each in told["problems"])
             metrics.publish(self.report(time=1000.0))
@@ -532,7 +528,7 @@ class TestAudit:
     def test_rotated_files_come_first_and_bad_lines_are_counted(
         self, words: Typed, log: Path
     ) -> None:
-        told = words.json("audit", "--event", "write", "--json")
+        told = words.json("audit", "--event", "write")
         assert [line["new"] for line in told["lines"]] == [100 * minute for minute in range(9)]
         assert told["bad_lines"] == 3
         status, out, err = words("audit")
@@ -550,11 +546,9 @@ class TestAudit:
             "--until",
             "2026-11-21T12:06",
         )
-        assert [line["new"] for line in words.json(*words_of, "--json")["lines"]] == [300, 500]
-        assert [line["new"] for line in words.json(*words_of, "-n", "1", "--json")["lines"]] == [
-            500
-        ]
-        assert words.json("audit", "--since", "now-1hour", "--json")["lines"] == []
+        assert [line["new"] for line in words.json(*words_of)["lines"]] == [300, 500]
+        assert [line["new"] for line in words.json(*words_of, "-n", "1")["lines"]] == [500]
+        assert words.json("audit", "--since", "now-1hour")["lines"] == []
 
     def test_a_table_with_bars_counts_ranks_from_one(self, words: Typed, log: Path) -> None:
         _, out, _ = words("audit", "-n", "2", "--parsable2", "--noheader")
@@ -580,7 +574,7 @@ class TestAudit:
 
 def results(words: Typed) -> dict[str, tuple[str, str]]:
     """Name of each check -> its result and what it says."""
-    checks = words.json("check", "--json", code=None)["checks"]
+    checks = words.json("check", code=None)["checks"]
     return {check["name"]: (check["result"], check["what"]) for check in checks}
 
 
@@ -706,7 +700,7 @@ def test_explain_says_what_a_class_makes_of_a_wait(
     site_with_classes: FakeCluster, words: Typed
 ) -> None:
     submit(site_with_classes, 31)
-    told = words.json("explain", "31", "--json")["utility"]
+    told = words.json("explain", "31")["utility"]
     assert told["class"] == "theirs"
     assert not told["by_user"]
     assert told["now"] == pytest.approx(math.exp(-0.5 * 9), rel=0.05)  # 9 minutes past the first
@@ -718,7 +712,7 @@ def test_a_job_may_carry_a_class_that_users_may_choose(
     site_with_classes: FakeCluster, words: Typed
 ) -> None:
     submit(site_with_classes, 31, comment="a|run\nslurm-rl:class=mine |;| b", name="c|;|d")
-    told = words.json("explain", "31", "--json")["utility"]
+    told = words.json("explain", "31")["utility"]
     assert (told["class"], told["by_user"], told["ignored"]) == ("mine", True, None)
     assert told["now"] == pytest.approx(600 / 1140, rel=0.01)  # (540 + 60) / (540 + 600)
     assert told["further_hour"] == pytest.approx(600 / 1140 - 600 / 4740, rel=0.01)
@@ -729,7 +723,7 @@ def test_a_job_may_carry_its_own_deadline(site_with_classes: FakeCluster, words:
     due = time.time() + 1800  # noqa: TID251 - the clock of the commands
     when = time.strftime("%Y-%m-%dT%H:%M", time.localtime(due))
     submit(site_with_classes, 31, comment=f"slurm-rl:deadline={when}")
-    told = words.json("explain", "31", "--json")["utility"]
+    told = words.json("explain", "31")["utility"]
     assert (told["class"], told["by_user"]) == ("due", True)
     assert told["deadline"] == pytest.approx(due, abs=60.0)
     assert (told["now"], told["further_hour"]) == (1.0, 1.0)
@@ -754,7 +748,7 @@ def test_a_wish_that_cannot_be_had_is_ignored_with_one_sentence(
     site_with_classes: FakeCluster, words: Typed, wish: str, reason: str
 ) -> None:
     submit(site_with_classes, 31, comment=f"slurm-rl:{wish}")
-    assert words.json("explain", "31", "--json")["utility"]["class"] == "theirs"
+    assert words.json("explain", "31")["utility"]["class"] == "theirs"
     status, out, _ = words("explain", "31")
     assert status == 0
     [line] = [each for each in out.splitlines() if "of its user is ignored" in each]
@@ -765,8 +759,8 @@ def test_a_site_that_lets_users_choose_nothing_says_so(
     site: FakeCluster, words: Typed, tmp_path: Path
 ) -> None:
     submit(site, 31, comment="slurm-rl:class=mine")
-    assert "utility" not in words.json("explain", "31", "--json")
+    assert "utility" not in words.json("explain", "31")
     with (tmp_path / "site.toml").open("a") as file:
         file.write(UTILITIES.replace("users = true\n", ""))
-    told = words.json("explain", "31", "--json")["utility"]
+    told = words.json("explain", "31")["utility"]
     assert (told["class"], told["ignored"]) == ("theirs", "users may choose no class")

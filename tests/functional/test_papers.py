@@ -121,7 +121,7 @@ def test_goals_of_the_reserve_stand_beside_every_policy(tmp_path: Path, typed: T
     holding = replace(small_network(), reserve_weights=np.zeros(16), reserve_bias=2.0)
     export_network(holding, model, {})
     words = ["reproduce", "responsive-reserve", "--quick", "--seeds", "2", "--policy", str(model)]
-    document = typed.json(*words, "--json", "--plot", str(tmp_path / "figures"))
+    document = typed.json(*words, "--plot", str(tmp_path / "figures"))
     goals = [claim for claim in document["claims"] if claim["source"] == "goal"]
     assert len(goals) == 3 * 11
     assert all(set(claim["baselines"]) == {"FIFO", "SJF oracle"} for claim in goals)
@@ -147,7 +147,7 @@ def test_a_given_model_takes_the_place_of_trained_ones(tmp_path: Path, typed: Ty
     words = ["reproduce", "reactive-grids", "--policy", str(path), "--quick", "--seeds", "2"]
     claims = {
         claim["name"]: claim
-        for claim in typed.json(*words, "--json", "--models", str(tmp_path / "models"))["claims"]
+        for claim in typed.json(*words, "--models", str(tmp_path / "models"))["claims"]
     }
     claim = claims["Table II, p = 0.4: RL, batch mean wait (s)"]
     assert claim["measured"] == pytest.approx(claim["baselines"]["SJF oracle"])
@@ -161,7 +161,7 @@ WORDS = ["reproduce", "learning-agents", "--quick"]
 @pytest.mark.study
 def test_figures_claims_and_manifest(tmp_path: Path, typed: Typed) -> None:
     folder = tmp_path / "figures"
-    document = typed.json(*WORDS, "--seeds", "3", "--json", "--plot", folder)
+    document = typed.json(*WORDS, "--seeds", "3", "--plot", folder)
     assert document["paper"] == "learning-agents"
     assert document["seeds"] == [0, 1, 2]
     assert all(set(claim) >= CONTRACT for claim in document["claims"])
@@ -177,7 +177,7 @@ def test_figures_claims_and_manifest(tmp_path: Path, typed: Typed) -> None:
         content = path.read_bytes()
         assert content[:4] == b"\x89PNG"
         assert manifest["figures"][path.name] == hashlib.sha256(content).hexdigest()
-    again = typed.json(*WORDS, "--seeds", "3", "--json")
+    again = typed.json(*WORDS, "--seeds", "3")
     assert again["claims"] == document["claims"]
     assert again["figures"] == []
 
@@ -286,7 +286,7 @@ def test_every_cell_and_the_one_method_are_told_and_kept(tmp_path: Path, typed: 
     write_logs(tmp_path)
     words = ["reproduce", "backfilling-predictions", str(tmp_path), "--quick", "--models"]
     words.append(str(tmp_path / "kept"))
-    document = typed.json(*words, "--json", "--plot", str(tmp_path / "figures"))
+    document = typed.json(*words, "--plot", str(tmp_path / "figures"))
     assert document["jobs"] == dict.fromkeys(LOGS, JOBS_PREDICTIONS - JOBS_PREDICTIONS // 50)
     cells = [each for each in document["claims"] if ONE_METHOD not in each["name"]]
     assert len(cells) == len(LOGS) * len(CELLS)
@@ -308,7 +308,7 @@ def test_every_cell_and_the_one_method_are_told_and_kept(tmp_path: Path, typed: 
 @pytest.mark.skipif(not TRACES, reason="SLURM_RL_TRACES names no directory of workload traces")
 def test_all_cells_but_those_named_come_out(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_RL_TRACES", str(TRACES))
-    claims = typed.json("reproduce", "backfilling-predictions", "--json")["claims"]
+    claims = typed.json("reproduce", "backfilling-predictions")["claims"]
     cells = [each for each in claims if ONE_METHOD not in each["name"]]
     assert {each["name"] for each in cells if each["verdict"] != "reproduces"} == DIFFERENT
     exact = [each for each in cells if each["because"].startswith("1.000 of the published")]
@@ -337,7 +337,7 @@ def test_it_fits_routes_draws_and_does_the_same_again(
     monkeypatch.setattr(site_utilities, "read_lpc", lambda folder: log)
     models, figures = tmp_path / "models", tmp_path / "figures"
     words = [*WORDS_UTILITIES, str(tmp_path), "--quick", "--seeds", "2", "--models", str(models)]
-    first = typed.json(*words, "--json", "--plot", figures)
+    first = typed.json(*words, "--plot", figures)
     assert first["paper"] == "site-utilities"
     assert first["seeds"] == [0, 1]
     judged = [claim for claim in first["claims"] if claim["verdict"]]
@@ -372,7 +372,7 @@ def test_it_fits_routes_draws_and_does_the_same_again(
 @pytest.mark.study
 def test_the_study_tells_what_it_claims(typed: Typed, tmp_path: Path) -> None:
     words = ["reproduce", "switchback", "--quick"]
-    document = typed.json(*words, "--seeds", "3", "--json", "--plot", tmp_path)
+    document = typed.json(*words, "--seeds", "3", "--plot", tmp_path)
     assert document["seeds"] == [0, 1, 2]
     goals = [claim for claim in document["claims"] if claim["verdict"]]
     assert [claim["printed"] for claim in goals] == [0.05, 0.80, 0.95]

@@ -120,10 +120,7 @@ def test_a_daemon_beside_each_server_is_refused(
 def test_check_of_a_site_where_all_is_well(site: FakePbs, typed: Typed) -> None:
     site.set_server(eligible_time_enable="True")
     before = scores(site)
-    checks = {
-        each["name"]: each
-        for each in typed.json("check", "--json", "--config", "site.toml")["checks"]
-    }
+    checks = {each["name"]: each for each in typed.json("check", "--config", "site.toml")["checks"]}
     others = {name for name, each in checks.items() if each["result"] != "pass"}
     # any free port in this test; our order cannot be bounded on PBS
     assert others == {"metrics port", "influence", "fair share"}, checks
@@ -137,10 +134,7 @@ def test_check_says_which_exempt_names_pbs_does_not_know(
     path = tmp_path / "site.toml"
     exempt = 'exempt_accounts = ["any"]\nexempt_partitions = ["workq", "wrokq"]\n'
     path.write_text(f'{path.read_text()}\n[guard_rails]\n{exempt}exempt_qos = ["fast"]\n')
-    checks = {
-        each["name"]: each
-        for each in typed.json("check", "--json", "--config", "site.toml")["checks"]
-    }
+    checks = {each["name"]: each for each in typed.json("check", "--config", "site.toml")["checks"]}
     assert checks["exemptions"]["result"] == "warn"
     assert "there is no partition wrokq, QOS fast here" in checks["exemptions"]["what"]
 

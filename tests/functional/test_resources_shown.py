@@ -79,14 +79,14 @@ def test_the_queue_shows_gpus_and_memory_where_a_job_asks_for_any(words: Typed) 
     assert {row[1]: row[-2:] for row in rows} == {"1": ["4", "8G"], "2": ["0", "500M"]}
     _, table, _ = words("queue", "-j", "1", "-n", "--parsable2", "-o", "jobid,resources")
     assert table.strip() == "1|cpus=1,memory=8192,gpus=4,gres/gpu:a100=4"
-    jobs = words.json("queue", "--json")["jobs"]
+    jobs = words.json("queue")["jobs"]
     assert {job["jobid"]: job["gpus"] for job in jobs} == {1: 4.0, 2: 0.0}
 
 
 def test_nothing_of_it_on_a_cluster_of_processors(words: Typed, site: FakeCluster) -> None:
     site.set(settings={})
     assert "GPUS" not in words("queue")[1]
-    assert words.json("queue", "--json")["jobs"][0]["memory"] is None
+    assert words.json("queue")["jobs"][0]["memory"] is None
     assert "It asks for" not in words("explain", "1")[1]
     assert "gpus:" not in words("status")[1]
 
@@ -98,7 +98,7 @@ def test_explain_says_what_a_job_waits_for(words: Typed) -> None:
     assert f"It asks for {asked}" in out
     four = "It waits for 4 GPUs; 2 are free on one node, none has 4 (2 on all nodes)."
     assert four in out
-    room = words.json("explain", "1", "--json")["room"]
+    room = words.json("explain", "1")["room"]
     assert room["resources"]["gpus"]["most_free"] == 2.0
     assert room["nodes_with_room"] == 0
     assert "1 of its nodes have room for it now" in words("explain", "2")[1]
@@ -106,7 +106,7 @@ def test_explain_says_what_a_job_waits_for(words: Typed) -> None:
 
 def test_explain_says_that_nodes_cannot_be_read(words: Typed, site: FakeCluster) -> None:
     site.set(nodes=[{**NODES[0], "gres": "gpu:a:b:c:1"}])
-    document = words.json("explain", "1", "--json")
+    document = words.json("explain", "1")
     assert document["requests"] is None  # the snapshot could not tell either
     assert document["room"] is None
 
@@ -117,7 +117,7 @@ def test_status_has_a_line_for_each_resource(words: Typed) -> None:
     assert "cpus: 6 of 16 in use, 2 asked for by pending jobs" in out
     assert "memory: 39.06G of 125G in use, 8.488G asked for by pending jobs" in out
     assert "gpus: 2 of 8 in use, 4 asked for by pending jobs" in out
-    told: dict[str, Any] = words.json("status", "--json", code=None)["slurm"]["resources"]
+    told: dict[str, Any] = words.json("status", code=None)["slurm"]["resources"]
     assert told["gpus"] == {"name": "gpus", "usable": 8.0, "running": 2.0, "pending": 4.0}
 
 

@@ -41,7 +41,7 @@ def test_what_a_setting_gives(typed: Typed, tmp_path: Path, row: list[str], colu
     path = tmp_path / "site.toml"
     path.write_text(f"[hook]\ninfluence_hours = {row[0]}\n")
     log = str(Path(str(TRACES)) / PARTS[column])
-    document = typed.json("evaluate", log, "--config", path, "--json")
+    document = typed.json("evaluate", log, "--config", path)
     study, figures = document["study"], document["prediction"]["figures"]
     over = study["ratio_to_multifactor"]["default"]
     measured = [over[each] for each in ("bounded_slowdown", "longest_wait", "wide_wait")]

@@ -6,7 +6,6 @@ import gzip
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,17 +38,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     return fake
 
 
-def report(words: Typed, *arguments: str) -> dict[str, Any]:
-    status, out, err = words("shadow-report", *arguments, "--json")
-    assert status == 0, err
-    found: dict[str, Any] = json.loads(out)
-    return found
-
-
 def test_both_parts(words: Typed, tmp_path: Path) -> None:
     assert words("run", "--once")[0] == 0
     assert words("run", "--once")[0] == 0
-    found = report(words, "--since", "now-3days", "--moved", "1")
+    found = words.json("shadow-report", "--since", "now-3days", "--moved", "1")
     shadow = found["shadow"]
     assert shadow["cycles"] == shadow["cycles_with_jobs"] == 2
     assert shadow["jobs_seen"] == 4
@@ -88,7 +80,7 @@ def test_a_page_for_the_committee(words: Typed, site: FakeCluster, tmp_path: Pat
     evil = "<script>x$y$</script>"
     site.set(accounting=[{**job, "Account": evil} if job["JobIDRaw"] % 2 else job for job in jobs])
     assert words("run", "--once")[0] == 0
-    found = report(words, "--since", "now-3days", "--committee", "page.html")
+    found = words.json("shadow-report", "--since", "now-3days", "--committee", "page.html")
     assert found["committee"] == "page.html"
     page = (tmp_path / "page.html").read_text()
     assert page.startswith("<!DOCTYPE html>")
@@ -123,10 +115,10 @@ def test_a_dump_written_here_is_replayed_elsewhere(
     words: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert words("run", "--once")[0] == 0
-    here = report(words, "--since", "now-3days", "--keep", "week.sacct")
+    here = words.json("shadow-report", "--since", "now-3days", "--keep", "week.sacct")
     (tmp_path / "audit.jsonl").unlink()
     monkeypatch.setenv("PATH", "/nowhere")
-    there = report(words, "week.sacct", "--processors", "4")
+    there = words.json("shadow-report", "week.sacct", "--processors", "4")
     assert "unavailable" in there["shadow"]
     assert there["prediction"]["jobs"] == here["prediction"]["jobs"]
     assert there["prediction"]["processors"] == 4
@@ -166,7 +158,7 @@ def test_cycles_in_active_mode_are_warned_of(words: Typed, tmp_path: Path) -> No
     text = (tmp_path / "site.toml").read_text()
     (tmp_path / "site.toml").write_text(text.replace("[hook]", '[hook]\nmode = "active"'))
     assert words("run", "--once")[0] == 0
-    found = report(words, "--since", "now-3days")
+    found = words.json("shadow-report", "--since", "now-3days")
     assert found["shadow"]["modes"] == {"active": 1}
     assert "wrote its own order" in found["prediction"]["warning"]
 
@@ -178,7 +170,9 @@ def test_failed_cycles_and_guard_rails_are_in_the_log(
     rails = "[guard_rails]\nstarvation_hours = 0.01\n"
     (tmp_path / "site.toml").write_text(text + rails)
     assert words("run", "--once")[0] == 0
-    assert report(words, "--no-replay")["shadow"]["guard_rails"] == {"starvation bound": 1}
+    assert words.json("shadow-report", "--no-replay")["shadow"]["guard_rails"] == {
+        "starvation bound": 1
+    }
 
 
 def test_rotated_files_of_an_earlier_release_are_read(words: Typed, tmp_path: Path) -> None:
@@ -186,7 +180,7 @@ def test_rotated_files_of_an_earlier_release_are_read(words: Typed, tmp_path: Pa
     line |= {"reason": "policy", "jobs": 2, "order": [7, 8]}
     packed = gzip.compress((json.dumps(line) + "\nno line\n").encode())
     (tmp_path / "audit.jsonl.2.gz").write_bytes(packed)
-    found = report(words, "--no-replay")["shadow"]
+    found = words.json("shadow-report", "--no-replay")["shadow"]
     assert (found["cycles"], found["cycles_without_site_order"], found["bad_lines"]) == (1, 1, 1)
     assert "How far the order would differ is not known" in words("shadow-report")[1]
 
@@ -222,7 +216,7 @@ def test_what_a_reserve_would_have_done_and_its_price(
     site.change(2, batch=0)
     assert words("run", "--once")[0] == 0
     assert words("run", "--once")[0] == 0
-    found = report(words, "--since", "now-3days", "--moved", "1")
+    found = words.json("shadow-report", "--since", "now-3days", "--moved", "1")
     limit = found["shadow"]["batch_limit"]
     assert 0 < limit.pop("limited_seconds") < 300
     assert limit == {
@@ -254,7 +248,9 @@ def test_the_price_is_that_of_the_limit_with_the_bounds_of_the_site(
     (tmp_path / "site.toml").write_text(text + idle + FROM_A_TERMINAL)
     site.change(2, batch=0)
     assert words("run", "--once")[0] == 0
-    price = report(words, "--since", "now-3days", "--moved", "1")["prediction"]["reserve_price"]
+    price = words.json("shadow-report", "--since", "now-3days", "--moved", "1")["prediction"][
+        "reserve_price"
+    ]
     assert set(price.values()) == {1.0}
 
 

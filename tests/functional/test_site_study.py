@@ -46,17 +46,6 @@ def configure(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-@pytest.fixture
-def document_of(typed: Typed) -> Callable[..., dict[str, Any]]:
-    def tell(verb: str, *arguments: object) -> dict[str, Any]:
-        status, out, err = typed(verb, *arguments, "--json")
-        assert status == 0, err
-        document: dict[str, Any] = json.loads(out)
-        return document
-
-    return tell
-
-
 IN_FORCE = (
     "influence_hours = 3\n[guard_rails]\nstarvation_hours = 40\n"
     '[[job_class]]\nclass = "interactive"\ntime_limit_at_most = 3600\n'
@@ -74,15 +63,15 @@ RESERVE = '[reserve]\nmechanism = "qos"\nqos = "batch"\nmost_processors = 2\n'
     ],
 )
 def test_both_verbs_tell_the_same(
-    document_of: Callable[..., dict[str, Any]],
+    typed: Typed,
     configure: Callable[..., Path],
     log: Path,
     model: str,
     text: str,
 ) -> None:
     path = configure(text, model)
-    evaluated = document_of("evaluate", log, "--config", path)
-    reported = document_of("shadow-report", log, "--config", path)
+    evaluated = typed.json("evaluate", log, "--config", path)
+    reported = typed.json("shadow-report", log, "--config", path)
     assert evaluated["study"] == reported["study"]
     warning = reported["prediction"].pop("warning")
     assert (warning, evaluated["prediction"]) == (None, reported["prediction"])
@@ -100,29 +89,16 @@ def test_both_verbs_tell_the_same(
 
 
 def test_bounds_are_in_force_for_the_configured_policy_alone(
-    document_of: Callable[..., dict[str, Any]], configure: Callable[..., Path], log: Path
+    typed: Typed, configure: Callable[..., Path], log: Path
 ) -> None:
-    free = document_of("evaluate", log, "--config", configure("influence_hours = 0\n"))["study"]
-    bound = document_of("evaluate", log, "--config", configure("influence_hours = 0.1\n"))["study"]
+    free = typed.json("evaluate", log, "--config", configure("influence_hours = 0\n"))["study"]
+    bound = typed.json("evaluate", log, "--config", configure("influence_hours = 0.1\n"))["study"]
     assert free["settings"]["influence_hours"] is None
     assert bound["settings"]["influence_hours"] == 0.1
     slowdown = [each["policies"]["sjf"]["bounded_slowdown"] for each in (free, bound)]
     assert slowdown[0] < slowdown[1]
     for name in ("native order", "multifactor", "fifo"):
         assert free["policies"][name] == bound["policies"][name]
-
-
-@pytest.mark.parametrize("model", ["sjf", "default"])
-def test_next_to_no_influence_is_the_sites_own_priority(
-    document_of: Callable[..., dict[str, Any]],
-    configure: Callable[..., Path],
-    log: Path,
-    model: str,
-) -> None:
-    path = configure("influence_hours = 0.01\n[guard_rails]\nstarvation_hours = 0\n", model)
-    study = document_of("evaluate", log, "--config", path)["study"]
-    assert study["policies"][model] == study["policies"]["multifactor"]
-    assert study["policies"][model] != study["policies"]["fifo"]
 
 
 def test_what_people_read(typed: Typed, configure: Callable[..., Path], log: Path) -> None:
@@ -151,13 +127,13 @@ def test_nobody_is_said_plainly(typed: Typed, configure: Callable[..., Path], lo
 
 
 def test_pictures_schedules_and_users_of_the_study(
-    document_of: Callable[..., dict[str, Any]],
+    typed: Typed,
     configure: Callable[..., Path],
     log: Path,
     tmp_path: Path,
 ) -> None:
     asked = ("--plot", tmp_path / "p", "--export", tmp_path / "e", "--users")
-    found = document_of("evaluate", log, "--config", configure(), *asked)
+    found = typed.json("evaluate", log, "--config", configure(), *asked)
     assert (tmp_path / "p" / "groups.png").read_bytes()[:4] == b"\x89PNG"
     assert len(found["exports"]) == 2 * len(found["policies"])
     assert "--config site.toml" in (tmp_path / "e" / "sjf.swf").read_text()
@@ -165,10 +141,10 @@ def test_pictures_schedules_and_users_of_the_study(
 
 
 def test_shares_that_fit_no_job_are_told(
-    document_of: Callable[..., dict[str, Any]], configure: Callable[..., Path], log: Path
+    typed: Typed, configure: Callable[..., Path], log: Path
 ) -> None:
     path = configure("[shares]\nphysics = 1.0\n")
-    notices = document_of("evaluate", log, "--config", path)["study"]["notices"]
+    notices = typed.json("evaluate", log, "--config", path)["study"]["notices"]
     assert notices[0] == "Accounts with a share of which the log has no job: physics."
     assert notices[1].startswith("800 jobs are of accounts without a share:")
 
@@ -198,11 +174,11 @@ def test_logs_that_cannot_be_replayed_are_one_sentence(
 
 
 def test_a_machine_smaller_than_what_was_in_use_is_told(
-    document_of: Callable[..., dict[str, Any]], configure: Callable[..., Path], log: Path
+    typed: Typed, configure: Callable[..., Path], log: Path
 ) -> None:
     path = configure()
-    assert document_of("evaluate", log, "--config", path)["study"]["notices"] == []
-    small = document_of("evaluate", log, "--config", path, "--processors", 2)["study"]["notices"]
+    assert typed.json("evaluate", log, "--config", path)["study"]["notices"] == []
+    small = typed.json("evaluate", log, "--config", path, "--processors", 2)["study"]["notices"]
     assert len(small) == 1
     assert "times the 2 processors of this machine in use, on the average" in small[0]
 
@@ -229,7 +205,6 @@ def test_each_class_of_a_site_has_its_own_utility(
     tmp_path: Path,
     configure: Callable[..., Path],
     typed: Typed,
-    document_of: Callable[..., dict[str, Any]],
 ) -> None:
     """Those who start within a minute are all of SDJ that have any, and U is the mean over jobs."""
     jobs = egee_log(np.random.default_rng(2), jobs=400, processors=5, load=0.85)
@@ -239,7 +214,7 @@ def test_each_class_of_a_site_has_its_own_utility(
         typed("evaluate", tmp_path / "bare.swf", "--policy", "fifo", "--export", tmp_path)[0] == 0
     )
     log, site = tmp_path / "fifo.swf", configure(THREE_CLASSES)
-    found = document_of("evaluate", log, "--config", site)["policies"]
+    found = typed.json("evaluate", log, "--config", site)["policies"]
     for policy in found.values():
         each = policy["utility_classes"]
         assert set(each) == {"SDJ", "nightly", "batch"}
@@ -256,18 +231,6 @@ def test_each_class_of_a_site_has_its_own_utility(
     assert float(sjf.split()[2]) == pytest.approx(
         found["sjf"]["utility_classes"]["SDJ"]["time_utility"], abs=5e-4
     )
-
-
-def test_without_classes_of_its_own_a_site_is_told_nothing_of_them(
-    log: Path,
-    configure: Callable[..., Path],
-    typed: Typed,
-    document_of: Callable[..., dict[str, Any]],
-) -> None:
-    assert "utility_classes" not in json.dumps(
-        document_of("evaluate", log, "--config", configure())
-    )
-    assert "U(" not in typed("evaluate", log, "--config", configure())[1]
 
 
 def test_a_model_is_trained_for_the_sites_classes_and_says_so(
@@ -333,9 +296,7 @@ def told(site: Path, typed: Typed) -> Told:
     del site
 
     def tell(verb: str, *words: str) -> dict[str, Any]:
-        status, out, err = typed(verb, "pods.csv", "--config", "site.toml", *words, "--json")
-        assert status == 0, err
-        document: dict[str, Any] = json.loads(out)
+        document: dict[str, Any] = typed.json(verb, "pods.csv", "--config", "site.toml", *words)
         return document
 
     return tell

@@ -12,7 +12,7 @@ from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.forecast import Forecasts
-from slurm_rl_plugin.forecasts.replays.replayed_site import replayed_waits
+from slurm_rl_plugin.forecasts.replays import replayed_waits
 from slurm_rl_plugin.papers.replayed_starts.experiment import (
     QUICK,
     SampledJobs,
@@ -41,7 +41,7 @@ SPREAD = 0.2
 
 
 def reproduced(typed: Typed, words: list[str]) -> dict[str, object]:
-    return dict(typed.json("reproduce", "start-times", *words, "--json"))
+    return dict(typed.json("reproduce", "start-times", *words))
 
 
 def claim(document: dict[str, object], name: str) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +24,8 @@ def typed(
     return Typed(capsys, "tune", "log.swf", "--cluster", "slurm.conf")
 
 
-def told(typed: Typed, *words: str) -> dict[str, Any]:
-    status, output, errors = typed(*words, "--json")
-    assert status == 0, errors
-    found: dict[str, Any] = json.loads(output)
-    return found
-
-
 def test_a_site_that_favours_wide_jobs_is_told_better_weights(typed: Typed, tmp_path: Path) -> None:
-    found = told(typed, "--generations", "5")
+    found = typed.json("--generations", "5")
     assert found["gain"]["tuned"]["verdict"] == "better"
     assert found["gain"]["tuned"]["gain"] > 0
     figures = found["variants"]["tuned"]["figures"]
@@ -71,7 +63,7 @@ def test_where_nothing_is_gained_nothing_is_said(
 def test_an_interrupted_search_goes_on_to_the_same_end(
     typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = told(typed, "--generations", "2")
+    whole = typed.json("--generations", "2")
     times = []
     objective = search.objective_of
 
@@ -92,7 +84,7 @@ def test_an_interrupted_search_goes_on_to_the_same_end(
         interrupted.setattr(tune, "best_rule", _interrupt)
         assert typed(*kept)[0] == 1
     assert (tmp_path / "kept.jsonl").exists()
-    again = told(typed, *kept)
+    again = typed.json(*kept)
     assert again["settings"] == whole["settings"]
     assert again["search"] == whole["search"]
     assert not (tmp_path / "kept.jsonl").exists()

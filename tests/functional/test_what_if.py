@@ -38,9 +38,7 @@ def typed(
 
 
 def document_of(typed: Typed, *words: str) -> dict[str, Any]:
-    status, output, errors = typed(*_AT_THE_SITE, *words, "--json")
-    assert status == 0, errors
-    found: dict[str, Any] = json.loads(output)
+    found: dict[str, Any] = typed.json(*_AT_THE_SITE, *words)
     return found
 
 

@@ -17,7 +17,7 @@ def test_users_have_the_accounts_of_a_file(typed: Typed, tmp_path: Path) -> None
     shares = ["--shares", "physics=.25,arts=.75"]
     policies = ["--policy", "multifactor", "--policy", "fifo", "--backfill", "easy"]
     words = ["evaluate", str(log), "--account-of", str(users), *shares, *policies]
-    document = typed.json(*words, "--json")
+    document = typed.json(*words)
     assert document["log"]["shares_from"] == "options"
     parts = {}
     for name, entry in document["policies"].items():
@@ -100,7 +100,7 @@ OTHER_ACCOUNT_FIRST = {"1": (0 + 7190) / 2, "2": 3580}
 def test_shares_count_where_they_are_given(
     log: Path, typed: Typed, words: tuple[str, ...], waits: dict[str, float]
 ) -> None:
-    accounts = typed.json("evaluate", log, "--policy", "default", *words, "--json")["policies"][
-        "default"
-    ]["accounts"]
+    accounts = typed.json("evaluate", log, "--policy", "default", *words)["policies"]["default"][
+        "accounts"
+    ]
     assert {name: each["mean_wait"] for name, each in accounts.items()} == waits

@@ -37,7 +37,7 @@ class Typed:
 
     def json(self, *words: object, code: int | None = 0) -> Any:
         """The document that a command prints, which ends with an exit code, or with any."""
-        status, out, err = self(*words)
+        status, out, err = self(*words, "--json")
         assert code in (None, status), err
         return json.loads(out)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts, band_places, pooled
-from slurm_rl_plugin.forecasts.scores import (
+from slurm_rl_plugin.forecasts.forecast import (
     HORIZONS,
+    LEVELS,
+    Forecasts,
+    band_places,
     horizon_of,
+    pooled,
     scores_by,
     scores_of,
 )

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from slurm_rl_plugin.forecasts.calibration import (
+from slurm_rl_plugin.forecasts.forecast import (
+    LEVELS,
+    Forecasts,
     Outcomes,
     Tails,
     calibrated,
     places_of,
     quantiles_of,
+    scores_of,
+    weights_by_worth,
 )
-from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts, weights_by_worth
-from slurm_rl_plugin.forecasts.past_waits.features import features_of, history_features
-from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs
 from slurm_rl_plugin.forecasts.past_waits.sources import (
     FEWEST_MOMENTS,
     SOURCES,
@@ -30,11 +31,13 @@ from slurm_rl_plugin.forecasts.past_waits.sources import (
 )
 from slurm_rl_plugin.forecasts.past_waits.wait_forest import (
     MOST_ALIKE,
+    SeenJobs,
+    features_of,
     fit_forest,
+    history_features,
     known_log_waits,
     training_rows,
 )
-from slurm_rl_plugin.forecasts.scores import scores_of
 from slurm_rl_plugin.papers.start_times_2023.jobs_file import read_jobs_file
 from slurm_rl_plugin.units import DAY, HOUR
 from tests.fakes.polled_jobs import polled_jobs, write_polled_jobs
@@ -119,12 +122,6 @@ def test_request_queue_and_look_by_hand() -> None:
     found = table.values[:, table.names.index("hours above over running, p_")]
     assert found[:2].tolist() == [1.0, 0.0]
     assert np.isfinite(table.values[:, table.names.index("r_p_cores_above")]).all()
-
-
-def test_one_look_alone_has_no_history_and_no_harm() -> None:
-    jobs = few_jobs().select(np.array([0, 1, 2]))
-    assert history_features(jobs) == {}
-    assert len(features_of(jobs).values) == 3
 
 
 @pytest.fixture(scope="module")
@@ -280,11 +277,6 @@ def test_what_happens_later_changes_no_forecast_that_was_given(
         assert one.tails == other.tails
 
 
-def test_bands_are_set_once_a_few_moments_have_been_seen(given: list[GivenForecasts]) -> None:
-    set_at = [each.forecasts is not each.plain for each in given]
-    assert set_at == [place >= FEWEST_MOMENTS for place in range(len(given))]
-
-
 N = 20000
 TRUE_SPREAD = 0.5
 NORMAL = stats.norm.ppf(LEVELS)
@@ -312,14 +304,6 @@ def test_bands_that_are_too_narrow_or_too_wide_come_to_what_they_say(spread: flo
     assert found.coverage_90 == pytest.approx(0.9, abs=0.01)
     assert found.coverage_50 == pytest.approx(0.5, abs=0.015)
     assert found.width_90 == pytest.approx(2 * stats.norm.ppf(0.95) * TRUE_SPREAD, rel=0.05)
-
-
-def test_the_median_stays() -> None:
-    rng = np.random.default_rng(1)
-    kind = np.zeros(N, dtype=np.int64)
-    told, log_wait = forecasts_of(0.2, rng)
-    found = calibrated(told, kind, outcomes_of(told, log_wait, kind), Tails())
-    assert found.median == pytest.approx(told.median)
 
 
 def test_each_kind_has_its_own_bands() -> None:

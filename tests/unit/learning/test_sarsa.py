@@ -18,7 +18,7 @@ from slurm_rl_plugin.learning.sarsa import (
     network_of,
     recorded_starts,
 )
-from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
+from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
@@ -85,21 +85,6 @@ def test_an_interrupted_training_goes_on_and_ends_with_the_same_network(tmp_path
     resumed, uninterrupted = train(settings, checkpoint=checkpoint), train(settings)
     assert weights(resumed) == weights(uninterrupted)
     assert resumed.curve == uninterrupted.curve
-
-
-def test_the_best_network_on_the_validation_loads_is_kept_with_its_curve():
-    told = []
-    trained = train(progress=lambda sweep, best: told.append((sweep, best)))
-    values = [value for _, _, value in trained.curve]
-    assert [sweep for sweep, *_ in trained.curve] == [0, 1, 2, 3, 4, 5]
-    assert trained.validation_objective == max(values)
-    found = mean_objective(trained.network, VALIDATION, SETTINGS.weights)
-    assert trained.validation_objective == found
-    assert [best for _, best in told] == np.maximum.accumulate(values)[1:].tolist()
-    assert trained.simulated_jobs == 5 * 300
-    network = trained.network
-    assert network.schema == REACTIVE_GRID
-    assert (network.activation, network.linear.tolist()) == ("sigmoid", [0.0] * 3)
 
 
 def mean_wait(network, loads):
@@ -224,16 +209,6 @@ def test_the_frozen_network_starts_what_the_learner_would(settings):
     start = simulate_network(each.workload, network, each.settings).start
     estimates = np.log10(1 + each.workload.estimate[np.argsort(start, kind="stable")]) / 6
     np.testing.assert_allclose(acted_now.inputs[:, ESTIMATE] * 0.15 + 0.5, estimates)
-
-
-def test_the_last_network_is_kept_where_that_is_asked_for():
-    settings = replace(SETTINGS, reward="literal", keep="last")
-    last, best = train(settings), train(replace(settings, keep="best"))
-    assert last.curve == best.curve
-    assert last.validation_objective == last.curve[-1][2]
-    assert best.validation_objective == max(value for *_, value in best.curve)
-    network = last.network
-    assert mean_objective(network, VALIDATION, settings.weights) == last.validation_objective
 
 
 def utilities_at_completion(each, start):

@@ -1,6 +1,5 @@
 """Logs drawn by the definitions or out of another log, and ratios over them."""
 
-import hashlib
 import math
 from dataclasses import replace
 
@@ -9,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.workloads.generators import (
     egee_log,
@@ -17,10 +15,8 @@ from slurm_rl_plugin.simulator.workloads.generators import (
     is_generator_name,
     mmn_log,
 )
-from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.resampling import (
     WEEK,
-    resample_prepared,
     resample_weeks,
     resampled_ratio,
     scale_load,
@@ -206,26 +202,6 @@ def test_a_drawn_job_keeps_its_weekday_hour_and_recorded_wait(seed):
     np.testing.assert_allclose(moved, np.round(moved), atol=1e-9)
     for name in ("run_time", "processors", "account", "user"):
         np.testing.assert_array_equal(getattr(drawn, name), getattr(log, name)[source])
-
-
-def test_the_same_seed_gives_the_same_bytes(tmp_path):
-    digests = []
-    for seed in (5, 5, 6):
-        path = tmp_path / "drawn.swf"
-        write_swf(path, resample_weeks(some_log(), np.random.default_rng(seed)), comments=[])
-        digests.append(hashlib.sha256(path.read_bytes()).hexdigest())
-    assert digests[0] == digests[1] != digests[2]
-
-
-def test_a_prepared_log_keeps_shares_classes_and_accounts():
-    prepared = prepare_log(some_log())
-    drawn = resample_prepared(prepared, np.random.default_rng(4))
-    alone = resample_weeks(prepared.log, np.random.default_rng(4))
-    np.testing.assert_array_equal(drawn.log.submit, alone.submit)
-    np.testing.assert_array_equal(drawn.shares, prepared.shares)
-    np.testing.assert_array_equal(drawn.interactive, alone.run_time < 900)
-    names = [prepared.accounts[index] for index in drawn.account]
-    assert names == [alone.accounts[index] for index in alone.account]
 
 
 def test_what_cannot_be_resampled_or_scaled_is_refused():

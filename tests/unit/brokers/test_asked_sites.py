@@ -14,8 +14,13 @@ import pytest
 from slurm_rl_plugin.brokers.live.bound_offers import PREFIX, BindingLimits, BoundOffers
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
-from slurm_rl_plugin.brokers.live.own_utilities import PERIOD, OwnUtilities
-from slurm_rl_plugin.brokers.live.recent_starts import REST, RecentStarts, StartLimits
+from slurm_rl_plugin.brokers.live.recent_starts import (
+    PERIOD,
+    REST,
+    OwnUtilities,
+    RecentStarts,
+    StartLimits,
+)
 from slurm_rl_plugin.brokers.live.remote_site import SiteAddress
 from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities
 from slurm_rl_plugin.errors import (
