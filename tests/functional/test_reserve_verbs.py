@@ -6,13 +6,11 @@ import json
 import os
 import time
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.configuration import Configuration, read_configuration
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
@@ -21,6 +19,7 @@ from slurm_rl_plugin.services.hook import build_cycle, load_policy
 from tests.architecture.markdown_documents import TOP, code_blocks
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.running_daemon import free_port
+from tests.functional.typed import Typed
 
 #: Usable processors of the fake cluster.
 CAPACITY = 8
@@ -34,8 +33,9 @@ EXAMPLES = [
 class Site:
     """A fake cluster with an interactive job and two batch jobs, and a configuration."""
 
-    def __init__(self, folder: Path, cluster: FakeCluster) -> None:
-        self.folder, self.cluster = folder, cluster
+    def __init__(self, folder: Path, cluster: FakeCluster, typed: Typed) -> None:
+        self.folder, self.cluster, self.typed = folder, cluster, typed
+        self.out = self.err = ""
         now = int(time.time())  # noqa: TID251 - the clock of the commands
         cluster.set(now=now)
         fresh = {"submit": now - 9, "eligible": now - 9}
@@ -85,7 +85,13 @@ class Site:
         )
         text += '[[job_class]]\nclass = "interactive"\ntime_limit_at_most = 60\n'
         (self.folder / "site.toml").write_text(text)
-        return main([*words, "--config", f"{self.folder}/site.toml"])
+        status, self.out, self.err = self.typed(*words, "--config", f"{self.folder}/site.toml")
+        return status
+
+    @property
+    def document(self) -> Any:
+        """Of the last verb."""
+        return json.loads(self.out)
 
     @property
     def limits_audited(self) -> list[dict[str, Any]]:
@@ -94,19 +100,10 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed) -> Site:
     cluster = FakeCluster(tmp_path)
     cluster.enter(monkeypatch)
-    return Site(tmp_path, cluster)
-
-
-Said = Callable[[], Any]
-
-
-@pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Said:
-    """The JSON document of the last verb."""
-    return lambda: json.loads(capsys.readouterr().out)
+    return Site(tmp_path, cluster, typed)
 
 
 class TestRun:
@@ -193,13 +190,11 @@ class TestRelease:
             assert site.run("release", "--unattended") == 0
         assert site.cpu == 4
 
-    def test_a_limit_that_stays_is_an_error_and_factors_go_all_the_same(
-        self, site: Site, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_limit_that_stays_is_an_error_and_factors_go_all_the_same(self, site: Site) -> None:
         assert site.run("run", "--once") == 0
         site.cluster.break_command("sacctmgr", "fail:Sending PersistInit msg: Connection refused")
         assert site.run("release", "--unattended") == 1
-        said = capsys.readouterr().err
+        said = site.err
         assert "a limit of ours on batch jobs may be outstanding: slurmdbd" in said
         assert StateFile(site.folder / "state.json").read() == set()
         site.cluster.set(modes={})
@@ -214,35 +209,32 @@ class TestRelease:
 
 
 class TestVerbsThatLook:
-    def test_queue_and_explain_tell_the_limit(
-        self, site: Site, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_queue_and_explain_tell_the_limit(self, site: Site) -> None:
         assert site.run("queue", "--json") == 0
-        told = capsys.readouterr()
-        document = json.loads(told.out)
+        document = site.document
         assert document["reserve"] == 3
         assert document["batch_limit"] == {
             "processors": 4,
             "resources": {},
             "reason": "kept",
         }
-        assert "batch jobs may use 4 processors together" in told.err
+        assert "batch jobs may use 4 processors together" in site.err
         assert site.run("explain", "2") == 0
         words = "Reserve: batch jobs may use 4 processors together: processors are kept free for"
-        assert f"{words} interactive jobs. It is one of them." in capsys.readouterr().out
+        assert f"{words} interactive jobs. It is one of them." in site.out
         site.reserve = {}
         assert site.run("explain", "2") == 0
-        assert "Reserve:" not in capsys.readouterr().out
+        assert "Reserve:" not in site.out
 
-    def test_status_names_a_limit_that_nobody_looks_after(self, site: Site, said: Said) -> None:
+    def test_status_names_a_limit_that_nobody_looks_after(self, site: Site) -> None:
         assert site.run("run", "--once") == 0
         assert site.run("status", "--json") == 1
-        document = said()
+        document = site.document
         assert document["outstanding"]["batch_limit"]
         assert any("a limit of ours on batch jobs" in each for each in document["problems"])
 
     def test_who_may_not_enter_the_folder_is_told_what_can_be(
-        self, site: Site, said: Said, monkeypatch: pytest.MonkeyPatch
+        self, site: Site, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         found = Path.stat
 
@@ -253,19 +245,17 @@ class TestVerbsThatLook:
 
         monkeypatch.setattr(Path, "stat", refuse)
         assert site.run("status", "--json") == 1
-        assert said()["outstanding"]["batch_limit"]  # or nobody can tell
+        assert site.document["outstanding"]["batch_limit"]  # or nobody can tell
 
-    def test_disable_waits_for_the_limit_too(
-        self, site: Site, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_disable_waits_for_the_limit_too(self, site: Site) -> None:
         assert site.run("run", "--once") == 0
         assert site.run("disable", "--wait", "0") == 1
-        assert "a limit of ours on batch jobs may be outstanding" in capsys.readouterr().out
+        assert "a limit of ours on batch jobs may be outstanding" in site.out
 
 
-def check(site: Site, said: Said) -> dict[str, tuple[str, str]]:
+def check(site: Site) -> dict[str, tuple[str, str]]:
     status = site.run("check", "--json", "--jobs", "10")
-    checks = said()["checks"]
+    checks = site.document["checks"]
     found = {each["name"]: (each["result"], each["what"]) for each in checks}
     assert len(found) == len(checks)
     assert status == int(any(result == "fail" for result, _ in found.values()))
@@ -279,12 +269,10 @@ class TestWhoMayUseIt:
         for job in range(4, 9):
             site.cluster.add(job, submit=now, eligible=now, time_limit="1:00")
 
-    def test_explain_says_why_a_job_counts_as_batch(
-        self, site: Site, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_explain_says_why_a_job_counts_as_batch(self, site: Site) -> None:
         self.flood(site)
         assert site.run("explain", "8") == 0
-        said = capsys.readouterr().out
+        said = site.out
         assert "Class: batch, by the rule: interactive if time_limit_at_most=60" in said
         assert (
             "It counts as batch: with it, interactive jobs of its user would hold more than 2 "
@@ -292,25 +280,23 @@ class TestWhoMayUseIt:
         )
         assert "It is ordered as one of them." in said  # the QOS does not limit it
         assert site.run("explain", "4") == 0
-        assert "counts as batch" not in capsys.readouterr().out
+        assert "counts as batch" not in site.out
 
-    def test_the_queue_shows_the_class_that_counts(self, site: Site, said: Said) -> None:
+    def test_the_queue_shows_the_class_that_counts(self, site: Site) -> None:
         self.flood(site)
         assert site.run("queue", "--json") == 0
-        classes = {each["jobid"]: each["class"] for each in said()["jobs"]}
+        classes = {each["jobid"]: each["class"] for each in site.document["jobs"]}
         assert [job for job, name in classes.items() if name == "interactive"] == [4]
 
-    def test_1_turns_it_off(self, site: Site, said: Said) -> None:
+    def test_1_turns_it_off(self, site: Site) -> None:
         self.flood(site)
         site.reserve |= {"user_share": 1, "account_share": 1}
         assert site.run("explain", "8", "--json") == 0
-        document = said()
+        document = site.document
         assert (document["class"], document["as_batch"]) == ("interactive", None)
-        assert check(site, said)["reserve size"][1] == "4 of 8 processors at most"
+        assert check(site)["reserve size"][1] == "4 of 8 processors at most"
 
-    def test_explain_says_until_when_a_users_limits_do_not_count(
-        self, site: Site, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_explain_says_until_when_a_users_limits_do_not_count(self, site: Site) -> None:
         """Four of five jobs that the daemon saw end were ended by their limits."""
         now = site.cluster.state["now"]
         began = {"start": now - 70, "nodes": "n1", "end": now}
@@ -325,20 +311,20 @@ class TestWhoMayUseIt:
         cycle.remember()
         site.cluster.add(20, submit=now, eligible=now, time_limit="1:00")
         assert site.run("explain", "20") == 0
-        said = capsys.readouterr().out
+        said = site.out
         assert "Class: batch, by the rule: interactive if time_limit_at_most=60" in said
         assert "It counts as batch until 20" in said
         assert ": 4 of its user's 5 interactive jobs were ended by their time limit." in said
 
-    def test_check_says_what_one_may_hold(self, site: Site, said: Said) -> None:
+    def test_check_says_what_one_may_hold(self, site: Site) -> None:
         what = "4 of 8 processors at most; 2 for one account, 2 for one user"
         what += ", further jobs are ordered as batch"
-        assert check(site, said)["reserve size"] == ("pass", what)
+        assert check(site)["reserve size"] == ("pass", what)
 
 
 class TestCheck:
     @pytest.mark.parametrize("text", EXAMPLES)
-    def test_the_examples_of_the_documents_pass(self, site: Site, said: Said, text: str) -> None:
+    def test_the_examples_of_the_documents_pass(self, site: Site, text: str) -> None:
         """On the fake cluster's processors, with the default influence."""
         example = tomllib.loads(text)
         assert example.keys() in ({"reserve"}, {"policy", "reward", "reserve"})
@@ -348,19 +334,19 @@ class TestCheck:
         del site.hook["influence_hours"]
         site.cluster.set(tres=["mem", "gres/gpu"])
         site.run("check", "--json", "--jobs", "10")
-        found = {each["name"]: each["result"] for each in said()["checks"]}
+        found = {each["name"]: each["result"] for each in site.document["checks"]}
         assert found["reward"] == "pass"
         assert {name: each for name, each in found.items() if each == "fail"} == {}
 
-    def test_all_is_well(self, site: Site, said: Said) -> None:
-        found = check(site, said)
+    def test_all_is_well(self, site: Site) -> None:
+        found = check(site)
         assert {result for result, _ in found.values()} == {"pass"}, found
         assert len(found) == 8
         assert site.cpu is None
 
-    def test_all_is_well_with_licences(self, site: Site, said: Said) -> None:
+    def test_all_is_well_with_licences(self, site: Site) -> None:
         site.reserve["mechanism"] = "licenses"
-        found = check(site, said)
+        found = check(site)
         assert {result for result, _ in found.values()} == {"pass"}, found
         assert site.cluster.state["reservations"] == {}
 
@@ -390,53 +376,53 @@ class TestCheck:
         ],
     )
     def test_each_precondition_of_a_qos_has_its_mend(
-        self, site: Site, said: Said, change: dict[str, Any], name: str, result: str, words: str
+        self, site: Site, change: dict[str, Any], name: str, result: str, words: str
     ) -> None:
         site.cluster.set(**change)
-        found = check(site, said)
+        found = check(site)
         # sacctmgr that denies everything is a failure before the right itself is tried
         name = name if name in found else "reserve"
         assert found[name][0] == result
         assert words in found[name][1]
 
-    def test_the_jobs_must_have_the_qos(self, site: Site, said: Said) -> None:
+    def test_the_jobs_must_have_the_qos(self, site: Site) -> None:
         site.cluster.change(2, qos="normal")
-        assert check(site, said)["reserve jobs"][0] == "warn"
+        assert check(site)["reserve jobs"][0] == "warn"
         site.cluster.change(3, qos="normal")
-        result, what = check(site, said)["reserve jobs"]
+        result, what = check(site)["reserve jobs"]
         assert (result, what.partition(":")[0]) == ("fail", "no batch job has QOS batch")
         site.cluster.change(1, qos="batch")
-        result, what = check(site, said)["reserve jobs"]
+        result, what = check(site)["reserve jobs"]
         assert (result, "interactive jobs have QOS batch" in what) == ("fail", True)
 
-    def test_numbers_and_policies_that_ask_for_none(self, site: Site, said: Said) -> None:
+    def test_numbers_and_policies_that_ask_for_none(self, site: Site) -> None:
         site.model = "sjf"
         site.reserve["most_processors"] = CAPACITY
-        found = check(site, said)
+        found = check(site)
         what = f"sjf asks for no number: {CAPACITY} processors are kept free"
         assert found["reserve policy"] == ("pass", what)
         assert found["reserve size"][0] == "warn"
 
-    def test_the_reserve_works_beside_any_influence(self, site: Site, said: Said) -> None:
+    def test_the_reserve_works_beside_any_influence(self, site: Site) -> None:
         site.hook["influence_hours"] = 24
-        assert {result for result, _ in check(site, said).values()} == {"pass"}
+        assert {result for result, _ in check(site).values()} == {"pass"}
 
-    def test_turned_off_while_a_limit_stands(self, site: Site, said: Said) -> None:
+    def test_turned_off_while_a_limit_stands(self, site: Site) -> None:
         assert site.run("run", "--once") == 0
         site.reserve = {}
-        result, what = check(site, said)["outstanding"]
+        result, what = check(site)["outstanding"]
         assert (result, "slurm-rl release" in what) == ("fail", True)
 
-    def test_licences_as_many_as_processors(self, site: Site, said: Said) -> None:
+    def test_licences_as_many_as_processors(self, site: Site) -> None:
         site.reserve["mechanism"] = "licenses"
         site.cluster.set(licenses={"slot": 7})
-        assert check(site, said)["reserve licences"][0] == "warn"
+        assert check(site)["reserve licences"][0] == "warn"
         site.cluster.set(licenses={})
-        result, what = check(site, said)["reserve licences"]
+        result, what = check(site)["reserve licences"]
         assert (result, "add Licenses=slot:N" in what) == ("fail", True)
         site.cluster.set(licenses={"slot": 8})
         site.cluster.break_command("scontrol", "deny")
-        found = check(site, said)
+        found = check(site)
         assert "AdminLevel=Operator" in found["reserve right"][1]
 
 
@@ -460,17 +446,15 @@ class TestCheck:
     ],
 )
 def test_faults_of_the_section_name_the_mend(
-    site: Site, capsys: pytest.CaptureFixture[str], reserve: dict[str, Any], words: str
+    site: Site, reserve: dict[str, Any], words: str
 ) -> None:
     site.reserve = reserve
     assert site.run("run", "--once") == 2
-    assert words in capsys.readouterr().err
+    assert words in site.err
 
 
 @pytest.mark.parametrize("left", ["factors", "batch_limit"])
-def test_every_command_agrees_on_what_is_outstanding(
-    site: Site, said: Said, capsys: pytest.CaptureFixture[str], left: str
-) -> None:
+def test_every_command_agrees_on_what_is_outstanding(site: Site, left: str) -> None:
     """Each entry of the list by itself: no command says that all is well where another fails."""
     assert site.run("run", "--once") == 0
     if left == "factors":
@@ -479,20 +463,18 @@ def test_every_command_agrees_on_what_is_outstanding(
         StateFile(site.folder / "state.json").write(set())
         for job in (2, 3):
             site.cluster.change(job, site=0)
-    capsys.readouterr()
     assert site.run("status", "--json") == 1
-    outstanding = said()["outstanding"]
+    outstanding = site.document["outstanding"]
     assert {name for name, words in outstanding.items() if words} == {left}
     assert site.run("check", "--json", "--jobs", "10") == 1
-    rows = {each["name"]: each for each in said()["checks"]}
+    rows = {each["name"]: each for each in site.document["checks"]}
     assert rows["outstanding"]["result"] == "fail"
     assert outstanding[left] in rows["outstanding"]["what"]
     assert site.run("disable", "--wait", "0") == 1
-    assert outstanding[left] in capsys.readouterr().out
+    assert outstanding[left] in site.out
     assert site.run("release", "--unattended") == 0
-    capsys.readouterr()
     assert site.run("status", "--json") == 0
-    assert set(said()["outstanding"].values()) == {None}
+    assert set(site.document["outstanding"].values()) == {None}
     assert site.run("disable", "--wait", "0") == 0
 
 
