@@ -10,7 +10,7 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.site_utility import export_site_utility
-from slurm_rl_plugin.papers.study.logs import SEGMENT_JOBS
+from slurm_rl_plugin.papers.study.trials import SEGMENT_JOBS
 from slurm_rl_plugin.policies.network import (
     QNetwork,
     fixed_scaler,

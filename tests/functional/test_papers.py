@@ -295,7 +295,7 @@ def test_every_cell_and_the_one_method_are_told_and_kept(tmp_path: Path, typed: 
     for log, front in document["settings"].items():
         assert of[f"{log}: EASY, request"] == of[f"{log}: EASY, predicted, request"]
         assert of[f"{log}: EASY-SJBF, request"] == of[f"{log}: EASY++, request"]
-        assert [(row["slack"],) for row in front] == list(SETTINGS)
+        assert [row["slack"] for row in front] == list(SETTINGS)
     assert [Path(each).read_bytes()[:4] for each in document["figures"]] == [b"\x89PNG"]
     assert len(list((tmp_path / "kept").iterdir())) == len(LOGS)
     _, _, table = typed.out(*words).partition("The one method under other settings")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,7 +19,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_scores,
 )
 from tests.reference.loads import jobs_of, random_workload, table_of, workload_of
-from tests.reference.readable_simulator import SCORERS, rule, simulate
+from tests.reference.readable_simulator import SCORERS, Limit, rule, simulate
 
 CAPACITY = 12
 
@@ -30,6 +32,7 @@ def kernel_starts(workload: Workload, name: str, how: SimulationSettings) -> lis
 
 
 def reference_starts(workload: Workload, name: str, how: SimulationSettings) -> list[float]:
+    limit = how.class_limit
     return simulate(
         jobs_of(workload),
         how.capacity,
@@ -37,6 +40,7 @@ def reference_starts(workload: Workload, name: str, how: SimulationSettings) -> 
         easy=how.backfilling == "easy",
         reserve=how.reserve,
         cycle=how.cycle,
+        limit=None if limit is None else Limit(*astuple(limit)[:6]),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,43 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
-from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
-    simulate_order,
-    simulate_scores,
 )
-from tests.reference.loads import jobs_of, random_workload, table_of, workload_of
-from tests.reference.readable_simulator import Limit, rule, simulate
-from tests.reference.test_kernel_against_readable_simulator import tiny_loads
+from tests.reference.loads import random_workload, workload_of
+from tests.reference.test_kernel_against_readable_simulator import (
+    kernel_starts,
+    reference_starts,
+    tiny_loads,
+)
 
 CAPACITY = 12
 LIVE = ClassLimit(widest_batch_job=3, change_interval=40.0, lift_after=600.0, idle_after=2000.0)
 RULES = ("fifo", "sjf", "interactive-first", "wfp3")
-
-
-def kernel_starts(workload: Workload, name: str, how: SimulationSettings) -> list[float]:
-    if name in WAITING_RULES:
-        return simulate_order(workload, QueueOrder(rule=name), how).start.tolist()
-    scores = STATIC_RULES[name](table_of(workload), workload.estimate)
-    return simulate_scores(workload, np.asarray(scores, dtype=np.float64), how).start.tolist()
-
-
-def reference_starts(workload: Workload, name: str, how: SimulationSettings) -> list[float]:
-    limit = how.class_limit
-    return simulate(
-        jobs_of(workload),
-        how.capacity,
-        rule(name),
-        easy=how.backfilling == "easy",
-        reserve=how.reserve,
-        cycle=how.cycle,
-        limit=None if limit is None else Limit(*astuple(limit)[:6]),
-    )
 
 
 @pytest.mark.parametrize("parallel", [False, True], ids=["sequential", "parallel"])

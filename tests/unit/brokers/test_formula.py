@@ -14,7 +14,7 @@ from slurm_rl_plugin.brokers.market.formula import (
     Formula,
     parse_formula,
 )
-from slurm_rl_plugin.brokers.market.prices import compile_formula, formula_value
+from slurm_rl_plugin.brokers.market.offers import compile_formula, formula_value
 from slurm_rl_plugin.errors import ConfigurationError, FormulaError
 
 NAMES = ("StartTime", "JobCost", "x")

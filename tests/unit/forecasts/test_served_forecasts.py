@@ -113,6 +113,6 @@ def test_scores_and_metrics_cost_nothing_but_a_forecast_of_the_queue(
     assert pages.scores()["started"] == 1  # those of before the start
     assert service.renew()
     loaded.clear()
-    assert pages.scores()["given"] == 1 + np.count_nonzero(service.desk._queue.place >= 0)  # type: ignore[union-attr]
+    assert pages.scores()["given"] == 1 + np.count_nonzero(service.pages._queue.place >= 0)  # type: ignore[union-attr]
     assert b"slurm_rl_forecasts_started 1.0" in pages.metrics()[0]
     assert loaded == []

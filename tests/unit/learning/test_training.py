@@ -33,7 +33,13 @@ from slurm_rl_plugin.learning.policy_search import (
 )
 from slurm_rl_plugin.learning.side_by_side import processors_here, side_by_side
 from slurm_rl_plugin.learning.site_utility import SiteUtilitySettings
-from slurm_rl_plugin.learning.training import TrainingPlan, _load_key, parts_too_small, train_model
+from slurm_rl_plugin.learning.training import (
+    TrainingPlan,
+    _load_key,
+    loads_of,
+    parts_too_small,
+    train_model,
+)
 from slurm_rl_plugin.learning.training_load import mean_objective
 from slurm_rl_plugin.policies.network import (
     QNetwork,
@@ -130,17 +136,18 @@ def test_a_checkpoint_of_other_loads_is_not_taken_up(tmp_path, change):
 def test_the_past_trains_in_one_run_and_what_came_after_chooses():
     log = prepare_log(mmn_log(np.random.default_rng(1), jobs=1000))
     training, validation = split_stretches(log, 1, np.random.default_rng(1))
-    assert [each.log.log.job_id.tolist() for each in training] == [list(range(1, 601))]
-    assert [each.log.log.job_id.tolist() for each in validation] == [list(range(601, 1001))]
-    assert [each.drop for each in (*training, *validation)] == [(60, 0), (40, 0)]
+    assert [each.log.job_id.tolist() for each in training] == [list(range(1, 601))]
+    assert [each.log.job_id.tolist() for each in validation] == [list(range(601, 1001))]
+    loads = loads_of(replace(PLAN, logs=[log]))
+    assert [each.drop for each in loads.training + loads.validation] == [(60, 0), (40, 0)]
 
 
 def test_of_a_long_log_the_jobs_next_to_the_border_are_taken(monkeypatch):
     monkeypatch.setattr(load_windows, "MOST_JOBS", 100)
     log = prepare_log(mmn_log(np.random.default_rng(1), jobs=1000))
     training, validation = split_stretches(log, 1, np.random.default_rng(1))
-    assert training[0].log.log.job_id.tolist() == list(range(501, 601))
-    assert validation[0].log.log.job_id.tolist() == list(range(601, 701))
+    assert training[0].log.job_id.tolist() == list(range(501, 601))
+    assert validation[0].log.job_id.tolist() == list(range(601, 701))
 
 
 def test_each_of_several_runs_is_without_other_jobs_and_the_seed_says_which():
@@ -148,7 +155,7 @@ def test_each_of_several_runs_is_without_other_jobs_and_the_seed_says_which():
 
     def drawn(seed):
         training, _ = split_stretches(log, 2, np.random.default_rng(seed))
-        return [each.log.log.job_id.tolist() for each in training]
+        return [each.log.job_id.tolist() for each in training]
 
     assert [len(each) for each in drawn(1)] == [588, 588]  # without 12 of 600
     assert drawn(1)[0] != drawn(1)[1]
@@ -240,19 +247,13 @@ def test_a_fold_has_not_seen_the_log_it_leaves_out(tmp_path):
         only = replace(PLAN_STEPS, logs=[LOGS[1 - out]], sources=[SOURCES[1 - out]])
         other, _ = train_model(only, tmp_path / f"{out}.onnx")
         left = replace(PLAN_STEPS, logs=[LOGS[out]], sources=[source])
-        loads = trainings_loads(left).validation
+        loads = loads_of(left).validation
         expected = mean_objective(other.network, loads, PLAN_STEPS.settings.weights)
         assert manifest["leave_one_out"][source["log"]]["trained_without"] == expected
     assert json.loads((tmp_path / "all.json").read_text())["leave_one_out"].keys() == {
         "mmn1",
         "mmn2",
     }
-
-
-def trainings_loads(plan):
-    from slurm_rl_plugin.learning.training import _loads_of  # noqa: PLC0415
-
-    return _loads_of(plan)
 
 
 def test_nothing_can_be_left_out_of_one_log():

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.papers.economic_2002.conventional import starts_on_machines
 from slurm_rl_plugin.papers.economic_2002.markets import (
     CHOICE,
     EASY,
@@ -16,6 +15,7 @@ from slurm_rl_plugin.papers.economic_2002.markets import (
     LogResults,
     Market,
     MarketFigures,
+    starts_on_machines,
     untouched_weeks,
 )
 from slurm_rl_plugin.papers.economic_2002.study import rows_over_seeds

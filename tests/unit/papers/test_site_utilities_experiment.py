@@ -10,22 +10,20 @@ import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.papers.site_utilities_2008.experiment import (
-    COLUMNS,
-    QUICK_SIZE,
-    fitted_models,
-    grid_figures,
-)
-from slurm_rl_plugin.papers.site_utilities_2008.sites import (
     BASELINES,
+    COLUMNS,
     EARLIEST_START,
     GRID_LOAD,
     LEAST_LOADED,
+    QUICK_SIZE,
     RANDOM,
     SHARE_DEFICIT,
     SHOWN_SEGMENTS,
     SITES,
     GridLoad,
     draw_load,
+    fitted_models,
+    grid_figures,
     request_of,
     routed_by,
     site_terms,

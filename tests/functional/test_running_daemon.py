@@ -1,0 +1,357 @@
+"""A daemon over a fake Slurm: how it is built, what it serves, and what a reload changes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.slurm import adapter as slurm_adapter
+from slurm_rl_plugin.batch_systems.slurm.adapter import Slurm
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.hook.experiment.files import RUNNING, ExperimentFiles, ExperimentStanding
+from slurm_rl_plugin.services.configured_site import build_batch_system
+from slurm_rl_plugin.services.hook import build_cycle, load_policy
+from slurm_rl_plugin.serving.tls import TlsFiles
+from tests.architecture.markdown_documents import TOP
+from tests.fakes.certificates import self_signed
+from tests.fakes.fake_cluster import FakeCluster
+from tests.fakes.running_daemon import free_port, running_daemon, until
+from tests.unit.configuration.given_content import configuration_of
+
+
+class RunningDaemon:
+    """`slurm-rl run` on a fake Slurm."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "conf.d").mkdir()
+        self.write("fifo")
+        self.log_path = folder / "daemon.log"
+        fake = FakeCluster(folder)
+        now = int(time.time())  # noqa: TID251 - the daemon's clock
+        for job in range(1, 6):
+            when = now - 100 + job
+            fake.add(job, submit=when, eligible=when, time_limit=f"{60 - job}:00")
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "slurm_rl_plugin.cli.entry", "run"),
+                    *(
+                        "--config",
+                        "site.toml",
+                        "--set",
+                        "hook.cycle=600",
+                        "--set",
+                        "hook.mode=active",
+                    ),
+                ],
+                cwd=folder,
+                env={
+                    **fake.env,
+                    "PYTHONPATH": os.pathsep.join([str(folder / "libraries"), str(TOP)]),
+                    "SLURM_RL_METRICS_PORT": "0",
+                },
+                stderr=log,
+            )
+
+    def write(self, model: str, further: str = "") -> None:
+        (self.folder / "site.toml").write_text(
+            f'[hook]\nstate_file = "{self.folder}/state.json"\naudit_file = ""\n'
+            f'disable_file = "{self.folder}/DISABLE"\n[policy]\nmodel = "{model}"\n{further}'
+        )
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text()
+
+    def wait_for(self, text: str, times: int = 1) -> None:
+        end = time.monotonic() + 60
+        while self.log.count(text) < times:
+            assert time.monotonic() < end, f"no {text!r}:\n{self.log}"
+            assert self.process.poll() is None, self.log
+            time.sleep(0.05)
+
+    def reload(self, answer: str, times: int = 1) -> None:
+        """SIGHUP, and wait until the log holds the answer so many times."""
+        self.process.send_signal(signal.SIGHUP)
+        self.wait_for(answer, times)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[RunningDaemon]:
+    daemon = RunningDaemon(tmp_path)
+    try:
+        daemon.wait_for("cycle=done")
+        yield daemon
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(timeout=60) == 0, daemon.log
+    finally:
+        if daemon.process.poll() is None:
+            daemon.process.kill()
+            daemon.process.wait(timeout=10)
+
+
+def test_a_reload_reads_all_sources_as_the_start_does(daemon: RunningDaemon) -> None:
+    (daemon.folder / "conf.d" / "model.toml").write_text('[policy]\nmodel = "sjf"\n')
+    daemon.reload("reload=done policy=sjf")
+    daemon.wait_for("policy=sjf pending")
+    # the variable and the flag of the start go over what the file says now
+    daemon.write("fifo", "[metrics]\nport = 70\n")
+    (daemon.folder / "conf.d" / "model.toml").unlink()
+    daemon.reload("reload=done policy=fifo")
+    daemon.wait_for("cycle=done mode=active policy=fifo", times=2)
+    assert "needs a restart" not in daemon.log
+
+
+def test_a_faulty_reload_names_each_fault_and_changes_nothing(daemon: RunningDaemon) -> None:
+    daemon.write("sjf")
+    path = daemon.folder / "conf.d" / "a.toml"
+    path.write_text("[hook]\nmode = 'on'\n[metrics]\nport = -1\n")
+    daemon.reload("reload=refused")
+    assert "conf.d/a.toml:2: [hook] mode is 'on', give one of shadow, active." in daemon.log
+    assert "conf.d/a.toml:4: [metrics] port is -1" in daemon.log
+    path.unlink()
+    daemon.write("missing.onnx")
+    daemon.reload("reload=refused", times=2)
+    daemon.wait_for("cycle=done", times=3)
+    assert "policy=sjf" not in daemon.log
+
+
+def test_a_refused_model_is_tried_again_at_once(daemon: RunningDaemon) -> None:
+    """What refused it is not always in the file: here a library was missing."""
+    library = daemon.folder / "libraries" / "onnxruntime"
+    library.mkdir(parents=True)
+    (library / "__init__.py").write_text("raise ImportError('no such library')\n")
+    model = shutil.copy(TOP / "policy_models" / "default.onnx", daemon.folder / "site.onnx")
+    daemon.write(str(model))
+    daemon.reload("reload=refused")
+    assert "no such library" in daemon.log
+    shutil.rmtree(library)
+    daemon.reload("reload=done policy=site")
+
+
+def test_keys_of_the_start_are_named_in_one_line_and_kept(daemon: RunningDaemon) -> None:
+    (daemon.folder / "conf.d" / "a.toml").write_text(
+        f'[hook]\nstate_file = "{daemon.folder}/other.json"\n[metrics]\nmax_accounts = 7\n'
+    )
+    daemon.write("sjf")
+    daemon.reload("reload=incomplete")
+    (line,) = [line for line in daemon.log.splitlines() if "reload=incomplete" in line]
+    assert line.endswith(
+        "reload=incomplete: a change of [hook] state_file, [metrics] max_accounts needs a restart"
+    )
+    daemon.wait_for("policy=sjf pending")
+    assert json.loads((daemon.folder / "state.json").read_text())  # the new order is written there
+    assert not (daemon.folder / "other.json").exists()
+
+
+def test_a_candidate_of_an_experiment_has_its_turn(daemon: RunningDaemon) -> None:
+    now = time.time() + 2.0  # noqa: TID251 - the daemon's clock
+    blocks = tuple(
+        TurnBlock(begin=now + 8.0 * place, end=now + 8.0 * (place + 1), arm=arm, pair=0)
+        for place, arm in enumerate((OURS, SITE))
+    )
+    ExperimentFiles(state_file=daemon.folder / "state.json").declare(
+        Declaration(
+            goal="wait",
+            harm=1.0,
+            longest_wait=math.inf,
+            policy="sjf",
+            model_sha256="",
+            seed=1,
+            day=48.0,
+            blocks=blocks,
+            candidate="sjf",
+            champion="fifo",
+        ),
+        ExperimentStanding(state=RUNNING, reason="", at=now),
+    )
+    daemon.wait_for("cycle=done mode=active policy=sjf")
+    before = daemon.log.count("cycle=done mode=active policy=fifo")
+    daemon.wait_for("cycle=done mode=active policy=fifo", times=before + 1)
+    assert daemon.log.count("model=in_turn") == 2
+
+
+@pytest.mark.parametrize(
+    ("model", "days", "asked"),
+    [("default", 30.0, 30.0), ("default", 0, 0.0), ("reactive-grids", 30.0, 0.0)],
+)
+def test_days_of_history(tmp_path, model, days, asked):
+    configuration = configuration_of(
+        {
+            "hook": {"state_file": str(tmp_path / "state.json"), "audit_file": ""},
+            "batch_system": {"history_days": days},
+        }
+    )
+    loaded = load_policy(model)
+    assert loaded.learns_from_runs == (model == "default")
+    assert build_cycle(configuration, loaded).batch_system._history_days == asked
+
+
+def configured(adapter):
+    return configuration_of({"batch_system": {"adapter": adapter}})
+
+
+@pytest.mark.parametrize(
+    ("adapter", "pyslurm", "kind", "line"),
+    [
+        ("auto", None, SlurmCommands, "adapter=slurm_commands because=pyslurm is not installed"),
+        (
+            *("auto", "25.11.2", SlurmCommands),
+            "adapter=slurm_commands because=pyslurm 25.11.2 is not for Slurm 22.05.8",
+        ),
+        ("auto", "22.5.3", Slurm, "adapter=slurm because=pyslurm 22.5.3 is for this Slurm"),
+        ("slurm", "22.5.3", Slurm, "adapter=slurm because=it is configured"),
+        (
+            *("slurm_commands", "22.5.3", SlurmCommands),
+            "adapter=slurm_commands because=it is configured",
+        ),
+    ],
+)
+def test_adapter_and_the_line_that_says_why(monkeypatch, caplog, adapter, pyslurm, kind, line):
+    monkeypatch.setattr(slurm_adapter, "installed_pyslurm", lambda: pyslurm)
+    monkeypatch.setattr(slurm_adapter, "running_slurm", lambda commands: "22.05.8")
+    caplog.set_level(logging.INFO)
+    system = build_batch_system(configured(adapter), [])
+    assert type(system) is kind
+    assert line.startswith(f"adapter={system.name} ")
+    assert caplog.messages[1:] == [line]  # the first says why it is no OpenPBS
+
+
+def test_adapter_that_cannot_work_is_a_fault_of_the_configuration(monkeypatch):
+    monkeypatch.setattr(slurm_adapter, "installed_pyslurm", lambda: None)
+    with pytest.raises(ConfigurationError, match=r"pyslurm is not installed; install the pyslurm"):
+        build_batch_system(configured("slurm"), [])
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a queue of the fake Slurm."""
+    fake = FakeCluster(tmp_path)
+    now = int(time.time())  # noqa: TID251 - the daemon's clock
+    fake.set(now=now)
+    for job in range(1, 4):
+        fake.add(job, submit=now - 100, eligible=now - 100)
+    fake.enter(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def configure(folder: Path, *metrics: str, model: str = "sjf") -> None:
+    (folder / "site.toml").write_text(
+        f'[hook]\nmode = "shadow"\ncycle = 0.5\ndisable_file = ""\naudit_file = ""\n'
+        f'state_file = "{folder}/state.json"\n[policy]\nmodel = "{model}"\n[metrics]\n'
+        + "\n".join(metrics)
+    )
+
+
+def tls_lines(files: TlsFiles) -> tuple[str, str]:
+    return f'tls_certificate = "{files.certificate}"', f'tls_key = "{files.key}"'
+
+
+@contextmanager
+def daemon_served(folder: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """One whose first cycle is over."""
+    with running_daemon(folder, log) as process:
+        until(lambda: "cycle=done" in log.read_text(), "a cycle")
+        yield process
+
+
+def test_status_reads_a_daemon_over_tls(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = self_signed(site, "head")
+    port = free_port()
+    configure(site, f"port = {port}", *tls_lines(files))
+    log = site / "daemon.log"
+    with daemon_served(site, log):
+        assert f"metrics=https://127.0.0.1:{port}/metrics" in log.read_text()
+        assert main(["status", "--config", "site.toml", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["metrics"]["mode"] == "shadow"
+        configure(site, f"port = {port}", *tls_lines(self_signed(site, "other")))
+        main(["status", "--config", "site.toml", "--json"])
+        assert "verify failed" in json.loads(capsys.readouterr().out)["metrics"]["unread"]
+        client = f'tls_client_ca = "{files.certificate}"'
+        configure(site, f"port = {port}", *tls_lines(files), client)
+        main(["status", "--config", "site.toml", "--json"])
+        assert "wants a client's" in json.loads(capsys.readouterr().out)["metrics"]["unread"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (('tls_certificate = "gone.pem"', 'tls_key = "gone.key"'), "gone.pem cannot be read"),
+        (('tls_certificate = "gone.pem"',), "tls_certificate needs tls_key"),
+        (('tls_client_ca = "ca.pem"',), "tls_client_ca needs tls_certificate"),
+        (('textfile = "slurm-rl.txt"',), "ends in .prom"),
+    ],
+)
+def test_what_cannot_be_served_ends_the_start(
+    site: Path, capsys: pytest.CaptureFixture[str], lines: tuple[str, ...], told: str
+) -> None:
+    configure(site, "port = 0", *lines)
+    assert main(["run", "--config", "site.toml"]) == 2
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("slurm-rl")]
+    assert len(said) == 1
+    assert told in said[0]
+
+
+def test_the_textfile_follows_each_cycle_and_goes_with_the_daemon(site: Path) -> None:
+    textfile = site / "node" / "slurm-rl.prom"
+    configure(site, "port = 0", f'textfile = "{textfile}"')
+    log = site / "daemon.log"
+    with daemon_served(site, log) as process:
+        until(lambda: "textfile=failed" in log.read_text(), log)  # no such folder yet
+        textfile.parent.mkdir()
+        until(textfile.exists, log)
+        first = textfile.read_text()
+        assert "slurm_rl_up 1.0" in first
+        until(lambda: textfile.read_text() != first, log)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    assert list(textfile.parent.iterdir()) == []
+
+
+def test_one_cycle_leaves_its_textfile(site: Path) -> None:
+    configure(site, f'textfile = "{site}/slurm-rl.prom"')
+    assert main(["run", "--once", "--config", "site.toml"]) == 0
+    assert "slurm_rl_cycles_total 1.0" in (site / "slurm-rl.prom").read_text()
+
+
+def test_a_reload_is_told_and_what_it_changes_is_served(site: Path) -> None:
+    port = free_port()
+    configure(site, f"port = {port}")
+    log = site / "daemon.log"
+
+    def served() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    with daemon_served(site, log) as process:
+        assert 'slurm_rl_configured_mode{slurm_rl_configured_mode="shadow"} 1.0' in served()
+        configure(site, f"port = {port}", model="gone.onnx")
+        process.send_signal(signal.SIGHUP)
+        until(lambda: "slurm_rl_last_reload_successful 0.0" in served(), log)
+        assert 'name="sjf"' in served()
+        configure(site, f"port = {port}", model="fifo")
+        text = (site / "site.toml").read_text().replace('"shadow"', '"active"')
+        (site / "site.toml").write_text(text + "\n[guard_rails]\nstarvation_hours = 1\n")
+        process.send_signal(signal.SIGHUP)
+        until(lambda: "slurm_rl_last_reload_successful 1.0" in served(), log)
+        assert 'slurm_rl_configured_mode{slurm_rl_configured_mode="active"} 1.0' in served()
+        assert "slurm_rl_starvation_bound_seconds 3600.0" in served()
+        assert 'name="fifo"' in served()
