@@ -51,18 +51,8 @@ _BLOCKS = 6
 _KEPT = 0.02
 
 
-def resumed_queue(
-    queue: QueueNow,
-    workload: Workload,
-    jobs: IntArray,
-    order: QueueOrder,
-    settings: SimulationSettings,
-    machine: NodeMachine | None,
-    *,
-    keeps_order: bool = False,
-) -> ProcessorRun | NodeRun:
-    """A run at the instant of a queue, right behind a decision; see `run_before`."""
-    run, runs = run_before(queue, workload, jobs, order, settings, machine, keeps_order=keeps_order)
+def resumed(run: ProcessorRun | NodeRun, runs: IntArray, queue: QueueNow) -> ProcessorRun | NodeRun:
+    """A run that `run_before` gave, at the instant of a queue, right behind a decision."""
     if isinstance(run, NodeRun):
         resume_on_nodes(run, queue.now, runs, queue.start, queue.held, queue.looks)
     else:
@@ -139,12 +129,15 @@ def queue_of(
     # of jobs that are expected to end together it keeps who was started first
     running = running[np.argsort(cluster.start[running], kind="stable")]
     pending = np.sort(cluster.pending[: cluster.state[0].pending])
+    columns = ("usage_time", "accounts")  # what it has been charged by then; it is left as it is
+    seen = cluster._replace(**{name: getattr(cluster, name).copy() for name in columns})
+    account_usage_until(seen, submit)
     return QueueNow(
         now=submit,
         running=running,
         start=cluster.start[running],
         pending=np.append(pending, np.arange(cluster.state[0].next_arrival, job + 1)),
-        usage=_usage_at(cluster, submit),
+        usage=seen.accounts.usage,
         fair=queue.effects.site.counted(workload, cluster, submit),
         longest=_longest_of(queue),
     )
@@ -186,15 +179,6 @@ def _longest_of(queue: OrderedQueue) -> FloatArray | None:
     if isinstance(network, CompiledNetwork) and len(network.longest):
         return network.longest.copy()
     return None
-
-
-def _usage_at(cluster: Cluster, time: float) -> FloatArray:
-    """What each account has been charged by then, decayed; the cluster is left as it is."""
-    columns = ("usage_time", "accounts")
-    seen = cluster._replace(**{name: getattr(cluster, name).copy() for name in columns})
-    account_usage_until(seen, time)
-    usage: FloatArray = seen.accounts.usage
-    return usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,9 +365,10 @@ class ReplayedSite:
             submit=np.concatenate([chosen.submit[: len(present)], submit]), run_time=run_time
         )
         order, keeps = self.order(workload, jobs), self.kept > 0.0
-        run = resumed_queue(
+        begun = run_before(
             queue, workload, jobs, order, self.settings, self.machine, keeps_order=keeps
         )
+        run = resumed(*begun, queue)
         places = np.searchsorted(present, awaited)
         run_until_started(run, places, queue.now + _FURTHEST, self.kept)
         start = run.cluster.start[places]

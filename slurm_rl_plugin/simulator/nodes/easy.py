@@ -9,19 +9,17 @@ from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, com
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.machine_now import (
     MachineNow,
-    find_room_now,
-    start_on_nodes,
-    within_limits,
-)
-from slurm_rl_plugin.simulator.nodes.node_state import GIVEN_BACK
-from slurm_rl_plugin.simulator.nodes.outlook import (
     bring_into_outlook,
     count_as_ended,
+    find_room_now,
     look_from_now,
     room_found,
     seek,
+    start_on_nodes,
     take_from_outlook,
+    within_limits,
 )
+from slurm_rl_plugin.simulator.nodes.node_state import GIVEN_BACK
 from slurm_rl_plugin.simulator.nodes.placement import choose_one, choose_several, usable_cpus
 from slurm_rl_plugin.simulator.nodes.requests import first_of
 from slurm_rl_plugin.units import IntArray

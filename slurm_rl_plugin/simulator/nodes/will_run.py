@@ -9,9 +9,15 @@ import numpy as np
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.kernel.workload import Records
-from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, fails_now
+from slurm_rl_plugin.simulator.nodes.machine_now import (
+    MachineNow,
+    count_as_ended,
+    fails_now,
+    look_from_now,
+    room_found,
+    seek,
+)
 from slurm_rl_plugin.simulator.nodes.node_state import NO_PART, NodeEnds, NodeState, taken
-from slurm_rl_plugin.simulator.nodes.outlook import count_as_ended, look_from_now, room_found, seek
 from slurm_rl_plugin.simulator.nodes.placement import find_room, usable_cpus
 from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeBits, NodeRequests, has
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -147,7 +153,7 @@ def fitting_ends(whole: FloatArray, weight: IntArray, requests: NodeRequests) ->
 def _bring_node_up(
     requests: NodeRequests, nodes: NodeState, fitting: FittingEnds, shape: int, row: int, node: int
 ) -> None:
-    """Enter after whose end a node holds a shape, as `outlook.count_as_ended` would add it up."""
+    """Enter after whose end a node holds a shape, as `count_as_ended` would add it up."""
     free, whole, running = fitting.free, nodes.whole[node], nodes.running[node]
     for resource in range(len(free)):
         free[resource] = nodes.free[node, resource]
