@@ -130,11 +130,7 @@ class Forecasts:
         return self.seconds[:, LEVELS.index(0.5)]
 
     def band(self, part: float) -> tuple[FloatArray, FloatArray]:
-        """Ends of the middle part of the distribution, seconds, two of float64[n].
-
-        Args:
-            part: .5, .8 or .9.
-        """
+        """Ends of the middle part, .5, .8 or .9, of the distribution, seconds, two float64[n]."""
         low, high = band_places(part)
         return self.seconds[:, low], self.seconds[:, high]
 
@@ -232,7 +228,8 @@ def scores_of(forecasts: Forecasts, waits: FloatArray) -> Scores:
     """
     truth = log_waits(waits)
     error = np.abs(log_waits(forecasts.median) - truth)
-    spreads = {part: spread_of(forecasts, part) for part in (0.5, 0.9)}
+    bands = (forecasts.band(part) for part in (0.5, 0.9))
+    width_50, width_90 = (float((log_waits(high) - log_waits(low)).mean()) for low, high in bands)
     return Scores(
         jobs=len(forecasts),
         square_error=float(np.mean(error**2)),
@@ -241,8 +238,8 @@ def scores_of(forecasts: Forecasts, waits: FloatArray) -> Scores:
         within_3=float(np.mean(error <= np.log10(3.0))),
         coverage_50=float(np.mean(covered(forecasts, waits, 0.5))),
         coverage_90=float(np.mean(covered(forecasts, waits, 0.9))),
-        width_50=float(spreads[0.5].mean()),
-        width_90=float(spreads[0.9].mean()),
+        width_50=width_50,
+        width_90=width_90,
         pinball=float(pinball_losses(forecasts, waits).mean()),
     )
 
@@ -251,12 +248,6 @@ def covered(forecasts: Forecasts, waits: FloatArray, part: float) -> BoolArray:
     """Whether each wait lies in the band of its forecast, bool[n]."""
     low, high = forecasts.band(part)
     return (low <= waits) & (waits <= high)
-
-
-def spread_of(forecasts: Forecasts, part: float) -> FloatArray:
-    """Width of each band, log10(high / low), float64[n]."""
-    low, high = forecasts.band(part)
-    return log_waits(high) - log_waits(low)
 
 
 def pinball_losses(forecasts: Forecasts, waits: FloatArray) -> FloatArray:

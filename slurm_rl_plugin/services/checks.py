@@ -528,7 +528,12 @@ def offer_checks(configuration: Configuration, now: float) -> Iterator[Check]:
     else:
         fine = f"{tls.certificate} and its key can be used"
         yield _usable("offer tls", lambda: ServedTls(tls), fine)
-    yield _port(given.address, given.port)
+    fault = why_not_listen(given.address, given.port) if given.port else None
+    if fault is None:
+        yield Check(PASS, "offer port", f"{given.port} is free")
+    else:
+        where = f"{given.address}:{given.port}"
+        yield Check(WARN, "offer port", f"{where}: {fault}; right if the service runs")
     if given.forward_hops:
         places = configuration.sections.route.sites_file
         fine = f"to the sites of {places}, {given.forward_hops} hops"
@@ -548,13 +553,6 @@ def _token(path: Path) -> Check:
     if mode & stat.S_IROTH:
         return Check(WARN, "offer token", f"everybody may read {path}: chmod o-r, or mean it")
     return Check(PASS, "offer token", f"{path} holds one")
-
-
-def _port(address: str, port: int) -> Check:
-    fault = why_not_listen(address, port) if port else None
-    if fault is None:
-        return Check(PASS, "offer port", f"{port} is free")
-    return Check(WARN, "offer port", f"{address}:{port}: {fault}; right if the service runs")
 
 
 def _will_run(configuration: Configuration, site: OfferingSite, now: float) -> Check:

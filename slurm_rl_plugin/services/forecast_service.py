@@ -73,8 +73,6 @@ _READ_EVERY = HOUR
 _UNTIL_KNOWN = MINUTE
 #: Seconds that a query of one month, and one of the machine, may take.
 _SECONDS, _SECONDS_OF_MACHINE = 600.0, 60.0
-#: Modes of a cycle whose order is the policy's.
-_ORDERS = ("active", "fallback")
 #: As [policy] fallback: our factors are taken back, so that the site's own order is in force.
 _SITE = "site"
 
@@ -147,7 +145,7 @@ class ForecastService:
 
     configuration: Configuration  #: of the site
     forecaster: Forecaster  #: of its queue
-    orders: Orders  #: that its queue may have
+    orders: dict[str, SiteOrder]  #: that its queue may have
     history: OwnHistory  #: its accounting
     queue_file: Path  #: where the daemon leaves looks
     #: Shows how far a longer work has come: its name, its steps, their unit.
@@ -232,7 +230,7 @@ class ForecastService:
         if log is None:
             raise ConfigurationError("accounting tells of no run yet, so nothing can be foretold.")
         self._read_model()
-        source = replace(self.forecaster.source, order=self.orders.of(queue))
+        source = replace(self.forecaster.source, order=self.orders.get(queue.mode, own_order))
         self.forecaster.source = source
         if self._log is None and len(self.forecaster.kept.rows(0.0, most=1)) == 0:
             looks = 40
@@ -245,8 +243,11 @@ class ForecastService:
         return self.forecaster.foretell(log, queue.snapshot)
 
     def _read_model(self) -> None:
-        """Read the model again where its file has been replaced."""
-        version = _model_version(self.configuration)
+        """Read the model again where its file has been replaced; a rule has none."""
+        model = self.configuration.sections.policy.model
+        named = named_policy(model)
+        is_rule = named is not None and named.is_rule
+        version = () if is_rule else version_of(model_path(model)) or ()
         if self._model is not None and version != self._model:
             self.orders = build_orders(self.configuration)
             logger.info("forecast=another_model")
@@ -300,20 +301,6 @@ def forecast_service(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
-    """The orders that replays of this site may have."""
-
-    policy: SiteOrder
-    fallback: SiteOrder
-
-    def of(self, queue: QueueOnFile) -> SiteOrder:
-        """The order in force at a look."""
-        if queue.mode == "active":
-            return self.policy
-        return self.fallback if queue.mode in _ORDERS else own_order
-
-
 def build_forecaster(configuration: Configuration, kind: str, kept: KeptForecasts) -> Forecaster:
     """What foretells the queue."""
     given = configuration.sections.forecast
@@ -340,20 +327,11 @@ def build_source(configuration: Configuration, kind: str) -> ReplaySource:
     )
 
 
-def build_orders(configuration: Configuration) -> Orders:
-    """The orders of the configured policy and of its fallback."""
+def build_orders(configuration: Configuration) -> dict[str, SiteOrder]:
+    """Mode of a cycle -> the order in force; of modes that are not named the site's own."""
     policy = configuration.sections.policy
     fallback = own_order if policy.fallback == _SITE else rule_order(policy.fallback)
-    return Orders(policy=order_of(policy.model), fallback=fallback)
-
-
-def _model_version(configuration: Configuration) -> object:
-    """Changes where the file of the configured model is replaced; of a rule it never does."""
-    model = configuration.sections.policy.model
-    named = named_policy(model)
-    if named is not None and named.is_rule:
-        return ()
-    return version_of(model_path(model)) or ()
+    return {"active": order_of(policy.model), "fallback": fallback}
 
 
 def order_of(model: str) -> SiteOrder:

@@ -53,7 +53,9 @@ def look_at_queue(configuration: Configuration) -> QueueLook:
     month of runs may be late, which costs a daemon one cycle and would leave us without an answer.
     """
     loaded = load_policy_or_fall_back(configuration.sections.policy.model)
-    asks = loaded.learns_from_runs and not _daemon_remembers(configuration, loaded)
+    state = Path(configuration.sections.hook.state_file)
+    memory = MemoryFile(path=memory_path(state), model_sha256=loaded.sha256, read_only=True)
+    asks = loaded.learns_from_runs and not (daemon_runs(state) and memory.read() is not None)
     cycle = build_cycle(configuration, replace(loaded, learns_from_runs=asks))
     cycle.settings = replace(cycle.settings, shadow=True)
     if asks:
@@ -75,12 +77,6 @@ def experiment_sentence(configuration: Configuration) -> str:
         f"an experiment goes on, {declared.policy} against {declared.against}: this is the order "
         "of the configured model, whoever's turn it is."
     )
-
-
-def _daemon_remembers(configuration: Configuration, loaded: LoadedPolicy) -> bool:
-    state = Path(configuration.sections.hook.state_file)
-    memory = MemoryFile(path=memory_path(state), model_sha256=loaded.sha256, read_only=True)
-    return bool(daemon_runs(state)) and memory.read() is not None
 
 
 def limit_sentence(limit: LimitReport) -> str:

@@ -111,7 +111,11 @@ class RecentStarts:
             try:
                 question.start = self.ask(request)
             finally:
-                self._give_place(self.monotonic() - began)
+                took = self.monotonic() - began
+                pause = min(took * (1.0 / self.limits.busy_share - 1.0), LONGEST_PAUSE)
+                with self._changed:
+                    self._places.append(self.monotonic() + pause)
+                    self._changed.notify_all()
         except BatchSystemUnavailable as error:
             question.error = error
             self._rest_until = self.monotonic() + REST
@@ -143,12 +147,6 @@ class RecentStarts:
                 if now >= end:
                     raise RequestRefused(BUSY, "too many ask at once: ask again.", retry_after=5.0)
                 self._changed.wait(max(min(first, end) - now, 0.001))
-
-    def _give_place(self, took: float) -> None:
-        pause = min(took * (1.0 / self.limits.busy_share - 1.0), LONGEST_PAUSE)
-        with self._changed:
-            self._places.append(self.monotonic() + pause)
-            self._changed.notify_all()
 
 
 @dataclass(slots=True, kw_only=True)

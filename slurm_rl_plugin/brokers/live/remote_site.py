@@ -234,9 +234,6 @@ class RemoteSite:
         host = parts.hostname or ""
         if parts.scheme == "http":
             return PlainConnection(host, parts.port or 80, timeout=self.timeout)
-        return TlsConnection(host, parts.port or 443, timeout=self.timeout, context=self._tls())
-
-    def _tls(self) -> ssl.SSLContext:
         where = self.address
         try:
             context = ssl.create_default_context(cafile=where.authority)
@@ -247,7 +244,7 @@ class RemoteSite:
                 f"site {self.name}: its certificates cannot be used ({_words(error)}): give files "
                 "in PEM form."
             ) from None
-        return context
+        return TlsConnection(host, parts.port or 443, timeout=self.timeout, context=context)
 
 
 def _words(error: Exception) -> str:

@@ -125,7 +125,10 @@ def with_job(snapshot: QueueSnapshot, asked: AskedJob) -> QueueSnapshot:
         "interactive": asked.interactive,
     }
     columns = {name: np.append(getattr(jobs, name), value) for name, value in added.items()}
-    requests = _with_request(jobs.requests, asked)
+    total = np.array([[float(asked.processors), asked.memory, asked.gpus]])
+    nodes, by_cpu = np.array([asked.nodes], dtype=np.int64), np.array([asked.memory_per_cpu])
+    own = ResourceRequests.of_totals(total, names=BASIC_RESOURCES, nodes=nodes)
+    requests = joined_requests(jobs.requests, replace(own, memory_per_cpu=by_cpu))
     more = np.zeros(len(accounts) - len(snapshot.accounts))
     return replace(
         snapshot,
@@ -142,15 +145,6 @@ def _placed(names: tuple[str, ...], name: str) -> tuple[tuple[str, ...], int]:
     if name in names:
         return names, names.index(name)
     return (*names, name), len(names)
-
-
-def _with_request(requests: ResourceRequests | None, asked: AskedJob) -> ResourceRequests | None:
-    total = np.array([[float(asked.processors), asked.memory, asked.gpus]])
-    own = ResourceRequests.of_totals(
-        total, names=BASIC_RESOURCES, nodes=np.array([asked.nodes], dtype=np.int64)
-    )
-    goes = np.array([asked.memory_per_cpu])
-    return joined_requests(requests, replace(own, memory_per_cpu=goes))
 
 
 #: What stands in a column of pending jobs for one more, where not 0.

@@ -153,10 +153,6 @@ class ForecastPages:
             )
         return self._of(asker, user)
 
-    def of_all(self, asker: Asker) -> bytes:
-        """What is told of all pending jobs that the asker may see, in JSON."""
-        return self._of(asker, None if asker.sees_all or self.others else asker.user)
-
     def _of(self, asker: Asker, user: str | None) -> bytes:
         """The jobs of a user, None for all users', written once for each forecast."""
         _take(self.reading, asker)
@@ -183,7 +179,10 @@ class ForecastPages:
         user = request.get("user", "") if asker.sees_all and not asker.user else asker.user
         with self._turn(asker):
             found = self.new_job(queue, {**request, "user": user})
-        if not self._may_count(asker, queue, request.get("account", "")):
+        # how many jobs of an account wait is secret with PrivateData, but to who has one of it
+        may_count = asker.sees_all or self.others
+        account = str(request.get("account", ""))
+        if not (may_count or (asker.user != "" and queue.has_job_of(asker.user, account))):
             found["jobs"][0]["ahead_of_account"] = None
         return self._head(queue) | found
 
@@ -211,12 +210,6 @@ class ForecastPages:
 
     def _may_see(self, asker: Asker, user: str) -> bool:
         return asker.sees_all or self.others or (user != "" and asker.user == user)
-
-    def _may_count(self, asker: Asker, queue: ForetoldQueue, account: object) -> bool:
-        """Whether he may hear how many jobs of an account wait: with PrivateData it is secret."""
-        if asker.sees_all or self.others:
-            return True
-        return asker.user != "" and queue.has_job_of(asker.user, str(account))
 
     def _ready(self) -> ForetoldQueue:
         if self._queue is None:
@@ -270,7 +263,7 @@ class ForecastPages:
         if "user" in asked:
             return Page(self.of_user(asker, asked["user"][-1]))
         if "all" in asked:
-            return Page(self.of_all(asker))
+            return Page(self._of(asker, None if asker.sees_all or self.others else asker.user))
         return Page(self.of_user(asker, asker.user))
 
     def _asker(self, environ: Mapping[str, Any]) -> Asker:

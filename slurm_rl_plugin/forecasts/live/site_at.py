@@ -82,7 +82,7 @@ def joined_requests(
     both = (earlier, later)
     return ResourceRequests(
         names=names,
-        total=np.vstack([_total(each, names) for each in both]),
+        total=np.vstack([np.column_stack([each.of(name) for name in names]) for each in both]),
         nodes=np.concatenate([each.nodes for each in both]),
         cpus_per_task=np.concatenate([each.cpus_per_task for each in both]),
         memory_per_cpu=np.concatenate([each.memory_per_cpu for each in both]),
@@ -90,10 +90,6 @@ def joined_requests(
         constraint=np.concatenate([earlier.constraint, wanted]),
         constraints=tuple(constraints),
     )
-
-
-def _total(requests: ResourceRequests, names: Sequence[str]) -> FloatArray:
-    return np.column_stack([requests.of(name) for name in names])
 
 
 class PresentJobs(NamedTuple):

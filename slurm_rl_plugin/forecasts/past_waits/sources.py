@@ -166,11 +166,7 @@ def boosted_log_waits(
     without: Sequence[str],
     rng: np.random.Generator,
 ) -> FloatArray:
-    """What boosted trees say, log10 of the wait, float64[asked]; the mean of a fit to each sample.
-
-    Args:
-        asked: inputs of the jobs that are asked about, float64[asked, names].
-    """
+    """What boosted trees say, log10 of the wait, float64[asked]; the mean of one fit a sample."""
     columns = table.columns(*without)
     fits = [
         _boosted(table.values[each.rows][:, columns], each, asked[:, columns], rng)

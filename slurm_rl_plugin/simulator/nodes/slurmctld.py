@@ -61,8 +61,7 @@ def _open_asked(passes: MainPasses, waiting: IntArray) -> int:
         if waiting[shape] > 0 and passes.failed[partition]:
             passes.failed[partition] = False
             opened += 1
-    for word in range(len(passes.closed)):
-        passes.closed[word] = 0
+    passes.closed[:] = 0
     return opened
 
 
@@ -75,16 +74,7 @@ def start_in_main_pass(
     order: IntArray,
     count: int,
 ) -> int:
-    """Start jobs in order, each partition up to the first of its jobs that finds no room.
-
-    No other job starts on any of its nodes either; only backfill looks further.
-
-    Args:
-        machine: changed in place; `waiting` counts all that wait.
-
-    Returns:
-        How many jobs started.
-    """
+    """Start jobs in order, each partition up to the first of its jobs without room; how many."""
     started, left_open = 0, _open_asked(passes, machine.waiting)
     for place in range(count):
         if left_open == 0:
@@ -225,11 +215,7 @@ def _is_free_behind(slots: TimeSlots, plan: int) -> bool:
 
 @compiled_borrowing
 def close_planned(slots: TimeSlots, serves: NodeBits, begin: float, end: float) -> float:
-    """Fill `closed` with nodes that do not serve or are planned between two times.
-
-    Returns:
-        When other nodes are free of plans than now, 0 for never.
-    """
+    """Fill `closed` with nodes not serving or planned then; when others are free, 0 for never."""
     for word in range(len(serves)):
         slots.closed[word] = ~serves[word]
     gain = slots.window[END]

@@ -27,7 +27,7 @@ from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, read_queue
 from slurm_rl_plugin.forecasts.forecast import Forecasts, log_waits, scores_of
 from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows, KeptForecasts
-from slurm_rl_plugin.forecasts.live.sources import OWN, REPLAYS, SOURCES
+from slurm_rl_plugin.forecasts.live.sources import OWN, REPLAYS, SOURCES, own_order
 from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.measure.intervals import Interval, interval_of, of_blocks
 from slurm_rl_plugin.services.forecast_service import build_forecaster, build_orders
@@ -137,7 +137,7 @@ def foretold(
         if snapshot.now - read >= _READ_EVERY:
             history, read = ended_by(whole, snapshot.now, machine, classifier), snapshot.now
         if history is not None:
-            forecaster.source = replace(forecaster.source, order=orders.of(look))
+            forecaster.source = replace(forecaster.source, order=orders.get(look.mode, own_order))
             forecaster.foretell(history, snapshot)
         progress(number + 1, len(due))
     forecaster.settle(stretched(looks[-1].snapshot, origin))
