@@ -221,11 +221,7 @@ def log_waits(seconds: FloatArray) -> FloatArray:
 
 
 def scores_of(forecasts: Forecasts, waits: FloatArray) -> Scores:
-    """Score forecasts by what came true.
-
-    Args:
-        waits: seconds from the forecast to the start, float64[n].
-    """
+    """Score forecasts by the waits that came true, seconds, float64[n]."""
     truth = log_waits(waits)
     error = np.abs(log_waits(forecasts.median) - truth)
     bands = (forecasts.band(part) for part in (0.5, 0.9))
@@ -363,11 +359,7 @@ def _moved(tail: float, missed: float) -> float:
 
 
 def calibrated(forecasts: Forecasts, kind: IntArray, outcomes: Outcomes, tails: Tails) -> Forecasts:
-    """The forecasts with their bands as the outcomes of earlier ones have them.
-
-    Args:
-        outcomes: of earlier forecasts of that source, before they were calibrated.
-    """
+    """The forecasts with their bands as the outcomes of earlier, uncalibrated ones have them."""
     if not outcomes.known.any():
         return forecasts
     middle, below, above = half_bands(forecasts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import compress, product
 from typing import Any, NamedTuple
 
@@ -61,11 +61,7 @@ def limits_of(log: JobLog) -> FloatArray:
 
 
 def runs_alike(log: JobLog) -> tuple[RunsAlike, dict[Template, list[float]]]:
-    """What was known of each job's like at its submission, and all runs by template, ascending.
-
-    Args:
-        log: with recorded starts; a job without one is taken to have started at once.
-    """
+    """What was known of each job's like at its submission, and all runs by template, ascending."""
     templates = [
         Template(*each)
         for each in zip(
@@ -174,11 +170,7 @@ def judged_rule(rule: LimitRule, jobs: SeenLimits, judged: BoolArray) -> dict[st
 
 
 def limits_report(log: JobLog, days: float) -> dict[str, Any]:
-    """Limits against run times.
-
-    Args:
-        days: at the end of the log that accounts are reported of.
-    """
+    """Limits against run times; `days`: at the end of the log that accounts are reported of."""
     past, known = runs_alike(log)
     jobs = SeenLimits(past, limits_of(log), log.run_time, log.user)
     border = log.submit[0] + _CHOSEN_ON * (log.submit[-1] - log.submit[0])
@@ -194,12 +186,7 @@ def limits_report(log: JobLog, days: float) -> dict[str, Any]:
         "templates": [],
     }
     if rule is not None:
-        document["rule"] = {
-            "fewest": rule.fewest,
-            "alike": rule.alike,
-            "margin": rule.margin,
-            "chosen_on": judged_rule(rule, jobs, first),
-        }
+        document["rule"] = asdict(rule) | {"chosen_on": judged_rule(rule, jobs, first)}
         document["held_out"] = judged_rule(rule, jobs, ~first)
         document["templates"] = _templates(log, known, rule, lately)
     return document

@@ -118,13 +118,7 @@ class QueueNow:
 def queue_of(
     workload: Workload, cluster: Cluster, queue: OrderedQueue, job: int, submit: float
 ) -> QueueNow:
-    """The queue that a job of a simulation meets as it is submitted, itself the last of it.
-
-    Who came in the same second, but before it, waits as it does.
-
-    Args:
-        cluster: as it stands right before.
-    """
+    """The queue that a job meets as it is submitted: itself and those of its second are last."""
     running = cluster.running.expected_job[: cluster.state[0].running]
     # of jobs that are expected to end together it keeps who was started first
     running = running[np.argsort(cluster.start[running], kind="stable")]
@@ -157,11 +151,7 @@ def queue_on_nodes(run: NodeRun, job: int, submit: float) -> QueueNow:
 
 
 def met_by(run: ProcessorRun | NodeRun, queue: QueueNow) -> None:
-    """Give a run that has not begun what was charged and waited before it.
-
-    Args:
-        run: changed in place.
-    """
+    """Give a run that has not begun what was charged and waited before it."""
     run.cluster.accounts.usage[: len(queue.usage)] = queue.usage
     if queue.fair is not None:
         run.queue.effects.site.fair.resume(queue.fair)

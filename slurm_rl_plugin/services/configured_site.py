@@ -38,12 +38,7 @@ def written_influence(configuration: Configuration) -> float:
 def build_batch_system(
     configuration: Configuration, calls: list[tuple[str, float]], *, learns_from_runs: bool = False
 ) -> BatchSystem:
-    """The adapter for the batch system that [batch_system] names, or that is found here.
-
-    Args:
-        calls: receives the duration of every command.
-        learns_from_runs: the first snapshot is to report the runs of the past.
-    """
+    """The adapter for the batch system that [batch_system] names, or that is found here."""
     settings = configuration.sections.batch_system
     state_file = Path(configuration.sections.hook.state_file)
     choice, reserve = chosen_batch_system(configuration), configuration.sections.reserve

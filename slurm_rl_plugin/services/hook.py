@@ -138,11 +138,7 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
 
 
 def shipped_folder(name: str) -> Path:
-    """A folder of the source tree, or the one that an installation made of it.
-
-    Args:
-        name: in the source tree, `deploy/pbs` for example; an installation keeps the last part.
-    """
+    """A folder of the source tree, or the one that an installation made of its last part."""
     in_tree = Path(__file__).resolve().parents[2] / name
     installed = [Path(each) / "share" / "slurm-rl" / Path(name).name for each in _PREFIXES]
     return next((each for each in (in_tree, *installed) if each.is_dir()), installed[0])

@@ -79,11 +79,7 @@ class BoundOffer:
 
 @dataclass(slots=True)
 class BoundOffers:
-    """Makes reservations and takes them back; safe for threads.
-
-    Raises:
-        ConfigurationError: the file cannot be read.
-    """
+    """Makes reservations and takes them back; safe for threads. ConfigurationError: bad file."""
 
     site: ReservingSite
     file: Path  #: in which they stand
@@ -99,11 +95,7 @@ class BoundOffers:
         }
 
     def accept(self, request: JobRequest, start: float, all_processors: int) -> BoundOffer:
-        """Bind an offer; RequestRefused says why it cannot be.
-
-        Args:
-            start: that was offered, seconds since the epoch.
-        """
+        """Bind an offer from the start that was offered; RequestRefused says why it cannot be."""
         if not request.job.account or math.isnan(request.job.time_limit):
             raise RequestRefused(BAD, "an offer binds for an account and a time_limit: give both.")
         limits = self.limits

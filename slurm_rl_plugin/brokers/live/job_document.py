@@ -47,11 +47,7 @@ NOT_UNDERSTOOD = "502 Bad Gateway"
 
 
 def strict_object(body: bytes) -> dict[str, Any]:
-    """The object that a text is.
-
-    Args:
-        body: UTF-8; its length is bounded by who read it.
-    """
+    """The object that a text is; `body`: UTF-8; its length is bounded by who read it."""
     if _depth(body) > DEEPEST:  # before the parser, which calls itself for each level
         raise RequestRefused(BAD, f"the JSON is nested deeper than {DEEPEST} levels.")
     try:
@@ -219,11 +215,7 @@ def forwarded_offers(document: Mapping[str, Any]) -> list[SiteOffer]:
 
 
 def site_offer(document: Mapping[str, Any], site: str) -> SiteOffer:
-    """The offer that a site answered; fields that a later release adds are left alone.
-
-    Args:
-        site: who was asked; another one's offer is none.
-    """
+    """The offer of a site, and of no other; fields that a later release adds are left alone."""
     named = document.get("site")
     if named != site:
         shown = named[:LONGEST_TEXT] if isinstance(named, str) else named

@@ -29,11 +29,7 @@ PublishedUtility = Callable[[JobRequest, bool], float | None]
 
 @dataclass(frozen=True, slots=True)
 class OfferWorth:
-    """Utility and price of one site.
-
-    Raises:
-        FormulaError: the formula is refused.
-    """
+    """Utility and price of one site; FormulaError where the price is refused."""
 
     price: str  #: formula over MACHINE_VARIABLES
     classifier: JobClassifier  #: the site's rules for job classes, and their time utilities

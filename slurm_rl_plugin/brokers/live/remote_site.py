@@ -89,11 +89,7 @@ def numeric_address(host: str) -> str | None:
 
 
 def why_refused(address: str, host: str) -> str | None:
-    """What keeps an address from being a site's, in words; None where nothing does.
-
-    Args:
-        host: of the URL, which stands for it.
-    """
+    """What keeps the address of a URL's host from being a site's, in words; None: nothing."""
     found: ipaddress.IPv4Address | ipaddress.IPv6Address
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
@@ -180,11 +176,7 @@ class RemoteSite:
         return self.address.name
 
     def answers(self, request: JobRequest, forwarding: Forwarding | None) -> list[SiteOffer]:
-        """Ask the site for an offer and for those of the sites that it asks; its own is the first.
-
-        Args:
-            forwarding: how far it may go; None for no further.
-        """
+        """Ask the site for an offer and for those of sites that it asks; its own is the first."""
         far = {} if forwarding is None else forwarding.document()
         document = self._answered(job_document(request) | far)
         others = [each for each in forwarded_offers(document) if each.site != self.name]

@@ -167,11 +167,7 @@ def asking_for(
     time_limit: float | None = None,
     processors: float | None = None,
 ) -> QueueSnapshot:
-    """The queue where one pending job asks for something else.
-
-    Args:
-        processors: a whole number; memory and GPUs go with them.
-    """
+    """The queue where a pending job asks for something else; memory and GPUs go with processors."""
     jobs = changed = snapshot.pending.jobs
     if time_limit is not None:
         limits = jobs.time_limit.copy()

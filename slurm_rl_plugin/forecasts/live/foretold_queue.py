@@ -81,12 +81,7 @@ def join(
     earlier: GivenRows,
     now: float,
 ) -> JoinedForecasts:
-    """What is to be told of some jobs.
-
-    Args:
-        past: what past waits say; None for nothing.
-        own: seconds that the batch system expects, nan where it says nothing, shape [n].
-    """
+    """What is to be told of some jobs; `own` is nan where the batch system expects nothing, [n]."""
     nothing = np.full(len(replays), np.nan)
     of_past = nothing if past is None else log_waits(past.median)
     sources = np.column_stack([log_waits(replays.median), of_past, log_waits(own)])

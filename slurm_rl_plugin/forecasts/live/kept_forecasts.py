@@ -126,11 +126,7 @@ class KeptForecasts:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the file, which is made where there is none.
-
-        Raises:
-            ConfigurationError: it cannot be opened or written, or another release made it.
-        """
+        """Open the file, which is made where there is none."""
         self._lock, self._path = threading.Lock(), path
         try:
             os.close(own_file(path, os.O_RDWR | os.O_CREAT))  # SQLite would follow a link

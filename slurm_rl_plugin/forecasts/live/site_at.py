@@ -33,11 +33,7 @@ _NO_CLASSES = JobClassifier(rules=())
 
 
 def joined_log(earlier: JobLog, later: JobLog) -> tuple[JobLog, IntArray]:
-    """The jobs of two logs in the order of submission, and the place of each in the two.
-
-    Args:
-        later: its machine's size and kind count.
-    """
+    """The jobs of two logs in the order of submission, on the later's machine, and their places."""
     submit = np.concatenate([earlier.submit, later.submit])
     order = np.argsort(submit, kind="stable")
     columns: dict[str, object] = {
@@ -105,11 +101,7 @@ class PresentJobs(NamedTuple):
 
 
 def present_jobs(snapshot: QueueSnapshot, waits: BoolArray) -> PresentJobs:
-    """The jobs of a look that hold or want room.
-
-    Args:
-        waits: which pending jobs wait for room, shape [pending].
-    """
+    """The jobs of a look that hold or want room; `waits` says which pending ones do."""
     place = _rows(snapshot, waits)
     pending = snapshot.pending.jobs.select(place)
     running = snapshot.running.as_requested

@@ -76,12 +76,7 @@ class ReplaySource:
         rng: np.random.Generator,
         goes_on: Callable[[int], bool] | None = None,
     ) -> FloatArray:
-        """Waits that are left to some pending jobs in replays, seconds, float64[m, draws].
-
-        Args:
-            jobs: some of its pending ones, or all, ascending, shape [m].
-            goes_on: see `ReplayedSite.starts`.
-        """
+        """Waits left to some pending jobs, ascending, in replays, seconds, float64[m, draws]."""
         replayed, queue = self.at(site)
         return replayed.starts(queue, jobs, draws, rng, goes_on) - site.now
 

@@ -203,13 +203,7 @@ class GivenForecasts:
 def given_at(
     jobs: SeenJobs, asked: SourceForecasts, given: Sequence[GivenForecasts]
 ) -> GivenForecasts:
-    """The forecasts to give at a moment, of what the sources say and what earlier ones came to.
-
-    Args:
-        jobs: those seen at the moment, and all before.
-        asked: what the sources say of those seen at the moment.
-        given: the forecasts of earlier moments, of the same jobs' places.
-    """
+    """The forecasts to give at a moment, of what the sources say and what earlier ones came to."""
     moment, jobs = float(jobs.moment[asked.rows[0]]), replace(jobs, look={})
     weights, tails = _weights(jobs, moment, given), _tails(jobs, moment, given)
     # the spread of the draws about another middle

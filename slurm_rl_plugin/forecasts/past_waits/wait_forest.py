@@ -162,11 +162,7 @@ class SeenJobs:
         return np.asarray((self.start if self.told is None else self.told) <= moment)
 
     def log_wait_by(self, moment: float) -> FloatArray:
-        """log10 of each wait as far as it is known at a moment: whole, or what it has been so far.
-
-        Args:
-            moment: seconds, later than the looks.
-        """
+        """log10 of each wait as known at a later moment: whole, or what it has been so far."""
         return log_waits(np.where(self.started_by(moment), self.wait, moment - self.moment))
 
     def select(self, which: BoolArray | IntArray) -> SeenJobs:
@@ -239,11 +235,7 @@ def _octave(values: FloatArray) -> FloatArray:
 
 
 def history_features(jobs: SeenJobs, at: float | None = None) -> dict[str, FloatArray]:
-    """Columns for each group of `groups_of`, float64[n] each, nan where nothing is known.
-
-    Args:
-        at: the one moment whose rows are filled; None for all.
-    """
+    """Columns of each group of `groups_of`, float64[n], nan where unknown, and at other moments."""
     groups = groups_of(jobs)
     found: dict[str, FloatArray] = {}
     for moment in np.unique(jobs.moment) if at is None else [at]:

@@ -298,11 +298,7 @@ def bring_into_outlook(machine: MachineNow, node: int) -> None:
 
 @compiled_borrowing
 def seek(machine: MachineNow, shape: int, closed: NodeBits, has_room: bool) -> None:
-    """Begin to seek room for a job in the outlook, which is as now.
-
-    Args:
-        has_room: whether open nodes may have room now for a job of several.
-    """
+    """Begin to seek room in the outlook, which is as now, where open nodes may have it."""
     sought = machine.outlook.sought
     sought[BEST_NODE], sought[GAINED] = -1.0, 1.0 * has_room
     if machine.requests.most[shape] != 1:

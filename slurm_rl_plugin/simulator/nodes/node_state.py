@@ -37,11 +37,7 @@ class RoomNow(NamedTuple):
 
 
 def room_now(weight: IntArray, requests: NodeRequests) -> RoomNow:
-    """Before the first look.
-
-    Args:
-        weight: of each node, shape [nodes].
-    """
+    """Before the first look; `weight`: of each node, shape [nodes]."""
     nodes, shapes = len(weight), len(requests.fewest)
     first, rows = [0], []
     for begin, end in zip(requests.pool_first[:-1], requests.pool_first[1:], strict=True):
@@ -79,12 +75,7 @@ def set_fits(room: RoomNow, shape: int, node: int, fits: bool) -> None:
 
 @compiled_borrowing
 def first_open(room: RoomNow, shape: int, pool: int, closed: NodeBits) -> int:
-    """The node of least weight, then of least number, of a shape's set; -1 for none.
-
-    Args:
-        room: its set of this shape is up to date.
-        pool: of the shape.
-    """
+    """The node of least weight, then number, of a shape's set, which is up to date; -1 for none."""
     for place in range(room.class_first[pool], room.class_first[pool + 1]):
         for word in range(len(closed)):
             found = room.fits[shape, word] & room.class_nodes[place, word] & ~closed[word]
@@ -150,12 +141,7 @@ class NodeState(NamedTuple):
 
 
 def idle_nodes(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> NodeState:
-    """Nodes on which nothing runs.
-
-    Args:
-        whole: what each has, shape [nodes, resources].
-        weight: shape [nodes].
-    """
+    """Nodes on which nothing runs: what each has, [nodes, resources], and its weight."""
     nodes = len(whole)
     parts = int(whole[:, CPU].sum())
     counts = np.zeros(_COUNTS, dtype=np.int64)

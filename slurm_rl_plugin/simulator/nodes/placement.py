@@ -23,11 +23,7 @@ _FIRST, _LAST, _NODES, _CPUS = 0, 1, 2, 3
 def usable_cpus(
     requests: NodeRequests, shape: int, free: FloatArray, whole: FloatArray, running: int
 ) -> float:
-    """CPUs of one node that a job of this shape could use, whole tasks; 0 where it has no room.
-
-    Args:
-        free: what the node has free, shape [resources].
-    """
+    """CPUs of one node that a job of this shape could use, whole tasks; 0 where it has no room."""
     if requests.whole[shape]:
         if running > 0:
             return 0.0

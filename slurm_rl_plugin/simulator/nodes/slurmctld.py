@@ -286,16 +286,9 @@ def is_looked_at(passes: BackfillPasses, job: int) -> bool:
 
 
 @compiled_borrowing
-def forget_users(passes: BackfillPasses) -> None:
-    """No job of any user has been looked at yet."""
-    for user in range(len(passes.seen)):
-        passes.seen[user] = 0
-
-
-@compiled_borrowing
 def fill_looked_at(machine: MachineNow, passes: BackfillPasses, order: IntArray, count: int) -> int:
     """Fill `looked_at` with places of the order that the bound on users leaves; how many."""
-    forget_users(passes)
+    passes.seen[:] = 0
     if machine.limits.groups.shape[1] > 0:  # who is over a limit does not count for his user
         for place in range(count):
             passes.looked_at[place] = place
@@ -305,15 +298,14 @@ def fill_looked_at(machine: MachineNow, passes: BackfillPasses, order: IntArray,
         if is_looked_at(passes, order[place]):
             passes.looked_at[looked] = place
             looked += 1
-    forget_users(passes)
+    passes.seen[:] = 0
     return min(looked, passes.most_jobs)
 
 
 @compiled_borrowing
 def find_late(cluster: Cluster, machine: MachineNow, passes: BackfillPasses) -> None:
     """Fill `late` with nodes of running jobs past their limit, which count as free."""
-    for word in range(len(passes.late)):
-        passes.late[word] = 0
+    passes.late[:] = 0
     place = 0
     while (
         place < cluster.state[0].running
@@ -357,13 +349,6 @@ def _may_start(
     if not may:
         passes.hopeless[template] = passes.passes[0]
     return may
-
-
-@compiled_borrowing
-def hope_again(passes: BackfillPasses) -> None:
-    """Any template may start again: room has grown within the pass."""
-    for template in range(len(passes.hopeless)):
-        passes.hopeless[template] = 0
 
 
 @compiled_borrowing
@@ -458,15 +443,7 @@ def backfill(
     order: IntArray,
     count: int,
 ) -> int:
-    """One pass: start what may start now, and plan the others.
-
-    Args:
-        workload: the jobs; `estimate` is their time limit.
-        passes: how; its spaces are used.
-
-    Returns:
-        How many jobs started.
-    """
+    """One pass: start what may start now, and plan the others; how many jobs started."""
     now, grain = cluster.state[0].now, passes.resolution
     begin = np.floor(now / grain) * grain
     clear_slots(passes.slots, begin, np.floor((now + passes.window) / grain) * grain)
@@ -493,7 +470,7 @@ def backfill(
             if workload.jobs[job].estimate <= 0.0:  # it counts as ended at once, and room has grown
                 looked = looked_at
                 find_late(cluster, machine, passes)
-                hope_again(passes)
+                passes.hopeless[:] = 0  # room has grown: any template may start again
             looked = last_that_may(workload, cluster, machine, passes, order, looked)
         elif found > 0 and start <= now + passes.window:
             first, last = _slot_times(passes, start, workload.jobs[job].estimate)
