@@ -66,7 +66,11 @@ def kind_of(log: LogFile) -> str:
         problem = "this parquet file is no F-DATA or PM100; what convert wrote is a LOG as it is"
         raise log.fault(problem)
     first = log.head().lstrip().partition(b"\n")[0].decode(errors="replace").strip()
-    if first.startswith(";") or _is_swf_row(first):
+    words = first.split()
+    numbers = [word for word in words if _NUMBER.fullmatch(word)]
+    # A row with a faulty word or a missing column is still SWF: its reader can name the fault.
+    is_row = words[:1] == numbers[:1] and (len(words) == 18 or len(words) == len(numbers))
+    if first.startswith(";") or is_row:
         return "swf"
     if _EVENT.match(first):
         return "sbatch"
@@ -153,10 +157,3 @@ def reader_of(kind: str) -> AccountingReader:
     from slurm_rl_plugin.accounting.published.reader import PublishedReader  # noqa: PLC0415
 
     return PublishedReader()
-
-
-def _is_swf_row(line: str) -> bool:
-    words = line.split()
-    numbers = [word for word in words if _NUMBER.fullmatch(word)]
-    # A row with a faulty word or a missing column is still SWF: its reader can name the fault.
-    return words[:1] == numbers[:1] and (len(words) == 18 or len(words) == len(numbers))

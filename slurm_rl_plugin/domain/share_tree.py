@@ -87,7 +87,10 @@ class ShareTree:
 
     def ranked(self) -> RankedTree:
         """Its columns as the functions below take them."""
-        above, is_user, inherits = self._fair_parents(), self.is_user, np.isnan(self.shares)
+        above, is_user, inherits = self.parent.copy(), self.is_user, np.isnan(self.shares)
+        for at in range(1, len(self)):  # the nearest one above that has shares of its own
+            over = above[at]
+            above[at] = above[over] if over and inherits[over] else over
         count, shares, over = len(self), np.nan_to_num(self.shares), above[1:]
         whole = np.bincount(over, weights=shares[1:], minlength=count)[over]
         part, fraction = np.ones(count), np.ones(count)
@@ -108,14 +111,6 @@ class ShareTree:
             part=part,
             fraction=fraction,
         )
-
-    def _fair_parents(self) -> IntArray:
-        """Place of the nearest association above that has shares of its own, shape [n]."""
-        above = self.parent.copy()
-        for at in range(1, len(self)):
-            over = above[at]
-            above[at] = above[over] if over and np.isnan(self.shares[over]) else over
-        return above
 
 
 class RankedTree(NamedTuple):

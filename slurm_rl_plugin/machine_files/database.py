@@ -172,19 +172,17 @@ def database_of(entries: Iterable[DatabaseEntry]) -> Database:
     )
 
 
-def _share(entry: DatabaseEntry) -> float | None:
-    """Shares of an account, one where nothing is said; None where it takes its parent's."""
-    said = [value for key, value in entry.keys.items() if key in _SHARES]
-    if not said or said[-1].text.lower() in {"-1", *NOTHING}:
-        return 1.0
-    return None if said[-1].text.lower() in _PARENT else float(said[-1].number())
-
-
 def _associations(
     entries: Iterable[DatabaseEntry], parent_of: Mapping[str, str]
 ) -> Iterator[Association]:
     for entry in entries:
-        share, priority = _share(entry), association_priority(entry)
+        said = [value for key, value in entry.keys.items() if key in _SHARES]
+        word, share = (said[-1].text.lower() if said else "-1"), None
+        if word in {"-1", *NOTHING}:
+            share = 1.0
+        elif word not in _PARENT:
+            share = float(said[-1].number())
+        priority = association_priority(entry)
         if entry.kind == ACCOUNT and entry.name != ROOT:
             above = parent_of[entry.name]
             yield Association(entry.name, parent=above, share=share, priority=priority)

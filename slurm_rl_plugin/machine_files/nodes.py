@@ -107,16 +107,11 @@ MOST_OF_MACHINE = 1 << 24
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Processors:
-    """CPUs that jobs may have, and how many of them one core has."""
+def processors_of(record: ConfRecord) -> tuple[int, int]:
+    """CPUs that jobs may have, and how many of them one core has.
 
-    count: int
-    of_core: int
-
-
-def processors_of(record: ConfRecord) -> Processors:
-    """Infer as Slurm does: sockets from CPUs or boards, CPUs from sockets, cores and threads."""
+    Inferred as Slurm does: sockets from CPUs or boards, CPUs from sockets, cores and threads.
+    """
     cores = max(record.number("corespersocket", 1), 1)
     threads = max(record.number("threadspercore", 1), 1)
     sockets = max(_sockets(record, cores * threads), 1)
@@ -128,7 +123,7 @@ def processors_of(record: ConfRecord) -> Processors:
         named = record.keys.get("cpus", record.name)
         raise named.fault(f"a node has {MOST_OF_NODE} CPUs at most, not {cpus}; write fewer")
     of_core = max(cpus // (sockets * cores), 1)
-    return Processors(max(cpus - _kept(record, of_core), 1), of_core)
+    return max(cpus - _kept(record, of_core), 1), of_core
 
 
 def _sockets(record: ConfRecord, of_socket: int) -> int:
@@ -186,7 +181,11 @@ def nodes_of(
             raise record.name.fault(f"{compress(twice)} has a line already; take one out")
         if _is_away(record):
             away.update(names)
-        left_out += _left_out_of_nodes(record, names)
+        left_out += not_modelled_of("node", record.keys)
+        if record.text("state").upper().startswith("CLOUD"):
+            left_out.append(f"{compress(names)}: State=CLOUD, counted as if always powered up.")
+        if "realmemory" not in record.keys:
+            left_out.append(f"{compress(names)}: no RealMemory, so 1 MiB each, as Slurm takes it.")
         serving |= _alike(record, names, gres_conf)
     in_order = sorted(serving, key=place_of)
     kept = {name: serving[name] for name in in_order if name not in away}
@@ -229,7 +228,7 @@ def _alike(
     # Slurm takes 1 MiB where nothing is said
     real, kept = record.number("realmemory", 1), record.number("memspeclimit", 0)
     memory = real - kept if kept < real else real
-    counts = {CPUS: float(processors_of(record).count), MEMORY: float(memory)}
+    counts = {CPUS: float(processors_of(record)[0]), MEMORY: float(memory)}
     if "gres" in record.keys:
         counts |= gres_of(record.keys["gres"])
     features = frozenset(record.keys["features"].words if "features" in record.keys else ())
@@ -243,14 +242,6 @@ def _is_away(record: ConfRecord, unsaid: str = "UNKNOWN") -> bool:
     return record.text("state", unsaid).upper().startswith(AWAY)
 
 
-def _left_out_of_nodes(record: ConfRecord, names: list[str]) -> Iterator[str]:
-    yield from not_modelled_of("node", record.keys)
-    if record.text("state").upper().startswith("CLOUD"):
-        yield f"{compress(names)}: State=CLOUD, counted as if always powered up."
-    if "realmemory" not in record.keys:
-        yield f"{compress(names)}: no RealMemory, so 1 MiB each, as Slurm takes it."
-
-
 def _whole_cores(said: Statements) -> Iterator[str]:
     """The sentence on nodes of whose cores Slurm gives all threads to one job."""
     words = sharing_of(said.settings).words
@@ -258,7 +249,7 @@ def _whole_cores(said: Statements) -> Iterator[str]:
         return
     names: dict[int, list[str]] = {}
     for record in said.nodes:
-        names.setdefault(processors_of(record).of_core, []).extend(record.name.names())
+        names.setdefault(processors_of(record)[1], []).extend(record.name.names())
     for of_core in sorted(set(names) - {1}):
         yield (
             f"{compress(names[of_core])}: a core of {of_core} CPUs goes to one job whole; "

@@ -222,19 +222,15 @@ class HistoryTable:
         lines[place[old], _HEARD] = np.maximum(earlier, heard[old])
         added = changed[~old]
         at = np.searchsorted(lines[:, _KEY], added[:, _KEY])
-        return type(self)(_heard_lately(np.insert(lines, at, added, axis=0), at_most))
-
-
-def _heard_lately(lines: FloatArray, at_most: int) -> FloatArray:
-    """At most so many lines, of the latest events; of one time, those of the smallest keys."""
-    too_many = len(lines) - at_most
-    if too_many <= 0:
-        return lines
-    heard = lines[:, _HEARD]
-    last = np.partition(heard, too_many - 1)[too_many - 1]
-    silent = np.flatnonzero(heard <= last)
-    silent = silent[np.lexsort((-lines[silent, _KEY], heard[silent]))[:too_many]]
-    return np.delete(lines, silent, axis=0)
+        lines = np.insert(lines, at, added, axis=0)
+        too_many = len(lines) - at_most
+        if too_many > 0:  # of one time the smallest keys stay
+            times = lines[:, _HEARD]
+            last = np.partition(times, too_many - 1)[too_many - 1]
+            silent = np.flatnonzero(times <= last)
+            silent = silent[np.lexsort((-lines[silent, _KEY], times[silent]))[:too_many]]
+            lines = np.delete(lines, silent, axis=0)
+        return type(self)(lines)
 
 
 #: Users, their limit classes and templates that are remembered; beyond that, those with the oldest

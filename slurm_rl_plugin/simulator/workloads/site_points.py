@@ -123,9 +123,16 @@ def _tree(prepared: PreparedLog, machine: Machine) -> tuple[ShareTree, IntArray]
     log, with their shares. A user whom it does not know has 1 share in the account of the job, as
     is Slurm's default. OpenPBS has each entity that its tree lacks in the group `unknown`.
     """
-    if _is_of_entities(prepared, machine):
-        return _tree_of_entities(prepared.log, machine)
     log, associations = prepared.log, list(machine.associations)
+    if _is_of_entities(prepared, machine):
+        entities, column = {
+            OF_USERS: ((*log.users, "(unknown)"), log.user),
+            OF_ACCOUNTS: (log.accounts, log.account),
+            OF_QUEUES: (log.partitions, log.partition),
+        }[machine.entity]
+        used, of_job = np.unique(column, return_inverse=True)
+        tree, at = tree_of_entities(machine, [entities[each] for each in used.tolist()])
+        return tree, at[of_job]
     account, names = log.account, tuple(name.lower() for name in log.accounts)
     if prepared.shares_from != OF_CLUSTER:
         account, names = prepared.account, prepared.accounts
@@ -147,17 +154,6 @@ def _tree(prepared: PreparedLog, machine: Machine) -> tuple[ShareTree, IntArray]
 def _is_of_entities(prepared: PreparedLog, machine: Machine) -> bool:
     """Whether the tree is OpenPBS's, and no other shares were given."""
     return bool(machine.entity) and prepared.shares_from != GIVEN
-
-
-def _tree_of_entities(log: JobLog, machine: Machine) -> tuple[ShareTree, IntArray]:
-    names, column = {
-        OF_USERS: ((*log.users, "(unknown)"), log.user),
-        OF_ACCOUNTS: (log.accounts, log.account),
-        OF_QUEUES: (log.partitions, log.partition),
-    }[machine.entity]
-    used, of_job = np.unique(column, return_inverse=True)
-    tree, places = tree_of_entities(machine, [names[at] for at in used.tolist()])
-    return tree, places[of_job]
 
 
 def _decays(log: JobLog, weights: PriorityWeights) -> FloatArray:
