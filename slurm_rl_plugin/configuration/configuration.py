@@ -52,16 +52,10 @@ class Configuration:
     @property
     def goals(self) -> Goals:
         """What counts in the order; of shares nothing where the site says nothing of them."""
-        goals = self.sections.goals
-        origin = self.origins.get("goals", {}).get("shares", DEFAULT)
-        given = origin != DEFAULT or self.shares is not None
-        return Goals(
-            shares=float(goals.shares) if given else None,
-            short_jobs=float(goals.short_jobs),
-            wide_jobs=float(goals.wide_jobs),
-            longest_wait=float(goals.longest_wait),
-            interactive=float(goals.interactive),
-        )
+        goals: dict[str, Any] = {key: float(each) for key, each in self.values["goals"].items()}
+        if self.origins.get("goals", {}).get("shares", DEFAULT) == DEFAULT and self.shares is None:
+            goals["shares"] = None
+        return Goals(**goals)
 
     @property
     def reward(self) -> RewardWeights:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -48,6 +48,8 @@ _WINDOW_JOBS = 100
 _ROUNDING = 1e-5
 #: Steps of a line over time; a longer log shows the largest value of each stretch.
 _STEPS = 1000
+#: Lines that may lie on each other differ in their dashes.
+_STYLES = ("-", "-", "-", "--", ":")
 _CLASS_COLOURS = {True: "tab:orange", False: "tab:blue"}
 #: Of jobs that ran before the window of the Gantt chart began.
 _PALE_COLOURS = {True: "#ffd9b3", False: "#c6dbef"}
@@ -244,19 +246,10 @@ def draw_schedules(folder: Path, schedules: Mapping[str, ScheduledJobs]) -> list
     return [save_png(draw(schedules), folder / name) for name, draw in drawings.items()]
 
 
-def _with_styles(
-    schedules: Mapping[str, ScheduledJobs],
-) -> Iterator[tuple[str, ScheduledJobs, str]]:
-    """Lines that may lie on each other differ in their dashes."""
-    styles = cycle(("-", "-", "-", "--", ":"))
-    for name, jobs in schedules.items():
-        yield name, jobs, next(styles)
-
-
 def _draw_waits(schedules: Mapping[str, ScheduledJobs]) -> Any:
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
     for axis, interactive in zip(axes, (True, False), strict=True):
-        for name, jobs, style in _with_styles(schedules):
+        for (name, jobs), style in zip(schedules.items(), cycle(_STYLES), strict=False):
             draw_wait_curve(axis, jobs, interactive, name, style)
         axis.set(xscale="log", xlabel="wait (s, below 1 s drawn at 1 s)")
         axis.set_title("interactive jobs" if interactive else "batch jobs")
@@ -269,7 +262,7 @@ def _draw_fairness(schedules: Mapping[str, ScheduledJobs]) -> Any:
     figure, axis = plt.subplots(figsize=(8, 4), layout="constrained")
     unit, symbol = _time_unit(_span(schedules))
     lowest = 1.0
-    for name, jobs, style in _with_styles(schedules):
+    for (name, jobs), style in zip(schedules.items(), cycle(_STYLES), strict=False):
         order = np.argsort(jobs.start, kind="stable")
         fairness = fairness_at_starts(
             jobs.start, jobs.run_time, jobs.charged, jobs.account, jobs.shares
@@ -302,7 +295,7 @@ def _draw_queues(schedules: Mapping[str, ScheduledJobs]) -> Any:
     origin = min(float(jobs.submit.min()) for jobs in schedules.values())
     step = max(_span(schedules), 1.0) / _STEPS
     unit, symbol = _time_unit(_span(schedules))
-    for name, jobs, style in _with_styles(schedules):
+    for (name, jobs), style in zip(schedules.items(), cycle(_STYLES), strict=False):
         times, pending = _queue_length(jobs)
         place = np.clip(((times - origin) / step).astype(np.int64), 0, _STEPS - 1)
         longest = np.zeros(_STEPS)

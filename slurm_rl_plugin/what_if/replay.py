@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -28,19 +29,37 @@ Placed = Callable[[JobLog, Machine], PreparedLog]
 FEWEST_JOBS = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ReplayedVariant:
-    """The jobs of a log under one variant.
-
-    `log.job_id` of the jobs that it can run, `prepared`, is their place in the log that was read;
-    `sentences` say what of the variant is not simulated, and which jobs differ.
-    """
+    """The jobs of a log under one variant."""
 
     variant: ClusterVariant
+    #: the jobs that it can run; `log.job_id` is their place in the log that was read
     prepared: PreparedLog
-    schedule: ScheduledJobs
-    measures: JobMeasures
-    sentences: tuple[str, ...]
+    sentences: tuple[str, ...]  #: what of the variant is not simulated, and which jobs differ
+    settings: SimulationSettings
+    start: FloatArray = field(default_factory=lambda: np.empty(0))  #: of none before it is replayed
+
+    @property
+    def digest(self) -> str:
+        """Of everything that shapes the starts."""
+        policy = self.variant.policy
+        return digest_of(self.prepared, self.settings, policy.name, policy.network)
+
+    def starts(self) -> FloatArray:
+        """When each job starts, seconds, shape [n]."""
+        workload = self.prepared.workload(RequestedLimit())
+        return starts_under(self.variant.policy, self.prepared, workload, self.settings)
+
+    @cached_property
+    def schedule(self) -> ScheduledJobs:
+        """The starts that the jobs got."""
+        return schedule_of(self.prepared, self.start, self.settings)
+
+    @cached_property
+    def measures(self) -> JobMeasures:
+        """Of each job."""
+        return JobMeasures.of(self.schedule)
 
     def at(self, rows: IntArray) -> IntArray:
         """Places in `prepared` of jobs by their places in the log; all of them are there."""
@@ -81,38 +100,6 @@ class ReplayedPair:
         return self.base.prepared.log.submit[self.places_before]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ReadyVariant:
-    """The jobs of a log before they run under one variant; see ReplayedVariant."""
-
-    variant: ClusterVariant
-    prepared: PreparedLog
-    sentences: tuple[str, ...]
-    settings: SimulationSettings
-
-    def starts(self) -> FloatArray:
-        """When each job starts, seconds, shape [n]."""
-        workload = self.prepared.workload(RequestedLimit())
-        return starts_under(self.variant.policy, self.prepared, workload, self.settings)
-
-    @property
-    def digest(self) -> str:
-        """Of everything that shapes the starts."""
-        policy = self.variant.policy
-        return digest_of(self.prepared, self.settings, policy.name, policy.network)
-
-    def replayed(self, start: FloatArray) -> ReplayedVariant:
-        """The jobs with the starts that they got."""
-        schedule = schedule_of(self.prepared, start, self.settings)
-        return ReplayedVariant(
-            variant=self.variant,
-            prepared=self.prepared,
-            schedule=schedule,
-            measures=JobMeasures.of(schedule),
-            sentences=self.sentences,
-        )
-
-
 def replay_variants(
     jobs: JobLog,
     base: ClusterVariant,
@@ -141,14 +128,14 @@ def replay_variants(
     jobs = replace(jobs, job_id=np.arange(len(jobs)))
     now = placed(jobs, base.machine)
 
-    def ready(variant: ClusterVariant) -> _ReadyVariant:
+    def ready(variant: ClusterVariant) -> ReplayedVariant:
         sentences: list[str] = []
         if _schedules_alone(base.machine, variant.machine):
             prepared = replace(now, machine=variant.machine)  # the same jobs, ready already
         else:
             sent, sentences = admitted(jobs, base.machine, variant.machine)
             prepared = placed(sent, variant.machine)
-        return _ReadyVariant(
+        return ReplayedVariant(
             variant=variant,
             prepared=prepared,
             sentences=(*variant.sentences, *sentences),
@@ -170,9 +157,10 @@ def replay_variants(
             kept.add([names[place], start.tolist()])
         progress(1)
 
-    side_by_side(_ReadyVariant.starts, [runs[place] for place in missing], finished=keep)
+    side_by_side(ReplayedVariant.starts, [runs[place] for place in missing], finished=keep)
     known = [start for start in starts if start is not None]  # none is missing any more
-    first, *others = map(_ReadyVariant.replayed, runs, known)
+    replayed = zip(runs, known, strict=True)
+    first, *others = (replace(run, start=start) for run, start in replayed)
     pairs = [
         ReplayedPair(base=first, variant=each, counted=_counted(first, each, counted_from))
         for each in others

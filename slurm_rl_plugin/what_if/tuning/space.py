@@ -7,7 +7,7 @@ Numbers are rounded to two digits: more would say more than a log can tell.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -124,23 +124,20 @@ def space_of(machine: Machine) -> TuningSpace:
     if any(each.priority > 0 for each in machine.qos.values()):
         settings.append(_weight("PriorityWeightQOS", weights.qos))
     settings += [
-        TunedSetting(
-            key="PriorityMaxAge",
-            least=60,
-            most=90 * DAY / MINUTE,
-            unit=MINUTE,
-            now=weights.highest_age / MINUTE,
-        ),
-        TunedSetting(
-            key="PriorityDecayHalfLife",
-            least=60,
-            most=90 * DAY / MINUTE,
-            unit=MINUTE,
-            now=min(weights.half_life, 90 * DAY) / MINUTE,
-        ),
+        _span("PriorityMaxAge", HOUR, 90 * DAY, weights.highest_age),
+        _span("PriorityDecayHalfLife", HOUR, 90 * DAY, min(weights.half_life, 90 * DAY)),
     ]
-    if passes.backfills:
-        settings += _of_backfill(machine)
+    if passes.backfills:  # within bounds that a slurmctld bears: what a pass costs is not simulated
+        settings += [
+            TunedSetting(key="bf_interval", least=15, most=300, now=passes.interval),
+            _span("bf_window", DAY, 30 * DAY, passes.window),
+            TunedSetting(key="bf_resolution", least=60, most=HOUR / 2, now=passes.resolution),
+            TunedSetting(key="bf_max_job_test", least=100, most=1000, now=passes.most_jobs),
+            TunedSetting(
+                key="bf_max_job_user", least=3, most=500, can_be_off=True, now=passes.most_of_user
+            ),
+            TunedSetting(key="default_queue_depth", least=10, most=2000, now=passes.depth),
+        ]
     words = sorted(weights.flags - {SIZE_OVER_TIME, "NONE"})
     return TuningSpace(
         settings=tuple(settings),
@@ -150,25 +147,10 @@ def space_of(machine: Machine) -> TuningSpace:
     )
 
 
-def _of_backfill(machine: Machine) -> Sequence[TunedSetting]:
-    """Parameters within bounds that a slurmctld bears: what a pass costs is not simulated."""
-    passes = machine.backfill
-    return (
-        TunedSetting(key="bf_interval", least=15, most=300, now=passes.interval),
-        TunedSetting(
-            key="bf_window",
-            least=DAY / MINUTE,
-            most=30 * DAY / MINUTE,
-            unit=MINUTE,
-            now=passes.window / MINUTE,
-        ),
-        TunedSetting(key="bf_resolution", least=60, most=HOUR / 2, now=passes.resolution),
-        TunedSetting(key="bf_max_job_test", least=100, most=1000, now=passes.most_jobs),
-        TunedSetting(
-            key="bf_max_job_user", least=3, most=500, can_be_off=True, now=passes.most_of_user
-        ),
-        TunedSetting(key="default_queue_depth", least=10, most=2000, now=passes.depth),
-    )
+def _span(key: str, least: float, most: float, now: float) -> TunedSetting:
+    """A key in minutes, of seconds."""
+    least, most, now = least / MINUTE, most / MINUTE, now / MINUTE
+    return TunedSetting(key=key, least=least, most=most, now=now, unit=MINUTE)
 
 
 def _weight(key: str, now: float) -> TunedSetting:
