@@ -13,6 +13,7 @@ from slurm_rl_plugin.features.site import SITE, static_job_features
 from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import (
+    chosen_by_type,
     compiled,
     compiled_borrowing,
     compiled_inline,
@@ -42,6 +43,24 @@ from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
+class SiteSchema(NamedTuple):
+    """The `site` schema."""
+
+    code: int = NO_GRID
+
+
+class GridSchema(NamedTuple):
+    """A schema with the papers' state.
+
+    Attributes:
+        code: as `grid_code` gives it.
+        places: VO place of each account, shape [accounts].
+    """
+
+    code: int
+    places: IntArray
+
+
 class CompiledNetwork(NamedTuple):
     """A QNetwork with its scaler folded in and everything that never changes summed up.
 
@@ -60,8 +79,7 @@ class CompiledNetwork(NamedTuple):
         longest: the longest wait known lately, and when, seconds; shape [2]; changes.
         goals: how much waits and shares count (`domain.goals`), shape [2].
         history: what past runs add; changes while the network scores.
-        grid: code of a schema with the papers' state, NO_GRID for `site`, shape [1].
-        places: VO place of each account in the papers' schemas, shape [accounts].
+        grid: which schema it is, for each of which its queue features are compiled.
     """
 
     queue_weights: FloatArray
@@ -77,8 +95,7 @@ class CompiledNetwork(NamedTuple):
     longest: FloatArray
     goals: FloatArray
     history: HistoryPart
-    grid: IntArray
-    places: IntArray
+    grid: Any
 
     def copy(self) -> CompiledNetwork:
         """The same with a memory of its own of arrivals, waits and past runs."""
@@ -152,8 +169,7 @@ def compile_network(
         longest=np.array([0.0, -np.inf]),
         goals=np.array([goals.longest_wait, goals.points_a_doubling]),
         history=history_part(workload if tells else None, past_weights, past_linear),
-        grid=np.array([grid], dtype=np.int64),
-        places=account_places(workload.shares),
+        grid=SiteSchema() if grid == NO_GRID else GridSchema(grid, account_places(workload.shares)),
     )
 
 
@@ -167,16 +183,18 @@ _LONG_WAITS, _SHARES = 0, 1
 _LONGEST, _SINCE = 0, 1
 
 
-@compiled
-def _take_queue(
-    features: Any, first: int, network: CompiledNetwork, wanted: float, hidden: FloatArray
-) -> float:
-    """Add the part of queue features, from number `first` on, to `hidden` and to `wanted`."""
-    for place in range(len(features)):
-        wanted += features[place] * network.reserve_weights[first + place]
-        for unit in range(len(hidden)):
-            hidden[unit] += features[place] * network.queue_weights[first + place, unit]
-    return wanted
+def _grid_features(
+    workload: Workload, cluster: Cluster, network: CompiledNetwork, _: FloatArray
+) -> Any:
+    return grid_state(workload, cluster, network.grid.places, network.grid.code)
+
+
+@chosen_by_type("network.grid", {GridSchema: _grid_features})
+def _queue_features(
+    workload: Workload, cluster: Cluster, network: CompiledNetwork, usage: FloatArray
+) -> Any:
+    """The queue features of the network's schema now, a tuple."""
+    return queue_features_now(workload, cluster, usage, network.arrived)
 
 
 @compiled_borrowing
@@ -201,12 +219,11 @@ def queue_part(
         hidden: hidden units before activation, shape [hidden].
     """
     wanted = network.reserve_bias[0]
-    if network.grid[0] == NO_GRID:
-        features = queue_features_now(workload, cluster, usage, network.arrived)
-        wanted = _take_queue(features, 0, network, wanted, hidden)
-    else:
-        state = grid_state(workload, cluster, network.places, network.grid[0])
-        wanted = _take_queue(state, 0, network, wanted, hidden)
+    features = _queue_features(workload, cluster, network, usage)
+    for place in range(len(features)):
+        wanted += features[place] * network.reserve_weights[place]
+        for unit in range(len(hidden)):
+            hidden[unit] += features[place] * network.queue_weights[place, unit]
     return int(min(max(np.floor(wanted + 0.5), 0.0), float(cluster.state[0].capacity)))
 
 
@@ -247,7 +264,7 @@ def _waiting_part(
 ) -> float:
     """Add the features that change while a job waits to `inner`; their part of the linear term."""
     wait = now - workload.jobs[job].submit
-    if network.grid[0] == GRID_WAIT:
+    if network.grid.code == GRID_WAIT:
         waited = log_seconds(wait)
         for unit in range(len(inner)):
             inner[unit] += waited * network.dynamic_weights[0, unit]
