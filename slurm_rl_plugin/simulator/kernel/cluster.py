@@ -116,29 +116,19 @@ def _first_not_before(running: Records, count: int, time: float) -> int:
 
 
 class Cluster(NamedTuple):
-    """The changing state of a simulated cluster; functions of this module change it in place.
+    """The changing state of a simulated cluster; functions of this module change it in place."""
 
-    Attributes:
-        state: one record of STATE, shape [1].
-        pending: job numbers waiting, the first `state.pending` entries.
-        start: start of each job, NaN until it starts, shape [n].
-        running: of RUNNING, the first `state.running` records.
-        accounts: of ACCOUNT, shape [accounts].
-        usage_time: time up to which usage is accounted, shape [1].
-        started, ended: job numbers in the order of their start and end, ties by number, the first
-            `state.started` and `state.ended` entries.
-        ordered: space for job numbers, shape [n].
-    """
-
-    state: Records
-    pending: IntArray
-    start: FloatArray
-    running: Records
-    accounts: Records
-    usage_time: FloatArray
+    state: Records  #: one record of STATE, shape [1]
+    pending: IntArray  #: job numbers waiting, the first `state.pending` entries
+    start: FloatArray  #: start of each job, NaN until it starts, shape [n]
+    running: Records  #: of RUNNING, the first `state.running` records
+    accounts: Records  #: of ACCOUNT, shape [accounts]
+    usage_time: FloatArray  #: time up to which usage is accounted, shape [1]
+    #: started, ended: job numbers in the order of their start and end, ties by number, the first
+    #: `state.started` and `state.ended` entries.
     started: IntArray
     ended: IntArray
-    ordered: IntArray
+    ordered: IntArray  #: space for job numbers, shape [n]
 
     @property
     def now(self) -> float:

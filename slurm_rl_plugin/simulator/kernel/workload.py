@@ -45,36 +45,28 @@ _LONG = BOUNDS.index(LONG_RUN)
 
 
 class WorkloadHistory(NamedTuple):
-    """Whose the jobs of a workload are, and what was known of their runs before its first job.
+    """Whose the jobs of a workload are, and what was known of their runs before its first job."""
 
-    Attributes:
-        user: number of each job's user, shape [n]; empty where nobody is told apart.
-        template: number of each job's template, shape [n]; empty as `user` is.
-        asked: time limit of each template's jobs, seconds; NO_LIMIT where they ask for none,
-            whatever is estimated then; shape [templates].
-        processors: of the jobs of each template, shape [templates].
-        alike: class of each template's requests (`run_history.request_class`), shape [templates].
-        within: row in `limits` of each template, shape [templates].
-        own: row in `templates` of each template, shape [templates]: time limits of one step
-            (`run_history.limit_step`) share it.
-        site: a row of history for each class of requests, shape [REQUEST_CLASSES, HISTORY].
-        users: a row for each user, shape [users, HISTORY]; zeros where no run has been seen.
-        limits: a row for each user's jobs with limits alike (`run_history.limit_class`), shape
-            [limits, HISTORY].
-        templates: a row for all templates of one step, shape [steps, HISTORY].
-    """
-
-    user: IntArray
-    template: IntArray
+    user: IntArray  #: number of each job's user, shape [n]; empty where nobody is told apart
+    template: IntArray  #: number of each job's template, shape [n]; empty as `user` is
+    #: time limit of each template's jobs, seconds; NO_LIMIT where they ask for none, whatever is
+    #: estimated then; shape [templates].
     asked: FloatArray
-    processors: FloatArray
+    processors: FloatArray  #: of the jobs of each template, shape [templates]
+    #: class of each template's requests (`run_history.request_class`), shape [templates].
     alike: IntArray
-    within: IntArray
+    within: IntArray  #: row in `limits` of each template, shape [templates]
+    #: row in `templates` of each template, shape [templates]: time limits of one step
+    #: (`run_history.limit_step`) share it.
     own: IntArray
+    #: a row of history for each class of requests, shape [REQUEST_CLASSES, HISTORY].
     site: FloatArray
+    #: a row for each user, shape [users, HISTORY]; zeros where no run has been seen.
     users: FloatArray
+    #: a row for each user's jobs with limits alike (`run_history.limit_class`), shape [limits,
+    #: HISTORY].
     limits: FloatArray
-    templates: FloatArray
+    templates: FloatArray  #: a row for all templates of one step, shape [steps, HISTORY]
 
     def of_jobs(self, index: IntArray | BoolArray) -> WorkloadHistory:
         """The same for the chosen jobs; who is not among them keeps no row."""
@@ -240,19 +232,13 @@ def records(count: int, dtype: np.dtype[np.void]) -> Records:
 
 
 class Workload(NamedTuple):
-    """Jobs of a simulation in order of submission; Python reads columns of them, which are copies.
+    """Jobs in order of submission; Python reads columns of them, which are copies."""
 
-    Attributes:
-        jobs: of JOB, shape [n].
-        shares: share of each account, shape [accounts].
-        past: whose the jobs are, and what is known of their earlier runs.
-        asked: shares of a machine's resources that each job asks for, shape [n, resources]; of no
-            resource on processors alone.
-    """
-
-    jobs: Records
-    shares: FloatArray
-    past: WorkloadHistory = NO_PAST
+    jobs: Records  #: of JOB, shape [n]
+    shares: FloatArray  #: share of each account, shape [accounts]
+    past: WorkloadHistory = NO_PAST  #: whose the jobs are, and what is known of their earlier runs
+    #: shares of a machine's resources that each job asks for, shape [n, resources]; of no resource
+    #: on processors alone.
     asked: FloatArray = np.empty((0, 0))
 
     @classmethod

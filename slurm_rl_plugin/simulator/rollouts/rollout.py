@@ -46,31 +46,22 @@ _responsiveness = compiled_copy(time_utility.responsiveness)
 
 
 class Experience(NamedTuple):
-    """The starts of one simulation in the order in which they happened; shape [n] each.
+    """The starts of one simulation in the order in which they happened; shape [n] each."""
 
-    Attributes:
-        queue: queue features when the job was chosen, shape [n, Fq].
-        now: when, seconds.
-        state: reservoir after the job was chosen, shape [n, H]; the memory of the next start.
-        job: that was started.
-        responsiveness: of the job, known when it completes (2011).
-        lost: mean responsiveness that the jobs left waiting lose while the job holds its
-            processors, each delayed by its work over the capacity; 0 where none waits.
-        spared: mean responsiveness that the job would have lost had one of these gone first.
-        fairness: eq. 4 at the start.
-        first_action: where the actions of each start begin in `actions`, shape [n + 1].
-        actions: numbers of the jobs that could have been started, the chosen one mostly included.
-    """
-
-    queue: FloatArray
-    now: FloatArray
+    queue: FloatArray  #: queue features when the job was chosen, shape [n, Fq]
+    now: FloatArray  #: when, seconds
+    #: reservoir after the job was chosen, shape [n, H]; the memory of the next start.
     state: FloatArray
-    job: IntArray
-    responsiveness: FloatArray
+    job: IntArray  #: that was started
+    responsiveness: FloatArray  #: of the job, known when it completes (2011)
+    #: mean responsiveness that the jobs left waiting lose while the job holds its processors, each
+    #: delayed by its work over the capacity; 0 where none waits.
     lost: FloatArray
+    #: mean responsiveness that the job would have lost had one of these gone first.
     spared: FloatArray
-    fairness: FloatArray
-    first_action: IntArray
+    fairness: FloatArray  #: eq. 4 at the start.
+    first_action: IntArray  #: where the actions of each start begin in `actions`, shape [n + 1]
+    #: numbers of the jobs that could have been started, the chosen one mostly included.
     actions: IntArray
 
 

@@ -153,64 +153,41 @@ def interchange_gain(
 
 
 class SweepSettings(NamedTuple):
-    """How one sweep over a load acts, learns and is rewarded.
+    """How one sweep over a load acts, learns and is rewarded."""
 
-    Attributes:
-        by_deadline: act by early deadline first instead of by the network.
-        epsilon: probability of a start drawn at random from the jobs that fit.
-        gamma: discount for each start.
-        rate: learning rate of updates at every start; 0 only collects.
-        replayed: starts of the past that a network trained afresh at every start learns from; 0
-            moves the network by the last start alone.
-        utility_weight: lambda, the weight of time utility against fairness.
-        reward: a code of `start_rewards`.
-        cycle: seconds between decisions; 0 decides at every event.
-        reserve: processors kept free of batch work.
-    """
-
-    by_deadline: bool
-    epsilon: float
-    gamma: float
-    rate: float
+    by_deadline: bool  #: act by early deadline first instead of by the network
+    epsilon: float  #: probability of a start drawn at random from the jobs that fit
+    gamma: float  #: discount for each start
+    rate: float  #: learning rate of updates at every start; 0 only collects
+    #: starts of the past that a network trained afresh at every start learns from; 0 moves the
+    #: network by the last start alone.
     replayed: int
-    utility_weight: float
-    reward: int
-    cycle: float
-    reserve: int
+    utility_weight: float  #: lambda, the weight of time utility against fairness
+    reward: int  #: a code of `start_rewards`
+    cycle: float  #: seconds between decisions; 0 decides at every event
+    reserve: int  #: processors kept free of batch work
 
 
 class GridInputs(NamedTuple):
-    """What the inputs of the network are made of.
+    """What the inputs of the network are made of."""
 
-    Attributes:
-        jobs: scaled static features of each job, shape [n, 3].
-        places: VO place of each account, shape [accounts].
-        queue_mean, queue_scale: scaler of the state, shape [8].
-        wait_mean, wait_scale: scaler of the wait.
-        grid: GRID, GRID_2011, or GRID_WAIT for the wait as a 12th input.
-        rows: time utility of each job's class, for rewards, shape [n, places].
-    """
-
-    jobs: FloatArray
-    places: IntArray
+    jobs: FloatArray  #: scaled static features of each job, shape [n, 3]
+    places: IntArray  #: VO place of each account, shape [accounts]
+    #: queue_mean, queue_scale: scaler of the state, shape [8].
     queue_mean: FloatArray
     queue_scale: FloatArray
+    #: wait_mean, wait_scale: scaler of the wait.
     wait_mean: float
     wait_scale: float
-    grid: int
-    rows: FloatArray
+    grid: int  #: GRID, GRID_2011, or GRID_WAIT for the wait as a 12th input
+    rows: FloatArray  #: time utility of each job's class, for rewards, shape [n, places]
 
 
 class Transitions(NamedTuple):
-    """The starts of a sweep in their order; row t + 1 is the next state and action of row t.
+    """The starts of a sweep in their order; row t + 1 is the next state and action of row t."""
 
-    Attributes:
-        inputs: scaled state and action, shape [n, 11], or [n, 12] with the wait.
-        reward: shape [n].
-    """
-
-    inputs: FloatArray
-    reward: FloatArray
+    inputs: FloatArray  #: scaled state and action, shape [n, 11], or [n, 12] with the wait
+    reward: FloatArray  #: shape [n]
 
 
 #: Steps of the golden ratio spread places evenly over everything collected so far.

@@ -48,22 +48,15 @@ class SiteExperience(NamedTuple):
 
     Columns of one start: the job that started, then up to MOST_OTHERS of those left waiting by
     this decision. Features are those of the decision, before anything started.
-
-    Attributes:
-        now: when, seconds, shape [n].
-        queue: queue features, shape [n, Fq].
-        job: numbers of the jobs, NOBODY where there are fewer, shape [n, 1 + MOST_OTHERS].
-        features: of these jobs, shape [n, 1 + MOST_OTHERS, Fx].
-        spared: slowdown that each would lose if those left waiting went first, one by one.
-        lost: slowdown that those left waiting lose if it goes first; shape as `job`.
     """
 
-    now: FloatArray
-    queue: FloatArray
-    job: IntArray
-    features: FloatArray
+    now: FloatArray  #: when, seconds, shape [n]
+    queue: FloatArray  #: queue features, shape [n, Fq]
+    job: IntArray  #: numbers of the jobs, NOBODY where there are fewer, shape [n, 1 + MOST_OTHERS]
+    features: FloatArray  #: of these jobs, shape [n, 1 + MOST_OTHERS, Fx]
+    #: slowdown that each would lose if those left waiting went first, one by one.
     spared: FloatArray
-    lost: FloatArray
+    lost: FloatArray  #: slowdown that those left waiting lose if it goes first; shape as `job`
 
 
 def feature_probe(*, past: bool) -> QNetwork:

@@ -48,31 +48,19 @@ _MAIN, _BACKFILL, _CHANGE = 0, 1, 2
 
 
 class SlurmPasses(NamedTuple):
-    """When slurmctld looks at its queue, and at how much of it.
+    """When slurmctld looks at its queue, and at how much of it."""
 
-    Attributes:
-        main: passes of the main scheduler.
-        backfill: passes of backfill.
-        backfills: whether there are any.
-        depth: jobs that the main scheduler looks at after an event.
-        main_interval: seconds between its looks at all jobs.
-        backfill_interval: seconds between passes of backfill.
-        tier: of each job's partition, shape [n].
-        last: when the last full look, the last backfill and the last event were; shape [3].
-        space: for the order of a queue that is scored.
-        limit: of batch jobs.
-    """
-
-    main: MainPasses
-    backfill: BackfillPasses
-    backfills: bool
-    depth: int
-    main_interval: float
-    backfill_interval: float
-    tier: IntArray
+    main: MainPasses  #: passes of the main scheduler
+    backfill: BackfillPasses  #: passes of backfill
+    backfills: bool  #: whether there are any
+    depth: int  #: jobs that the main scheduler looks at after an event
+    main_interval: float  #: seconds between its looks at all jobs
+    backfill_interval: float  #: seconds between passes of backfill
+    tier: IntArray  #: of each job's partition, shape [n]
+    #: when the last full look, the last backfill and the last event were; shape [3].
     last: FloatArray
-    space: OrderSpace
-    limit: LimitOnBatch
+    space: OrderSpace  #: for the order of a queue that is scored
+    limit: LimitOnBatch  #: of batch jobs
 
 
 def slurm_passes(workload: Workload, machine: NodeMachine, limit: LimitOnBatch) -> SlurmPasses:

@@ -51,21 +51,13 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 class NodeLooks(NamedTuple):
-    """How the queue is looked at, but as slurmctld.
+    """How the queue is looked at, but as slurmctld."""
 
-    Attributes:
-        easy: jobs start behind the head by EASY backfilling.
-        tier: of each job's partition, shape [n].
-        line: all jobs stand in one, shape [n].
-        space: for the order of a queue that is scored.
-        limit: of batch jobs.
-    """
-
-    easy: bool
-    tier: IntArray
-    line: IntArray
-    space: OrderSpace
-    limit: LimitOnBatch
+    easy: bool  #: jobs start behind the head by EASY backfilling
+    tier: IntArray  #: of each job's partition, shape [n]
+    line: IntArray  #: all jobs stand in one, shape [n]
+    space: OrderSpace  #: for the order of a queue that is scored
+    limit: LimitOnBatch  #: of batch jobs
 
 
 @compiled_borrowing
@@ -127,27 +119,16 @@ NODE_BACKFILLING = ("none", "easy", AS_SLURM)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRun:
-    """A simulation on nodes under way: it can be stopped, to see which job is where.
+    """A simulation on nodes under way: it can be stopped, to see which job is where."""
 
-    Attributes:
-        workload: the jobs.
-        cluster: what of it changes beside nodes.
-        machine: what of its nodes changes.
-        queue: scores the jobs where `rank` is empty.
-        rank: place of each job in a static order, tiers within it; or an empty array.
-        looks: how the queue is looked at.
-        passes: how slurmctld looks at it instead; None where it is not simulated.
-        keeps_order: `rank` is that of the last `order_anew`, and of no static order.
-    """
-
-    workload: Workload
-    cluster: Cluster
-    machine: MachineNow
-    queue: OrderedQueue
-    rank: IntArray
-    looks: NodeLooks
-    passes: SlurmPasses | None
-    keeps_order: bool = False
+    workload: Workload  #: the jobs
+    cluster: Cluster  #: what of it changes beside nodes
+    machine: MachineNow  #: what of its nodes changes
+    queue: OrderedQueue  #: scores the jobs where `rank` is empty
+    rank: IntArray  #: place of each job in a static order, tiers within it; or an empty array
+    looks: NodeLooks  #: how the queue is looked at
+    passes: SlurmPasses | None  #: how slurmctld looks at it instead; None where it is not simulated
+    keeps_order: bool = False  #: `rank` is that of the last `order_anew`, and of no static order
 
     @classmethod
     def of(

@@ -17,20 +17,14 @@ _UNKNOWN, _ROOM, _NO_ROOM = 0, 1, 2
 
 
 class OrderSpace(NamedTuple):
-    """Space for an order, so that making one makes no array.
+    """Space for an order, so that making one makes no array."""
 
-    Attributes:
-        order: job numbers, the first to be looked at first, shape [n].
-        scores, jobs: of those that are put in order, shape [n].
-        room: what is known of the room of each shape, shape [shapes].
-        first: place in the queue of the first job without room of each line, shape [lines].
-    """
-
-    order: IntArray
+    order: IntArray  #: job numbers, the first to be looked at first, shape [n]
+    #: scores, jobs: of those that are put in order, shape [n].
     scores: FloatArray
     jobs: IntArray
-    room: IntArray
-    first: IntArray
+    room: IntArray  #: what is known of the room of each shape, shape [shapes]
+    first: IntArray  #: place in the queue of the first job without room of each line, shape [lines]
 
 
 def order_space(jobs: int, shapes: int, lines: int) -> OrderSpace:

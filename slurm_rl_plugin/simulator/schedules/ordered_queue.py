@@ -41,19 +41,13 @@ from slurm_rl_plugin.units import MINUTE, FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOrder:
-    """How a queue is ordered: by exactly one of scores, network and rule; by `site` without them.
+    """How a queue is ordered: by one of scores, network and rule; by `site` without them."""
 
-    Attributes:
-        scores: of a static order, shape [n].
-        network: scores the queue at each decision.
-        rule: one of WAITING_RULES, the same; SITES_OWN is `site`.
-        site: the priority that the site's own settings give, to which a bounded order adds; None
-            for Slurm's documented example.
-    """
-
-    scores: FloatArray | None = None
-    network: QNetwork | EchoStateNetwork | None = None
-    rule: str | None = None
+    scores: FloatArray | None = None  #: of a static order, shape [n]
+    network: QNetwork | EchoStateNetwork | None = None  #: scores the queue at each decision
+    rule: str | None = None  #: one of WAITING_RULES, the same; SITES_OWN is `site`
+    #: the priority that the site's own settings give, to which a bounded order adds; None for
+    #: Slurm's documented example.
     site: SitePriority | None = None
 
     @property
@@ -84,26 +78,17 @@ class QueueOrder:
 
 
 class OrderedQueue(NamedTuple):
-    """How decisions are made, and the space that they need.
+    """How decisions are made, and the space that they need."""
 
-    Attributes:
-        network: scores the queue: a CompiledNetwork, a CompiledEchoState, RuleScores, FixedScores
-            or SitePriority, for each of which the loop is compiled.
-        backfilling: code of BACKFILLING.
-        cycle: seconds between decisions; 0 decides at every event.
-        reserve: processors kept free of batch work.
-        effects: of the hook: HookEffects, or NoEffects, for which the loop is compiled without.
-        scores: space for a score of every job.
-        jobs: space for their numbers.
-    """
-
+    #: scores the queue: a CompiledNetwork, a CompiledEchoState, RuleScores, FixedScores or
+    #: SitePriority, for each of which the loop is compiled.
     network: Any
-    backfilling: int
-    cycle: float
-    reserve: int
-    effects: Any
-    scores: FloatArray
-    jobs: IntArray
+    backfilling: int  #: code of BACKFILLING
+    cycle: float  #: seconds between decisions; 0 decides at every event
+    reserve: int  #: processors kept free of batch work
+    effects: Any  #: of the hook: HookEffects, or NoEffects, for which the loop is compiled without
+    scores: FloatArray  #: space for a score of every job
+    jobs: IntArray  #: space for their numbers
 
     def copy(self) -> OrderedQueue:
         """The same with a memory of its own: whatever it scores next changes no other queue.

@@ -22,22 +22,16 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 
 class LimitOnBatch(NamedTuple):
-    """What the limit of batch jobs is made of, and what stands.
+    """What the limit of batch jobs is made of, and what stands."""
 
-    Attributes:
-        group: its place among the groups of the machine, behind it that of interactive jobs, which
-            nothing limits; -1 where nothing is kept free; shape [1].
-        whole: what the machine has of each kind, shape [kinds]; 0 for what is not kept free.
-        kept: of each kind where as many processors are as may be, shape [kinds].
-        widest: of each kind, what always fits, shape [kinds].
-        in_force: limit of each kind but CPUs that stands, inf for none, shape [kinds].
-    """
-
+    #: its place among the groups of the machine, behind it that of interactive jobs, which nothing
+    #: limits; -1 where nothing is kept free; shape [1].
     group: IntArray
+    #: what the machine has of each kind, shape [kinds]; 0 for what is not kept free.
     whole: FloatArray
-    kept: FloatArray
-    widest: FloatArray
-    in_force: FloatArray
+    kept: FloatArray  #: of each kind where as many processors are as may be, shape [kinds]
+    widest: FloatArray  #: of each kind, what always fits, shape [kinds]
+    in_force: FloatArray  #: limit of each kind but CPUs that stands, inf for none, shape [kinds]
 
 
 def batch_limit(rule: ClassLimit | None, machine: NodeMachine) -> LimitOnBatch:

@@ -67,23 +67,14 @@ def resume(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorRun:
-    """A simulation on a pool of processors under way, as `NodeRun` is one on nodes.
+    """A simulation on a pool of processors under way, as `NodeRun` is one on nodes."""
 
-    Attributes:
-        workload: the jobs.
-        cluster: what of it changes.
-        queue: scores the jobs where `rank` is empty.
-        rank: place of each job in a static or a kept order; or an empty array.
-        reserve: processors to keep free as the order is kept, shape [1].
-        keeps_order: `rank` is that of the last `order_anew`, and of no static order.
-    """
-
-    workload: Workload
-    cluster: Cluster
-    queue: OrderedQueue
-    rank: IntArray
-    reserve: IntArray
-    keeps_order: bool
+    workload: Workload  #: the jobs
+    cluster: Cluster  #: what of it changes
+    queue: OrderedQueue  #: scores the jobs where `rank` is empty
+    rank: IntArray  #: place of each job in a static or a kept order; or an empty array
+    reserve: IntArray  #: processors to keep free as the order is kept, shape [1]
+    keeps_order: bool  #: `rank` is that of the last `order_anew`, and of no static order
 
     @classmethod
     def of(
@@ -162,18 +153,13 @@ class ProcessorRun:
 
 
 class HeldNodes(NamedTuple):
-    """Which nodes some running jobs hold, one job behind the other.
+    """Which nodes some running jobs hold, one job behind the other."""
 
-    Attributes:
-        first: where the nodes of each job begin in `node`, shape [r + 1]; a job whose nodes are
-            not known has none.
-        node: numbers of nodes, shape [k].
-        cpus: of the job on each of them, shape [k].
-    """
-
+    #: where the nodes of each job begin in `node`, shape [r + 1]; a job whose nodes are not known
+    #: has none.
     first: IntArray
-    node: IntArray
-    cpus: FloatArray
+    node: IntArray  #: numbers of nodes, shape [k]
+    cpus: FloatArray  #: of the job on each of them, shape [k]
 
     @classmethod
     def evenly(cls, nodes: Sequence[Sequence[int]], cpus: IntArray) -> Self:

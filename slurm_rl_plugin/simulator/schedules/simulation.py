@@ -38,37 +38,29 @@ from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationSettings:
-    """The batch system that is simulated: its size, backfilling, cycle and reserve.
+    """The batch system that is simulated: its size, backfilling, cycle and reserve."""
 
-    Attributes:
-        capacity: processors.
-        backfilling: "none", "easy" or, on nodes, "slurm".
-        cycle: seconds between scheduling decisions; 0 decides at every event.
-        reserve: processors kept from batch work; a network may ask for more.
-        half_life: seconds after which past usage counts half, in the site's own priority and in
-            the features; inf for never. By default Slurm's.
-        influence: hours of age that the best place in the order adds to the site's own priority of
-            a job; inf if the order alone counts.
-        refresh: seconds between two cycles of the hook that writes the scores; 0 where every
-            decision sees scores of its own instant.
-        starvation: seconds of waiting after which a job goes first of its account; inf for never.
-        class_limit: how a live batch system keeps the reserve; None keeps processors free.
-        site_points: where the order alone counts, what partition, QOS and association add to the
-            site's own priority keeps counting next to it.
-        goals: what the site wants of a network's order.
-    """
-
-    capacity: int
-    backfilling: str = "none"
-    cycle: float = 0.0
-    reserve: int = 0
+    capacity: int  #: processors
+    backfilling: str = "none"  #: "none", "easy" or, on nodes, "slurm"
+    cycle: float = 0.0  #: seconds between scheduling decisions; 0 decides at every event
+    reserve: int = 0  #: processors kept from batch work; a network may ask for more
+    #: seconds after which past usage counts half, in the site's own priority and in the features;
+    #: inf for never. By default Slurm's.
     half_life: float = 7 * DAY
+    #: hours of age that the best place in the order adds to the site's own priority of a job; inf
+    #: if the order alone counts.
     influence: float = math.inf
+    #: seconds between two cycles of the hook that writes the scores; 0 where every decision sees
+    #: scores of its own instant.
     refresh: float = 0.0
+    #: seconds of waiting after which a job goes first of its account; inf for never.
     starvation: float = math.inf
+    #: how a live batch system keeps the reserve; None keeps processors free.
     class_limit: ClassLimit | None = None
+    #: where the order alone counts, what partition, QOS and association add to the site's own
+    #: priority keeps counting next to it.
     site_points: bool = False
-    goals: Goals = AS_TRAINED
+    goals: Goals = AS_TRAINED  #: what the site wants of a network's order
 
     @property
     def has_hook(self) -> bool:
@@ -151,15 +143,10 @@ def _compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedSchedule:
-    """When each job of a workload started, and how much work the ordering took.
+    """When each job of a workload started, and how much work the ordering took."""
 
-    Attributes:
-        start: start of each job, seconds, shape [n].
-        decisions: how often the queue was ordered.
-    """
-
-    start: FloatArray
-    decisions: int
+    start: FloatArray  #: start of each job, seconds, shape [n]
+    decisions: int  #: how often the queue was ordered
 
 
 @compiled_borrowing

@@ -29,51 +29,32 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 class CompiledEchoState(NamedTuple):
-    """An EchoStateNetwork with its scaler folded in and the part of each job summed up.
+    """An EchoStateNetwork with its scaler folded in and the part of each job summed up."""
 
-    Attributes:
-        grid: GRID or GRID_2011, shape [1].
-        places: VO place of each account, shape [accounts].
-        row: where the links into each unit begin in `column` and `weight`, shape [H + 1].
-        column, weight: sending unit and weight of each link, shape [links].
-        queue_weights: shape [Fq, H].
-        job_weights: shape [Fx, H].
-        bias: shape [H].
-        jobs: static features of every job, shape [n, static features].
-        waits: weights of the wait as a job feature, shape [H]; 0 in the papers' own schemas.
-        seen: units that the output sees, shape [R].
-        readout: their output weights, shape [R].
-        job_inner: static part of each job in what these units sum up, shape [n, R].
-        waits_seen: entries of `waits` for these units, shape [R].
-        queue_linear: direct weights of the queue features, shape [Fq].
-        job_score: direct static part of each job in its score, biases included, shape [n].
-        wait_linear: direct weight of the wait, shape [1].
-        leak: shape [1].
-        memory: empty at first, shape [H]; each start steps it.
-        asked: queue features of the last decision, shape [Fq].
-        heard: how many starts have stepped the memory, shape [1]; -1 before the first decision.
-    """
-
-    grid: IntArray
-    places: IntArray
-    row: IntArray
+    grid: IntArray  #: GRID or GRID_2011, shape [1]
+    places: IntArray  #: VO place of each account, shape [accounts]
+    row: IntArray  #: where the links into each unit begin in `column` and `weight`, shape [H + 1]
+    #: column, weight: sending unit and weight of each link, shape [links].
     column: IntArray
     weight: FloatArray
-    queue_weights: FloatArray
-    job_weights: FloatArray
-    bias: FloatArray
-    jobs: FloatArray
+    queue_weights: FloatArray  #: shape [Fq, H]
+    job_weights: FloatArray  #: shape [Fx, H]
+    bias: FloatArray  #: shape [H]
+    jobs: FloatArray  #: static features of every job, shape [n, static features]
+    #: weights of the wait as a job feature, shape [H]; 0 in the papers' own schemas.
     waits: FloatArray
-    seen: IntArray
-    readout: FloatArray
-    job_inner: FloatArray
-    waits_seen: FloatArray
-    queue_linear: FloatArray
+    seen: IntArray  #: units that the output sees, shape [R]
+    readout: FloatArray  #: their output weights, shape [R]
+    job_inner: FloatArray  #: static part of each job in what these units sum up, shape [n, R]
+    waits_seen: FloatArray  #: entries of `waits` for these units, shape [R]
+    queue_linear: FloatArray  #: direct weights of the queue features, shape [Fq]
+    #: direct static part of each job in its score, biases included, shape [n].
     job_score: FloatArray
-    wait_linear: FloatArray
-    leak: FloatArray
-    memory: FloatArray
-    asked: FloatArray
+    wait_linear: FloatArray  #: direct weight of the wait, shape [1]
+    leak: FloatArray  #: shape [1]
+    memory: FloatArray  #: empty at first, shape [H]; each start steps it
+    asked: FloatArray  #: queue features of the last decision, shape [Fq]
+    #: how many starts have stepped the memory, shape [1]; -1 before the first decision.
     heard: IntArray
 
 

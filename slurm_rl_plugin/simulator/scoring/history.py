@@ -42,50 +42,37 @@ _NEVER = np.iinfo(np.int64).min
 
 
 class HistoryPart(NamedTuple):
-    """The part of a network that looks at past runs, and what it has seen.
+    """The part of a network that looks at past runs, and what it has seen."""
 
-    Attributes:
-        weights: of the prediction's features into hidden units, shape [features, hidden].
-        linear: of the same into the score, shape [features].
-        alike_weights: of the features of jobs alike, shape [_ALIKE, hidden].
-        alike_linear: shape [_ALIKE].
-        speaks: whether past runs spoke for each template when its part was computed, [templates].
-        past: rows of history.
-        seen: started jobs that have outlived each of BOUNDS or are known not to, ended jobs, then
-            started and ended jobs counted in `running`; shape [ENDED_EVENT + 3].
-        since: what runs outlived before this time is in the rows already, seconds, shape [1].
-        version: how often the row of each user, and of each class of requests, has changed, shape
-            [users] and [REQUEST_CLASSES].
-        site_version: see `version`.
-        stamp: versions at which each template's part was computed, shape [templates, 2].
-        part: what the prediction adds to hidden units and, last, to the score, shape [templates,
-            hidden + 1].
-        pending: pending jobs of each template, shape [templates].
-        running: running jobs of each template, shape [templates].
-        hazards: as each template's part was computed, shape [templates, len(BOUNDS)].
-        shares: of runs below each number of the grid, shape [SHARES]; of length 0 where nothing
-            asks for quantiles.
-        told: quantiles of each job as it started, seconds, NaN before, shape [n, len(PARTS)].
-        asked_shares: shares that are asked for (`run_prediction.learn_shares`), [len(PARTS)].
-    """
-
-    weights: FloatArray
-    linear: FloatArray
-    alike_weights: FloatArray
-    alike_linear: FloatArray
+    weights: FloatArray  #: of the prediction's features into hidden units, shape [features, hidden]
+    linear: FloatArray  #: of the same into the score, shape [features]
+    alike_weights: FloatArray  #: of the features of jobs alike, shape [_ALIKE, hidden]
+    alike_linear: FloatArray  #: shape [_ALIKE]
+    #: whether past runs spoke for each template when its part was computed, [templates].
     speaks: BoolArray
-    past: WorkloadHistory
+    past: WorkloadHistory  #: rows of history
+    #: started jobs that have outlived each of BOUNDS or are known not to, ended jobs, then started
+    #: and ended jobs counted in `running`; shape [ENDED_EVENT + 3].
     seen: IntArray
+    #: what runs outlived before this time is in the rows already, seconds, shape [1].
     since: FloatArray
+    #: how often the row of each user, and of each class of requests, has changed, shape [users] and
+    #: [REQUEST_CLASSES].
     version: IntArray
-    site_version: IntArray
-    stamp: IntArray
+    site_version: IntArray  #: see `version`
+    stamp: IntArray  #: versions at which each template's part was computed, shape [templates, 2]
+    #: what the prediction adds to hidden units and, last, to the score, shape [templates, hidden +
+    #: 1].
     part: FloatArray
-    pending: IntArray
-    running: IntArray
-    hazards: FloatArray
+    pending: IntArray  #: pending jobs of each template, shape [templates]
+    running: IntArray  #: running jobs of each template, shape [templates]
+    hazards: FloatArray  #: as each template's part was computed, shape [templates, len(BOUNDS)]
+    #: of runs below each number of the grid, shape [SHARES]; of length 0 where nothing asks for
+    #: quantiles.
     shares: FloatArray
+    #: quantiles of each job as it started, seconds, NaN before, shape [n, len(PARTS)].
     told: FloatArray
+    #: shares that are asked for (`run_prediction.learn_shares`), [len(PARTS)].
     asked_shares: FloatArray
 
     def copy(self) -> HistoryPart:

@@ -17,29 +17,23 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 class HookEffects(NamedTuple):
-    """How the hook writes scores, and what it has written.
+    """How the hook writes scores, and what it has written."""
 
-    Attributes:
-        site: the priority to which bounded influence adds; a full order keeps its `standing`.
-        influence: points that the best place in the order is worth, shape [1]; inf if the order
-            alone counts.
-        refresh: seconds between two cycles of the hook, shape [1]; 0 where every decision sees
-            scores of its own instant.
-        starvation: seconds of waiting after which a job goes first of its account, shape [1]; inf
-            for never.
-        written_at: when scores were written last, shape [1].
-        written: what was written for each job, shape [n]: its score at the last cycle, or its
-            points under a bounded influence. NaN for a job without any.
-        recalculated: time of the last write, after which slurmctld calculated the whole priority of
-            the job, seconds, shape [n].
-    """
-
+    #: the priority to which bounded influence adds; a full order keeps its `standing`.
     site: SitePriority
+    #: points that the best place in the order is worth, shape [1]; inf if the order alone counts.
     influence: FloatArray
+    #: seconds between two cycles of the hook, shape [1]; 0 where every decision sees scores of its
+    #: own instant.
     refresh: FloatArray
+    #: seconds of waiting after which a job goes first of its account, shape [1]; inf for never.
     starvation: FloatArray
-    written_at: FloatArray
+    written_at: FloatArray  #: when scores were written last, shape [1]
+    #: what was written for each job, shape [n]: its score at the last cycle, or its points under a
+    #: bounded influence. NaN for a job without any.
     written: FloatArray
+    #: time of the last write, after which slurmctld calculated the whole priority of the job,
+    #: seconds, shape [n].
     recalculated: FloatArray
 
     def copy(self) -> HookEffects:
@@ -49,13 +43,9 @@ class HookEffects(NamedTuple):
 
 
 class NoEffects(NamedTuple):
-    """Scores order as they are: the loop compiles nothing of what the hook would make of them.
+    """Scores order as they are: the loop compiles nothing of what the hook would make of them."""
 
-    Attributes:
-        site: see HookEffects.
-    """
-
-    site: SitePriority
+    site: SitePriority  #: see HookEffects
 
     def copy(self) -> NoEffects:
         """The same with a memory of its own of what was charged."""

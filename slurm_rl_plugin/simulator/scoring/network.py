@@ -50,52 +50,32 @@ class SiteSchema(NamedTuple):
 
 
 class GridSchema(NamedTuple):
-    """A schema with the papers' state.
+    """A schema with the papers' state."""
 
-    Attributes:
-        code: as `grid_code` gives it.
-        places: VO place of each account, shape [accounts].
-    """
-
-    code: int
-    places: IntArray
+    code: int  #: as `grid_code` gives it
+    places: IntArray  #: VO place of each account, shape [accounts]
 
 
 class CompiledNetwork(NamedTuple):
-    """A QNetwork with its scaler folded in and everything that never changes summed up.
+    """A QNetwork with its scaler folded in and everything that never changes summed up."""
 
-    Attributes:
-        queue_weights: shape [Fq, hidden].
-        dynamic_weights: of what changes while a job waits, shape [dynamic features, hidden]; of
-            length 0 where that weighs nothing.
-        dynamic_linear: the same into the score, shape [dynamic features].
-        output: shape [hidden].
-        static_hidden: static features, bias and scaler of each job, shape [n, hidden].
-        static_score: linear part of the static features of each job, shape [n].
-        activation: index into ACTIVATIONS, shape [1].
-        reserve_weights: shape [Fq]; all 0 for a network that holds nothing.
-        reserve_bias: shape [1].
-        arrived: recent arrivals, as `no_arrivals` makes them; changes while the network scores.
-        longest: the longest wait known lately, and when, seconds; shape [2]; changes.
-        goals: how much waits and shares count (`domain.goals`), shape [2].
-        history: what past runs add; changes while the network scores.
-        grid: which schema it is, for each of which its queue features are compiled.
-    """
-
-    queue_weights: FloatArray
+    queue_weights: FloatArray  #: shape [Fq, hidden]
+    #: of what changes while a job waits, shape [dynamic features, hidden]; of length 0 where that
+    #: weighs nothing.
     dynamic_weights: FloatArray
-    dynamic_linear: FloatArray
-    output: FloatArray
-    static_hidden: FloatArray
-    static_score: FloatArray
-    activation: IntArray
-    reserve_weights: FloatArray
-    reserve_bias: FloatArray
+    dynamic_linear: FloatArray  #: the same into the score, shape [dynamic features]
+    output: FloatArray  #: shape [hidden]
+    static_hidden: FloatArray  #: static features, bias and scaler of each job, shape [n, hidden]
+    static_score: FloatArray  #: linear part of the static features of each job, shape [n]
+    activation: IntArray  #: index into ACTIVATIONS, shape [1]
+    reserve_weights: FloatArray  #: shape [Fq]; all 0 for a network that holds nothing
+    reserve_bias: FloatArray  #: shape [1]
+    #: recent arrivals, as `no_arrivals` makes them; changes while the network scores.
     arrived: FloatArray
-    longest: FloatArray
-    goals: FloatArray
-    history: HistoryPart
-    grid: Any
+    longest: FloatArray  #: the longest wait known lately, and when, seconds; shape [2]; changes
+    goals: FloatArray  #: how much waits and shares count (`domain.goals`), shape [2]
+    history: HistoryPart  #: what past runs add; changes while the network scores
+    grid: Any  #: which schema it is, for each of which its queue features are compiled
 
     def copy(self) -> CompiledNetwork:
         """The same with a memory of its own of arrivals, waits and past runs."""

@@ -11,19 +11,12 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 class Perceptron(NamedTuple):
-    """y = output . sigmoid(x W + bias) + offset; changed in place by learning.
+    """y = output . sigmoid(x W + bias) + offset; changed in place by learning."""
 
-    Attributes:
-        weights: W, shape [inputs, hidden].
-        bias: shape [hidden].
-        output: shape [hidden].
-        offset: shape [1].
-    """
-
-    weights: FloatArray
-    bias: FloatArray
-    output: FloatArray
-    offset: FloatArray
+    weights: FloatArray  #: W, shape [inputs, hidden]
+    bias: FloatArray  #: shape [hidden]
+    output: FloatArray  #: shape [hidden]
+    offset: FloatArray  #: shape [1]
 
 
 def perceptron_of(parameters: FloatArray, inputs: int) -> Perceptron:

@@ -20,23 +20,15 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 class FixedScores(NamedTuple):
-    """The score of every job of a workload.
+    """The score of every job of a workload."""
 
-    Attributes:
-        scores: shape [n].
-    """
-
-    scores: FloatArray
+    scores: FloatArray  #: shape [n]
 
 
 class RuleScores(NamedTuple):
-    """One of WAITING_RULES.
+    """One of WAITING_RULES."""
 
-    Attributes:
-        rule: as `rule_code` names it.
-    """
-
-    rule: int
+    rule: int  #: as `rule_code` names it
 
     def copy(self) -> RuleScores:
         """The same: a rule remembers nothing."""

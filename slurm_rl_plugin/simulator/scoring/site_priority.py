@@ -29,40 +29,28 @@ _STARTS, _RUNNING, _RESETS, _SEEN = 0, 1, 2, 3
 
 
 class FairShare(NamedTuple):
-    """Accounts and users of a replay, m associations; `refresh` changes the last five in place.
+    """Accounts and users of a replay, m associations; `refresh` changes the last five in place."""
 
-    Attributes:
-        tree: see RankedTree.
-        association: place in the tree of each job, shape [n]. Shape [0] where only accounts are
-            known: the root has one association for each, in their order.
-        classic: fair share is the classic one; otherwise Fair Tree.
-        dampening: FairShareDampeningFactor.
-        half_life: of usage, seconds; inf for no decay.
-        counts_ends: a run counts until its end; otherwise until the last calculation before it, as
-            slurmctld does where it enforces no limits.
-        resets: the first calculation behind each of these times multiplies all usage by `kept`;
-            seconds, ascending.
-        kept: 0 for a reset; of OpenPBS, which decays usage by steps, what a step leaves.
-        seen: how many starts, runs and resets are counted; see the index names above.
-        running: jobs that are counted and have not ended, the first seen[_RUNNING] entries, [n].
-        moments: seconds; see the index names above.
-        usage: of each association, without those below it, shape [m].
-        factors: of the last calculation, shape [m].
-    """
-
-    tree: RankedTree
+    tree: RankedTree  #: see RankedTree
+    #: place in the tree of each job, shape [n]. Shape [0] where only accounts are known: the root
+    #: has one association for each, in their order.
     association: IntArray
-    classic: bool
-    dampening: float
-    half_life: float
+    classic: bool  #: fair share is the classic one; otherwise Fair Tree
+    dampening: float  #: FairShareDampeningFactor
+    half_life: float  #: of usage, seconds; inf for no decay
+    #: a run counts until its end; otherwise until the last calculation before it, as slurmctld does
+    #: where it enforces no limits.
     counts_ends: bool
+    #: the first calculation behind each of these times multiplies all usage by `kept`; seconds,
+    #: ascending.
     resets: FloatArray
-    kept: float
-    seen: IntArray
+    kept: float  #: 0 for a reset; of OpenPBS, which decays usage by steps, what a step leaves
+    seen: IntArray  #: how many starts, runs and resets are counted; see the index names above
+    #: jobs that are counted and have not ended, the first seen[_RUNNING] entries, [n].
     running: IntArray
-    moments: FloatArray
-    usage: FloatArray
-    factors: FloatArray
+    moments: FloatArray  #: seconds; see the index names above
+    usage: FloatArray  #: of each association, without those below it, shape [m]
+    factors: FloatArray  #: of the last calculation, shape [m]
 
     def copy(self) -> FairShare:
         """The same with a memory of its own."""
@@ -261,35 +249,28 @@ def association_of(workload: Workload, fair: FairShare, job: int) -> int:
 
 
 class SitePriority(NamedTuple):
-    """Points of every job of a workload. Age and fair share change while a job waits.
+    """Points of every job of a workload. Age and fair share change while a job waits."""
 
-    Attributes:
-        points: that never change (size, partition, QOS, resources, nice), shape [n]; shape [0] if
-            there are none but those of `size`.
-        age: points of the highest age.
-        highest_age: seconds.
-        fairshare: points of the highest fair share.
-        period: seconds between two calculations (PriorityCalcPeriod). A job has no age before the
-            first calculation that sees it. 0 calculates at every decision.
-        first: when slurmctld calculated for the first time, seconds; only its rest over the period
-            matters.
-        size: points of a job that asks for all processors; 0 if `points` counts the size.
-        standing: the part of `points` that partition, QOS and association add, shape [n]; shape [0]
-            where a full order does not keep them.
-        span: points that a full order replaces: the most that age, fair share and size may add.
-        fair: accounts and users with what they were charged; of no account for those of the
-            workload, by its shares.
-    """
-
+    #: that never change (size, partition, QOS, resources, nice), shape [n]; shape [0] if there are
+    #: none but those of `size`.
     points: FloatArray
-    age: float
-    highest_age: float
-    fairshare: float
+    age: float  #: points of the highest age
+    highest_age: float  #: seconds
+    fairshare: float  #: points of the highest fair share
+    #: seconds between two calculations (PriorityCalcPeriod). A job has no age before the first
+    #: calculation that sees it. 0 calculates at every decision.
     period: float
+    #: when slurmctld calculated for the first time, seconds; only its rest over the period matters.
     first: float = 0.0
+    #: points of a job that asks for all processors; 0 if `points` counts the size.
     size: float = 0.0
+    #: the part of `points` that partition, QOS and association add, shape [n]; shape [0] where a
+    #: full order does not keep them.
     standing: FloatArray = np.empty(0)
+    #: points that a full order replaces: the most that age, fair share and size may add.
     span: float = 0.0
+    #: accounts and users with what they were charged; of no account for those of the workload, by
+    #: its shares.
     fair: FairShare = fair_share_of_accounts(np.empty(0))
 
     @property
