@@ -15,14 +15,10 @@ _RUN = 16
 
 @compiled
 def best_first(scores: FloatArray | IntArray, count: int) -> IntArray:
-    """Places of scores, the best first and equal ones as they stand.
+    """Places of the first `count` scores, the best first and equal ones as they stand, [count].
 
     Args:
-        scores: none of them NaN, shape [at least count].
-        count: of the first scores that are looked at.
-
-    Returns:
-        Shape [count].
+        scores: none of them NaN.
     """
     order, merged = np.empty(count, np.int64), np.empty(count, np.int64)
     for begin in range(0, count, _RUN):
@@ -157,7 +153,7 @@ def dispatch_in_order(
     backfilling: int,
     reserve: int,
 ) -> int:
-    """Start what can start of the pending jobs in the given order.
+    """Start what can start of the pending jobs in the given order; how many.
 
     The first job wider than the idle processors is the head, behind which jobs start by
     backfilling only. A batch job that only the reserve keeps back does not stand in the way of
@@ -167,9 +163,6 @@ def dispatch_in_order(
         order: pending job numbers, first to start first.
         count: how many of `order` there are.
         reserve: processors to keep from batch work, as `reserve_in_force` gave it.
-
-    Returns:
-        The number of jobs started.
     """
     state = cluster.state[0]
     started = 0
@@ -224,18 +217,13 @@ def dispatch_by_score(
     backfilling: int,
     reserve: int,
 ) -> int:
-    """Start waiting jobs by falling score, as `dispatch_in_order` does by a given order.
+    """Start waiting jobs by falling score, as `dispatch_in_order` by an order; how many.
 
     Of the jobs that do not fit now only the first stands in the way of others.
 
     Args:
         scores: score of each pending job, shape [pending]; used up.
         numbers: the pending job numbers in the order of `scores`; used up.
-        backfilling: NO_BACKFILLING or EASY.
-        reserve: processors to keep free of batch work.
-
-    Returns:
-        The number of jobs started.
     """
     state = cluster.state[0]
     head, kept = -1, 0

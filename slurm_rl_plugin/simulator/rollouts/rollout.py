@@ -266,9 +266,6 @@ def collect_experience(
         settings: the batch system; backfilling is left out.
         epsilon: probability of a random start; None lets a mix of simple orders act instead,
             for the first experience.
-
-    Raises:
-        SimulationError: another schema, or a job wider than the machine.
     """
     jobs = len(workload.submit)
     experience = empty_experience(jobs, len(network.schema.queue), network.memory_size)

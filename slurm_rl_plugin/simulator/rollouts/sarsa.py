@@ -52,7 +52,6 @@ def start_reward(
     Run times are the real ones, not estimates: a reward is known once the jobs have ended.
 
     Args:
-        cluster: read only; `job` still waits.
         rows: of each job's class, shape [n, places]; see `time_utility`.
         utility_weight: lambda.
         reward: LITERAL, DIFFERENCE or DIFFERENCE_REACHED.
@@ -80,9 +79,7 @@ def reward_at_next_start(
     running: U is the mean utility that the running jobs are expected to reach.
 
     Args:
-        rows: of each job's class, shape [n, places]; see `time_utility`.
         ended: how many jobs had ended at the last start.
-        utility_weight: lambda.
     """
     if reward == RUNNING:
         value = running_utility(workload, cluster)
@@ -135,10 +132,6 @@ def interchange_gain(
     utility has nothing more to lose; a learner that does not see the waits cannot tell it from a
     fresh one, and while many such jobs wait, longest job first seems to cost nothing.
 
-    Args:
-        cluster: read only; `job` still waits.
-        rows: of each job's class, shape [n, places]; see `time_utility`.
-        reached: count from the waits that the jobs have reached.
     """
     pending = cluster.state[0].pending
     if pending < 2:

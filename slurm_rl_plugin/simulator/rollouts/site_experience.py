@@ -221,9 +221,6 @@ def site_experience(
 
     Args:
         start: of each job, as a simulation with these settings gave it, seconds, shape [n].
-
-    Raises:
-        SimulationError: a job wider than the machine.
     """
     experience = _empty_experience(len(start))
     starts = _walk(

@@ -94,12 +94,11 @@ def run_on_nodes(
     cycle: float,
     until: float,
 ) -> None:
-    """Let everything up to `until` happen, and every decision.
+    """Let everything up to `until`, seconds, happen, and every decision.
 
     Args:
         rank: place of each job in a static order, tiers within it, shape [n]; or an empty array.
         cycle: seconds between decisions; 0 decides at every event.
-        until: seconds.
     """
     while True:
         event = next_event(workload.jobs, cluster)
@@ -185,7 +184,6 @@ class NodeRun:
         """Let everything up to `until`, seconds, happen, and every decision.
 
         Args:
-            until: seconds.
             cycle: seconds between decisions of a static or a kept order, or passes of backfill, at
                 least, beside the batch system's own.
         """
@@ -214,11 +212,7 @@ class NodeRun:
         return held_by(self.machine.nodes, job)
 
     def finish(self) -> SimulatedSchedule:
-        """Let everything happen.
-
-        Raises:
-            SimulationError: a job never started.
-        """
+        """Let everything happen."""
         self.run_until(np.inf)
         return finished_schedule(self.cluster)
 

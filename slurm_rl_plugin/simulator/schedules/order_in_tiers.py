@@ -71,7 +71,7 @@ def order_that_matters(
     space: OrderSpace,
     count: int,
 ) -> int:
-    """`order_in_tiers` without jobs that can change nothing: neither start nor hold others back.
+    """`order_in_tiers` of jobs that can start or hold others back; how many there are.
 
     Of the jobs without room now only the first of each line holds others back.
 
@@ -79,9 +79,6 @@ def order_that_matters(
         machine: where limits hold jobs back in it, the order is whole.
         tier: of each job, shape [n].
         line: in which each job stands, shape [n].
-
-    Returns:
-        How many jobs the order has.
     """
     if machine.limits.groups.shape[1] > 0:  # who is the first without room then changes
         order_in_tiers(queue, tier, space, count)

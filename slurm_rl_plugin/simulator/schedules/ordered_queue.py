@@ -216,14 +216,12 @@ def rank_of_tiers(tier: IntArray) -> IntArray:
 
 @compiled
 def rank_anew(workload: Workload, cluster: Cluster, queue: OrderedQueue, rank: IntArray) -> int:
-    """Rank the pending jobs by scores of now; who comes later goes behind them in his tier.
+    """Rank the pending jobs by scores of now, and order them; the processors to keep free.
+
+    Who comes later goes behind them in his tier.
 
     Args:
-        cluster: its pending jobs are put in that order.
         rank: as `rank_of_tiers` gave it, and what this made of it; shape [n].
-
-    Returns:
-        The processors to keep free.
     """
     count, jobs = cluster.state[0].pending, len(rank)
     if count == 0:

@@ -33,9 +33,6 @@ def simulate_in_partitions(
         capacities: processors of each partition; `settings.capacity` is not used.
         order: how each partition's queue is ordered; queue features are those of the partition.
         settings: the batch system; its reserve is kept in each partition.
-
-    Raises:
-        SimulationError: a job wider than its partition, or one that never started.
     """
     job = [np.flatnonzero(partition == number) for number in range(len(capacities))]
     job = [each for each in job if len(each)]

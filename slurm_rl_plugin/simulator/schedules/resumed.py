@@ -119,11 +119,7 @@ class ProcessorRun:
             decide_scored(jobs, cluster, queue)
 
     def line_up(self, now: float, running: IntArray, start: FloatArray) -> IntArray:
-        """Bring a run of a static or a kept order to an instant, and decide nothing; see `resume`.
-
-        Returns:
-            Who waits, the first first.
-        """
+        """Bring a run of a static or kept order to an instant, undecided; who waits, in order."""
         resume(self.workload, self.cluster, now, running, start)
         pending = self.cluster.pending[: self.cluster.state[0].pending]
         pending[:] = pending[np.argsort(self.rank[pending])]
@@ -139,7 +135,6 @@ class ProcessorRun:
         """Let everything up to `until`, seconds, happen, and every decision.
 
         Args:
-            until: seconds.
             cycle: seconds between decisions of a static or a kept order at least, beside the batch
                 system's own.
         """

@@ -116,14 +116,7 @@ class SimulationSettings:
         )
 
     def empty_cluster(self, workload: Workload, beside: Cluster | None = None) -> Cluster:
-        """The cluster before the first submission.
-
-        Args:
-            beside: see `cluster.empty_cluster`.
-
-        Raises:
-            SimulationError: a job wider than the machine.
-        """
+        """The cluster before the first submission; `beside` as of `cluster.empty_cluster`."""
         cluster = empty_cluster(workload, self.capacity, self.half_life, beside)
         limit_class(cluster, self.class_limit)
         return cluster
@@ -211,14 +204,7 @@ def rank_of(scores: FloatArray) -> IntArray:
 def simulate_scores(
     workload: Workload, scores: FloatArray, settings: SimulationSettings
 ) -> SimulatedSchedule:
-    """Simulate a static order: higher scores first, ties by submission.
-
-    Args:
-        scores: shape [n].
-
-    Raises:
-        SimulationError: a job wider than the machine, or one that never started.
-    """
+    """Simulate a static order: higher scores, shape [n], first, ties by submission."""
     rank = rank_of(scores)
     cluster = settings.empty_cluster(workload)
     backfilling = BACKFILLING[settings.backfilling]
@@ -237,9 +223,6 @@ def simulate_network(
 
     Args:
         network: of the `site` schema or one of the papers' (reactive-grid).
-
-    Raises:
-        SimulationError: another schema, a job wider than the machine, or one that never started.
     """
     return simulate_order(workload, QueueOrder(network=network), settings)
 

@@ -237,8 +237,6 @@ def score_pending_from_memory(
     Args:
         cluster: read only; some job is pending.
         remembers: whether the hook decides now: starts are heard of, and the queue is kept.
-        scores: filled for the first counts.pending places.
-        jobs: filled with the pending job numbers in the order of `scores`.
     """
     state = queue_state(workload, cluster, network)
     if remembers:

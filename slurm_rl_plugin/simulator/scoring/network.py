@@ -308,15 +308,12 @@ def score_pending(
     scores: FloatArray,
     jobs: IntArray,
 ) -> int:
-    """Score every pending job now.
+    """Score every pending job now; the processors to keep free of batch work.
 
     Args:
         network: the scorer; its recent arrivals and its past runs are brought up to now.
-        scores: filled for the first counts.pending places.
+        scores: filled for the first `pending` places.
         jobs: filled with the pending job numbers in the order of `scores`.
-
-    Returns:
-        Processors to keep free of batch work.
     """
     usage = current_usage(cluster)
     from_queue = np.zeros(len(network.output))

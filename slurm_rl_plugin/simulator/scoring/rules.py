@@ -103,13 +103,7 @@ def _sizes_in_use(workload: Workload, cluster: Cluster) -> FloatArray:
 def score_pending_by_rule(
     workload: Workload, cluster: Cluster, rule: int, scores: FloatArray, jobs: IntArray
 ) -> None:
-    """Score every pending job now.
-
-    Args:
-        rule: a code of `rule_code`.
-        scores: filled for the first counts.pending places.
-        jobs: filled with the pending job numbers in the order of `scores`.
-    """
+    """Score every pending job now by a rule of `rule_code`; arguments as of `score_pending`."""
     in_use = _sizes_in_use(workload, cluster) if rule == _DRF else np.zeros(0)
     now = cluster.state[0].now
     capacity = float(cluster.state[0].capacity)
