@@ -40,15 +40,13 @@ from slurm_rl_plugin.simulator.rollouts.sarsa import (
     GridInputs,
     SweepSettings,
     Transitions,
+    descend_through,
     input_count,
     learn_in_order,
-    recorded_transitions,
-    sarsa_sweep,
-)
-from slurm_rl_plugin.simulator.scoring.perceptron import (
-    descend_through,
     perceptron_of,
     random_parameters,
+    recorded_transitions,
+    sarsa_sweep,
     values_of,
 )
 from slurm_rl_plugin.simulator.scoring.queue_features import grid_code, grid_job_table

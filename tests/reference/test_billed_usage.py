@@ -10,7 +10,7 @@ import pytest
 from slurm_rl_plugin.simulator.kernel.cluster import account_usage_until
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until
-from slurm_rl_plugin.simulator.schedules.partitions import simulate_in_partitions
+from slurm_rl_plugin.simulator.schedules.resumed import simulate_in_partitions
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs, summarise

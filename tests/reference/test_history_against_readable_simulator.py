@@ -23,7 +23,7 @@ from slurm_rl_plugin.simulator.kernel.dispatch import (
 )
 from slurm_rl_plugin.simulator.kernel.workload import NO_PAST, Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.partitions import simulate_in_partitions
+from slurm_rl_plugin.simulator.schedules.resumed import simulate_in_partitions
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     next_event,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.partitions import simulate_in_partitions
+from slurm_rl_plugin.simulator.schedules.resumed import simulate_in_partitions
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,

@@ -18,18 +18,16 @@ from slurm_rl_plugin.simulator.rollouts.sarsa import (
     DIFFERENCE,
     DIFFERENCE_REACHED,
     LITERAL,
-    interchange_gain,
-    start_reward,
-)
-from slurm_rl_plugin.simulator.rollouts.site_experience import MOST_OTHERS, NOBODY, site_experience
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
-from slurm_rl_plugin.simulator.scoring.perceptron import (
     descend,
+    interchange_gain,
     perceptron_of,
     random_parameters,
+    start_reward,
     value_of,
     values_of,
 )
+from slurm_rl_plugin.simulator.rollouts.site_experience import MOST_OTHERS, NOBODY, site_experience
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
 from slurm_rl_plugin.utility.time_utility import JobUtilities, job_rows
 from tests.reference.loads import users_workload, workload_of
 from tests.reference.test_history_against_readable_simulator import (
