@@ -36,21 +36,21 @@ class ClassLimit:
     """
 
     widest_batch_job: int = 1  #: processors; batch jobs up to this width always fit into the limit
-    #: seconds between two changes of the limit; lifting it does not wait.
+    #: Seconds between two changes of the limit; lifting it does not wait.
     change_interval: float = 60.0
-    #: a batch job of several processors that has waited for so many seconds lifts the limit until
+    #: A batch job of several processors that has waited for so many seconds lifts the limit until
     #: it starts, and goes first; inf for none.
     lift_after: float = DAY
-    #: seconds since the last interactive job came, after which there is no limit; inf for ever.
+    #: Seconds since the last interactive job came, after which there is no limit; inf for ever.
     idle_after: float = HOUR
-    #: below the limit batch jobs wider than `widest_batch_job` go behind the others, which a wide
+    #: Below the limit batch jobs wider than `widest_batch_job` go behind the others, which a wide
     #: one would only keep from the processors that it is not let have.
     narrow_first: bool = False
     most: float = math.inf  #: processors kept free at most, whatever the policy wants
-    #: of what else is kept free at most, on nodes, by resource; memory in MiB. As much of it is
+    #: Of what else is kept free at most, on nodes, by resource; memory in MiB. As much of it is
     #: kept as of `most` processors.
     most_resources: Mapping[str, float] = field(default_factory=dict)
-    #: what of these a batch job may ask for and always fits; 1 where nothing is said.
+    #: What of these a batch job may ask for and always fits; 1 where nothing is said.
     widest_batch_resources: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

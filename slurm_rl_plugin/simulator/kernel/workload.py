@@ -49,21 +49,21 @@ class WorkloadHistory(NamedTuple):
 
     user: IntArray  #: number of each job's user, shape [n]; empty where nobody is told apart
     template: IntArray  #: number of each job's template, shape [n]; empty as `user` is
-    #: time limit of each template's jobs, seconds; NO_LIMIT where they ask for none, whatever is
+    #: Time limit of each template's jobs, seconds; NO_LIMIT where they ask for none, whatever is
     #: estimated then; shape [templates].
     asked: FloatArray
     processors: FloatArray  #: of the jobs of each template, shape [templates]
-    #: class of each template's requests (`run_history.request_class`), shape [templates].
+    #: Class of each template's requests (`run_history.request_class`), shape [templates].
     alike: IntArray
     within: IntArray  #: row in `limits` of each template, shape [templates]
-    #: row in `templates` of each template, shape [templates]: time limits of one step
+    #: Row in `templates` of each template, shape [templates]: time limits of one step
     #: (`run_history.limit_step`) share it.
     own: IntArray
-    #: a row of history for each class of requests, shape [REQUEST_CLASSES, HISTORY].
+    #: A row of history for each class of requests, shape [REQUEST_CLASSES, HISTORY].
     site: FloatArray
-    #: a row for each user, shape [users, HISTORY]; zeros where no run has been seen.
+    #: A row for each user, shape [users, HISTORY]; zeros where no run has been seen.
     users: FloatArray
-    #: a row for each user's jobs with limits alike (`run_history.limit_class`), shape [limits,
+    #: A row for each user's jobs with limits alike (`run_history.limit_class`), shape [limits,
     #: HISTORY].
     limits: FloatArray
     templates: FloatArray  #: a row for all templates of one step, shape [steps, HISTORY]
@@ -237,7 +237,7 @@ class Workload(NamedTuple):
     jobs: Records  #: of JOB, shape [n]
     shares: FloatArray  #: share of each account, shape [accounts]
     past: WorkloadHistory = NO_PAST  #: whose the jobs are, and what is known of their earlier runs
-    #: shares of a machine's resources that each job asks for, shape [n, resources]; of no resource
+    #: Shares of a machine's resources that each job asks for, shape [n, resources]; of no resource
     #: on processors alone.
     asked: FloatArray = np.empty((0, 0))
 

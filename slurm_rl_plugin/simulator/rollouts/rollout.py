@@ -50,18 +50,18 @@ class Experience(NamedTuple):
 
     queue: FloatArray  #: queue features when the job was chosen, shape [n, Fq]
     now: FloatArray  #: when, seconds
-    #: reservoir after the job was chosen, shape [n, H]; the memory of the next start.
+    #: Reservoir after the job was chosen, shape [n, H]; the memory of the next start.
     state: FloatArray
     job: IntArray  #: that was started
     responsiveness: FloatArray  #: of the job, known when it completes (2011)
-    #: mean responsiveness that the jobs left waiting lose while the job holds its processors, each
+    #: Mean responsiveness that the jobs left waiting lose while the job holds its processors, each
     #: delayed by its work over the capacity; 0 where none waits.
     lost: FloatArray
-    #: mean responsiveness that the job would have lost had one of these gone first.
+    #: Mean responsiveness that the job would have lost had one of these gone first.
     spared: FloatArray
     fairness: FloatArray  #: eq. 4 at the start.
     first_action: IntArray  #: where the actions of each start begin in `actions`, shape [n + 1]
-    #: numbers of the jobs that could have been started, the chosen one mostly included.
+    #: Numbers of the jobs that could have been started, the chosen one mostly included.
     actions: IntArray
 
 

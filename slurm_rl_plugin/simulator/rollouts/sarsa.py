@@ -259,7 +259,7 @@ class SweepSettings(NamedTuple):
     epsilon: float  #: probability of a start drawn at random from the jobs that fit
     gamma: float  #: discount for each start
     rate: float  #: learning rate of updates at every start; 0 only collects
-    #: starts of the past that a network trained afresh at every start learns from; 0 moves the
+    #: Starts of the past that a network trained afresh at every start learns from; 0 moves the
     #: network by the last start alone.
     replayed: int
     utility_weight: float  #: lambda, the weight of time utility against fairness

@@ -54,7 +54,7 @@ class SiteExperience(NamedTuple):
     queue: FloatArray  #: queue features, shape [n, Fq]
     job: IntArray  #: numbers of the jobs, NOBODY where there are fewer, shape [n, 1 + MOST_OTHERS]
     features: FloatArray  #: of these jobs, shape [n, 1 + MOST_OTHERS, Fx]
-    #: slowdown that each would lose if those left waiting went first, one by one.
+    #: Slowdown that each would lose if those left waiting went first, one by one.
     spared: FloatArray
     lost: FloatArray  #: slowdown that those left waiting lose if it goes first; shape as `job`
 

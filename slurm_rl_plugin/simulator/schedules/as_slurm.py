@@ -57,7 +57,7 @@ class SlurmPasses(NamedTuple):
     main_interval: float  #: seconds between its looks at all jobs
     backfill_interval: float  #: seconds between passes of backfill
     tier: IntArray  #: of each job's partition, shape [n]
-    #: when the last full look, the last backfill and the last event were; shape [3].
+    #: When the last full look, the last backfill and the last event were; shape [3].
     last: FloatArray
     space: OrderSpace  #: for the order of a queue that is scored
     limit: LimitOnBatch  #: of batch jobs

@@ -46,7 +46,7 @@ class QueueOrder:
     scores: FloatArray | None = None  #: of a static order, shape [n]
     network: QNetwork | EchoStateNetwork | None = None  #: scores the queue at each decision
     rule: str | None = None  #: one of WAITING_RULES, the same; SITES_OWN is `site`
-    #: the priority that the site's own settings give, to which a bounded order adds; None for
+    #: The priority that the site's own settings give, to which a bounded order adds; None for
     #: Slurm's documented example.
     site: SitePriority | None = None
 
@@ -80,7 +80,7 @@ class QueueOrder:
 class OrderedQueue(NamedTuple):
     """How decisions are made, and the space that they need."""
 
-    #: scores the queue: a CompiledNetwork, a CompiledEchoState, RuleScores, FixedScores or
+    #: Scores the queue: a CompiledNetwork, a CompiledEchoState, RuleScores, FixedScores or
     #: SitePriority, for each of which the loop is compiled.
     network: Any
     backfilling: int  #: code of BACKFILLING

@@ -24,10 +24,10 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 class LimitOnBatch(NamedTuple):
     """What the limit of batch jobs is made of, and what stands."""
 
-    #: its place among the groups of the machine, behind it that of interactive jobs, which nothing
+    #: Its place among the groups of the machine, behind it that of interactive jobs, which nothing
     #: limits; -1 where nothing is kept free; shape [1].
     group: IntArray
-    #: what the machine has of each kind, shape [kinds]; 0 for what is not kept free.
+    #: What the machine has of each kind, shape [kinds]; 0 for what is not kept free.
     whole: FloatArray
     kept: FloatArray  #: of each kind where as many processors are as may be, shape [kinds]
     widest: FloatArray  #: of each kind, what always fits, shape [kinds]

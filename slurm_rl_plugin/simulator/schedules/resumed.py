@@ -154,7 +154,7 @@ class ProcessorRun:
 class HeldNodes(NamedTuple):
     """Which nodes some running jobs hold, one job behind the other."""
 
-    #: where the nodes of each job begin in `node`, shape [r + 1]; a job whose nodes are not known
+    #: Where the nodes of each job begin in `node`, shape [r + 1]; a job whose nodes are not known
     #: has none.
     first: IntArray
     node: IntArray  #: numbers of nodes, shape [k]

@@ -44,20 +44,20 @@ class SimulationSettings:
     backfilling: str = "none"  #: "none", "easy" or, on nodes, "slurm"
     cycle: float = 0.0  #: seconds between scheduling decisions; 0 decides at every event
     reserve: int = 0  #: processors kept from batch work; a network may ask for more
-    #: seconds after which past usage counts half, in the site's own priority and in the features;
+    #: Seconds after which past usage counts half, in the site's own priority and in the features;
     #: inf for never. By default Slurm's.
     half_life: float = 7 * DAY
-    #: hours of age that the best place in the order adds to the site's own priority of a job; inf
+    #: Hours of age that the best place in the order adds to the site's own priority of a job; inf
     #: if the order alone counts.
     influence: float = math.inf
-    #: seconds between two cycles of the hook that writes the scores; 0 where every decision sees
+    #: Seconds between two cycles of the hook that writes the scores; 0 where every decision sees
     #: scores of its own instant.
     refresh: float = 0.0
-    #: seconds of waiting after which a job goes first of its account; inf for never.
+    #: Seconds of waiting after which a job goes first of its account; inf for never.
     starvation: float = math.inf
-    #: how a live batch system keeps the reserve; None keeps processors free.
+    #: How a live batch system keeps the reserve; None keeps processors free.
     class_limit: ClassLimit | None = None
-    #: where the order alone counts, what partition, QOS and association add to the site's own
+    #: Where the order alone counts, what partition, QOS and association add to the site's own
     #: priority keeps counting next to it.
     site_points: bool = False
     goals: Goals = AS_TRAINED  #: what the site wants of a network's order

@@ -41,20 +41,20 @@ class CompiledEchoState(NamedTuple):
     job_weights: FloatArray  #: shape [Fx, H]
     bias: FloatArray  #: shape [H]
     jobs: FloatArray  #: static features of every job, shape [n, static features]
-    #: weights of the wait as a job feature, shape [H]; 0 in the papers' own schemas.
+    #: Weights of the wait as a job feature, shape [H]; 0 in the papers' own schemas.
     waits: FloatArray
     seen: IntArray  #: units that the output sees, shape [R]
     readout: FloatArray  #: their output weights, shape [R]
     job_inner: FloatArray  #: static part of each job in what these units sum up, shape [n, R]
     waits_seen: FloatArray  #: entries of `waits` for these units, shape [R]
     queue_linear: FloatArray  #: direct weights of the queue features, shape [Fq]
-    #: direct static part of each job in its score, biases included, shape [n].
+    #: Direct static part of each job in its score, biases included, shape [n].
     job_score: FloatArray
     wait_linear: FloatArray  #: direct weight of the wait, shape [1]
     leak: FloatArray  #: shape [1]
     memory: FloatArray  #: empty at first, shape [H]; each start steps it
     asked: FloatArray  #: queue features of the last decision, shape [Fq]
-    #: how many starts have stepped the memory, shape [1]; -1 before the first decision.
+    #: How many starts have stepped the memory, shape [1]; -1 before the first decision.
     heard: IntArray
 
 

@@ -48,31 +48,31 @@ class HistoryPart(NamedTuple):
     linear: FloatArray  #: of the same into the score, shape [features]
     alike_weights: FloatArray  #: of the features of jobs alike, shape [_ALIKE, hidden]
     alike_linear: FloatArray  #: shape [_ALIKE]
-    #: whether past runs spoke for each template when its part was computed, [templates].
+    #: Whether past runs spoke for each template when its part was computed, [templates].
     speaks: BoolArray
     past: WorkloadHistory  #: rows of history
-    #: started jobs that have outlived each of BOUNDS or are known not to, ended jobs, then started
+    #: Started jobs that have outlived each of BOUNDS or are known not to, ended jobs, then started
     #: and ended jobs counted in `running`; shape [ENDED_EVENT + 3].
     seen: IntArray
-    #: what runs outlived before this time is in the rows already, seconds, shape [1].
+    #: What runs outlived before this time is in the rows already, seconds, shape [1].
     since: FloatArray
-    #: how often the row of each user, and of each class of requests, has changed, shape [users] and
+    #: How often the row of each user, and of each class of requests, has changed, shape [users] and
     #: [REQUEST_CLASSES].
     version: IntArray
     site_version: IntArray  #: see `version`
     stamp: IntArray  #: versions at which each template's part was computed, shape [templates, 2]
-    #: what the prediction adds to hidden units and, last, to the score, shape [templates, hidden +
+    #: What the prediction adds to hidden units and, last, to the score, shape [templates, hidden +
     #: 1].
     part: FloatArray
     pending: IntArray  #: pending jobs of each template, shape [templates]
     running: IntArray  #: running jobs of each template, shape [templates]
     hazards: FloatArray  #: as each template's part was computed, shape [templates, len(BOUNDS)]
-    #: of runs below each number of the grid, shape [SHARES]; of length 0 where nothing asks for
+    #: Of runs below each number of the grid, shape [SHARES]; of length 0 where nothing asks for
     #: quantiles.
     shares: FloatArray
-    #: quantiles of each job as it started, seconds, NaN before, shape [n, len(PARTS)].
+    #: Quantiles of each job as it started, seconds, NaN before, shape [n, len(PARTS)].
     told: FloatArray
-    #: shares that are asked for (`run_prediction.learn_shares`), [len(PARTS)].
+    #: Shares that are asked for (`run_prediction.learn_shares`), [len(PARTS)].
     asked_shares: FloatArray
 
     def copy(self) -> HistoryPart:

@@ -19,20 +19,20 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 class HookEffects(NamedTuple):
     """How the hook writes scores, and what it has written."""
 
-    #: the priority to which bounded influence adds; a full order keeps its `standing`.
+    #: The priority to which bounded influence adds; a full order keeps its `standing`.
     site: SitePriority
-    #: points that the best place in the order is worth, shape [1]; inf if the order alone counts.
+    #: Points that the best place in the order is worth, shape [1]; inf if the order alone counts.
     influence: FloatArray
-    #: seconds between two cycles of the hook, shape [1]; 0 where every decision sees scores of its
+    #: Seconds between two cycles of the hook, shape [1]; 0 where every decision sees scores of its
     #: own instant.
     refresh: FloatArray
-    #: seconds of waiting after which a job goes first of its account, shape [1]; inf for never.
+    #: Seconds of waiting after which a job goes first of its account, shape [1]; inf for never.
     starvation: FloatArray
     written_at: FloatArray  #: when scores were written last, shape [1]
-    #: what was written for each job, shape [n]: its score at the last cycle, or its points under a
+    #: What was written for each job, shape [n]: its score at the last cycle, or its points under a
     #: bounded influence. NaN for a job without any.
     written: FloatArray
-    #: time of the last write, after which slurmctld calculated the whole priority of the job,
+    #: Time of the last write, after which slurmctld calculated the whole priority of the job,
     #: seconds, shape [n].
     recalculated: FloatArray
 

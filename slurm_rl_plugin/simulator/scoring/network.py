@@ -60,7 +60,7 @@ class CompiledNetwork(NamedTuple):
     """A QNetwork with its scaler folded in and everything that never changes summed up."""
 
     queue_weights: FloatArray  #: shape [Fq, hidden]
-    #: of what changes while a job waits, shape [dynamic features, hidden]; of length 0 where that
+    #: Of what changes while a job waits, shape [dynamic features, hidden]; of length 0 where that
     #: weighs nothing.
     dynamic_weights: FloatArray
     dynamic_linear: FloatArray  #: the same into the score, shape [dynamic features]
@@ -70,7 +70,7 @@ class CompiledNetwork(NamedTuple):
     activation: IntArray  #: index into ACTIVATIONS, shape [1]
     reserve_weights: FloatArray  #: shape [Fq]; all 0 for a network that holds nothing
     reserve_bias: FloatArray  #: shape [1]
-    #: recent arrivals, as `no_arrivals` makes them; changes while the network scores.
+    #: Recent arrivals, as `no_arrivals` makes them; changes while the network scores.
     arrived: FloatArray
     longest: FloatArray  #: the longest wait known lately, and when, seconds; shape [2]; changes
     goals: FloatArray  #: how much waits and shares count (`domain.goals`), shape [2]

@@ -32,21 +32,21 @@ class FairShare(NamedTuple):
     """Accounts and users of a replay, m associations; `refresh` changes the last five in place."""
 
     tree: RankedTree  #: see RankedTree
-    #: place in the tree of each job, shape [n]. Shape [0] where only accounts are known: the root
+    #: Place in the tree of each job, shape [n]. Shape [0] where only accounts are known: the root
     #: has one association for each, in their order.
     association: IntArray
     classic: bool  #: fair share is the classic one; otherwise Fair Tree
     dampening: float  #: FairShareDampeningFactor
     half_life: float  #: of usage, seconds; inf for no decay
-    #: a run counts until its end; otherwise until the last calculation before it, as slurmctld does
+    #: A run counts until its end; otherwise until the last calculation before it, as slurmctld does
     #: where it enforces no limits.
     counts_ends: bool
-    #: the first calculation behind each of these times multiplies all usage by `kept`; seconds,
+    #: The first calculation behind each of these times multiplies all usage by `kept`; seconds,
     #: ascending.
     resets: FloatArray
     kept: float  #: 0 for a reset; of OpenPBS, which decays usage by steps, what a step leaves
     seen: IntArray  #: how many starts, runs and resets are counted; see the index names above
-    #: jobs that are counted and have not ended, the first seen[_RUNNING] entries, [n].
+    #: Jobs that are counted and have not ended, the first seen[_RUNNING] entries, [n].
     running: IntArray
     moments: FloatArray  #: seconds; see the index names above
     usage: FloatArray  #: of each association, without those below it, shape [m]
@@ -251,25 +251,25 @@ def association_of(workload: Workload, fair: FairShare, job: int) -> int:
 class SitePriority(NamedTuple):
     """Points of every job of a workload. Age and fair share change while a job waits."""
 
-    #: that never change (size, partition, QOS, resources, nice), shape [n]; shape [0] if there are
+    #: That never change (size, partition, QOS, resources, nice), shape [n]; shape [0] if there are
     #: none but those of `size`.
     points: FloatArray
     age: float  #: points of the highest age
     highest_age: float  #: seconds
     fairshare: float  #: points of the highest fair share
-    #: seconds between two calculations (PriorityCalcPeriod). A job has no age before the first
+    #: Seconds between two calculations (PriorityCalcPeriod). A job has no age before the first
     #: calculation that sees it. 0 calculates at every decision.
     period: float
-    #: when slurmctld calculated for the first time, seconds; only its rest over the period matters.
+    #: When slurmctld calculated for the first time, seconds; only its rest over the period matters.
     first: float = 0.0
-    #: points of a job that asks for all processors; 0 if `points` counts the size.
+    #: Points of a job that asks for all processors; 0 if `points` counts the size.
     size: float = 0.0
-    #: the part of `points` that partition, QOS and association add, shape [n]; shape [0] where a
+    #: The part of `points` that partition, QOS and association add, shape [n]; shape [0] where a
     #: full order does not keep them.
     standing: FloatArray = np.empty(0)
-    #: points that a full order replaces: the most that age, fair share and size may add.
+    #: Points that a full order replaces: the most that age, fair share and size may add.
     span: float = 0.0
-    #: accounts and users with what they were charged; of no account for those of the workload, by
+    #: Accounts and users with what they were charged; of no account for those of the workload, by
     #: its shares.
     fair: FairShare = fair_share_of_accounts(np.empty(0))
 
