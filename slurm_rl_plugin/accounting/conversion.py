@@ -100,8 +100,7 @@ class _Run:
     path: str  #: of the file that holds them
     first: float  #: the earliest submit
     last: float  #: the latest
-    #: Submit and place of every so manieth job; shapes [samples].
-    sample: tuple[FloatArray, IntArray]
+    sample: tuple[FloatArray, IntArray]  #: submit and place of some jobs; shapes [samples]
     jobs: int  #: how many there are
 
 

@@ -17,8 +17,7 @@ class AccountingReader(ABC):
     """Reads one log, or several that belong together one after the other; made anew for each."""
 
     kind: str  #: what `JobLog.kind` calls such a log
-    #: Size of the machine, where the log has told it so far.
-    processors_available: int | None = None
+    processors_available: int | None = None  #: size of the machine, where the log told it so far
 
     def __init__(self) -> None:
         self.tally = Tally()

@@ -37,8 +37,7 @@ class JobLog(JobColumns):
     accounts: tuple[str, ...]
     users: tuple[str, ...]
     partitions: tuple[str, ...]
-    #: QOS name of each job, "" where unknown; by default unknown of all jobs.
-    qos: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()  #: name of each job's QOS, "" where unknown; by default of all jobs
     job_name: tuple[str, ...] = ()  #: job name of each job, the same
     submit_line: tuple[str, ...] = ()  #: the command that submitted each job, the same
     processors_available: int | None = None  #: size of the machine if the log says it, else None
@@ -77,15 +76,13 @@ class ReadReport:
 
     read: int  #: records found (job steps are folded into their job and are no records)
     kept: int  #: jobs in the table
-    #: Reason -> number of records dropped for it.
-    dropped: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)  #: reason -> records dropped for it
     #: Oddity -> number of kept records that show it (submit going backwards, ...).
     noticed: dict[str, int] = field(default_factory=dict)
     checksum: str = ""  #: sha256 of the file's bytes as stored on disk; of several files, of theirs
     #: Type -> records that tell of no run (PBS writes a job's whole life).
     other_records: dict[str, int] = field(default_factory=dict)
-    #: The first malformed records, each as `file:line: what is wrong`.
-    malformed: tuple[str, ...] = ()
+    malformed: tuple[str, ...] = ()  #: the first malformed records, as `file:line: what is wrong`
 
     def why_none_kept(self) -> str:
         """Why no record became a job, and what to give in its place; "" where one did."""

@@ -20,13 +20,11 @@ INFLUENCE_TOLERANCE = 0.02
 class Decision:
     """What a policy decides in one cycle: scores, a reserve, and what it remembers."""
 
-    #: Float64[n], one for each pending job of the snapshot; higher starts earlier.
-    scores: FloatArray
+    scores: FloatArray  #: float64[n], one for each pending job; higher starts earlier
     #: Processors to keep free of batch work; 0 is the papers' greedy model, None leaves the number
     #: to the site.
     reserve: int | None = None
-    #: The policy's memory for its next decision; None for a policy without one.
-    memory: Memory | None = None
+    memory: Memory | None = None  #: for the policy's next decision; None for one without
     #: Returns seconds below which parts of such runs end (`run_prediction.PARTS`), shape [n,
     #: parts]; called by `explain` and by evaluations only. None without predictions.
     run_times: Callable[[], FloatArray] | None = None

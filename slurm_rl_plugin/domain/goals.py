@@ -22,11 +22,9 @@ class Goals:
     #: gains for each halving; 0 for none. None is POINTS_A_DOUBLING where shares are configured,
     #: see `resolved`.
     shares: float | None = None
-    #: How much the predicted run time counts; 1 as the model was trained, 0 not.
-    short_jobs: float = 1.0
+    short_jobs: float = 1.0  #: how much the predicted run time counts; 1 as trained, 0 not
     wide_jobs: float = 1.0  #: the same of the size of a job, which lifts wide ones
-    #: The same of a wait beyond half of the longest that the site has known lately.
-    longest_wait: float = 1.0
+    longest_wait: float = 1.0  #: the same of a wait beyond half of the site's longest
     interactive: float = 0.0  #: points that a job of the interactive class gains
 
     @property

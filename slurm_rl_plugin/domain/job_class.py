@@ -48,8 +48,7 @@ class JobClass(NamedTuple):
     #: limit, so its limit does not count.
     by_limit: bool = False
     by_user: bool = False  #: interactive only because its user chose the class
-    #: Seconds from when it could start to its user's own deadline; NaN for none.
-    allowed: float = math.nan
+    allowed: float = math.nan  #: seconds from eligibility to its user's own deadline; NaN for none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

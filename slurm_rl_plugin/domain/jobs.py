@@ -90,8 +90,7 @@ class PendingJobs(Rows):
     held: BoolArray  #: a user or an administrator holds the job; it must stay so
     admin_set: BoolArray  #: an administrator fixed the priority by hand; never touched
     nice: IntArray  #: the user's own order of the user's jobs, lower first; kept as it is
-    #: Index into the snapshot's names of QOS; None where the system knows none.
-    qos: IntArray | None = None
+    qos: IntArray | None = None  #: index into the snapshot's QOS; None where there are none
     #: A job of several components is tried at several priorities, at most so many points from its
     #: own; 0 for other jobs. None where the system knows no components.
     spread: IntArray | None = None
@@ -168,8 +167,7 @@ class RunningJobs(Rows):
     #: Processors that each had asked for, shape [n]; None where they got just that. Where jobs get
     #: whole cores or nodes, it is what tells them from others that wait.
     requested: IntArray | None = None
-    #: What each had asked of nodes; None where they got just that.
-    asked: ResourceRequests | None = None
+    asked: ResourceRequests | None = None  #: what each had asked of nodes; None if they got that
     #: Number that each had while it waited, a task that of its array; None where all have it still.
     waited_as: IntArray | None = None
 

@@ -23,8 +23,7 @@ class NodeKind:
 
     name: str  #: their names as a hostlist, such as n[001-087]
     count: int  #: how many, > 0
-    #: What each has, in the order of the machine's `resources`; memory in MiB.
-    resources: tuple[float, ...]
+    resources: tuple[float, ...]  #: of each, in the order of the machine's `resources`
     features: frozenset[str] = frozenset()  #: words that constraints may ask for
     weight: int = 1  #: of nodes that serve, those of less weight are taken first
 
@@ -35,13 +34,11 @@ class ResourceLimit:
 
     #: Of all its running jobs together, by resource ("nodes" and "jobs" too).
     group: Mapping[str, float] = field(default_factory=dict)
-    #: Of each user's running jobs together, the same.
-    user: Mapping[str, float] = field(default_factory=dict)
+    user: Mapping[str, float] = field(default_factory=dict)  #: of each user's running jobs
     job: Mapping[str, float] = field(default_factory=dict)  #: of each job
     longest: float = math.inf  #: seconds that a job may ask for
     priority: float = 0.0  #: of a QOS, over 0
-    #: Of a QOS, by which what its jobs are billed is multiplied (UsageFactor).
-    usage_factor: float = 1.0
+    usage_factor: float = 1.0  #: of a QOS, by which its jobs' bills are multiplied (UsageFactor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +46,11 @@ class MachinePartition:
     """A queue and the nodes that serve it."""
 
     name: str  #: as jobs name it
-    #: Places in the machine's `kinds` of the nodes that serve it, each kind as a whole.
-    kinds: tuple[int, ...]
-    #: Jobs of a higher one are looked at first whatever the priorities (PriorityTier).
-    tier: int = 1
+    kinds: tuple[int, ...]  #: places of the nodes that serve it in the machine's `kinds`
+    tier: int = 1  #: jobs of a higher one go first whatever the priorities (PriorityTier)
     priority_factor: int = 1  #: PriorityJobFactor
     longest: float = math.inf  #: seconds that a job may ask for (MaxTime); inf for no limit
-    #: Seconds of a job that asks for no time; inf where that is `longest`.
-    default_time: float = math.inf
+    default_time: float = math.inf  #: seconds of a job that asks for no time; inf for `longest`
     default_memory_per_cpu: float = 0.0  #: MiB of a job that asks for no memory; 0 for none
     default_memory_per_node: float = 0.0  #: the same, by node
     whole_nodes: bool = False  #: each job gets its nodes for itself
@@ -77,8 +71,7 @@ class BackfillSettings:
     resolution: float = MINUTE  #: seconds of its grain (bf_resolution)
     most_jobs: int = 500  #: jobs that it looks at in a pass (bf_max_job_test)
     most_of_user: int = 0  #: of each user, 0 for no bound (bf_max_job_user)
-    #: Jobs that the main scheduler looks at after each event (default_queue_depth).
-    depth: int = 100
+    depth: int = 100  #: jobs that the main scheduler tries after each event (default_queue_depth)
     #: Seconds between two passes of the main scheduler over the whole queue (sched_interval).
     main_interval: float = MINUTE
 
@@ -119,8 +112,7 @@ class Machine:
     resources: tuple[str, ...] = BASIC_RESOURCES  #: names of what nodes have, BASIC_RESOURCES first
     kinds: tuple[NodeKind, ...]  #: of its nodes, in the order in which Slurm numbers them
     partitions: tuple[MachinePartition, ...]  #: in the order of its configuration
-    #: Limits of each QOS by its name.
-    qos: Mapping[str, ResourceLimit] = field(default_factory=dict)
+    qos: Mapping[str, ResourceLimit] = field(default_factory=dict)  #: limits of each QOS by name
     #: accounts, users: limits of associations by name, of those that have any. `user` and `job` of
     #: an account hold where a user says nothing of its own; `group` of an account holds for all
     #: accounts below it together.
@@ -134,16 +126,12 @@ class Machine:
     #: OpenPBS: which column of a log has the names of the tree, each of them once: OF_USERS,
     #: OF_ACCOUNTS or OF_QUEUES. "" for accounts and their users (Slurm).
     entity: str = ""
-    #: How many the cluster has, by name.
-    licences: Mapping[str, float] = field(default_factory=dict)
-    #: Memory is given out as CPUs are (CR_*_Memory); else nobody counts it.
-    counts_memory: bool = True
-    #: Nodes are given out whole (select/linear, or jobs exclusive by default).
-    whole_nodes: bool = False
+    licences: Mapping[str, float] = field(default_factory=dict)  #: how many there are, by name
+    counts_memory: bool = True  #: memory is given out as CPUs are (CR_*_Memory), or not counted
+    whole_nodes: bool = False  #: nodes are given out whole (select/linear, or exclusive jobs)
     backfill: BackfillSettings = field(default_factory=BackfillSettings)  #: how it schedules
     weights: PriorityWeights = field(default_factory=PriorityWeights)  #: of its priorities
-    #: What the configuration says and nothing here models, each one sentence.
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  #: sentences on what the configuration says and nobody models
 
     @property
     def capacity(self) -> FloatArray:

@@ -35,8 +35,7 @@ class QueueSnapshot:
     #: Fraction of the (decayed) consumed service of each account: processor-seconds, or what the
     #: site bills; shape [accounts]; sums to 1, or to 0 while nothing was consumed.
     usage: FloatArray
-    #: Jobs that ended since the previous snapshot.
-    ended: EndedJobs = field(default_factory=EndedJobs.none)
+    ended: EndedJobs = field(default_factory=EndedJobs.none)  #: ended since the previous one
     users: tuple[str, ...] = ()  #: user names; `JobTable.user` indexes them
     qos: tuple[str, ...] = ()  #: names of QOS; `PendingJobs.qos` indexes them
     #: What the machine has beside processors; None where the system tells nothing.

@@ -52,8 +52,7 @@ class ChangedRequests:
     #: Pending jobs that are ranked now and were not at the look before, shape [n]; None where there
     #: was none.
     new: BoolArray | None = None
-    #: A job has one for each part, of `resources` one for each of them.
-    changes: tuple[RequestChange, ...] = ()
+    changes: tuple[RequestChange, ...] = ()  #: one for each part of a job, of `resources` for each
 
     @property
     def parts(self) -> Mapping[str, int]:

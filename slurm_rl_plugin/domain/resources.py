@@ -49,8 +49,7 @@ class ResourceRequests(Rows):
     #: few as hold it.
     nodes: IntArray
     cpus_per_task: IntArray  #: CPUs that must be on one node together, > 0
-    #: Its memory goes with the CPUs of each node; else each node gives an equal part.
-    memory_per_cpu: BoolArray
+    memory_per_cpu: BoolArray  #: memory goes with the CPUs of each node, or in equal parts
     exclusive: BoolArray  #: it wants its nodes for itself
     constraint: IntArray  #: index into `constraints`
     #: Expressions over node features, as `sbatch --constraint` takes them; "" for any node.

@@ -64,8 +64,7 @@ class Declaration:
 
     goal: str  #: name of the goal that decides whether anything is gained
     harm: float  #: ratio of a goal's cost, ours over the site's, beyond which it is harm
-    #: Seconds beyond which no job may wait in a block of ours; inf for no bound.
-    longest_wait: float
+    longest_wait: float  #: seconds that no job may wait longer in a block of ours; inf for no bound
     policy: str  #: its name
     model_sha256: str  #: of the model on trial; "" for a rule
     seed: int  #: of the coins
@@ -76,8 +75,7 @@ class Declaration:
     candidate: str = ""
     champion: str = ""  #: name of the policy in service, beside a challenger; else ""
     champion_sha256: str = ""  #: of its model
-    #: Part of a fortnight's service that may go to the wrong account.
-    misdelivered: float = MISDELIVERED
+    misdelivered: float = MISDELIVERED  #: part of a fortnight's service that may go wrong
 
     @property
     def against(self) -> str:

@@ -39,17 +39,14 @@ class UtilityClass:
         ConfigurationError: an unknown form, a key of another form, or a value out of bounds.
     """
 
-    #: "exponential" (eq. 2), "power" (eq. 3), "deadline" (0 after it) or "piecewise".
-    form: str = ""
+    form: str = ""  #: "exponential" (eq. 2), "power" (eq. 3), "deadline" (0 after) or "piecewise"
     alpha: float | None = None  #: decay per minute past the deadline, of the exponential form
     beta: float | None = None  #: exponent of the power law
     sigma: float = SIGMA  #: start-up allowance, seconds
-    #: From submission to the end, in place of run time and sigma, of the deadline form.
-    hours: float | None = None
+    hours: float | None = None  #: until the end, for run time and sigma, of the deadline form
     #: [hours past the deadline, utility] of the piecewise form, linear between them.
     points: tuple[tuple[float, float], ...] = ()
-    #: Whether its jobs are interactive, for wait targets, goals and the reserve.
-    interactive: bool = False
+    interactive: bool = False  #: whether wait targets, goals and the reserve hold for its jobs
     users: bool = False  #: whether users may choose the class for their jobs
 
     def __post_init__(self) -> None:

@@ -38,10 +38,8 @@ class FeatureSchema:
     version: int  #: raised by hand whenever the meaning of a feature changes
     queue: tuple[str, ...]  #: names of the queue features, in column order
     static_jobs: tuple[str, ...]  #: names of job features that do not change while the job waits
-    #: Names of job features that change with time; they follow the static ones.
-    dynamic_jobs: tuple[str, ...]
-    #: Names of job features made of past runs and of jobs alike; they come last.
-    history_jobs: tuple[str, ...] = ()
+    dynamic_jobs: tuple[str, ...]  #: names of job features that change with time; next
+    history_jobs: tuple[str, ...] = ()  #: of those made of past runs and of jobs alike; last
 
     @property
     def jobs(self) -> tuple[str, ...]:

@@ -113,8 +113,7 @@ class NamedPolicy:
 
     name: str  #: as configurations and command lines call it
     kind: PolicyKind  #: how it comes to its order
-    #: Why no live queue can be ordered by it, as the end of a sentence; "" where one can.
-    needs_log: str = ""
+    needs_log: str = ""  #: why it orders no live queue, as the end of a sentence; "" if it does
     reserve: int = 0  #: processors that it keeps free of batch work
     rule: str = ""  #: whose order it is
 

@@ -60,10 +60,8 @@ class ScheduledJobs:
     interactive: BoolArray  #: job class
     shares: FloatArray  #: share of each account, shape [accounts], sum 1
     capacity: int  #: processors of the machine
-    #: What the site bills each job for a second; None where it counts processors.
-    billed: FloatArray | None = None
-    #: Of the site's own classes; None where the two of the paper are all.
-    utilities: JobUtilities | None = None
+    billed: FloatArray | None = None  #: what the site bills for a second; None for processors
+    utilities: JobUtilities | None = None  #: of the site's own classes; None without such
 
     @property
     def charged(self) -> FloatArray | IntArray:

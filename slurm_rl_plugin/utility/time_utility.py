@@ -83,8 +83,7 @@ class JobUtilities:
     names: tuple[str, ...]  #: of all classes
     table: FloatArray  #: a row for each class, shape [classes, places]
     of_job: IntArray  #: number of each job's class, shape [n]
-    #: Seconds until the own deadline of each job, NaN for none; None for no job.
-    allowed: FloatArray | None = None
+    allowed: FloatArray | None = None  #: seconds until each job's own deadline, NaN for none
 
     @classmethod
     def of(

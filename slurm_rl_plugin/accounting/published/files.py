@@ -36,8 +36,7 @@ class PublishedRows:
 
     path: Path  #: of the file, for messages
     frame: pl.DataFrame  #: a column for each that is read; of csv all are texts
-    #: Line of each record in a csv file, number of its row in a parquet file, from 1; shape [n].
-    place: IntArray
+    place: IntArray  #: line of each record in a csv file, row in a parquet file, from 1; shape [n]
     unit: str  #: "line" or "row"
 
     def __len__(self) -> int:

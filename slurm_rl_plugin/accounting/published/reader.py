@@ -78,14 +78,12 @@ class PublishedJobs:
     run_time: FloatArray  #: seconds; NaN where a record does not tell
     time_limit: FloatArray  #: seconds; NaN where a record does not tell
     processors: FloatArray  #: that it got; NaN where a record does not tell
-    #: Account, user, partition, qos, job_name: those that the layout has.
-    texts: Mapping[str, pl.Series]
+    texts: Mapping[str, pl.Series]  #: account, user, partition, qos, job_name, if the layout has it
     total: FloatArray  #: CPUs, MiB of memory and GPUs that the whole job asks for, shape [n, 3]
     nodes: FloatArray  #: that it asks for; NaN where a record does not tell
     cpus_per_task: IntArray  #: CPUs that must be on one node together, >= 1
     exclusive: BoolArray  #: it wants its nodes for itself
-    #: Expression over features of nodes, "" for any; None where no job has one.
-    constraint: pl.Series | None = None
+    constraint: pl.Series | None = None  #: expression over features of nodes, "" for any
     odd: Mapping[str, BoolArray] = field(default_factory=dict)  #: oddity -> which records show it
 
     def reasons(self) -> dict[str, BoolArray]:

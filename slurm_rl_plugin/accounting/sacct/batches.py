@@ -112,11 +112,9 @@ def _next_record(
 class Batch(NamedTuple):
     """Records, in any order."""
 
-    #: One column of text a field, named by its place, and those of `with_numbers`.
-    fields: pl.DataFrame
+    fields: pl.DataFrame  #: a column of text a field, named by its place, and `with_numbers`
     places: IntArray  #: tell the order of the dump; shape [records], not negative
-    #: Such numbers too, of lines that are no whole record, and why each is none.
-    lost: dict[int, str]
+    lost: dict[int, str]  #: places of lines that are no whole record -> why each is none
     quoted: int = 0  #: lines within the texts of jobs that look like records
 
 

@@ -251,8 +251,7 @@ _HEAD = 2 + 4
 class PastRuns:
     """Rows of history as the runs up to a time have filled them."""
 
-    #: Up to which events have counted, seconds since the epoch; -inf before the first.
-    time: float = -np.inf
+    time: float = -np.inf  #: until which events have counted, seconds; -inf before the first
     #: A row for each class of requests (`run_history.request_class`).
     site: HistoryTable = field(default_factory=HistoryTable.empty)
     users: HistoryTable = field(default_factory=HistoryTable.empty)  #: a row for each user

@@ -112,8 +112,7 @@ class RunEvents:
     run_time: FloatArray  #: seconds; of ended jobs only, else 0; shape [jobs]
     processors: IntArray  #: requested, shape [jobs]
     time_limit: FloatArray  #: requested seconds, `run_history.NO_LIMIT` where none; shape [jobs]
-    #: Class of the request, a whole number (`run_history.request_class`); shape [jobs].
-    request: FloatArray
+    request: FloatArray  #: as of `run_history.request_class`, a whole number; shape [jobs]
     #: user, limits, template: keys of the functions above, of the template with the step of its
     #: limit; shape [jobs].
     user: FloatArray

@@ -39,8 +39,7 @@ class SiteTerms:
     accounts: tuple[str, ...]  #: names, the same at every site
     shares: FloatArray  #: of each account here, shape [accounts], sum 1
     order: QueueOrder  #: how its queue is ordered: a Q-network or a rule
-    #: Its batch system; it decides at every event (cycle 0) and limits no class.
-    settings: SimulationSettings
+    settings: SimulationSettings  #: it decides at every event (cycle 0) and limits no class
 
 
 class RoutedSite:

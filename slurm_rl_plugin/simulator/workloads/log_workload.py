@@ -137,11 +137,9 @@ class PreparedLog:
     #: Processors of each of the log's partitions where they do not share any; () where all jobs
     #: share the machine.
     partition_capacities: tuple[int, ...] = ()
-    #: Reason -> number of jobs of the log left out.
-    dropped: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)  #: reason -> jobs left out
     past: WorkloadHistory = NO_PAST  #: whose the jobs are, and what is known of earlier runs
-    #: What users' last runs told at submission; None where nobody asked.
-    recent_runs: RecentRuns | None = None
+    recent_runs: RecentRuns | None = None  #: what users' last runs told; None if not asked
     #: Seconds from the user's submission until the job was eligible, shape [n]; None where the log
     #: tells of no such job.
     eligible_after: FloatArray | None = None
@@ -151,8 +149,7 @@ class PreparedLog:
     #: Second of the log's times at which it begins, for rules that count from there: 0 where its
     #: times do, else the first arrival. Windows keep that of the whole.
     begin: float = 0.0
-    #: Classes of the site's own; None where the two of the paper are all.
-    utilities: JobUtilities | None = None
+    utilities: JobUtilities | None = None  #: classes of the site's own; None without such
 
     @property
     def charged(self) -> FloatArray | IntArray:
