@@ -102,7 +102,7 @@ def parse_processors(values: Mapping[str, str]) -> int:
     return (
         _number(values.get("total_execution_slots", ""))
         or _slots(values.get("exec_host", ""))
-        or min(sum(each.times * each.cpus for each in _torque_chunks(nodes)), _MOST)
+        or min(sum(each.times * each.cpus for each in _chunks(nodes, torque=True)), _MOST)
         or ncpus
     )
 
@@ -278,7 +278,7 @@ def request_of(values: Mapping[str, str], processors: int) -> PbsRequest:
 @lru_cache(maxsize=1 << 14)
 def _request(asked: tuple[str, ...], processors: int) -> PbsRequest:
     select, nodes, ncpus, mem, pmem, ngpus, place = asked
-    chunks = _chunks(select) if select else _torque_chunks(nodes)
+    chunks = _chunks(select or nodes, torque=not select)
     each_process = _mib(pmem) * processors
     memory = _mib(mem) or each_process or sum(each.times * each.memory for each in chunks)
     gpus = _number(ngpus) or sum(each.times * each.gpus for each in chunks)
@@ -291,29 +291,25 @@ def _request(asked: tuple[str, ...], processors: int) -> PbsRequest:
     )
 
 
-def _chunks(select: str) -> list[_Chunk]:
-    """Chunks of `2:ncpus=8:mem=4gb:ngpus=1+1:ncpus=4`; a chunk without a count is one."""
+def _chunks(text: str, *, torque: bool) -> list[_Chunk]:
+    """Chunks of a `select` of PBS, or of `nodes` of Torque.
+
+    As `2:ncpus=8:mem=4gb:ngpus=1+1:ncpus=4`, where a chunk without a count is one; and as
+    `2:ppn=8:gpus=1+node7:ppn=4`, where a name in place of a number is one node.
+    """
     found = []
-    for part in select.split("+"):
+    for part in text.split("+") if text else ():
         first, *rest = part.split(":")
         counted = _COUNT.fullmatch(first) is not None
-        words = rest if counted else [first, *rest]
+        words = rest if counted or torque else [first, *rest]
         told = dict(word.split("=", 1) for word in words if "=" in word)
-        count = int(first) if counted else 1
-        cpus = _number(told.get("ncpus", "")) if "ncpus" in told else 1
-        found.append(_Chunk(count, cpus, _mib(told.get("mem", "")), _number(told.get("ngpus", ""))))
-    return found
-
-
-def _torque_chunks(nodes: str) -> list[_Chunk]:
-    """Chunks of `2:ppn=8:gpus=1+node7:ppn=4`; a name in place of a number is one node."""
-    found = []
-    for part in nodes.split("+") if nodes else ():
-        first, *rest = part.split(":")
-        told = dict(word.split("=", 1) for word in rest if "=" in word)
-        count = int(first) if _COUNT.fullmatch(first) else 1
-        cpus = _number(told.get("ppn", "") or told.get("pn", "")) or 1
-        found.append(_Chunk(count, cpus, 0.0, _number(told.get("gpus", ""))))
+        if torque:
+            cpus, gpus = _number(told.get("ppn", "") or told.get("pn", "")) or 1, "gpus"
+        else:
+            cpus, gpus = _number(told["ncpus"]) if "ncpus" in told else 1, "ngpus"
+        memory = 0.0 if torque else _mib(told.get("mem", ""))
+        number = int(first) if counted else 1
+        found.append(_Chunk(number, cpus, memory, _number(told.get(gpus, ""))))
     return found
 
 
