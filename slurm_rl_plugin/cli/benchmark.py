@@ -18,7 +18,7 @@ from slurm_rl_plugin.cli.argument_types import at_least_one, whole_number
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.tables import answer, print_table
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
-from slurm_rl_plugin.hook.order.order_changes import LOWEST_PRIORITY, order_changes
+from slurm_rl_plugin.hook.order.queue_plan import LOWEST_PRIORITY, order_changes
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL

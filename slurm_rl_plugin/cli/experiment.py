@@ -23,8 +23,13 @@ from slurm_rl_plugin.cli.tables import answer, print_table, slurm_time
 from slurm_rl_plugin.domain.switchback import BLOCK_HOURS, GOAL_NAMES, MISDELIVERED, OURS
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.declared_experiment import DeclaredExperiment, ExperimentStatus
-from slurm_rl_plugin.hook.experiment.files import RUNNING, STEPPED_BACK, STOPPED, ExperimentStanding
-from slurm_rl_plugin.hook.experiment.turns import held_part
+from slurm_rl_plugin.hook.experiment.turns import (
+    RUNNING,
+    STEPPED_BACK,
+    STOPPED,
+    ExperimentStanding,
+    held_part,
+)
 from slurm_rl_plugin.readable import printable, span_text
 from slurm_rl_plugin.units import DAY
 

@@ -26,8 +26,7 @@ from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.daemon import Daemon
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest, sd_notify
-from slurm_rl_plugin.hook.experiment.files import ExperimentFiles
-from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns
+from slurm_rl_plugin.hook.experiment.turns import ExperimentFiles, ExperimentTurns
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import serve_metrics
 from slurm_rl_plugin.metrics.textfile import MetricsTextfile

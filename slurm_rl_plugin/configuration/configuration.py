@@ -19,8 +19,7 @@ from slurm_rl_plugin.configuration.sections import (
 from slurm_rl_plugin.configuration.tables import DEFAULT_SOURCE
 from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING, Goals
 from slurm_rl_plugin.domain.job_class import JobClassifier
-from slurm_rl_plugin.hook.cycle.settings import CycleSettings
-from slurm_rl_plugin.hook.daemon.pace import Pace
+from slurm_rl_plugin.hook.cycle.settings import CycleSettings, Pace
 from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
 from slurm_rl_plugin.serving.tls import TlsFiles
 from slurm_rl_plugin.units import HOUR, MINUTE

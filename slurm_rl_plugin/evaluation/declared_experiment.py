@@ -10,7 +10,7 @@ from typing import Any
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.switchback import Declaration
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.hook.experiment.files import RUNNING, ExperimentFiles, ExperimentStanding
+from slurm_rl_plugin.hook.experiment.turns import RUNNING, ExperimentFiles, ExperimentStanding
 
 _NONE = "no experiment is declared: begin one with `slurm-rl experiment start`."
 #: What findings must have to be printed.

@@ -17,8 +17,14 @@ from slurm_rl_plugin.evaluation.declared_experiment import DeclaredExperiment, E
 from slurm_rl_plugin.evaluation.site_replay import Bar
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_now
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource, own_order
-from slurm_rl_plugin.hook.experiment.files import OVER, RUNNING, STEPPED_BACK, ExperimentStanding
-from slurm_rl_plugin.hook.experiment.turns import held_part, misdelivered_since_begin
+from slurm_rl_plugin.hook.experiment.turns import (
+    OVER,
+    RUNNING,
+    STEPPED_BACK,
+    ExperimentStanding,
+    held_part,
+    misdelivered_since_begin,
+)
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.services.configured_site import chosen_batch_system
 from slurm_rl_plugin.services.forecast_service import OwnHistory, build_source, order_of

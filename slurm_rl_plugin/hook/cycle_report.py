@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.hook.experiment.files import ExperimentReport
+from slurm_rl_plugin.hook.experiment.turns import ExperimentReport
 from slurm_rl_plugin.hook.memory.account_service import Lifts, ServiceSeen
 from slurm_rl_plugin.hook.rails.reserve import LimitReport
 

@@ -33,12 +33,12 @@ from slurm_rl_plugin.hook.cycle_report import (
     SUPPRESSIONS,
     CycleReport,
 )
-from slurm_rl_plugin.hook.disturbances import DISTURBANCES
-from slurm_rl_plugin.hook.experiment.files import (
+from slurm_rl_plugin.hook.experiment.turns import (
     EXPERIMENT_PHASES,
     EXPERIMENT_WORDS,
     ExperimentReport,
 )
+from slurm_rl_plugin.hook.memory.carried_factors import DISTURBANCES
 from slurm_rl_plugin.hook.rails.reserve import LIMIT_CHANGES, LIMIT_FAILURES, LimitReport
 from slurm_rl_plugin.metrics.queue_families import (
     CLASSES,

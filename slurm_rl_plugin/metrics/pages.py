@@ -13,8 +13,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.metrics.served import ServedMetrics, served_metrics
-from slurm_rl_plugin.serving.json_pages import Pages
-from slurm_rl_plugin.serving.page_server import serve_pages
+from slurm_rl_plugin.serving.page_server import Pages, serve_pages
 from slurm_rl_plugin.serving.tls import TlsFiles
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from slurm_rl_plugin.domain.queue_snapshot import resource_use
 from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
-from slurm_rl_plugin.hook.order.order_changes import out_of_order
+from slurm_rl_plugin.hook.order.queue_plan import out_of_order
 from slurm_rl_plugin.hook.rails.reserve import AS_BATCH, LIMIT_REASONS, LimitReport
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.fairness import fairness, share_deficit

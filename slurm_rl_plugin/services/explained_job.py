@@ -25,7 +25,7 @@ from slurm_rl_plugin.errors import (
     SlurmRLError,
 )
 from slurm_rl_plugin.features.history.run_prediction import PARTS
-from slurm_rl_plugin.hook.audit.reader import AuditFilter, tail_of
+from slurm_rl_plugin.hook.audit.log import AuditFilter, tail_of
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
 from slurm_rl_plugin.hook.order.queue_plan import orderable_by_score
 from slurm_rl_plugin.hook.order.said_order import own_jobs

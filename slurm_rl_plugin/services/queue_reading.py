@@ -10,8 +10,8 @@ from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
-from slurm_rl_plugin.hook.experiment.files import RUNNING, ExperimentFiles
-from slurm_rl_plugin.hook.memory.records import MemoryFile, memory_path
+from slurm_rl_plugin.hook.experiment.turns import RUNNING, ExperimentFiles
+from slurm_rl_plugin.hook.memory.carried_factors import MemoryFile, memory_path
 from slurm_rl_plugin.hook.order.queue_plan import ConsideredJobs
 from slurm_rl_plugin.hook.rails.reserve import (
     FALLBACK,

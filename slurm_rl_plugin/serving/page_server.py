@@ -1,7 +1,7 @@
 """Serves pages over TCP, with or without TLS, or at a socket of this host.
 
 cheroot reads heads and bodies, which it bounds, and has the threads. It does not bound how long a
-head takes, nor how many connections one client holds: `open_connections` does, so that a client
+head takes, nor how many connections one client holds: `OpenConnections` does, so that a client
 that opens connections and says nothing keeps nobody out.
 """
 
@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import logging
+import math
 import os
+import select
 import socket
 import ssl
 import stat
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +32,226 @@ from cheroot import makefile, server, wsgi
 from cheroot.errors import FatalSSLAlert
 from cheroot.ssl import Adapter
 
-from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.serving.clients import LOCAL_USER, LocalUsers
-from slurm_rl_plugin.serving.json_pages import LONGEST_BODY, Pages, length_of
-from slurm_rl_plugin.serving.open_connections import DEADLINE, MOST_CONNECTIONS, OpenConnections
+from slurm_rl_plugin.errors import ConfigurationError, RequestRefused
+from slurm_rl_plugin.serving.clients import LOCAL_USER, NAMELESS, NEWCOMERS, LocalUsers, client_of
 from slurm_rl_plugin.serving.tls import ServedTls, TlsFiles
 
 logger = logging.getLogger(__name__)
+
+
+#: Bytes of the longest body of a request.
+LONGEST_BODY = 8192
+#: A WSGI application (PEP 3333).
+Pages = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+#: What a client is told that asks too often.
+TOO_OFTEN = "429 Too Many Requests"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The body of an answer."""
+
+    body: bytes
+    kind: str = "application/json"
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Page:
+        """A document as JSON."""
+        return cls(json.dumps(document).encode() + b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPages:
+    """A WSGI application that answers with pages or with a refusal in JSON."""
+
+    service: str
+    answer: Callable[[Mapping[str, Any]], Page]
+    refused: Callable[[str], None] | None = None
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        """Answer one request, whatever it is."""
+        more: list[tuple[str, str]] = []
+        try:
+            status, page = "200 OK", self.answer(environ)
+        except RequestRefused as error:
+            status, page = error.status, Page.of({"error": str(error)})
+            if self.refused is not None:
+                self.refused(status)
+            if error.retry_after is not None:
+                more.append(("Retry-After", str(math.ceil(error.retry_after))))
+            if status.startswith("401"):
+                more.append(("WWW-Authenticate", "Bearer"))
+        except Exception:  # our bug must show in the log, not end the thread without a word
+            logger.exception("%s=broken", self.service)
+            status = "500 Internal Server Error"
+            page = Page.of({"error": "see the log of the service."})
+        headers = [
+            ("Content-Type", page.kind),
+            ("Content-Length", str(len(page.body))),
+            ("Cache-Control", "no-store"),
+        ]
+        start_response(status, [*headers, *more])
+        return [page.body]
+
+
+def body_of(environ: Mapping[str, Any]) -> bytes:
+    """The body of a request, of at most LONGEST_BODY bytes."""
+    length = length_of(str(environ.get("CONTENT_LENGTH") or ""))
+    if length is None:
+        raise RequestRefused("411 Length Required", "give Content-Length.")
+    if length > LONGEST_BODY:
+        words = f"the body is longer than {LONGEST_BODY} bytes."
+        raise RequestRefused("413 Content Too Large", words)
+    body: bytes = environ["wsgi.input"].read(length)
+    if len(body) < length:
+        raise RequestRefused("400 Bad Request", "the body ends too early.")
+    return body
+
+
+def length_of(text: str) -> int | None:
+    """Bytes that a header `Content-Length` names; None where it names none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
+
+
+#: Connections that are served at a time, and of them those of one client.
+MOST_CONNECTIONS = 64
+OF_ONE_CLIENT = MOST_CONNECTIONS // 2
+#: Of all users of this host together that have no login name, and of all whose name is not known
+#: yet: each is one of these for its first request.
+OF_NAMELESS, OF_NEWCOMERS = 4, 8
+_OF_MANY_USERS = {NAMELESS: OF_NAMELESS, NEWCOMERS: OF_NEWCOMERS}
+#: Seconds that a client has to send its request, TLS included.
+REQUEST_DEADLINE = 5.0
+#: Seconds for which it may leave an answer unread.
+DEADLINE = 10.0
+#: Seconds that all of it may take, the making of the answer included.
+ANSWER_DEADLINE = 60.0
+
+
+@dataclass(slots=True)
+class _Connection:
+    """A connection that is being served.
+
+    Attributes:
+        client: its client.
+        since: when it was opened, seconds.
+        asked: whether the whole request has come.
+        untaken: since when the client has left the answer unread, seconds; inf if it reads, or if
+            there is no answer yet.
+    """
+
+    client: str
+    since: float
+    asked: bool = False
+    untaken: float = math.inf
+
+
+@dataclass(slots=True)
+class OpenConnections:
+    """The connections that are served now, oldest first; safe for threads."""
+
+    _served: dict[socket.socket, _Connection] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def has_room(self, address: str) -> bool:
+        """Whether a connection of this address may be served in addition to all others."""
+        with self._lock:
+            return not self._in_the_way(address)
+
+    def make_room(self, address: str) -> bool:
+        """End one so that one of this address may be served; False if each is being answered."""
+        with self._lock:
+            clients = self._in_the_way(address)
+            return not clients or self._put_out(clients)
+
+    def _in_the_way(self, address: str) -> set[str]:
+        """Clients of which one connection has to go; empty if there is room."""
+        client = client_of(address)
+        places = Counter(each.client for each in self._served.values())
+        if places[client] >= _OF_MANY_USERS.get(client, OF_ONE_CLIENT):
+            return {client}
+        if len(self._served) < MOST_CONNECTIONS:
+            return set()
+        most = max(places.values())
+        return {who for who, count in places.items() if count == most}
+
+    def begin(self, connection: socket.socket, address: str, now: float) -> None:
+        """Count a connection as served from now on, seconds of the server's clock."""
+        with self._lock:
+            self._served[connection] = _Connection(client_of(address), now)
+
+    def asked(self, connection: socket.socket, address: str) -> bool:
+        """Note that the connection's whole request has come, and from which client it is.
+
+        Returns:
+            Whether it still has its place.
+        """
+        with self._lock:
+            if connection not in self._served:
+                return False
+            self._served[connection].asked = True
+            self._served[connection].client = client_of(address)
+            return True
+
+    def ended(self, connection: socket.socket) -> None:
+        """Count a connection as served no longer."""
+        with self._lock:
+            self._served.pop(connection, None)
+
+    def end_late(self, now: float) -> None:
+        """End those past their deadline; their threads then see a broken connection.
+
+        A client that is waiting for its answer times out only after ANSWER_DEADLINE.
+        """
+        with self._lock:
+            late = [item[0] for item in self._served.items() if _is_late(*item, now)]
+            for connection in late:
+                self._end(connection)
+
+    def _put_out(self, clients: set[str]) -> bool:
+        """End the oldest connection of these clients that waits for its client, if there is one."""
+        theirs = [item for item in self._served.items() if item[1].client in clients]
+        silent = [connection for connection, each in theirs if not each.asked]
+        untaken = [connection for connection, each in theirs if each.asked and _is_full(connection)]
+        # bytes that lie unread came just now, so their sender does not keep us waiting
+        unread = {connection for connection in silent if _says_something(connection)}
+        for connection in [*(each for each in silent if each not in unread), *untaken, *silent]:
+            self._end(connection)
+            return True
+        return False
+
+    def _end(self, connection: socket.socket) -> None:
+        self._served.pop(connection, None)
+        with suppress(OSError):  # not SSLSocket's own, which is not for other threads
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+def _is_late(connection: socket.socket, each: _Connection, now: float) -> bool:
+    if not each.asked:
+        return now - each.since > REQUEST_DEADLINE
+    each.untaken = min(each.untaken, now) if _is_full(connection) else math.inf
+    return now - each.untaken > DEADLINE or now - each.since > ANSWER_DEADLINE
+
+
+def _says_something(connection: socket.socket) -> bool:
+    return bool(_ready(connection, select.POLLIN) & select.POLLIN)
+
+
+def _is_full(connection: socket.socket) -> bool:
+    """Whether the client leaves what we send untaken."""
+    return not _ready(connection, select.POLLOUT)
+
+
+def _ready(connection: socket.socket, what: int) -> int:
+    poll = select.poll()
+    try:
+        poll.register(connection, what)
+    except (OSError, ValueError):  # closed meanwhile
+        return what
+    return sum(event for _, event in poll.poll(0))
+
 
 #: Bytes of the longest head of a request.
 LONGEST_HEAD = 16384
@@ -78,7 +296,7 @@ class _Request(server.HTTPRequest):
             return False
 
 
-class _Connection(server.HTTPConnection):
+class _TimedConnection(server.HTTPConnection):
     """One connection; TLS begins in its own thread, never in the one that accepts."""
 
     RequestHandlerClass = _Request
@@ -167,7 +385,7 @@ class _Tls(Adapter):
 class PageServer(wsgi.Server):
     """Serves pages in a bounded number of threads, each with a deadline."""
 
-    ConnectionClass = _Connection
+    ConnectionClass = _TimedConnection
     max_request_header_size = LONGEST_HEAD
     max_request_body_size = _SWALLOWED
     keep_alive_conn_limit = 0

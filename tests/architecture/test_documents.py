@@ -23,14 +23,15 @@ from slurm_rl_plugin.domain.job_class import JobClassRule
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, ResourcesNow
 from slurm_rl_plugin.domain.site import NEEDS
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.hook import cycle_report, disturbances
+from slurm_rl_plugin.hook import cycle_report
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.experiment.files import (
+from slurm_rl_plugin.hook.experiment.turns import (
     EXPERIMENT_PHASES,
     EXPERIMENT_WORDS,
     ExperimentReport,
     GoalSeen,
 )
+from slurm_rl_plugin.hook.memory import carried_factors
 from slurm_rl_plugin.hook.memory.account_service import Lifts, ServiceSeen
 from slurm_rl_plugin.hook.rails import reserve
 from slurm_rl_plugin.metrics.collector import CycleMetrics
@@ -181,7 +182,7 @@ def test_closed_sets_of_label_values_are_documented() -> None:
         "slurm_rl_cycle_duration_seconds": cycle_report.PHASES,
         "slurm_rl_adjustments_total": cycle_report.DIRECTIONS,
         "slurm_rl_adjustments_suppressed_total": cycle_report.SUPPRESSIONS,
-        "slurm_rl_disturbances_total": disturbances.DISTURBANCES,
+        "slurm_rl_disturbances_total": carried_factors.DISTURBANCES,
         "slurm_rl_requests_changed_total": request_watch.REQUEST_PARTS,
         "slurm_rl_batch_limit_reason": reserve.LIMIT_REASONS,
         "slurm_rl_batch_limit_changes_total": reserve.LIMIT_CHANGES,

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from slurm_rl_plugin.cli import benchmark
 from slurm_rl_plugin.cli.entry import VERBS
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.hook.order.order_changes import OrderChanges
+from slurm_rl_plugin.hook.order.queue_plan import OrderChanges
 from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES
 from slurm_rl_plugin.units import IntArray

@@ -15,7 +15,7 @@ from slurm_rl_plugin.domain.switchback import OURS, Declaration
 from slurm_rl_plugin.errors import BatchSystemUnavailable
 from slurm_rl_plugin.evaluation.declared_experiment import DeclaredExperiment
 from slurm_rl_plugin.evaluation.experiment import ExperimentSite, ExperimentWatch
-from slurm_rl_plugin.hook.experiment.files import (
+from slurm_rl_plugin.hook.experiment.turns import (
     OVER,
     RUNNING,
     STEPPED_BACK,

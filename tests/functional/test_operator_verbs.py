@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
-from slurm_rl_plugin.hook.experiment.files import (
+from slurm_rl_plugin.hook.experiment.turns import (
     OVER,
     RUNNING,
     ExperimentFiles,

@@ -24,7 +24,7 @@ from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.hook.experiment.files import RUNNING, ExperimentFiles, ExperimentStanding
+from slurm_rl_plugin.hook.experiment.turns import RUNNING, ExperimentFiles, ExperimentStanding
 from slurm_rl_plugin.services.configured_site import build_batch_system
 from slurm_rl_plugin.services.hook import build_cycle, load_policy
 from slurm_rl_plugin.serving.tls import TlsFiles

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.domain.switchback import Declaration
-from slurm_rl_plugin.hook.experiment.files import ExperimentFiles
+from slurm_rl_plugin.hook.experiment.turns import ExperimentFiles
 from tests.real.daemon import ClusterError
 from tests.real.daemon_under_test import running_hook
 from tests.real.drawn_order import wall_clock

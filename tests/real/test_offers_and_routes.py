@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.serving.open_connections import MOST_CONNECTIONS
+from slurm_rl_plugin.serving.page_server import MOST_CONNECTIONS
 from tests.functional.small_site import write_site_utility_model
 from tests.real.conftest import skip_without_daemons
 from tests.real.daemon_under_test import RunningHook, running_hook

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
-from slurm_rl_plugin.hook.experiment.files import RUNNING, ExperimentFiles, ExperimentStanding
+from slurm_rl_plugin.hook.experiment.turns import RUNNING, ExperimentFiles, ExperimentStanding
 from slurm_rl_plugin.services.hook import load_policy
 from slurm_rl_plugin.units import DAY
 from tests.real.booted_head_node import DAEMON, WATCHDOG, HeadNode, booted_head_node

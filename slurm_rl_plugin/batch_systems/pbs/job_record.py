@@ -6,11 +6,12 @@ from typing import Any
 
 from slurm_rl_plugin.batch_systems.kind import JobRecord
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
+    STATES,
     WAITING_STATES,
     PbsJob,
+    comment_sentence,
     parse_job,
 )
-from slurm_rl_plugin.batch_systems.pbs.answers.reasons import STATES, comment_sentence
 from slurm_rl_plugin.batch_systems.pbs.process import QSTAT_BY_NAME, PbsCommands, section
 from slurm_rl_plugin.batch_systems.pbs.queue import describe
 from slurm_rl_plugin.errors import BatchSystemError

@@ -23,10 +23,11 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     NEWER_ATTRIBUTES,
     PbsJob,
     is_array,
+    is_for_processors,
+    is_own_doing,
     parse_job,
     text,
 )
-from slurm_rl_plugin.batch_systems.pbs.answers.reasons import is_for_processors, is_own_doing
 from slurm_rl_plugin.batch_systems.pbs.process import (
     QSTAT_BY_NAME,
     QSTAT_JOBS,

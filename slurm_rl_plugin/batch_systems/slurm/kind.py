@@ -78,7 +78,7 @@ def _accounting(timeout: float) -> OwnAccounting:
 
 
 def _submission(environment: Mapping[str, str], timeout: float) -> JobSubmission:
-    from slurm_rl_plugin.batch_systems.slurm.submission import user_submission
+    from slurm_rl_plugin.batch_systems.slurm.offers import user_submission
 
     return user_submission(environment, timeout)
 

@@ -39,7 +39,7 @@ from slurm_rl_plugin.errors import (
     RequestRefused,
 )
 from slurm_rl_plugin.serving.clients import RequestRate, SharedToken
-from slurm_rl_plugin.serving.json_pages import TOO_OFTEN, JsonPages, Page, body_of
+from slurm_rl_plugin.serving.page_server import TOO_OFTEN, JsonPages, Page, body_of
 
 #: Part of the time to live for which a site waits for others; the rest is for its own answer.
 _WAITS = 0.8

@@ -20,7 +20,7 @@ from slurm_rl_plugin.errors import RequestRefused
 from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS
 from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue
 from slurm_rl_plugin.serving.clients import LOCAL_USER, NAMELESS, RequestRate
-from slurm_rl_plugin.serving.json_pages import TOO_OFTEN, JsonPages, Page, body_of
+from slurm_rl_plugin.serving.page_server import TOO_OFTEN, JsonPages, Page, body_of
 
 NOT_FOUND = "404 Not Found"
 _BAD = "400 Bad Request"

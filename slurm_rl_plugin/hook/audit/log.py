@@ -1,23 +1,29 @@
-"""The audit log: one JSON line a cycle with the decided order, and one a write with its reason."""
+"""The audit log: one JSON line a cycle with the decided order, one a write; and its reader."""
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.memory.records import unwritable
+from slurm_rl_plugin.hook.memory.carried_factors import unwritable
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
 from slurm_rl_plugin.hook.rails.reserve import processors_of
 from slurm_rl_plugin.units import IntArray
-from slurm_rl_plugin.whole_file import PRIVATE, append_whole
+from slurm_rl_plugin.whole_file import PRIVATE, append_whole, plain_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +144,186 @@ def _opened(path: str, flags: int) -> int:
     """
     follows = Path(path).parent.stat().st_uid in {0, os.geteuid()}
     return os.open(path, flags | (0 if follows else os.O_NOFOLLOW), PRIVATE)
+
+
+#: What `event` of a line can be.
+EVENTS = ("cycle", "write", "would_write", "limit", "would_limit", "request", "experiment")
+#: Those of them that are of no single job.
+WITHOUT_JOB = ("cycle", "limit", "would_limit", "experiment")
+#: Of a limit's line: amounts of other resources than processors, by name.
+AMOUNTS = "resources"
+#: A longer line is not one of the daemon; a cycle line names at most 1000 jobs.
+LONGEST_LINE = 1_000_000
+#: Largest number of a line, up to which jobs of OpenPBS go.
+_LARGEST = 2**63 - 1
+#: Lines between two words to `progress`.
+_TELL_EACH = 200
+#: logrotate's endings: a number, the higher the older, or a date.
+_ROTATED = re.compile(r"(?:\.(?P<number>\d{1,6})|-(?P<date>\d{8}(?:-?\d+)?))(?:\.gz)?")
+
+AuditLine = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Which lines of the audit log are wanted, by job, time and event.
+
+    Attributes:
+        jobs: numbers of jobs that a line of a write must name one of; empty for every line.
+        events: some of EVENTS; empty for all.
+        since, until: seconds since the epoch, both included.
+    """
+
+    jobs: frozenset[int] = frozenset()
+    events: frozenset[str] = frozenset()
+    since: float = -math.inf
+    until: float = math.inf
+
+    def takes(self, line: Mapping[str, Any]) -> bool:
+        """Whether a line is asked for."""
+        if not self.since <= line["time"] <= self.until:
+            return False
+        if self.events and line["event"] not in self.events:
+            return False
+        return not self.jobs or line.get("job") in self.jobs
+
+
+@dataclass(slots=True)
+class AuditReader:
+    """The lines of some files, oldest first; keeps none of them.
+
+    Attributes:
+        paths: of the files, in the order in which they were written.
+        bad: lines so far that are no line of an audit log.
+        unread: what was said of files that could not be read, or not to their end.
+        progress: called now and then with the bytes read since the last call.
+    """
+
+    paths: Sequence[Path]
+    bad: int = 0
+    progress: Callable[[int], None] | None = None
+    unread: list[str] = field(default_factory=list)
+
+    def lines(self, wanted: AuditFilter) -> Iterator[AuditLine]:
+        """Lines that pass the filter, from all files in the order in which they were written."""
+        for path in self.paths:
+            try:
+                with plain_file(path, follow=_may_follow()) as stored:
+                    yield from self._lines_of(stored, wanted)
+            except (OSError, EOFError, zlib.error) as error:  # a broken .gz says one of these
+                what = getattr(error, "strerror", None) or error
+                self.unread.append(f"{path} cannot be read to its end ({what}).")
+
+    def _lines_of(self, stored: io.BufferedReader, wanted: AuditFilter) -> Iterator[AuditLine]:
+        told = 0
+        for number, raw in enumerate(_bounded_lines(_plain(stored))):
+            if number % _TELL_EACH == 0:
+                told, before = stored.tell(), told
+                self._tell(told - before)
+            line = _parsed(raw)
+            if line is None:
+                self.bad += 1
+            elif wanted.takes(line):
+                yield line
+        self._tell(stored.tell() - told)
+
+    def _tell(self, more: int) -> None:
+        if self.progress is not None:
+            self.progress(more)
+
+
+def audit_files(path: Path) -> list[Path]:
+    """The audit log and what logrotate made of it, oldest first.
+
+    Raises:
+        ConfigurationError: there is none, or the folder cannot be read.
+    """
+    try:
+        beside = [each for each in path.parent.iterdir() if each.name.startswith(path.name)]
+    except OSError as error:
+        raise ConfigurationError(
+            f"audit log {path} cannot be read ({error.strerror}): give its path in [hook] "
+            "audit_file, or run this as the daemon's user."
+        ) from None
+    aged = [(age, each) for each in beside if (age := _age(each.name[len(path.name) :]))]
+    files = [each for _, each in sorted(aged)]
+    if not files:
+        raise ConfigurationError(
+            f"audit log {path} does not exist: the daemon writes it from its first cycle on."
+        )
+    return files
+
+
+def _may_follow() -> bool:
+    """Whether a link is followed: root does not, because the folder is a lesser account's."""
+    return os.geteuid() != 0
+
+
+def tail_of(path: Path, size: int) -> list[AuditLine]:
+    """The lines in the last `size` bytes of an audit log that still grows; none without it."""
+    try:
+        with plain_file(path, follow=_may_follow()) as file:
+            behind = max(file.seek(0, 2) - size, 0)
+            file.seek(behind)
+            raw = file.read(size).splitlines()
+    except OSError:
+        return []
+    parsed = (_parsed(each) for each in raw[bool(behind) :])  # the first one may be half a line
+    return [line for line in parsed if line is not None]
+
+
+def _age(ending: str) -> tuple[int, int, str] | None:
+    """Sorts the oldest first; None for a file that is no part of the log."""
+    if not ending:
+        return 1, 0, ""
+    found = _ROTATED.fullmatch(ending)
+    if found is None:
+        return None
+    return 0, -int(found["number"] or 0), found["date"] or ""
+
+
+def _plain(stored: io.BufferedReader) -> io.BufferedIOBase:
+    """The content; the first bytes say whether it is compressed, because a name can be wrong."""
+    compressed = stored.peek(2)[:2] == b"\x1f\x8b"
+    return gzip.GzipFile(fileobj=stored) if compressed else stored
+
+
+def _bounded_lines(file: io.BufferedIOBase) -> Iterator[bytes]:
+    """Lines without their end; of a too long one only the beginning, so that memory is bounded."""
+    while raw := file.readline(LONGEST_LINE):
+        begin = raw
+        while len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
+            raw = file.readline(LONGEST_LINE)
+        if begin.strip():
+            yield begin
+
+
+def _parsed(raw: bytes) -> AuditLine | None:
+    """A line of an audit log; None for anything else."""
+    try:
+        line = json.loads(raw)
+        time = float(line["time"])
+        event, job = line["event"], line.get("job")
+        amounts = line.get(AMOUNTS, {})
+        flat = all(_is_flat(value) for name, value in line.items() if name != AMOUNTS)
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None
+    known = event in EVENTS and (event in WITHOUT_JOB or isinstance(job, int))
+    known = known and flat and _are_amounts(amounts) and not isinstance(line["time"], str)
+    return line if known and math.isfinite(time) else None
+
+
+def _are_amounts(value: Any) -> bool:
+    """Whether the value is a limit line's amounts of resources other than processors."""
+    if not isinstance(value, dict):
+        return False
+    return all(isinstance(each, int | float) for each in value.values())
+
+
+def _is_flat(value: Any) -> bool:
+    """Whether it is a word, a list of words or numbers, or a number of at most 64 bits."""
+    if isinstance(value, list):
+        return not any(isinstance(each, list | dict) for each in value)
+    if isinstance(value, int):
+        return -_LARGEST <= value <= _LARGEST
+    return not isinstance(value, dict)

@@ -29,12 +29,18 @@ from slurm_rl_plugin.errors import (
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.disturbances import FOUND, AccountingWatch, Disturbances
 from slurm_rl_plugin.hook.memory.account_service import AccountService
-from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors, StateFile
-from slurm_rl_plugin.hook.memory.records import MemoryFile, beside, memory_path
-from slurm_rl_plugin.hook.order.order_changes import in_safe_order
-from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
+from slurm_rl_plugin.hook.memory.carried_factors import (
+    FOUND,
+    AccountingWatch,
+    CarriedFactors,
+    Disturbances,
+    MemoryFile,
+    StateFile,
+    beside,
+    memory_path,
+)
+from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, in_safe_order, planned_order
 from slurm_rl_plugin.hook.order.said_order import OwnNice
 from slurm_rl_plugin.hook.outstanding import Outstanding, outstanding_at, restore_all
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, PolicyGuard, UntouchedJobs

@@ -13,11 +13,11 @@ from slurm_rl_plugin.batch_systems.port import SchedulerLoad
 from slurm_rl_plugin.domain.switchback import OURS, SITE
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.settings import SOONEST_POLL, NewJobsDue, Pace
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon.pace import SOONEST_POLL, NewJobsDue, Pace
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
-from slurm_rl_plugin.hook.disturbances import ClockWatch
 from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns, Turn
+from slurm_rl_plugin.hook.memory.carried_factors import ClockWatch
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, DisableWatch
 
 logger = logging.getLogger(__name__)

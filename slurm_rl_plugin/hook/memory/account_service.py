@@ -30,7 +30,7 @@ from slurm_rl_plugin.domain.job_groups import (
     grouped_by_width,
 )
 from slurm_rl_plugin.features.history.run_events import user_key
-from slurm_rl_plugin.hook.memory.records import JsonRecord
+from slurm_rl_plugin.hook.memory.carried_factors import JsonRecord
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray
 from slurm_rl_plugin.utility.fairness import FORTNIGHT, SMALL, entitled_service
 

@@ -3,21 +3,332 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY, LARGEST_FACTOR, FactorChange
 from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot
+from slurm_rl_plugin.domain.decision import INFLUENCE_TOLERANCE
 from slurm_rl_plugin.domain.request_watch import ChangedRequests
 from slurm_rl_plugin.hook.memory.account_service import Lifts, Overrun, ServiceSeen
-from slurm_rl_plugin.hook.order.order_changes import bounded_changes, order_changes
 from slurm_rl_plugin.hook.order.said_order import in_own_order, in_site_order
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs
 from slurm_rl_plugin.hook.rails.reserve import LimitReport
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+#: Batch systems raise what is below 1 to 1 (ties), or let such a job never run.
+LOWEST_PRIORITY = 1
+#: Priority points left free between jobs where there is room, so that later jobs fit between.
+_SPACING = 1000
+#: Priority points left free below a queue that is ordered for the first time.
+ROOM_BELOW = 1_000_000
+#: So many writes are never worth spacing a queue anew.
+FEW_WRITES = 16
+#: Priorities that a head may reach, far below the largest factor.
+HEAD_AT_MOST = 2**30
+#: The head of a queue comes first while so large a part of it must be written: where it is ordered
+#: for the first time, or by another model, and not where a few thousand jobs sink. Once less is
+#: needed it stays so, as each write brings the order nearer.
+HEAD_FIRST_FROM = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderChanges:
+    """What to write; columns of shape [writes], the most valuable (highest placed) first.
+
+    Attributes:
+        place: position in the wanted order.
+        priority: the priority that the job should get in all.
+    """
+
+    place: IntArray
+    priority: IntArray
+
+
+def jobs_to_keep(
+    priority: IntArray,
+    ceiling: int = HIGHEST_PRIORITY + 1,
+    lost: BoolArray | None = None,
+    floor: int = LOWEST_PRIORITY - 1,
+) -> BoolArray:
+    """Which jobs of a wanted order may keep their priority, as many as possible.
+
+    Jobs a before b can both stay iff priority[a] - priority[b] >= b - a: then the jobs between
+    find distinct whole numbers. So priority + place must not rise: a longest non-increasing
+    subsequence, found in O(n log n).
+
+    Args:
+        priority: current priority of each job, in the wanted order, first to start first;
+            shape [n].
+        ceiling: all must stay below it.
+        lost: jobs that may not keep theirs, shape [n]; None for none.
+        floor: all must stay above it.
+    """
+    count = len(priority)
+    place = np.arange(count)
+    has_room = priority > floor + (count - 1 - place)
+    has_room &= priority < ceiling - place
+    if lost is not None:
+        has_room &= ~lost
+    level = -(priority + place)  # non-increasing becomes non-decreasing
+    tails: list[int] = []
+    tail_place: list[int] = []
+    before = [-1] * count
+    chosen = np.flatnonzero(has_room)
+    for index, value in zip(chosen.tolist(), level[chosen].tolist(), strict=True):
+        if not tails or value >= tails[-1]:  # most jobs of a queue that is in order
+            before[index] = tail_place[-1] if tails else -1
+            tails.append(value)
+            tail_place.append(index)
+            continue
+        length = bisect_right(tails, value)
+        before[index] = tail_place[length - 1] if length else -1
+        tails[length] = value
+        tail_place[length] = index
+    keep = np.zeros(count, dtype=np.bool_)
+    index = tail_place[-1] if tail_place else -1
+    while index >= 0:
+        keep[index] = True
+        index = before[index]
+    return keep
+
+
+def order_changes(
+    priority: IntArray,
+    ceiling: int = HIGHEST_PRIORITY + 1,
+    most: int | None = None,
+    lost: BoolArray | None = None,
+) -> OrderChanges:
+    """The fewest writes after which priorities fall strictly along the wanted order.
+
+    Where only so many of them are sent, each time as many are gone from those still needed. While
+    nearly all must be written those come first that put the head of the queue before all others:
+    they are not the fewest in all, but who could start next stands soon.
+
+    Args:
+        priority: current priority of each job, our factor included, in the wanted order, first
+            to start first; shape [n].
+        ceiling: priority of the lowest job that must stay before all of these; ignored where
+            fewer whole numbers lie below it than there are jobs.
+        most: writes that are sent at a time; None for all. A longer queue is never spaced anew:
+            begun and not ended, that would begin again each time.
+        lost: jobs whose priority was for another request and is not kept, shape [n]; None for
+            none.
+    """
+    if ceiling - LOWEST_PRIORITY < len(priority):
+        ceiling = HIGHEST_PRIORITY + 1
+    keep = jobs_to_keep(priority, ceiling, lost)
+    if (most is None or len(priority) <= most) and _out_of_room(priority, keep):
+        anew = _spaced_anew(priority, ceiling)
+        if anew is not None:
+            return anew
+    wanted = _placed(priority, keep, ceiling)
+    moved = np.flatnonzero(~keep)
+    nearly_all = len(moved) >= HEAD_FIRST_FROM * len(priority)
+    nothing_lost = lost is None or not lost.any()
+    if most is not None and 0 < most < len(moved) and nearly_all and nothing_lost:
+        head = _head_first(priority, wanted, ceiling, most)
+        if head is not None:
+            return head
+    return OrderChanges(place=moved, priority=wanted[moved])
+
+
+def _placed(priority: IntArray, keep: BoolArray, ceiling: int) -> IntArray:
+    """Priorities with those that are not kept placed into the gaps."""
+    wanted = priority.astype(np.int64).copy()
+    edges = [-1, *np.flatnonzero(keep).tolist(), len(priority)]
+    for left, right in pairwise(edges):
+        if right - left > 1:
+            wanted[left + 1 : right] = _between(priority, left, right, ceiling)
+    return wanted
+
+
+def _head_first(
+    priority: IntArray, wanted: IntArray, ceiling: int, most: int
+) -> OrderChanges | None:
+    """Writes of which the first `most` put as many of the first jobs before all others.
+
+    A job stands where its priority is above those of all that are to come later. Who does is kept;
+    the first of the others go above whatever stands behind them, with room for the rest. Some that
+    sink from above are sent before them, where more jobs stand by that.
+
+    Returns:
+        None where no numbers are left for that.
+    """
+    sinking = np.flatnonzero(wanted < priority)
+    sinking = sinking[np.argsort(-priority[sinking], kind="stable")]
+    numbers = [0, *(2**power for power in range(most.bit_length()))]
+    choices = (sinking[:number] for number in numbers if number < min(most, len(sinking) + 1))
+    heads = [(_head_that_stands(priority, wanted, sunk, most), sunk) for sunk in choices]
+    head, sunk = max(heads, key=lambda each: each[0])  # the fewest of equals
+    after = _after(priority, wanted, sunk)
+    stands = after > _later(after)
+    stands[sunk] = False
+    sunk = sunk[sunk >= head]  # the others get their place in the head
+    floor = max(int(after[head:].max(initial=0)), LOWEST_PRIORITY - 1)
+    stands[head:] = False
+    keep = jobs_to_keep(after, ceiling, ~stands, floor)
+    last = int(np.flatnonzero(keep)[-1]) if keep.any() else -1
+    behind = len(priority) - 1 - last
+    high = int(priority[last]) if last >= 0 else floor + ROOM_BELOW + _SPACING * (behind + 1)
+    high = min(high, ceiling, HEAD_AT_MOST)
+    step = min(_SPACING, (high - floor) // (behind + 1))
+    if step < 1:
+        return None
+    after[: last + 1] = _placed(after[: last + 1], keep[: last + 1], ceiling)
+    after[last + 1 : head] = high - step * np.arange(1, head - last, dtype=np.int64)
+    given = np.arange(len(priority)) < head
+    given[sunk] = True
+    after = _placed(after, given, ceiling)  # the others in between: their turn comes later
+    moved = ~keep
+    moved[sunk] = False
+    places = np.concatenate([sunk, np.flatnonzero(moved)])
+    return OrderChanges(place=places, priority=after[places])
+
+
+def _after(priority: IntArray, wanted: IntArray, sunk: IntArray) -> IntArray:
+    after = priority.astype(np.int64).copy()
+    after[sunk] = wanted[sunk]
+    return after
+
+
+def _later(priority: IntArray) -> IntArray:
+    """The highest priority of those behind each job, shape [n]."""
+    later = np.full(len(priority), LOWEST_PRIORITY - 1, dtype=np.int64)
+    later[:-1] = np.maximum.accumulate(priority[::-1])[::-1][1:]
+    return later
+
+
+def _head_that_stands(priority: IntArray, wanted: IntArray, sunk: IntArray, most: int) -> int:
+    """How many of the first jobs stand when these have sunk and the rest of `most` is written."""
+    after = _after(priority, wanted, sunk)
+    missing = np.flatnonzero(after <= _later(after))
+    left = most - len(sunk)
+    return int(missing[left - 1]) + 1 if len(missing) >= left else len(priority)
+
+
+def out_of_order(priority: IntArray) -> int:
+    """How many jobs stand in the wrong place: all but a longest falling subsequence."""
+    tails: list[int] = []
+    for value in (-priority).tolist():
+        place = bisect_left(tails, value)
+        tails[place : place + 1] = [value]
+    return len(priority) - len(tails)
+
+
+def _out_of_room(priority: IntArray, keep: BoolArray) -> bool:
+    """Whether most writes are due to missing gaps, and not because jobs stand in the wrong place.
+
+    Arrival upon arrival at the same end of the queue uses its gaps up; from then on each would
+    push many jobs along. Spacing all of them anew once makes the next thousand cheap again.
+    """
+    writes = int(np.count_nonzero(~keep))
+    return writes > FEW_WRITES and writes > 2 * out_of_order(priority) + FEW_WRITES
+
+
+def _spaced_anew(priority: IntArray, ceiling: int) -> OrderChanges | None:
+    """Every job above the lowest of today, with room below; None where that does not fit."""
+    count = len(priority)
+    wanted = int(priority.min()) + ROOM_BELOW + _SPACING * np.arange(count, 0, -1, dtype=np.int64)
+    if wanted[0] >= ceiling:
+        return None
+    return OrderChanges(place=np.arange(count), priority=wanted)
+
+
+def _between(priority: IntArray, left: int, right: int, ceiling: int) -> IntArray:
+    """Falling priorities for the places strictly between two kept ones (or the ends)."""
+    count = right - left - 1
+    below = len(priority) - right  # jobs from `right` on need numbers of their own
+    low = int(priority[right]) if right < len(priority) else LOWEST_PRIORITY - 1 + below
+    if left < 0:
+        # most of the queue goes up together: new jobs at the site's own priority fit below it
+        room = ROOM_BELOW if count > below else 0
+        high = min(low + room + _SPACING * (count + 1), ceiling)
+    else:
+        high = int(priority[left])
+    steps = np.arange(count, 0, -1, dtype=np.int64)
+    if high - _SPACING * (count + 1) >= low:  # close below the one before, the gap stays whole
+        return high - _SPACING * steps[::-1]
+    spaced = low + steps * (high - low) // (count + 1)
+    # whole numbers may meet where the gap is tight: push them apart from below
+    ascending = spaced[::-1] - np.arange(count)
+    apart = np.maximum.accumulate(ascending) + np.arange(count)
+    return np.asarray(np.minimum(apart, high - np.arange(count, 0, -1)), dtype=np.int64)[::-1]
+
+
+def in_safe_order(changes: Sequence[FactorChange]) -> list[FactorChange]:
+    """Changes so that no two jobs pass each other on the way: Slurm may start a job in between.
+
+    Of changes whose highest placed job comes first, jobs that rise go first, the highest foremost;
+    then those that sink, the lowest foremost.
+    """
+    rising = [change for change in changes if change.new >= change.old]
+    sinking = [change for change in changes if change.new < change.old]
+    return rising + sinking[::-1]
+
+
+def bounded_changes(
+    native: IntArray,
+    factor: IntArray,
+    points: float,
+    ceiling: int = HIGHEST_PRIORITY + 1,
+    lost: BoolArray | None = None,
+    steps: IntArray | None = None,
+) -> OrderChanges:
+    """What to write so that the best place adds `points`, the last one next to nothing.
+
+    The terms fall evenly from place to place, as the simulator's do. A term that is off by less
+    than INFLUENCE_TOLERANCE of the influence stays as it is, so a queue that hardly changes costs
+    hardly any writes. Two jobs closer than that may be in either order. All jobs of a step get the
+    same points on top, as many as put them before the lower steps.
+
+    Args:
+        native: the batch system's own priority of each job, in the wanted order, first to start
+            first; shape [n].
+        factor: our current term, same order; shape [n].
+        points: what the best place is worth, priority points.
+        ceiling: priority of the lowest job that must stay before all of these.
+        lost: jobs whose term was for another request and is not kept, shape [n]; None for none.
+        steps: see `Decision.steps`, in the same order, shape [n].
+    """
+    count = len(native)
+    ideal = np.rint(points * np.arange(count, 0, -1) / max(count, 1)).astype(np.int64)
+    room = ceiling - 1 - native
+    if steps is not None:
+        ideal = _raised(native, ideal, steps, points)
+        room += steps - steps.max(initial=0)
+    ideal = np.minimum(ideal, np.maximum(room, 0))
+    off = np.abs(ideal - factor) > INFLUENCE_TOLERANCE * points
+    if lost is not None:
+        off |= lost & (ideal != factor)
+    newcomers = (factor == 0) & (ideal > 0)  # 0 means that a job was never placed
+    moved = np.flatnonzero(off | newcomers)
+    most_wrong_first = np.argsort(-np.abs(ideal - factor)[moved], kind="stable")
+    place = moved[most_wrong_first]
+    priority = np.maximum(native[place] + ideal[place], LOWEST_PRIORITY)
+    return OrderChanges(place=place, priority=priority)
+
+
+def _raised(native: IntArray, term: IntArray, steps: IntArray, points: float) -> IntArray:
+    """Terms that put each step above the lower ones, whatever the native priorities; shape [n].
+
+    In whole multiples of the influence, so that a queue that hardly changes costs hardly any
+    writes; and with room for the tolerance of both terms.
+    """
+    raised, grain = term.copy(), max(math.ceil(points), 1)
+    apart = 2 * math.ceil(INFLUENCE_TOLERANCE * points) + 1
+    for step in np.unique(steps)[1:]:
+        mine, lower = steps == step, steps < step
+        total = native + raised
+        missing = int(total[lower].max()) + apart - int(total[mine].min())
+        raised[mine] += grain * math.ceil(max(missing, 0) / grain)
+    return raised
+
 
 _UNCHANGED = ChangedRequests()
 #: The rank of a job that cannot start: held, or not eligible yet.

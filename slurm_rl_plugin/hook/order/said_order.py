@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.domain import PendingJobs, QueueSnapshot
-from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END
-from slurm_rl_plugin.hook.memory.records import JsonRecord
+from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END, JsonRecord
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import PolicyError, PolicyTimeout, ScoreInvalid
-from slurm_rl_plugin.hook.memory.records import MemoryFile
+from slurm_rl_plugin.hook.memory.carried_factors import MemoryFile
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.registry import rule_policy
 from slurm_rl_plugin.units import HOUR, MINUTE, BoolArray, IntArray

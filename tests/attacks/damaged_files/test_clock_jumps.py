@@ -18,7 +18,7 @@ from slurm_rl_plugin.domain import Decision
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.disturbances import CLOCK, ClockWatch, Disturbances
+from slurm_rl_plugin.hook.memory.carried_factors import CLOCK, ClockWatch, Disturbances
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, DisableWatch, write_disable_file
 from slurm_rl_plugin.hook.rails.reserve import ReserveRail, ReserveSettings
 from slurm_rl_plugin.services.hook import build_cycle, load_policy_or_fall_back

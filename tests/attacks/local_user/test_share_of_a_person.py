@@ -28,9 +28,13 @@ from slurm_rl_plugin.serving.clients import (
     LocalUsers,
     login_name,
 )
-from slurm_rl_plugin.serving.json_pages import JsonPages, Page
-from slurm_rl_plugin.serving.open_connections import OF_NAMELESS, OpenConnections
-from slurm_rl_plugin.serving.page_server import serve_pages_locally
+from slurm_rl_plugin.serving.page_server import (
+    OF_NAMELESS,
+    JsonPages,
+    OpenConnections,
+    Page,
+    serve_pages_locally,
+)
 from tests.attacks.another_user import as_user, meanwhile, needs_root
 
 #: First subordinate uid, and the user who is kept waiting; the latter has a login name.

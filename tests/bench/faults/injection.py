@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.hook.audit.reader import AuditFilter, AuditReader
+from slurm_rl_plugin.hook.audit.log import AuditFilter, AuditReader
 from slurm_rl_plugin.whole_file import write_whole
 from tests.bench.faults.every_fault import fault_named
 from tests.bench.faults.jobs_under_fault import PLAN

@@ -24,8 +24,7 @@ from slurm_rl_plugin.metrics.pages import metrics_pages
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.services.drawn_queue import random_snapshot
 from slurm_rl_plugin.serving.clients import RequestRate, SharedToken
-from slurm_rl_plugin.serving.json_pages import Pages
-from slurm_rl_plugin.serving.page_server import PageServer, serve_pages
+from slurm_rl_plugin.serving.page_server import Pages, PageServer, serve_pages
 
 TOKEN = "fuzz" * 8
 NOW = 1_800_000_000.0

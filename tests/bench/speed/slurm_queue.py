@@ -39,7 +39,7 @@ from slurm_rl_plugin.cli.benchmark import fewest_writes
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.order.order_changes import in_safe_order
+from slurm_rl_plugin.hook.order.queue_plan import in_safe_order
 from tests.bench.live.compressed_time import (
     PATIENCE,
     eligible_jobs,

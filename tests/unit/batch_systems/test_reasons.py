@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.batch_systems.kind import LimitKeys
-from slurm_rl_plugin.batch_systems.pbs.answers import reasons as pbs_reasons
-from slurm_rl_plugin.batch_systems.pbs.answers.reasons import comment_sentence
+from slurm_rl_plugin.batch_systems.pbs.answers import fields as pbs_reasons
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import comment_sentence
 from slurm_rl_plugin.batch_systems.slurm.answers import reasons as slurm_reasons
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import reason_sentence
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands

@@ -10,7 +10,12 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.batch_systems.slurm.adapter import Slurm
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_queue, request_fields
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
+    NodeRequest,
+    node_request,
+    parse_queue,
+    request_fields,
+)
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SHOW_ASSOCIATIONS,
     SHOW_NODES,
@@ -21,7 +26,6 @@ from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     read_billing,
     read_running_cluster,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.requests import NodeRequest, node_request
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs

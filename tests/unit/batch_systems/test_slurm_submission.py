@@ -16,20 +16,18 @@ from slurm_rl_plugin.batch_systems.command_process import Answer
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_cluster_name
 from slurm_rl_plugin.batch_systems.slurm.offers import (
     SlurmOffers,
+    SlurmSubmission,
     check_partitions,
+    job_request_of,
     parse_partitions,
     parse_start,
-    will_run_command,
-)
-from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.submission import (
-    SlurmSubmission,
-    job_request_of,
     parse_time_limit,
     sbatch_command,
     script_options,
     user_submission,
+    will_run_command,
 )
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest
 from slurm_rl_plugin.errors import (

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.hook.audit.reader import (
+from slurm_rl_plugin.hook.audit.log import (
     LONGEST_LINE,
     AuditFilter,
     AuditReader,

@@ -15,20 +15,24 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.domain import Decision, PendingJobs, RunningJobs
 from slurm_rl_plugin.errors import BatchSystemUnavailable
-from slurm_rl_plugin.hook.disturbances import (
+from slurm_rl_plugin.hook.memory.carried_factors import (
     ACCOUNTING,
     CLOCK,
     FACTOR,
     FOUND,
+    REMEMBERED_AFTER_END,
     STATE,
     AccountingWatch,
     ClockWatch,
     Disturbances,
+    MemoryFile,
 )
-from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END
-from slurm_rl_plugin.hook.memory.records import MemoryFile
-from slurm_rl_plugin.hook.order.order_changes import in_safe_order
-from slurm_rl_plugin.hook.order.queue_plan import ConsideredJobs, QueuePlan, planned_order
+from slurm_rl_plugin.hook.order.queue_plan import (
+    ConsideredJobs,
+    QueuePlan,
+    in_safe_order,
+    planned_order,
+)
 from slurm_rl_plugin.hook.rails.guard_rails import MEMORY_INTERVAL, UntouchedJobs
 from tests.unit.hook.queues import (
     FACTS,

@@ -20,10 +20,9 @@ from slurm_rl_plugin.batch_systems.port import (
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.daemon.pace import Pace
+from slurm_rl_plugin.hook.cycle.settings import Pace
 from slurm_rl_plugin.hook.memory import carried_factors
-from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors, StateFile
-from slurm_rl_plugin.hook.memory.records import MemoryFile
+from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors, MemoryFile, StateFile
 from slurm_rl_plugin.hook.rails.guard_rails import default_guard_rails
 from slurm_rl_plugin.hook.rails.reserve import BatchLimit, ReserveRail, ReserveSettings
 from slurm_rl_plugin.units import IntArray

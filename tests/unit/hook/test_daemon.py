@@ -13,12 +13,12 @@ import pytest
 from slurm_rl_plugin.batch_systems.port import SchedulerLoad
 from slurm_rl_plugin.errors import BatchSystemUnavailable
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.settings import NewJobsDue, Pace
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.daemon import Daemon, Reloaded
-from slurm_rl_plugin.hook.daemon.pace import NewJobsDue, Pace
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest, sd_notify
+from slurm_rl_plugin.hook.memory.carried_factors import MemoryFile
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, write_disable_file
-from slurm_rl_plugin.hook.memory.records import MemoryFile
 from tests.unit.hook.queues import (
     CountedStop,
     CountingPolicy,

@@ -15,24 +15,22 @@ from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.settings import Pace
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.daemon import Daemon, Reloaded
-from slurm_rl_plugin.hook.daemon.pace import Pace
-from slurm_rl_plugin.hook.experiment.files import (
+from slurm_rl_plugin.hook.experiment.turns import (
     RUNNING,
     STEPPED_BACK,
     ExperimentFiles,
     ExperimentStanding,
-    InForce,
-)
-from slurm_rl_plugin.hook.experiment.turns import (
     ExperimentTurns,
+    InForce,
     Turn,
     held_part,
     misdelivered_since_begin,
 )
 from slurm_rl_plugin.hook.memory.account_service import Lifts, ServiceSeen
-from slurm_rl_plugin.hook.memory.records import MemoryFile
+from slurm_rl_plugin.hook.memory.carried_factors import MemoryFile
 from tests.unit.hook.queues import (
     CountedStop,
     QueueInMemory,

@@ -26,7 +26,12 @@ from slurm_rl_plugin.errors import (
     LockHeld,
 )
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs, is_looked_after, lock_path, only_daemon
-from slurm_rl_plugin.hook.memory.carried_factors import SETTLED, CarriedFactors, StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import (
+    SETTLED,
+    CarriedFactors,
+    MemoryFile,
+    StateFile,
+)
 from slurm_rl_plugin.hook.memory.disable_file import (
     Disablement,
     DisableWatch,
@@ -34,7 +39,6 @@ from slurm_rl_plugin.hook.memory.disable_file import (
     remove_disable_file,
     write_disable_file,
 )
-from slurm_rl_plugin.hook.memory.records import MemoryFile
 from slurm_rl_plugin.hook.outstanding import restore_all
 from slurm_rl_plugin.units import IntArray
 from tests.unit.hook.queues import QueueInMemory, pending_jobs, snapshot_of

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY
 from slurm_rl_plugin.cli.benchmark import fewest_writes
 from slurm_rl_plugin.domain.decision import INFLUENCE_TOLERANCE
-from slurm_rl_plugin.hook.order.order_changes import (
+from slurm_rl_plugin.hook.order.queue_plan import (
     LOWEST_PRIORITY,
     ROOM_BELOW,
     bounded_changes,

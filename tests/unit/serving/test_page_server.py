@@ -23,7 +23,7 @@ from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import serve_metrics
 from slurm_rl_plugin.metrics.served import ServedMetrics, read_served_metrics
-from slurm_rl_plugin.serving import open_connections, page_server
+from slurm_rl_plugin.serving import page_server
 from slurm_rl_plugin.serving.page_server import PageServer, serve_pages
 from slurm_rl_plugin.serving.tls import ServedTls, TlsFiles, reading_context
 from tests.fakes.certificates import self_signed
@@ -123,12 +123,12 @@ def until(condition: Callable[[], bool]) -> None:
 def test_silent_clients_take_few_threads_and_are_put_out(
     registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch, served: Callable[[], int]
 ) -> None:
-    monkeypatch.setattr(open_connections, "REQUEST_DEADLINE", 4.0)
+    monkeypatch.setattr(page_server, "REQUEST_DEADLINE", 4.0)
     port = serve_metrics(registry, "127.0.0.1", 0)
-    scanner = silent_clients(port, 3 * open_connections.MOST_CONNECTIONS)
-    until(lambda: served() >= open_connections.OF_ONE_CLIENT)
+    scanner = silent_clients(port, 3 * page_server.MOST_CONNECTIONS)
+    until(lambda: served() >= page_server.OF_ONE_CLIENT)
     assert get(port, "/metrics")[0] == 200
-    until(lambda: served() <= open_connections.OF_ONE_CLIENT)
+    until(lambda: served() <= page_server.OF_ONE_CLIENT)
     until(lambda: served() == 0)
     assert get(port, "/metrics")[0] == 200
     for each in scanner:
@@ -139,7 +139,7 @@ def test_a_client_that_sends_byte_by_byte_is_put_out(
     registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A time-out of each read alone would let it stay for ever."""
-    monkeypatch.setattr(open_connections, "REQUEST_DEADLINE", 1.0)
+    monkeypatch.setattr(page_server, "REQUEST_DEADLINE", 1.0)
     port = serve_metrics(registry, "127.0.0.1", 0)
     (slow,) = silent_clients(port, 1)
 
@@ -157,7 +157,7 @@ def test_a_client_that_sends_byte_by_byte_is_put_out(
 def test_a_client_that_takes_no_answer_is_put_out(
     registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch, served: Callable[[], int]
 ) -> None:
-    monkeypatch.setattr(open_connections, "DEADLINE", 1.0)
+    monkeypatch.setattr(page_server, "DEADLINE", 1.0)
     long = Gauge("long", "x" * 50, ["name"], registry=registry)
     for number in range(3000):
         long.labels(f"{'y' * 3000}{number}")
@@ -174,9 +174,9 @@ def test_an_answer_may_take_longer_to_make_than_to_take(
     monkeypatch: pytest.MonkeyPatch, served: Callable[[], int], seconds: float
 ) -> None:
     """A forecast plays a queue forward meanwhile; what takes no end is ended all the same."""
-    monkeypatch.setattr(open_connections, "REQUEST_DEADLINE", 0.1)
-    monkeypatch.setattr(open_connections, "DEADLINE", 0.1)
-    monkeypatch.setattr(open_connections, "ANSWER_DEADLINE", 3.0)
+    monkeypatch.setattr(page_server, "REQUEST_DEADLINE", 0.1)
+    monkeypatch.setattr(page_server, "DEADLINE", 0.1)
+    monkeypatch.setattr(page_server, "ANSWER_DEADLINE", 3.0)
     over = threading.Event()
 
     def pages(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
@@ -185,7 +185,7 @@ def test_an_answer_may_take_longer_to_make_than_to_take(
         return [b"at last"]
 
     port = serve_pages(pages, "127.0.0.1", 0, section="metrics")
-    if seconds < open_connections.ANSWER_DEADLINE:
+    if seconds < page_server.ANSWER_DEADLINE:
         assert get(port, "/") == (200, "at last")
     else:
         with pytest.raises(OSError):  # noqa: PT011 - a reset, or an answer that ends too early

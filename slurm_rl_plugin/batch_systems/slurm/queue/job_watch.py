@@ -15,9 +15,10 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
     RUNNING_STATES,
     WAITING_STATES,
+    NodeRequest,
     QueueRow,
+    request_of_tres,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.requests import NodeRequest, request_of_tres
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure
 from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.units import DAY, MINUTE, IntArray

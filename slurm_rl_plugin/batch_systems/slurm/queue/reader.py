@@ -25,11 +25,11 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     parse_records,
     queue_format,
     request_fields,
+    together,
     with_comment,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import SHOW_NODES_NOW, parse_nodes
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import is_own_doing
-from slurm_rl_plugin.batch_systems.slurm.answers.requests import together
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SlurmSettings
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, not_understood
 from slurm_rl_plugin.domain.jobs import RunningJobs
