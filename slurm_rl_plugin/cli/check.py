@@ -16,7 +16,7 @@ from slurm_rl_plugin.cli.site_options import (
     become_state_owner,
     configuration_of,
 )
-from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.cli.tables import answer, print_table
 from slurm_rl_plugin.services.checks import FEWEST_JOBS, checks_of, offer_checks
 from slurm_rl_plugin.services.hook import check_model_file
 
@@ -43,9 +43,7 @@ def main(options: argparse.Namespace) -> int:
     check_model_file(configuration.sections.policy.model)
     checks = checks_of(configuration, offers, _now(), options.jobs)
     failed = sum(check.result == FAIL for check in checks)
-    if options.json:
-        print_json({"failed": failed, "checks": [check._asdict() for check in checks]})
-    else:
-        rows = [[check.result, check.name, check.what] for check in checks]
-        print_table(["RESULT", "CHECK", "WHAT"], rows)
+    rows = [[check.result, check.name, check.what] for check in checks]
+    document = {"failed": failed, "checks": [check._asdict() for check in checks]}
+    answer(options, document, lambda: print_table(["RESULT", "CHECK", "WHAT"], rows))
     return 1 if failed else 0

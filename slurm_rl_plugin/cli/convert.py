@@ -12,7 +12,7 @@ from slurm_rl_plugin.accounting.log_format import files_of
 from slurm_rl_plugin.cli.argument_types import result_file
 from slurm_rl_plugin.cli.log_arguments import warn_of_malformed
 from slurm_rl_plugin.cli.progress import parts_bar
-from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.cli.tables import answer, print_table
 from slurm_rl_plugin.errors import ConfigurationError
 
 
@@ -48,15 +48,15 @@ def main(options: argparse.Namespace) -> int:
         report = convert(options.logs, output, progress=progress)
     seconds = time.monotonic() - begin
     warn_of_malformed(report)
-    if options.json:
-        print_json({**asdict(report), "seconds": seconds})
-        return 0
     rows = [["kept", report.kept]]
     rows += [[f"dropped: {reason}", count] for reason, count in sorted(report.dropped.items())]
     rows += [[f"kept, but {oddity}", count] for oddity, count in sorted(report.noticed.items())]
-    print_table(["RECORDS", "NUMBER"], rows)
-    print(f"wrote {output}: {report.kept:,} of {report.read:,} records in {seconds:.1f} s")
-    return 0
+
+    def show() -> None:
+        print_table(["RECORDS", "NUMBER"], rows)
+        print(f"wrote {output}: {report.kept:,} of {report.read:,} records in {seconds:.1f} s")
+
+    return answer(options, {**asdict(report), "seconds": seconds}, show)
 
 
 def _size(path: Path) -> int:

@@ -379,12 +379,12 @@ class LogExcerpt:
             key, _, text = part.partition("=")
             if key == "jobs":
                 first, _, last = text.partition(":")
-                found["first"] = _part(argument, key, first, int, 0)
-                found["last"] = _part(argument, key, last, int, int(found["first"]) + 1)
+                found["first"] = _setting(argument, key, first, int, 0)
+                found["last"] = _setting(argument, key, last, int, int(found["first"]) + 1)
             elif key == "load":
-                found[key] = _part(argument, key, text, float, 1e-6)
+                found[key] = _setting(argument, key, text, float, 1e-6)
             elif key in ("processors", "weeks", "seed"):
-                found[key] = _part(argument, key, text, int, 0 if key == "seed" else 1)
+                found[key] = _setting(argument, key, text, int, 0 if key == "seed" else 1)
             else:
                 raise ConfigurationError(
                     f"{argument!r}: unknown setting {key!r} behind the @; give jobs=FIRST:LAST, "
@@ -462,7 +462,7 @@ def sampled(argument: str) -> str:
     return f"{argument}@weeks={weeks}"
 
 
-def _part(
+def _setting(
     argument: str, key: str, text: str, kind: Callable[[str], int | float], least: float
 ) -> int | float:
     try:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.cli.argument_types import whole_number
 from slurm_rl_plugin.cli.progress import parts_bar, said_if_long
-from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.cli.tables import answer, print_table
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.manifest import file_checksum, write_manifest
 
@@ -93,22 +93,23 @@ def main(options: argparse.Namespace) -> int:
             study = STUDIES[options.paper].load()
         outcome = study.run(asked)
     figures = [] if options.plot is None else _drawn(options, outcome)
-    if options.json:
-        document = {
-            "paper": options.paper,
-            "seeds": list(outcome.seeds),
-            "counts": counts(outcome.claims),
-            "claims": [claim.as_json() for claim in outcome.claims],
-            "figures": figures,
-        }
-        print_json({**document, **outcome.facts})
-    else:
+    document = {
+        "paper": options.paper,
+        "seeds": list(outcome.seeds),
+        "counts": counts(outcome.claims),
+        "claims": [claim.as_json() for claim in outcome.claims],
+        "figures": figures,
+        **outcome.facts,
+    }
+
+    def show() -> None:
         for part in (*outcome.table(outcome.claims), *outcome.more):
             if isinstance(part, TextTable):
                 print_table(part.header, part.rows)
             else:
                 print(part)
-    return 0
+
+    return answer(options, document, show)
 
 
 def _check_options(options: argparse.Namespace) -> None:

@@ -15,7 +15,7 @@ from slurm_rl_plugin.cli.evaluate import HELDOUT
 from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs, sampled
 from slurm_rl_plugin.cli.policy_arguments import add_reserve_option, reserve_words
 from slurm_rl_plugin.cli.progress import progress_bar, say_of_compiling, told_if_interrupted
-from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.cli.tables import answer, print_table
 from slurm_rl_plugin.cli.this_cluster import SLURM, print_origin
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
@@ -155,16 +155,16 @@ def main(options: argparse.Namespace) -> int:
         name = options.output.stem
         path = options.plot / f"{name}-learning-curve.png"
         draw_learning_curve(path, trained.curve, how.steps[1], name, how.measure)
-    if options.json:
-        print_json(manifest)
-        return 0
     rows = [[row["policy"], row["objective"]] for row in manifest["validation"]]
-    print_table(["POLICY", how.measure.upper()], rows)
-    for line in _told(manifest, trained):
-        print(line)
-    print(f"trained in {seconds:.0f} s on {trained.simulated_jobs:,} simulated jobs")
-    print(f"wrote {options.output} with its manifest (.json) and card (.md)")
-    return 0
+
+    def show() -> None:
+        print_table(["POLICY", how.measure.upper()], rows)
+        for line in _told(manifest, trained):
+            print(line)
+        print(f"trained in {seconds:.0f} s on {trained.simulated_jobs:,} simulated jobs")
+        print(f"wrote {options.output} with its manifest (.json) and card (.md)")
+
+    return answer(options, manifest, show)
 
 
 def _start(model: str) -> QNetwork:

@@ -21,13 +21,7 @@ import numpy as np
 from slurm_rl_plugin.domain.switchback import OURS, SITE, TurnBlock
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, fair_share_until, usage_until
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource, SiteOrder, own_order
-from slurm_rl_plugin.forecasts.replays import (
-    OrderOf,
-    QueueNow,
-    ReplayedSite,
-    resumed,
-    run_before,
-)
+from slurm_rl_plugin.forecasts.replays import OrderOf, QueueNow, ReplayedSite, resumed, run_before
 from slurm_rl_plugin.simulator.kernel.workload import Workload, WorkloadHistory
 from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
