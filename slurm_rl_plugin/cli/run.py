@@ -28,8 +28,7 @@ from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest, sd_notify
 from slurm_rl_plugin.hook.experiment.turns import ExperimentFiles, ExperimentTurns
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from slurm_rl_plugin.metrics.pages import serve_metrics
-from slurm_rl_plugin.metrics.textfile import MetricsTextfile
+from slurm_rl_plugin.metrics.pages import MetricsTextfile, serve_metrics
 from slurm_rl_plugin.services.daemon import LoadedFiles, check_lever, describe
 from slurm_rl_plugin.services.hook import (
     LoadedPolicy,

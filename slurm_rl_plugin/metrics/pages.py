@@ -1,4 +1,4 @@
-"""What the endpoint answers: /metrics for Prometheus, / for people, and 404."""
+"""What the endpoint answers: /metrics for Prometheus, / for people, and 404; and the textfile."""
 
 from __future__ import annotations
 
@@ -6,17 +6,60 @@ import html
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 
 from slurm_rl_plugin import __version__
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.metrics.served import ServedMetrics, served_metrics
 from slurm_rl_plugin.serving.page_server import Pages, serve_pages
 from slurm_rl_plugin.serving.tls import TlsFiles
+from slurm_rl_plugin.whole_file import write_whole
 
 logger = logging.getLogger(__name__)
+
+
+def check_textfile(path: Path) -> None:
+    """Refuse a name that nobody would read."""
+    if path.suffix != ".prom":
+        raise ConfigurationError(
+            f"[metrics] textfile {path} is not read by node_exporter: give it a name that ends in "
+            ".prom."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsTextfile:
+    """Written after each cycle, whole; taken away when the daemon stops.
+
+    What is left of a killed daemon says "up" for ever: node_textfile_mtime_seconds tells.
+    """
+
+    path: Path
+    registry: CollectorRegistry
+
+    def __post_init__(self) -> None:
+        check_textfile(self.path)
+
+    def write(self) -> None:
+        """Replace the file; a failure is logged, as nothing that orders jobs depends on it."""
+        try:
+            # node_exporter is another user
+            write_whole(self.path, generate_latest(self.registry), sync=False, for_all=True)
+        except OSError as error:
+            logger.warning("textfile=failed path=%s reason=%s", self.path, error)
+
+    def remove(self) -> None:
+        """Take the file away; one that is not there is no failure."""
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            logger.warning("textfile=left path=%s reason=%s", self.path, error)
+
 
 _HEADERS = [
     ("Cache-Control", "no-store"),

@@ -39,8 +39,8 @@ from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
 from slurm_rl_plugin.hook.outstanding import outstanding_at
 from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
+from slurm_rl_plugin.metrics.pages import check_textfile
 from slurm_rl_plugin.metrics.served import ServedMetrics
-from slurm_rl_plugin.metrics.textfile import check_textfile
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.services.configured_site import chosen_batch_system, daemon_metrics

@@ -29,8 +29,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SDIAG, SHOW_CONFIG
 from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
 from slurm_rl_plugin.batch_systems.slurm.offers import PARTITIONS, TEST_ONLY
-from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import SACCT
-from slurm_rl_plugin.batch_systems.slurm.queue.reader import SQUEUE
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import SACCT, SQUEUE
 from slurm_rl_plugin.batch_systems.slurm.site_factor import SPRIO
 from tests.real.conftest import ACCOUNTS, running_slurm
 from tests.real.machine_plan import LIMITS

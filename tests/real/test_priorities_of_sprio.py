@@ -10,11 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
-    PRIORITY_FORMAT,
-    SHARE_FORMAT,
-    parse_tree,
-)
+from slurm_rl_plugin.batch_systems.slurm.answers.machine import SHARE_FORMAT, parse_tree
+from slurm_rl_plugin.batch_systems.slurm.site_factor import PRIORITY_FORMAT
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.domain.share_tree import ShareTree

@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow, parse_capacity
-from slurm_rl_plugin.batch_systems.slurm.answers.machine import SHOW_NODES_NOW, parse_nodes
-from slurm_rl_plugin.batch_systems.slurm.answers.priorities import parse_shares
+from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
+    SHOW_NODES_NOW,
+    parse_nodes,
+    parse_shares,
+)
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
     SDIAG,
     SHOW_CONFIG,

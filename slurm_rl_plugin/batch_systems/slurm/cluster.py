@@ -29,11 +29,11 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     parse_capacity,
     parse_tiers,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.machine import read_site_names
-from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
+from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SHARE_FORMAT,
     AccountTree,
     parse_shares,
+    read_site_names,
     usage_now,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
@@ -52,11 +52,13 @@ from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
     first_of_each_array,
     waiting_tasks,
 )
-from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch, PastRun, read_past_runs
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import (
+    JobWatch,
     MachineLook,
+    PastRun,
     Squeue,
     federation_checks,
+    read_past_runs,
     shared_jobs,
     whole_jobs,
 )

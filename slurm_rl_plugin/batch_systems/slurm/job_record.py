@@ -15,11 +15,11 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     queue_format,
     with_comment,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.priorities import PRIORITY_FORMAT, parse_terms
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import reason_sentence
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, first_of_each_array
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
+from slurm_rl_plugin.batch_systems.slurm.site_factor import PRIORITY_FORMAT, parse_terms
 from slurm_rl_plugin.errors import BatchSystemError
 
 

@@ -19,8 +19,7 @@ from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS, asked_as, mark
 from slurm_rl_plugin.batch_systems.command_process import first_line
 from slurm_rl_plugin.batch_systems.kind import LogDump
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES, parse_all_processors
-from slurm_rl_plugin.batch_systems.slurm.answers.machine import read_billing
-from slurm_rl_plugin.batch_systems.slurm.answers.priorities import parse_shares
+from slurm_rl_plugin.batch_systems.slurm.answers.machine import parse_shares, read_billing
 from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.domain.billing import Billing

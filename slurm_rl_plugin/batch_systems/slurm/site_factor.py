@@ -1,9 +1,10 @@
-"""SiteFactor, an additive term of `priority/multifactor` that nobody else uses, and its writes."""
+"""Terms of each pending job's priority by `sprio`; of them SiteFactor, which the daemon writes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,12 @@ from numpy.typing import NDArray
 
 from slurm_rl_plugin.batch_systems.command_process import Answer
 from slurm_rl_plugin.batch_systems.port import LARGEST_FACTOR, ApplyReport
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
-from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
-    NO_TERM,
-    PRIORITY_FORMAT,
-    ROUNDING,
-    Listed,
-    PriorityReader,
-    places_in,
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
+    LOWEST_TIER,
+    SEPARATOR,
+    QueueRow,
+    bounded,
+    parse_integer,
 )
 from slurm_rl_plugin.batch_systems.slurm.process import (
     CommandRunner,
@@ -28,6 +27,201 @@ from slurm_rl_plugin.batch_systems.slurm.process import (
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import Lines
 from slurm_rl_plugin.errors import ChangeRejected
 from slurm_rl_plugin.units import BoolArray, IntArray
+
+#: Format letters of `sprio -o`: job, partition, total, site, nice, then the weighted factors
+#: age, association, fair share, job size, partition and QOS; TRES is a list and comes last.
+PRIORITY_FORMAT = "%i|%r|%Y|%S|%N|%A|%B|%F|%J|%P|%Q|%T"
+#: The numbers of a line, between job and partition and the TRES.
+PRINTED_TERMS = (
+    "total",
+    "site",
+    "nice",
+    "age",
+    "association",
+    "fairshare",
+    "job_size",
+    "partition",
+    "qos",
+)
+#: Characters that are read at once, and the rest of a line.
+_PART = 1 << 18
+#: How one begins that is not 0.
+_NOT_ZERO = frozenset("123456789")
+#: Places of those that QOS, partition and association add.
+_STANDING = tuple(PRINTED_TERMS.index(name) for name in ("association", "partition", "qos"))
+#: Fields behind the first three of them: weighted factors, and the TRES.
+_FIELDS = len(PRINTED_TERMS) - 2
+#: Slurm's NO_VAL, printed by 22.05 for the terms of a job with several partitions and a priority
+#: by hand; 24.11 prints 0.
+NO_TERM = -2147483648
+#: Points by which the printed, rounded factors and the total may differ: half a point for each
+#: of the seven factors.
+ROUNDING = 4
+LEAST_PRIORITY = 1
+
+
+#: What a line says: number of the record, number of the partition, priority in all, and its terms.
+LISTED = np.dtype(
+    [
+        *((name, np.int64) for name in ("job_id", "partition", "total")),
+        ("native", np.int64),  # priority without our term
+        ("site", np.int64),  # SiteFactor; 0 where a priority set by hand hides it
+        # an administrator fixed the priority: then every factor is 0 or, in 22.05, no number
+        ("by_hand", np.bool_),
+        ("nice", np.int64),  # the user's, as `native` counts it; Slurm counts a new one later
+        ("standing", np.int64),  # what association, partition and QOS add
+    ]
+)
+Listed = NDArray[Any]
+#: A line in the order of LISTED, with the partition by its name.
+ListedJob = tuple[int, str, int, int, int, bool, int, int]
+
+
+class PriorityReader:
+    """Reads answers of `sprio`; of a line that stood in the last answer nothing is read again.
+
+    A job with several partitions has a line for each; see `best`. Held jobs and jobs that are not
+    eligible (begin time, dependency, array limit) have no line.
+    """
+
+    def __init__(self) -> None:
+        self._partitions: dict[str, int] = {}
+        #: Hashes of the lines in rising order, and what each line says.
+        self._keys: IntArray = np.empty(0, dtype=np.int64)
+        self._listed: Listed = np.empty(0, dtype=LISTED)
+
+    def take(self, text: str) -> None:
+        """Read an answer."""
+        parts = [self._part(text[begin:end]) for begin, end in _parts(text)]
+        keys, listed = (np.concatenate(each) for each in zip(*parts, strict=True))
+        order = np.argsort(keys)
+        self._keys, self._listed = keys[order], listed[order]
+
+    def _part(self, text: str) -> tuple[IntArray, Listed]:
+        """Hashes of some lines, and what they say."""
+        lines = text.splitlines()
+        keys = np.fromiter(map(hash, lines), np.int64, len(lines))
+        place = places_in(self._keys, keys)
+        listed = np.empty(len(lines), dtype=LISTED)
+        listed[place >= 0] = self._listed[place[place >= 0]]
+        new = np.flatnonzero(place < 0)
+        read = (self._numbered(lines[line]) for line in new.tolist())
+        listed[new] = np.fromiter(read, LISTED, len(new))
+        return keys, listed
+
+    def _numbered(self, line: str) -> tuple[Any, ...]:
+        job_id, partition, *others = _parse_line(line)
+        return job_id, self._partitions.setdefault(partition, len(self._partitions)), *others
+
+    def best(self, tiers: Mapping[str, int]) -> Listed:
+        """Each job's line of the partition that can start it first, by job number.
+
+        That is the one of the highest tier, and of several of that tier the one of the highest
+        total.
+        """
+        listed = self._listed
+        tier = np.array([tiers.get(name, LOWEST_TIER) for name in self._partitions], dtype=np.int64)
+        order = np.lexsort((-listed["total"], -tier[listed["partition"]], listed["job_id"]))
+        job_id = listed["job_id"][order]
+        first = np.ones(len(order), dtype=np.bool_)
+        first[1:] = job_id[1:] != job_id[:-1]
+        return listed[order[first]]
+
+
+def _parts(text: str) -> Iterator[tuple[int, int]]:
+    """Where parts of whole lines begin and end, at least one: all lines at once take room."""
+    begin = 0
+    while begin < len(text) or begin == 0:
+        end = text.find("\n", begin + _PART) + 1 or len(text)
+        yield begin, end
+        begin = end or 1
+
+
+def places_in(rising: IntArray, wanted: IntArray) -> IntArray:
+    """Place of each wanted number among rising ones, -1 for one that is not there."""
+    if len(rising) == 0:
+        return np.full(len(wanted), -1, dtype=np.int64)
+    place = np.minimum(np.searchsorted(rising, wanted), len(rising) - 1)
+    return np.where(rising[place] == wanted, place, -1)
+
+
+def _parse_line(line: str) -> ListedJob:
+    try:
+        return _listed_job(line)
+    except ValueError as error:
+        raise not_understood("sprio", line) from error
+
+
+def _listed_job(line: str) -> ListedJob:
+    job_id, partition, total_text, site_text, nice, factors = line.split(SEPARATOR, 5)
+    total, site = parse_integer(total_text), parse_integer(site_text)
+    is_by_terms = site != NO_TERM and (site != 0 or factors[:1] in _NOT_ZERO)
+    if is_by_terms and total > LEAST_PRIORITY:
+        fields = factors.split(SEPARATOR)
+        if len(fields) == _FIELDS:  # nearly all lines: the other factors tell nothing more
+            nice_and_standing = _nice_and_standing(nice, fields[1], fields[4], fields[5])
+            job = parse_integer(job_id), partition, total
+            return *job, total - site, site, False, *nice_and_standing
+    return _listed_by_terms(line)
+
+
+@lru_cache(maxsize=4096)  # most jobs of a site share them
+def _nice_and_standing(nice: str, *points: str) -> tuple[int, int]:
+    return parse_integer(nice), sum(map(parse_integer, points))
+
+
+def _listed_by_terms(line: str) -> ListedJob:
+    job_id, partition, numbers, tres = _cut(line)
+    total, site, nice, *factors = numbers
+    if tres:
+        factors.append(round(sum(points for _, points in tres)))
+    # a user's nice is a term as well: with a priority by hand Slurm shows none
+    by_hand = site == NO_TERM or (not any((site, nice, *factors)) and total > ROUNDING)
+    if by_hand:
+        return job_id, partition, total, total, 0, True, 0, 0
+    native = total - site
+    if total <= LEAST_PRIORITY:
+        # Slurm cuts at 1, so that the total no longer tells what the rest adds up to.
+        native = max(sum(factors) - nice, LEAST_PRIORITY)
+    standing = sum(numbers[each] for each in _STANDING)
+    return job_id, partition, total, native, site, False, nice, standing
+
+
+def parse_terms(text: str, jobs: Collection[int]) -> dict[str, dict[str, int]]:
+    """Partition -> term -> points of a job, 0 left out but for the total and our term."""
+    terms: dict[str, dict[str, int]] = {}
+    for line in text.splitlines():
+        if SEPARATOR not in line:
+            continue
+        try:
+            job_id, partition, numbers, tres = _cut(line)
+            points = dict(zip(PRINTED_TERMS, numbers, strict=True))
+            points |= {f"tres_{name}": round(value) for name, value in tres}
+        except ValueError as error:
+            raise not_understood("sprio", line) from error
+        if job_id in jobs and partition not in terms:
+            terms[partition] = {name: points[name] for name in points if _tells(name, points[name])}
+    return terms
+
+
+def _tells(name: str, points: int) -> bool:
+    return points != NO_TERM and (points != 0 or name in ("total", "site"))
+
+
+def _cut(line: str) -> tuple[int, str, list[int], tuple[tuple[str, float], ...]]:
+    """Job, partition, the numbers of PRINTED_TERMS, and name and points of each TRES."""
+    job_id, partition, *numbers, tres = line.split(SEPARATOR, len(PRINTED_TERMS) + 2)
+    if len(numbers) != len(PRINTED_TERMS):
+        raise ValueError(line)
+    values = [parse_integer(number) for number in numbers]
+    return parse_integer(job_id), partition, values, _points_of_tres(tres)
+
+
+@lru_cache(maxsize=4096)
+def _points_of_tres(text: str) -> tuple[tuple[str, float], ...]:
+    parts = (part.partition("=") for part in text.split(",") if part)
+    return tuple((name, bounded(float(points))) for name, _, points in parts)
+
 
 #: Seconds allowed for one change, on top of a call's time-out; measured: below a millisecond,
 #: and a backfill cycle in between.

@@ -28,7 +28,7 @@ from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from slurm_rl_plugin.metrics.textfile import MetricsTextfile
+from slurm_rl_plugin.metrics.pages import MetricsTextfile
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
 from tests.unit.hook.queues import pending_jobs, snapshot_of

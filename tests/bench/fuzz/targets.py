@@ -30,10 +30,6 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     parse_queue,
     request_fields,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
-    PriorityReader,
-    parse_terms,
-)
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
     RowNumbers,
     TableBuilder,
@@ -41,6 +37,7 @@ from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
     waiting_tasks,
 )
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
+from slurm_rl_plugin.batch_systems.slurm.site_factor import PriorityReader, parse_terms
 from slurm_rl_plugin.brokers.live.job_document import FIELDS
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES

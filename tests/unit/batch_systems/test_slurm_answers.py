@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.batch_systems.slurm import site_factor
 from slurm_rl_plugin.batch_systems.slurm.answers import fields
-from slurm_rl_plugin.batch_systems.slurm.answers import priorities as priorities_module
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
     QUEUE_FIELDS,
@@ -30,20 +30,14 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     parse_records,
     parse_tiers,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
-    NO_TERM,
-    PriorityReader,
-    parse_shares,
-    usage_now,
-)
+from slurm_rl_plugin.batch_systems.slurm.answers.machine import parse_shares, usage_now
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
     BUSY_THREADS,
     parse_load,
     parse_settings,
 )
-from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import _parse
-from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
-from slurm_rl_plugin.batch_systems.slurm.site_factor import _refusal
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import _parse, whole_jobs
+from slurm_rl_plugin.batch_systems.slurm.site_factor import NO_TERM, PriorityReader, _refusal
 from slurm_rl_plugin.domain import RunningJobs
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.errors import BatchSystemError
@@ -172,7 +166,7 @@ def test_a_line_of_sprio_says_the_same_whether_all_of_it_is_read(
 ) -> None:
     for age, size, tres in itertools.product((0, 3, -3), (0, 12), ("", "cpu=4.50", "cpu=0.00")):
         line = f"7|p|{total}|{site}|{nice}|{age}|0|0|{size}|0|0|{tres}"
-        assert priorities_module._listed_job(line) == priorities_module._listed_by_terms(line)
+        assert site_factor._listed_job(line) == site_factor._listed_by_terms(line)
 
 
 def test_every_job_is_read(jobs: dict[str, int], rows: dict[int, QueueRow]) -> None:

@@ -18,7 +18,7 @@ from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.process import commands_of
-from slurm_rl_plugin.batch_systems.slurm.queue import job_watch as slurm_accounting
+from slurm_rl_plugin.batch_systems.slurm.queue import reader as slurm_accounting
 from slurm_rl_plugin.batch_systems.slurm.site_factor import (
     DENIED,
     NO_RIGHT,

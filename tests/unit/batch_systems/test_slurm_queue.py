@@ -19,10 +19,9 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import PENDING, RUNNING_
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.job_record import job_record
 from slurm_rl_plugin.batch_systems.slurm.queue import job_tables
-from slurm_rl_plugin.batch_systems.slurm.queue import job_watch as slurm_watch
+from slurm_rl_plugin.batch_systems.slurm.queue import reader as slurm_watch
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import RowNumbers
-from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch
-from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import JobWatch, whole_jobs
 from slurm_rl_plugin.domain import PendingJobs
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from tests.fakes.fake_cluster import NOW, OF_A_MINUTE, FakeCluster

@@ -25,7 +25,7 @@ from slurm_rl_plugin.hook.rails.reserve import (
     LimitReport,
 )
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from slurm_rl_plugin.metrics.textfile import MetricsTextfile
+from slurm_rl_plugin.metrics.pages import MetricsTextfile
 from tests.bench.speed.metrics_answer import large_site_reports
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 

@@ -207,6 +207,8 @@ _FIELDS_OF_26_05 = tuple(
     EXCLUSIVE if each == "OverSubscribe" else each for each in FIELDS_WITH_REQUESTS
 )
 SEPARATOR = "|"
+#: PriorityTier where slurm.conf names none; also taken for partitions without nodes.
+LOWEST_TIER = 1
 #: Seconds since the epoch are the same everywhere. Where no zone is named, the C library looks at
 #: the file of the host's zone for each time that squeue prints.
 _AT_GREENWICH = {"TZ": "UTC0"}

@@ -12,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.batch_systems.port import Names
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow, request_columns
-from slurm_rl_plugin.batch_systems.slurm.answers.priorities import LOWEST_TIER
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
+    LOWEST_TIER,
+    QueueRow,
+    request_columns,
+)
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import is_own_doing, waits_for_processors
-from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import PastRun
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import PastRun
 from slurm_rl_plugin.domain import JobTable, PendingJobs, RunningJobs
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobDescription
 from slurm_rl_plugin.domain.jobs import measures
