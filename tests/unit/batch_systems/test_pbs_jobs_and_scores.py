@@ -119,6 +119,8 @@ def test_a_recorded_job() -> None:
         ({"Resource_List": {"ncpus": "8"}}, "processors", 8),
         ({"Resource_List": {"rl_score": "5"}}, "score", 5.0),
         ({"Resource_List": {}}, "score", None),
+        ({"Resource_List": {"rl_score": "-inf"}}, "score", pytest.approx(math.nan, nan_ok=True)),
+        ({"Resource_List": {"rl_score": "1e39x"}}, "score", pytest.approx(math.nan, nan_ok=True)),
         ({"job_state": "B", "array_state_count": "Queued:3 Running:1 "}, "waits", True),
         ({"job_state": "B", "array_state_count": "Queued:0 Running:1 "}, "waits", False),
         ({"job_state": "H", "array_state_count": "Queued:2 Running:1 "}, "waits", True),

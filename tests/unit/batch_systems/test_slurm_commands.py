@@ -676,6 +676,10 @@ class TestWrites:
         assert (report.applied, report.later) == (2, frozenset())
         assert [cluster.record(job)["site"] for job in (1, 2)] == [0, 0]
 
+    def test_release_of_an_empty_queue_calls_nothing(self, cluster: FakeCluster) -> None:
+        assert adapter(cluster).release().applied == 0
+        assert "scontrol_calls" not in cluster.state
+
     def test_release_of_named_jobs_needs_no_reading(self, cluster: FakeCluster) -> None:
         cluster.add(2, site=9, reason="Dependency", eligible=None)
         cluster.break_command("squeue", "down")

@@ -167,34 +167,13 @@ def unknown_quantiles(time_limit):
     return [min(quantile_at(shares, part), time_limit) for part in PARTS]
 
 
-def started(run, past=None):
-    return ForetoldRuns().after(snapshot_of(run.start, running=[run]), past or PastRuns())
-
-
-def test_a_job_that_starts_is_predicted_by_what_is_known_then():
-    known = started(FIRST_OF_RUNS)
-    assert known.lines.shape == (1, 1 + len(PARTS))
-    assert known.lines[0].tolist() == pytest.approx([1, *unknown_quantiles(3600.0)])
-    runs = [Run(10 + n, 0, 4, 3600.0, 0.0, 5.0) for n in range(9)]
-    past = PastRuns().after(snapshot_of(50.0, ended=runs))
-    assert (started(FIRST_OF_RUNS, past).lines[0, 1:] < known.lines[0, 1:]).all()
-    second = replace(FIRST_OF_RUNS, job_id=2)
-    again = known.after(snapshot_of(200.0, running=[second, FIRST_OF_RUNS]), past)
-    np.testing.assert_array_equal(again.lines[0], known.lines[0])  # once, as it started
-    np.testing.assert_array_equal(again.lines[1, 1:], started(FIRST_OF_RUNS, past).lines[0, 1:])
-
-
-@pytest.mark.parametrize(
-    ("length", "below"), [(1.0, 1.0), (4e5, 0.0)], ids=["below all", "above all"]
-)
-def test_an_end_moves_the_shares_that_are_asked_for(length, below):
-    known = started(FIRST_OF_RUNS)
-    over = replace(FIRST_OF_RUNS, end=FIRST_OF_RUNS.start + length)
-    after = known.after(snapshot_of(over.end, ended=[over]), PastRuns())
-    assert after.asked == pytest.approx(np.array(PARTS) + 0.005 * (np.array(PARTS) - below))
-    assert len(after.lines) == 0
-    other = replace(over, job_id=2)  # of which nothing was predicted
-    assert known.after(snapshot_of(over.end, ended=[other]), PastRuns()).asked.tolist() == [*PARTS]
+def test_running_jobs_are_known_again_in_whatever_order_they_are_told():
+    two = [replace(FIRST_OF_RUNS, job_id=2), FIRST_OF_RUNS]
+    known = ForetoldRuns().after(snapshot_of(100.0, running=two), PastRuns())
+    assert known.lines[:, 0].tolist() == [1, 2]
+    past = PastRuns().after(snapshot_of(150.0, ended=[Run(10, 0, 4, 3600.0, 0.0, 5.0)]))
+    again = known.after(snapshot_of(200.0, running=two), past)
+    np.testing.assert_array_equal(again.lines, known.lines)
 
 
 def test_shares_that_are_asked_for_choose_the_quantile():
@@ -208,7 +187,8 @@ def test_shares_that_are_asked_for_choose_the_quantile():
 
 
 def test_memory_keeps_every_bit_and_what_is_behind():
-    known = replace(started(FIRST_OF_RUNS), asked=np.array([0.11, 0.25, 0.5, 0.75, 0.9]))
+    started = ForetoldRuns().after(snapshot_of(100.0, running=[FIRST_OF_RUNS]), PastRuns())
+    known = replace(started, asked=np.array([0.11, 0.25, 0.5, 0.75, 0.9]))
     back, behind = ForetoldRuns.from_memory(np.concatenate([known.to_memory(), [7.0, 8.0]]))
     np.testing.assert_array_equal(back.lines, known.lines)
     np.testing.assert_array_equal(back.asked, known.asked)

@@ -342,6 +342,7 @@ def test_a_job_that_cannot_start_has_no_rank_and_comes_last() -> None:
     pending.jobs.eligible[0] = np.inf
     jobs = considered(pending, [4, 3, 1, 2])
     assert jobs.rank.tolist() == [0, 0, 2, 1]
+    assert jobs.ranked == 2
     assert jobs.untouched == ("not_eligible", "held", "", "")
     assert jobs.in_order == [3, 2, 0, 1]
     assert jobs.wait.tolist() == [0, 0, 970, 960]

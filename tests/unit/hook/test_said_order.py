@@ -136,7 +136,16 @@ Step = Callable[[OneUser], object]
         ),
         # a nice that the user sets counts as it is
         (4, [lambda user: user.top(4), lambda user: user.nice.__setitem__(3, 0)], [1, 2, 3, 4]),
-        (4, [lambda user: user.nice.__setitem__(0, 700)], [2, 3, 4, 1]),
+        # of those who paid for the top, one gets some of it back: nobody else pays for that
+        (
+            4,
+            [
+                lambda user: user.top(4),
+                lambda user: user.nice.__setitem__(3, 0),
+                lambda user: user.nice.__setitem__(0, 700),
+            ],
+            [2, 3, 4, 1],
+        ),
     ],
     ids=["two tops", "several at once", "no daemon", "comes later", "set back", "set"],
 )
