@@ -1,18 +1,149 @@
-"""Every broker by name, and those that rank sites by nothing but their offers."""
+"""Every broker by name: those that rank sites by their offers, and one that learns from jobs.
+
+The learning agent goes by the expected wait of `agents.rules` on real sites. As the agents of the
+2005 paper, it knows nothing of a site but what the user's own jobs met there: how long they waited,
+or wait by now, and whether the site refused or failed them. Where a site lets its users share what
+they met, that takes the place of knowing nothing. It keeps nothing between two calls of
+`slurm-rl route`: the broker reads all jobs again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from slurm_rl_plugin.brokers.learning_agent import LearningAgentBroker
+import numpy as np
+
+from slurm_rl_plugin.brokers.agents.rules import expected_wait, learned_wait
 from slurm_rl_plugin.brokers.live.offer_worth import offer_value
 from slurm_rl_plugin.brokers.market.formula import user_function
-from slurm_rl_plugin.brokers.port import Broker, RankedSite
+from slurm_rl_plugin.brokers.port import Broker, RankedSite, RoutedJob
 from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import JobRequest, Site, SiteOffer
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.units import HOUR, MINUTE
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE
+
+#: `ProbeSettings` of the same names, in seconds: on real sites queues change in hours.
+WEIGHT, RECENT, FADING = 0.1, HOUR, 7 * DAY
+#: Seconds of waiting that a refused or failed job counts for.
+FAULT = DAY
+#: Needs that only tell the number of processors in another way.
+_SIZES = frozenset({"ntasks", "cpus-per-task"})
+
+
+@dataclass(slots=True, kw_only=True)
+class MetAtSite:
+    """What the jobs of one user met at one site."""
+
+    #: mean_wait, last_wait: seconds.
+    mean_wait: float = 0.0
+    last_wait: float = 0.0
+    heard: float = -math.inf  #: when the last of them was over, seconds since the epoch
+    count: int = 0  #: jobs that started there
+    failed: int = 0  #: how many of them the site failed
+    refused: list[RoutedJob] = field(default_factory=list)  #: jobs that it did not take
+    waiting: float = 0.0  #: how long one has waited that has not started yet, at most, seconds
+
+
+@dataclass(slots=True, kw_only=True)
+class LearningAgentBroker(Broker):
+    """Ranks sites by the wait that the user's own jobs make one expect there."""
+
+    clock: Callable[[], float]  #: seconds since the epoch
+    seed: int  #: of the order of sites that are expected to be equal
+    #: Site -> seconds that other users wait there, as they say.
+    others: Mapping[str, float] = field(default_factory=dict)
+    _rng: np.random.Generator = field(init=False)
+    _met: dict[str, dict[str, MetAtSite]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._rng = np.random.default_rng(self.seed)
+
+    def rank(self, request: JobRequest, sites: Sequence[Site]) -> list[RankedSite]:
+        """All sites, the shortest expected wait first, equal ones drawn; none of them is asked.
+
+        The merit is minus the expected wait in seconds. Where nothing is known no wait is
+        expected, so that every site is tried.
+        """
+        drawn = [sites[place].name for place in self._rng.permutation(len(sites))]
+        known = self.met(request.job.user)
+        found = {name: self._expected(request, name, known.get(name)) for name in drawn}
+        return [
+            RankedSite(site=name, merit=-wait, reason=reason)
+            for name, (wait, reason) in sorted(found.items(), key=lambda each: each[1][0])
+        ]
+
+    def met(self, user: str) -> Mapping[str, MetAtSite]:
+        """Site -> what the user's jobs met there."""
+        return self._met.get(user, {})
+
+    def waiting(self, site: str, request: JobRequest, waited: float) -> None:
+        """Take notice of a job that has waited so many seconds and has not started.
+
+        Not part of the port; a caller that knows what was submitted makes the broker better.
+        """
+        met = self._at(request, site)
+        met.waiting = max(met.waiting, waited)
+
+    def learn(self, job: RoutedJob) -> None:
+        """Take notice of a wait, a failure or a refusal; a time that cannot be teaches nothing."""
+        met = self._at(job.request, job.site)
+        failed = job.outcome == "failed"
+        # what a failed job waited and ran was in vain
+        wait = job.ended - job.submitted + FAULT if failed else job.started - job.submitted
+        if not (math.isfinite(wait) and wait >= 0.0 and math.isfinite(job.ended)):
+            return
+        if job.outcome == "refused":
+            met.refused.append(job)
+            return
+        met.mean_wait = learned_wait(met.mean_wait, met.count, wait, WEIGHT)
+        heard = job.ended if failed else job.started
+        if heard >= met.heard:
+            met.last_wait, met.heard = wait, heard
+        met.count += 1
+        met.failed += failed
+
+    def _at(self, request: JobRequest, site: str) -> MetAtSite:
+        return self._met.setdefault(request.job.user, {}).setdefault(site, MetAtSite())
+
+    def _expected(self, request: JobRequest, site: str, met: MetAtSite | None) -> tuple[float, str]:
+        """Seconds that the job is expected to wait at the site, and why."""
+        now, others = self.clock(), self.others.get(site, 0.0)
+        if met is None:
+            return others, _heard(MetAtSite(), self.others.get(site))
+        silence = max(now - met.heard, 0.0)
+        wait = others
+        if met.count:  # what others met comes back as the own experience fades
+            own = expected_wait(met.mean_wait, met.last_wait, silence, RECENT, FADING, 0.0)
+            wait = own + (1.0 - math.exp(-silence / FADING)) * others
+        wait = max(wait, met.waiting)
+        refused = [now - job.ended for job in met.refused if _is_as_large(request, job.request)]
+        if refused and (fault := FAULT * math.exp(-max(min(refused), 0.0) / FADING)) > wait:
+            return fault, f"Refused such a job of this user {min(refused) / HOUR:.1f} h ago."
+        return float(wait), _heard(met, self.others.get(site))
+
+
+def _heard(met: MetAtSite, others: float | None) -> str:
+    """What is known of a site, in one sentence for the user."""
+    if met.count == 0:
+        return "No job of this user has run there yet" + (
+            "." if others is None else f"; other users wait {others:.0f} s."
+        )
+    jobs = "1 job" if met.count == 1 else f"{met.count} jobs"
+    failed = f"; the site failed {met.failed} of them" if met.failed else ""
+    return f"Mean wait of {jobs} of this user there: {met.mean_wait:.0f} s{failed}."
+
+
+def _is_as_large(request: JobRequest, refused: JobRequest) -> bool:
+    """Whether a job asks for all that a refused one asked for, so that it is refused as well."""
+    mine, theirs = request.job, refused.job
+    return (
+        (mine.partition, mine.qos, mine.account) == (theirs.partition, theirs.qos, theirs.account)
+        and request.processors >= refused.processors
+        and (math.isnan(theirs.time_limit) or mine.time_limit >= theirs.time_limit)
+        and {each for each in refused.needs if each[0] not in _SIZES} <= set(request.needs)
+    )
 
 
 class EarliestStartBroker(Broker):

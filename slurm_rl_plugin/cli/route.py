@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.kind import JobSubmission, SubmitCommand
-from slurm_rl_plugin.brokers.learning_agent import LearningAgentBroker
 from slurm_rl_plugin.brokers.live.job_document import LONGEST_LIFE, Forwarding
 from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, SiteAddress, SiteAnswer, ask_sites
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile, SharedExperience
 from slurm_rl_plugin.brokers.port import Broker, RankedSite, RoutedJob
-from slurm_rl_plugin.brokers.registry import BROKERS, LEARNERS, broker_named
+from slurm_rl_plugin.brokers.registry import BROKERS, LEARNERS, LearningAgentBroker, broker_named
 from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.tables import print_json, print_table, slurm_duration, slurm_time
 from slurm_rl_plugin.configuration import Configuration

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.kind import EndedRun, JobSubmission, SubmitCommand
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
-from slurm_rl_plugin.brokers.learning_agent import LearningAgentBroker
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.remote_site import SiteAddress
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, News, RoutedJobs, RoutedJobsFile
 from slurm_rl_plugin.brokers.port import Broker, RoutedJob
+from slurm_rl_plugin.brokers.registry import LearningAgentBroker
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.tables import read_sites
 from slurm_rl_plugin.domain.site import JobRequest

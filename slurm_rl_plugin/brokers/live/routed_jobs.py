@@ -20,9 +20,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, get_args
 
-from slurm_rl_plugin.brokers.learning_agent import FADING, MetAtSite
 from slurm_rl_plugin.brokers.live.job_document import job_document, job_request, strict_object
 from slurm_rl_plugin.brokers.port import Outcome, RoutedJob
+from slurm_rl_plugin.brokers.registry import FADING, MetAtSite
 from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import RequestRefused
 from slurm_rl_plugin.units import HOUR

@@ -17,8 +17,8 @@ import pytest
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.batch_systems.command_process import start_python
-from slurm_rl_plugin.brokers.learning_agent import MetAtSite
 from slurm_rl_plugin.brokers.live.routed_jobs import LONGEST_WAIT, SharedExperience
+from slurm_rl_plugin.brokers.registry import MetAtSite
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.checkpoint import Checkpoint, check_checkpoint
 from slurm_rl_plugin.simulator.kernel import kept_code

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from slurm_rl_plugin.batch_systems.slurm.submission import parse_ended, user_submission
 
 from slurm_rl_plugin.batch_systems.kind import EndedRun
-from slurm_rl_plugin.batch_systems.slurm.offers import parse_ended, user_submission
-from slurm_rl_plugin.brokers.learning_agent import FADING, LearningAgentBroker
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.remote_site import SiteAnswer
 from slurm_rl_plugin.brokers.live.routed_jobs import (
@@ -27,6 +26,7 @@ from slurm_rl_plugin.brokers.live.routed_jobs import (
     RoutedJobsFile,
 )
 from slurm_rl_plugin.brokers.port import Broker, Outcome, RoutedJob
+from slurm_rl_plugin.brokers.registry import FADING, LearningAgentBroker
 from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
