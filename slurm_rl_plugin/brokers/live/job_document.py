@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from typing import Any, NoReturn
 
 from slurm_rl_plugin.domain.job_class import JobDescription
@@ -31,6 +32,8 @@ FORWARDED = ("request_id", "hops", "time_to_live")
 MOST_HOPS = 8
 #: Seconds.
 LONGEST_LIFE = 60.0
+#: A text, which may lack its end, or any other sign that opens and closes nothing.
+_NO_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"?|[^][{}]', re.DOTALL)
 _ID = re.compile(r"[A-Za-z0-9-]{8,64}")
 #: All that an object may have; FORMULA is read by who values offers, and how far it may go by
 #: `forwarding_of`.
@@ -65,20 +68,8 @@ def strict_object(body: bytes) -> dict[str, Any]:
 
 def _depth(body: bytes) -> int:
     """Deepest nesting, brackets inside texts left out."""
-    depth = deepest = 0
-    in_text = escaped = False
-    for sign in body:
-        if in_text:
-            in_text = escaped or sign != 0x22
-            escaped = sign == 0x5C and not escaped
-        elif sign == 0x22:
-            in_text = True
-        elif sign in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif sign in b"]}":
-            depth -= 1
-    return deepest
+    steps = (1 if sign in b"[{" else -1 for sign in _NO_BRACKET.sub(b"", body))
+    return max(accumulate(steps), default=0)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
