@@ -80,7 +80,7 @@ class ExperimentSite(DeclaredExperiment):
             return None
         log = self._history.read(snapshot.capacity)
         half_life = self._source().half_life
-        return site_now(log, snapshot, snapshot.waits_for_machine, half_life)[0]
+        return site_now(log, snapshot, half_life)[0]
 
     def cluster(self, site: SiteAt, candidate: str = "") -> ReplayedCluster:
         """The cluster of a look, whose blocks can be played again.

@@ -303,7 +303,7 @@ class AskedQueue:
         # who is not submitted has no priority: by the order of replays
         scores = np.full(len(row), -np.inf)
         scores[row >= 0] = -self.forecaster.source.ranks(site)[row[row >= 0]]
-        ahead, of_account = ahead_of(snapshot, snapshot.waits_for_machine, scores)
+        ahead, of_account = ahead_of(snapshot, scores)
         document = {
             "job": NOT_SUBMITTED,
             "forecast": forecast_documents(told.forecasts, snapshot.now)[0],
@@ -351,8 +351,7 @@ class AskedQueue:
 
     def _placed(self, snapshot: QueueSnapshot, place: int) -> tuple[SiteAt, IntArray, IntArray]:
         """The site of a look, the row of each of its pending jobs, and one of these jobs, [1]."""
-        waits = snapshot.waits_for_machine
-        site, row = site_now(self.history(), snapshot, waits, self.forecaster.source.half_life)
+        site, row = site_now(self.history(), snapshot, self.forecaster.source.half_life)
         if row[place] < 0:
             raise RequestRefused(_BAD, "the machine as it is now never holds such a job.")
         return site, row, site.pending[row[[place]]]

@@ -62,17 +62,16 @@ class Forecaster:
         if history is not self._history:
             self.settle_by(history)
             self._history = history
-        waits = snapshot.waits_for_machine
-        site, row = site_now(history, snapshot, waits, self.source.half_life)
+        site, row = site_now(history, snapshot, self.source.half_life)
         earlier = self.kept.rows(snapshot.now - self.kept_days * DAY)
         draws = self.replayed(site, site.pending, self.draws, self.seconds)
         told = self.joined(site, site.pending, draws, earlier)
-        ahead, of_account = ahead_of(snapshot, waits)
+        ahead, of_account = ahead_of(snapshot)
         self._keep(snapshot, row, told)
         return ForetoldQueue(
             snapshot=snapshot,
             place=row,
-            why_not=_why_not(snapshot, waits, row),
+            why_not=_why_not(snapshot, row),
             ahead=ahead,
             of_account=of_account,
             told=told,
@@ -259,9 +258,9 @@ def _given(
     )
 
 
-def _why_not(snapshot: QueueSnapshot, waits: BoolArray, row: IntArray) -> tuple[str, ...]:
+def _why_not(snapshot: QueueSnapshot, row: IntArray) -> tuple[str, ...]:
     """Why nothing is foretold of each pending job; "" where something is."""
-    pending = snapshot.pending
+    pending, waits = snapshot.pending, snapshot.waits_for_machine
     later = pending.jobs.eligible > snapshot.now
     reasons = []
     for place in range(len(pending)):

@@ -369,18 +369,17 @@ def forecast_documents(many: Forecasts, now: float) -> list[dict[str, Any]]:
 
 
 def ahead_of(
-    snapshot: QueueSnapshot, waits: BoolArray, scores: FloatArray | None = None
+    snapshot: QueueSnapshot, scores: FloatArray | None = None
 ) -> tuple[IntArray, IntArray]:
     """How many waiting jobs of its partition go before each, and how many of its account.
 
     Args:
-        waits: which pending jobs wait for room, shape [pending].
         scores: of the pending jobs, higher goes first; by default their priorities.
     """
     pending = snapshot.pending
     points = pending.native_priority + pending.factor if scores is None else scores
     order = np.lexsort((pending.jobs.job_id, pending.jobs.submit, -points))
-    count = np.where(waits, 1 if pending.tasks is None else pending.tasks, 0)
+    count = snapshot.each_waits_as.astype(np.int64)
     found = []
     groups = (pending.jobs.partition, pending.jobs.partition * (1 + len(snapshot.accounts)))
     for number, group in enumerate(groups):

@@ -100,9 +100,9 @@ class PresentJobs(NamedTuple):
     interactive: BoolArray  #: of each row, shape [n]
 
 
-def present_jobs(snapshot: QueueSnapshot, waits: BoolArray) -> PresentJobs:
-    """The jobs of a look that hold or want room; `waits` says which pending ones do."""
-    place = _rows(snapshot, waits)
+def present_jobs(snapshot: QueueSnapshot) -> PresentJobs:
+    """The jobs of a look that hold or wait for room."""
+    place = _waiting_rows(snapshot)
     pending = snapshot.pending.jobs.select(place)
     running = snapshot.running.as_requested
     count = len(running)
@@ -140,12 +140,12 @@ def present_jobs(snapshot: QueueSnapshot, waits: BoolArray) -> PresentJobs:
     )
 
 
-def _rows(snapshot: QueueSnapshot, waits: BoolArray) -> IntArray:
+def _waiting_rows(snapshot: QueueSnapshot) -> IntArray:
     """The pending job of each waiting row: arrays as often as their tasks, as far as there is room.
 
     The first rows are one for each job.
     """
-    jobs, tasks = np.flatnonzero(waits), snapshot.pending.tasks
+    jobs, tasks = np.flatnonzero(snapshot.waits_for_machine), snapshot.pending.tasks
     if tasks is None:
         return jobs
     more = np.repeat(jobs, np.maximum(tasks[jobs] - 1, 0))
@@ -222,18 +222,15 @@ def _charged_until(prepared: PreparedLog, now: float, half_life: float) -> Float
 
 
 def site_now(
-    history: PreparedLog, snapshot: QueueSnapshot, waits: BoolArray, half_life: float
+    history: PreparedLog, snapshot: QueueSnapshot, half_life: float
 ) -> tuple[SiteAt, IntArray]:
     """The site at the instant of a look, and of each pending job of the look its row.
-
-    Args:
-        waits: which pending jobs wait for room, shape [pending].
 
     Returns:
         The site; of each pending job its place in `site.pending`, shape [pending]: -1 for one that
         does not wait for room, or that this machine never holds.
     """
-    present = present_jobs(snapshot, waits)
+    present = present_jobs(snapshot)
     prepared = _joined(history, snapshot, present)
     number = -1 - prepared.log.job_id
     mine = np.flatnonzero(number >= 0)
@@ -262,7 +259,7 @@ def with_present(history: PreparedLog, snapshot: QueueSnapshot, half_life: float
     Whoever runs has his number and his start; the number of who waits is negative, and when he
     starts is not known.
     """
-    prepared = site_now(history, snapshot, snapshot.waits_for_machine, half_life)[0].prepared
+    prepared = site_now(history, snapshot, half_life)[0].prepared
     job_id, runs = prepared.log.job_id.copy(), snapshot.running.jobs.job_id
     row = -1 - job_id
     mine = (row >= 0) & (row < len(runs))

@@ -45,8 +45,7 @@ def experienced(site: LiveSite, now: float, tmp_path_factory: pytest.TempPathFac
 def test_a_look_at_the_queue_shows_what_its_log_shows(site: LiveSite, now: float) -> None:
     """Two ways to the same site: by the daemon's look, and by the whole log."""
     snapshot = site.queue(now, now - HOUR)
-    waits = np.ones(len(snapshot.pending), dtype=np.bool_)
-    seen, row = site_now(site.history(now), snapshot, waits, 7.0 * DAY)
+    seen, row = site_now(site.history(now), snapshot, 7.0 * DAY)
     known = site_in_log(site.history(np.inf), now, 7.0 * DAY)
 
     def jobs(at: object, rows: str) -> list[tuple[float, int, int]]:
@@ -246,8 +245,7 @@ def test_the_tasks_of_an_array_all_wait(
     tasks = np.ones(len(snapshot.pending), dtype=np.int64)
     tasks[0] = 40
     many = replace(snapshot, pending=replace(snapshot.pending, tasks=tasks))
-    waits = np.ones(len(tasks), dtype=np.bool_)
-    assert len(site_now(site.history(now), many, waits, DAY)[0].pending) == len(tasks) + 39
+    assert len(site_now(site.history(now), many, DAY)[0].pending) == len(tasks) + 39
     alone = experienced.foretell(site.history(now), snapshot)
     queue = experienced.foretell(site.history(now), many)
     last = queue.place[-1]
