@@ -118,7 +118,7 @@ class QueueNow:
 def queue_of(
     workload: Workload, cluster: Cluster, queue: OrderedQueue, job: int, submit: float
 ) -> QueueNow:
-    """The queue that a job meets as it is submitted: itself and those of its second are last."""
+    """The queue that a job meets at its submission: the job and others of that second are last."""
     running = cluster.running.expected_job[: cluster.state[0].running]
     # of jobs that are expected to end together it keeps who was started first
     running = running[np.argsort(cluster.start[running], kind="stable")]

@@ -79,7 +79,7 @@ class BoundOffer:
 
 @dataclass(slots=True)
 class BoundOffers:
-    """Makes reservations and takes them back; safe for threads. ConfigurationError: bad file."""
+    """Makes and takes back reservations; safe for threads. ConfigurationError for a bad file."""
 
     site: ReservingSite
     file: Path  #: in which they stand

@@ -89,7 +89,7 @@ def numeric_address(host: str) -> str | None:
 
 
 def why_refused(address: str, host: str) -> str | None:
-    """What keeps the address of a URL's host from being a site's, in words; None: nothing."""
+    """Why the address of a URL's host may not be asked, in words; None where it may be asked."""
     found: ipaddress.IPv4Address | ipaddress.IPv6Address
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:

@@ -133,7 +133,7 @@ class RoutedJobsFile:
             return RoutedJobs()
 
     def change(self, update: Callable[[RoutedJobs], RoutedJobs]) -> RoutedJobs:
-        """Change what the file holds (or OSError), and tell it: nobody else does so meanwhile."""
+        """Change what the file holds under a lock, and return it; OSError if it is unwritable."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         opened = own_file(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
         with os.fdopen(opened, "a") as lock:

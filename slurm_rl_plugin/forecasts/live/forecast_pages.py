@@ -179,7 +179,7 @@ class ForecastPages:
         user = request.get("user", "") if asker.sees_all and not asker.user else asker.user
         with self._turn(asker):
             found = self.new_job(queue, {**request, "user": user})
-        # how many jobs of an account wait is secret with PrivateData, but to who has one of it
+        # with PrivateData only a user with a job of the account may hear how many of it wait
         may_count = asker.sees_all or self.others
         account = str(request.get("account", ""))
         if not (may_count or (asker.user != "" and queue.has_job_of(asker.user, account))):

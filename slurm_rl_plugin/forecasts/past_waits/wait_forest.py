@@ -235,7 +235,7 @@ def _octave(values: FloatArray) -> FloatArray:
 
 
 def history_features(jobs: SeenJobs, at: float | None = None) -> dict[str, FloatArray]:
-    """Columns of each group of `groups_of`, float64[n], nan where unknown, and at other moments."""
+    """Columns for each group, float64[n]; nan where unknown and, where `at` is given, elsewhere."""
     groups = groups_of(jobs)
     found: dict[str, FloatArray] = {}
     for moment in np.unique(jobs.moment) if at is None else [at]:

@@ -141,7 +141,7 @@ class NodeState(NamedTuple):
 
 
 def idle_nodes(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> NodeState:
-    """Nodes on which nothing runs: what each has, [nodes, resources], and its weight."""
+    """Nodes on which nothing runs; `whole`: what each has, shape [nodes, resources]."""
     nodes = len(whole)
     parts = int(whole[:, CPU].sum())
     counts = np.zeros(_COUNTS, dtype=np.int64)

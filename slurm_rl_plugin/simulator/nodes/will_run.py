@@ -126,7 +126,7 @@ class FittingEnds(NamedTuple):
 
 
 def fitting_ends(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> FittingEnds:
-    """Nothing is known yet of nodes with so much, [nodes, resources], and of such weights."""
+    """Rows of which nothing is known yet; `whole`: what each node has, [nodes, resources]."""
     nodes, rows = len(weight), min(len(requests.fewest), _MOST_ROWS)
     # however much the others give
     left = requests.cpus - (requests.most - 1) * whole[:, CPU].max(initial=0.0)
