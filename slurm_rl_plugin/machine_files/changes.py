@@ -39,7 +39,7 @@ def changed(cluster: DescribedCluster, words: str) -> DescribedCluster:
     """
     first, _, rest = words.strip().partition(" ")
     kind, _, named = first.partition("=")
-    change = _KINDS.get(kind.lower())
+    change, example = _KINDS.get(kind.lower(), (None, ""))
     if change is None or (not named and not rest):
         given = _assignments(words)
         if records := [value for value, _ in given if value.key.lower() in (NODE, PARTITION)]:
@@ -56,7 +56,7 @@ def changed(cluster: DescribedCluster, words: str) -> DescribedCluster:
         )
     if not name or not rest.strip():
         raise ConfigurationError(
-            f"{PLACE} {words!r}: write {kind} NAME KEY=VALUE, such as {_EXAMPLES[kind.lower()]!r}."
+            f"{PLACE} {words!r}: write {kind} NAME KEY=VALUE, such as {example!r}."
         )
     return change(cluster, name, _assignments(rest))
 
@@ -197,17 +197,11 @@ def _unknown(kind: str, name: str, known: Collection[str]) -> ConfigurationError
     )
 
 
-_KINDS: Mapping[str, Callable[..., DescribedCluster]] = {
-    **dict.fromkeys(("partition", PARTITION), _of_partition),
-    **dict.fromkeys(("node", "nodes", NODE), _of_nodes),
-    QOS: _of_database(QOS),
-    ACCOUNT: _of_database(ACCOUNT),
-    USER: _of_database(USER),
-}
-_EXAMPLES = {
-    **dict.fromkeys(("partition", PARTITION), "partition short MaxTime=2:00:00"),
-    **dict.fromkeys(("node", "nodes", NODE), "node g[1-8] RealMemory=512000"),
-    QOS: "qos interactive Priority=500",
-    ACCOUNT: "account physics Fairshare=50",
-    USER: "user alice MaxJobs=10",
+#: What follows the first word of a change, and an example.
+_KINDS: Mapping[str, tuple[Callable[..., DescribedCluster], str]] = {
+    **dict.fromkeys(("partition", PARTITION), (_of_partition, "partition short MaxTime=2:00:00")),
+    **dict.fromkeys(("node", "nodes", NODE), (_of_nodes, "node g[1-8] RealMemory=512000")),
+    QOS: (_of_database(QOS), "qos interactive Priority=500"),
+    ACCOUNT: (_of_database(ACCOUNT), "account physics Fairshare=50"),
+    USER: (_of_database(USER), "user alice MaxJobs=10"),
 }

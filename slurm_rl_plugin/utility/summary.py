@@ -125,11 +125,10 @@ def summarise(
     mean_fairness = _mean(measures.fairness[counted])
     last = np.flatnonzero(counted)[np.argmax(jobs.start[counted])] if counted.any() else None
     service = service_of(jobs, counted) if accounts and counted.any() else None
-    own: dict[str, Any] = {}  # of the site's classes those that have jobs
-    for place, name in enumerate(() if jobs.utilities is None else jobs.utilities.names):
-        mine = counted & (jobs.utilities.of_job == place) if jobs.utilities else counted
-        if mine.any():
-            own[name] = _class_summary(measures, mine)
+    own: dict[str, Any] = {}
+    if (classes := jobs.utilities) is not None:  # those of the site that have jobs
+        masks = {name: counted & (classes.of_job == at) for at, name in enumerate(classes.names)}
+        own = {name: _class_summary(measures, mine) for name, mine in masks.items() if mine.any()}
     return {
         "jobs": int(counted.sum()),
         **_waits(measures.wait[counted]),

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from slurm_rl_plugin.domain import JobTable, Memory, QueueSnapshot
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_events import (
-    job_keys,
     limit_keys,
     met_users,
     template_keys,
+    user_keys,
 )
 from slurm_rl_plugin.features.history.run_history import (
     BOUNDS,
@@ -104,7 +104,8 @@ def known_past(
     one, group = _numbered(same)
     requests = _Requests(users, user[one], limit[one], request[one], speaks[one], row[one])
     pending = np.bincount(template, waits_as)
-    _, running = job_keys(snapshot.users, snapshot.running.as_requested)
+    runs = snapshot.running.as_requested
+    running = template_keys(user_keys(snapshot.users, runs.user), runs.processors, runs.time_limit)
     return KnownPast(
         hazards=_hazards(past, of_users, requests),
         time_limit=limit[one],

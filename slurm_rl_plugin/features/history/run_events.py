@@ -85,12 +85,6 @@ def limit_keys(user: FloatArray, time_limit: FloatArray) -> FloatArray:
     return (mixed >> _SPARE_BITS).astype(np.float64)
 
 
-def job_keys(users: Sequence[str], jobs: JobTable) -> tuple[FloatArray, FloatArray]:
-    """Keys of the user and of the template of each job, shape [n] each."""
-    user = user_keys(users, jobs.user)
-    return user, template_keys(user, jobs.processors, jobs.time_limit)
-
-
 def _mixed(bits: NDArray[np.uint64]) -> NDArray[Any]:
     """Every bit of the result depends on every bit given (the finish of splitmix64)."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

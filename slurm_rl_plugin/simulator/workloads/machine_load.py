@@ -210,21 +210,18 @@ def _shortages(log: JobLog, machine: Machine) -> Iterator[str]:
     ]
     jobs = np.bincount(asked.shape, minlength=len(each))
     largest = np.array([pool.max(axis=0, initial=0.0) for pool in pools])[asked.pool]
-    for place, name in enumerate(machine.resources):
-        short = each[:, place] > largest[:, place]
+    together = np.array([pool[:, CPU].sum() for pool in pools])[asked.pool]
+    lacking = [
+        (name, "one node ", each[:, place], largest[:, place], "at most")
+        for place, name in enumerate(machine.resources)
+    ]
+    for name, whom, least, most, how in [*lacking, (CPUS, "", asked.cpus, together, "together")]:
+        short = least > most
         if short.any():
             yield (
-                f"{jobs[short].sum()} lack {name}: they ask one node for "
-                f"{each[short, place].min():g} or more, their nodes have "
-                f"{largest[short, place].max():g} at most"
+                f"{jobs[short].sum()} lack {name}: they ask {whom}for {least[short].min():g} or "
+                f"more, their nodes have {most[short].max():g} {how}"
             )
-    together = np.array([pool[:, CPU].sum() for pool in pools])[asked.pool]
-    wide = asked.cpus > together
-    if wide.any():
-        yield (
-            f"{jobs[wide].sum()} lack {CPUS}: they ask for {asked.cpus[wide].min():g} or more, "
-            f"their nodes have {together[wide].max():g} together"
-        )
     few = asked.fewest > np.array([len(pool) for pool in pools])[asked.pool]
     if few.any():
         yield (
