@@ -137,7 +137,7 @@ def offered_zsh(pages: Path, tmp_path: Path) -> Offered:
 
 
 def asked_zsh(functions: Path, folder: Path, *words: str) -> list[str]:
-    (folder / "offered_zsh").touch()
+    (folder / "offered").touch()
     (folder / ".setup").write_text(SETUP % functions)
     terminal, end = pty.openpty()
     zsh = subprocess.Popen(
@@ -164,7 +164,7 @@ def asked_zsh(functions: Path, folder: Path, *words: str) -> list[str]:
     finally:
         zsh.kill()
         os.close(terminal)
-    return [line.replace("\\", "") for line in (folder / "offered_zsh").read_text().splitlines()]
+    return [line.replace("\\", "") for line in (folder / "offered").read_text().splitlines()]
 
 
 def test_every_verb_has_options(pages: Path, offered_zsh: Offered) -> None:
