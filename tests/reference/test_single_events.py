@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,32 +89,25 @@ def read(workload: Workload, scorer: Scorer, plan: Plan | None) -> list[float]:
     return simulate(jobs_of(workload), CAPACITY, scorer, easy=True, plan=plan, singly=True)
 
 
-@pytest.mark.parametrize("correction", CORRECTIONS)
+#: Kind of a plan, and what its estimates are corrected by or how late a head may start.
+PLANS = [
+    *((CONSISTENT, {"correction": each}) for each in CORRECTIONS),
+    *((PENDING_ONLY, {"slack": each}) for each in (0.0, 0.5)),
+]
+
+
+@pytest.mark.parametrize(("kind", "more"), PLANS)
 @ORDERS
 def test_given_estimates_are_planned_with_as_the_readable_simulator_does(
-    order: str, correction: str
+    order: str, kind: int, more: dict[str, Any]
 ) -> None:
     differ = 0
     for seed in range(3, 8):
         workload, seconds = workload_of_users(seed)
-        found = starts(workload, order, planned(workload, seconds, CONSISTENT, correction))
+        found = starts(workload, order, planned(workload, seconds, kind, **more))
         scorer = rule("fifo") if order == FIRST_COME else shortest_behind_head(seconds.tolist())
-        assert found == read(workload, scorer, Plan(seconds.tolist(), True, correction=correction))
-        differ += found != starts(workload, order, by_requests(workload), seconds)
-    assert differ > 0
-
-
-@pytest.mark.parametrize("slack", [0.0, 0.5])
-@ORDERS
-def test_heads_have_a_promise_where_pending_jobs_alone_are_estimated(
-    order: str, slack: float
-) -> None:
-    differ = 0
-    for seed in range(3, 8):
-        workload, seconds = workload_of_users(seed)
-        found = starts(workload, order, planned(workload, seconds, PENDING_ONLY, slack=slack))
-        scorer = rule("fifo") if order == FIRST_COME else shortest_behind_head(seconds.tolist())
-        assert found == read(workload, scorer, Plan(seconds.tolist(), slack=slack))
+        plan = Plan(seconds.tolist(), kind == CONSISTENT, **more)
+        assert found == read(workload, scorer, plan)
         differ += found != starts(workload, order, by_requests(workload), seconds)
     assert differ > 0
 

@@ -203,16 +203,6 @@ def test_sources_give_a_wait_each_and_know_nothing_of_later(jobs_source: SeenJob
     np.testing.assert_array_equal(found.draws, again.draws)
 
 
-def test_accounting_alone_is_enough(jobs_source: SeenJobs) -> None:
-    bare = replace(jobs_source, look={}, priority=np.full(len(jobs_source), np.nan))
-    moment = float(np.unique(jobs_source.moment)[5])
-    found = ask_sources(bare, features_of(bare), moment, np.random.default_rng(0))
-    assert found is not None
-    truth = np.log10(jobs_source.wait[found.rows])
-    spread = truth.std()
-    assert np.sqrt(np.mean((found.log_wait[0] - truth) ** 2)) < spread
-
-
 def test_weights_go_to_the_source_that_was_closest() -> None:
     rng = np.random.default_rng(2)
     truth = rng.normal(4.0, 0.7, 5000)

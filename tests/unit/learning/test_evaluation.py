@@ -293,12 +293,6 @@ def test_the_log_score_is_that_of_the_interval_in_which_the_run_ended(
     assert scores_of_first(run_time, 100.0)["log_score"] == pytest.approx(-log(probability))
 
 
-def test_a_run_beyond_all_bounds_counts_as_ended_by_its_limit() -> None:
-    ten_days = 864_000.0
-    found = scores_of_first(200_000.0, ten_days)  # the last of 16 bounds is two days
-    assert found["log_score"] == pytest.approx(-log(0.88**16))
-
-
 def test_the_crps_adds_up_squares_over_the_logarithm_of_seconds() -> None:
     """Up to the limit of 100 s; the run of 20 s has ended from the second interval on."""
     shorter = [1 - OUTLIVES**place for place in (1, 2, 3, 4)]  # before 10, 30, 60 and 100 s
@@ -336,14 +330,3 @@ def test_runs_that_ended_before_tell() -> None:
     found = run_time_scores(log_of_two, 1, 2)
     assert found["log_score"] == pytest.approx(-log((1 - first) * second))
     assert found["log_score"] < run_time_scores(log_of_two, 0, 1)["log_score"]
-
-
-def test_shares_of_the_runs_that_ended_below_the_quantiles() -> None:
-    """12 % end before 10 s, 22.6 % before 30 s, 31.9 % before 60 s; 47.2 % before 5, 53.6 % 10 min.
-
-    So a tenth ends before 7 s, a quarter between 30 and 60 s, half between 5 and 10 min: the run of
-    20 s is longer than the first of them, that of 350 s than the first two.
-    """
-    both = log_with((0, 0, 20, 100), (1, 0, 350, 600))
-    expected = {"0.1": 0.0, "0.25": 0.5, "0.5": 1.0, "0.75": 1.0, "0.9": 1.0}
-    assert run_time_scores(both, 0, 2)["shares_below"] == expected

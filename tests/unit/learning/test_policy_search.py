@@ -84,14 +84,6 @@ def spoil(checkpoint):
     checkpoint.write_text("\n".join([key, *kept]) + "\n")
 
 
-def test_a_resumed_search_takes_up_what_was_kept_instead_of_simulating_again(tmp_path):
-    checkpoint = tmp_path / "kept"
-    with pytest.raises(Interrupted):
-        search(checkpoint=checkpoint, progress=stop_at(3))
-    spoil(checkpoint)
-    assert weights(search(checkpoint=checkpoint)) != weights(uninterrupted())
-
-
 @pytest.mark.parametrize(
     "other",
     [

@@ -52,7 +52,6 @@ from slurm_rl_plugin.simulator.schedules.policy_driver import NO_RANK, simulate_
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
-    simulate_scores,
 )
 from slurm_rl_plugin.simulator.scoring.echo_state import (
     compile_echo_state,
@@ -181,29 +180,6 @@ def test_the_same_queue_states_give_the_same_reservoir_in_the_kernel_and_on_the_
     assert np.ptp(in_kernel, axis=0).max() > 0.01
 
 
-def test_what_the_hook_makes_of_scores_holds_for_an_echo_state_network_too():
-    """With a bound of 0 the jobs of one account start first come, first served."""
-    workload, here = prepared().workload(None), network(4)
-    workload = workload.having(account=np.zeros_like(workload.account))
-    start = simulate_network(workload, here, replace(SETTINGS, starvation=0.0)).start
-    by_age = simulate_scores(workload, -workload.submit, SETTINGS).start
-    np.testing.assert_array_equal(start, by_age)
-    assert (start != simulate_network(workload, here, SETTINGS).start).any()
-
-
-def test_a_decision_at_which_the_hook_does_not_write_is_not_remembered():
-    workload, here = prepared().workload(None), network(4)
-    compiled, cluster = compile_echo_state(here, workload), empty_cluster(workload, 5)
-    advance(workload.jobs, cluster, workload.submit[3], NO_RANK)
-    scores, jobs = np.empty(301), np.empty(301, dtype=np.int64)
-    score_pending_from_memory(workload, cluster, compiled, True, scores, jobs)
-    dispatch_by_score(workload.jobs, cluster, scores, jobs, 0, 0)
-    advance(workload.jobs, cluster, workload.submit[9], NO_RANK)
-    for remembers in (False, True):
-        score_pending_from_memory(workload, cluster, compiled, remembers, scores, jobs)
-        assert compiled.memory.any() == remembers
-
-
 def test_an_echo_state_network_is_a_candidate_on_a_machine_that_all_jobs_share():
     load, here = prepared(), network(4)
     candidate = Candidate(name="echo state", network=here)
@@ -282,19 +258,6 @@ def test_a_rollout_keeps_states_actions_and_rewards_of_every_start(epsilon, sche
         memory = found.state[start]
     assert 0.0 < found.responsiveness.min() <= found.responsiveness.max() <= 1.0
     assert 0.0 <= found.fairness.min() <= found.fairness.max() <= 1.0
-
-
-def test_of_a_long_queue_evenly_spaced_actions_are_kept():
-    log = egee_log(np.random.default_rng(1), processors=1, jobs=400, load=5.0)
-    workload = prepare_log(log).workload(None)
-    settings = SimulationSettings(capacity=1)
-    found = collect_experience(workload, network(), settings, epsilon=None, rng=_rng())
-    kept = np.diff(found.first_action)
-    assert kept.max() == MOST_ACTIONS
-    longest = int(np.argmax(kept))
-    actions = found.actions[found.first_action[longest] : found.first_action[longest + 1]]
-    assert len(set(actions)) == MOST_ACTIONS
-    assert (np.diff(actions) > 0).all()
 
 
 CAPACITY = 12

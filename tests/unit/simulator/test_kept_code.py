@@ -8,75 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.simulator.kernel import kept_code
 from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL, PACKAGE
-
-KERNEL = "slurm_rl_plugin.kernel"
-SOURCES = {
-    "__init__": "",
-    "units": "SECOND = 1.0",
-    "speed": '"""Speed."""\n\n\ndef twice(x):\n    """Two of it."""\n    return 2 * x',
-    "kernel": "from slurm_rl_plugin.speed import twice\nfrom slurm_rl_plugin import units",
-    "beside": "from slurm_rl_plugin.units import SECOND",
-}
-
-
-@pytest.fixture
-def sources(tmp_path, monkeypatch):
-    """A package of five modules."""
-    package = tmp_path / "slurm_rl_plugin"
-    package.mkdir()
-    for name, text in SOURCES.items():
-        (package / f"{name}.py").write_text(text)
-    monkeypatch.setattr(kept_code, "PACKAGE", package)
-    kept_code._read.cache_clear()
-    kept_code.closure_digest.cache_clear()
-    yield package
-    kept_code._read.cache_clear()
-    kept_code.closure_digest.cache_clear()
-
-
-def digest_after(sources: Path, name: str, text: str) -> str:
-    (sources / f"{name}.py").write_text(text)
-    kept_code._read.cache_clear()
-    kept_code.closure_digest.cache_clear()
-    return kept_code.closure_digest(KERNEL)
-
-
-def test_a_module_computes_with_what_it_imports(sources):
-    assert kept_code.import_closure(KERNEL) == {
-        KERNEL,
-        "slurm_rl_plugin.speed",
-        "slurm_rl_plugin.units",
-    }
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("speed", "def twice(x):\n    # a comment\n\n    return 2 * x"),
-        ("speed", '"""Other words."""\ndef twice(x):\n    """Of other words."""\n    return 2*x'),
-        ("beside", "SECOND = 3.0"),
-    ],
-)
-def test_words_and_strangers_change_nothing(sources, name, text):
-    assert digest_after(sources, name, text) == digest_after(sources, "units", SOURCES["units"])
-    before = digest_after(sources, name, SOURCES[name])
-    assert digest_after(sources, name, text) == before
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("speed", "def twice(x):\n    return 3 * x"),
-        ("units", "SECOND = 2.0"),
-        ("kernel", "from slurm_rl_plugin.speed import twice\nfrom slurm_rl_plugin import beside"),
-    ],
-)
-def test_what_is_computed_elsewhere_counts(sources, name, text):
-    before = kept_code.closure_digest(KERNEL)
-    assert digest_after(sources, name, text) != before
-
 
 PROGRAM = """
 import sys
