@@ -21,14 +21,12 @@ from slurm_rl_plugin.forecasts.live.sources import own_order, rule_order
 from slurm_rl_plugin.services import forecast_service
 from slurm_rl_plugin.services.forecast_service import (
     ForecastService,
-    Orders,
     OwnHistory,
     build_orders,
 )
 from slurm_rl_plugin.units import HOUR
 from tests.unit.forecasts.live_site import busy_look, forecaster, last_days, live_site
 from tests.unit.forecasts.test_kept_forecasts import given
-from tests.unit.hook.queues import pending_jobs, snapshot_of
 
 
 def test_a_history_that_cannot_be_read_is_tried_again_after_a_minute(
@@ -71,8 +69,7 @@ def test_while_the_policy_is_not_used_the_order_is_that_of_its_fallback(
 ) -> None:
     (tmp_path / "slurm-rl.toml").write_text(f'[policy]\nmodel = "sjf"\nfallback = "{fallback}"\n')
     orders = build_orders(read_configuration(tmp_path / "slurm-rl.toml"))
-    look = QueueOnFile(snapshot=snapshot_of(pending_jobs([])), mode="fallback", policy=fallback)
-    assert (orders.of(look) is own_order) == is_own
+    assert (orders["fallback"] is own_order) == is_own
 
 
 def test_scores_and_metrics_cost_nothing_but_a_forecast_of_the_queue(
@@ -90,7 +87,7 @@ def test_scores_and_metrics_cost_nothing_but_a_forecast_of_the_queue(
     service = ForecastService(
         configuration=configuration,
         forecaster=made,
-        orders=Orders(policy=rule_order("fifo"), fallback=rule_order("fifo")),
+        orders=dict.fromkeys(("active", "fallback"), rule_order("fifo")),
         history=OwnHistory(configuration=configuration, kind=None),  # type: ignore[arg-type]
         queue_file=tmp_path / "queue.npz",
         progress_bar=progress_bar,
