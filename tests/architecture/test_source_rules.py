@@ -23,7 +23,6 @@ UNBOUNDED = frozenset(
 ALLOWED = {
     ("accounting/log_file.py", "read_bytes"): "a LOG has any size",
     ("configuration/generated.py", "read_text"): "a document of ours, when it is made",
-    ("evaluation/committee_page.py", "read_text"): "a page of ours",
     ("hook/daemon/lock.py", "read_text"): "files of /proc",
     ("simulator/kernel/kept_code.py", "read_text"): "modules of ours",
     ("cli/demo/demo.py", "read"): "metrics of the demo's own daemon",
