@@ -30,13 +30,13 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.papers.study.claims import (
     FEW_LOGS,
-    Cell,
     Declared,
     Row,
     Statistic,
     measure,
     ratio_of_means,
     row,
+    row_of,
 )
 from slurm_rl_plugin.papers.study.figures import finished, panels
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
@@ -271,9 +271,8 @@ def _ratio(
     """A ratio of means over the same seeds, and the factors at which it would keep to a bound."""
     ratio = measure(np.array([one, other]), statistic)
     low, high = (ratio.value, ratio.value) if len(one) < FEW_LOGS else ratio.ends
-    return Row(
-        cell=Cell(group, policy, column),
-        measured=ratio,
+    return row_of(
+        *(group, policy, column, ratio),
         logs=len(one),
         baselines=_means(beside),
         words={
@@ -317,10 +316,8 @@ def _rows_of_figure_2(rate: float, measured: Measured) -> Iterator[Row]:
     yield _growth(group, PAPER, measured, load)
     if rate in (RATES_OF_FIGURE_2[0], CRITICAL_RATE):
         yield _ratio(group, RANDOM, TO_LEAST_LOADED, load[RANDOM], load[LEAST_LOADED], load)
-    if rate == CRITICAL_RATE:
-        yield _grown(group, RANDOM, measured)
-    else:
-        yield _growth(group, RANDOM, measured, load)
+    critical = rate == CRITICAL_RATE
+    yield _grown(group, RANDOM, measured) if critical else _growth(group, RANDOM, measured, load)
 
 
 def _rows_of_figure_3(rate: float, measured: Measured) -> Iterator[Row]:
@@ -345,10 +342,8 @@ def _figures_4_and_5(found: Mapping[str, Measured]) -> Iterator[Row]:
     for noise in NOISE[1:]:
         rule = with_noise(PAPER, noise)
         yield _ratio(FIGURE_5, rule, "load / load without noise", noisy.load[rule], steady, {})
-        if noise <= BEARABLE_NOISE:
-            yield _growth(FIGURE_5, rule, noisy, {})
-        else:
-            yield _grown(FIGURE_5, rule, noisy)
+        borne = noise <= BEARABLE_NOISE
+        yield _growth(FIGURE_5, rule, noisy, {}) if borne else _grown(FIGURE_5, rule, noisy)
 
 
 def _goals(found: Mapping[str, Measured]) -> Iterator[Row]:

@@ -212,20 +212,18 @@ def tested(
 def held_against(polls: Polls, seed: int, add: Add) -> dict[str, Forecasts]:
     """What is learned from the same polls without joining and calibration, of the tested polls."""
 
-    def boosted(place: int) -> Forecasts:
-        rng = np.random.default_rng([seed, place, 1])
-        return boosted_quantiles(polls.jobs, polls.table, float(polls.moments[place]), rng)
+    def told(by: Callable[..., T], kind: int) -> list[T]:
+        def at(place: int) -> T:
+            rng = np.random.default_rng([seed, place, kind])
+            return by(polls.jobs, polls.table, float(polls.moments[place]), rng)
 
-    def of_all_days(place: int) -> FloatArray:
-        rng = np.random.default_rng([seed, place, 2])
-        return knowing_all_earlier_days(polls.jobs, polls.table, float(polls.moments[place]), rng)
+        return _in_order(at, range(polls.first, len(polls.moments)), add)
 
-    places = range(polls.first, len(polls.moments))
     median = [partition_median(polls.jobs, float(each)) for each in polls.tested]
     return {
-        BOOSTING: _together(_in_order(boosted, places, add)),
+        BOOSTING: _together(told(boosted_quantiles, 1)),
         MEDIAN: certain(np.concatenate(median)),
-        ALL_DAYS: certain(np.concatenate(_in_order(of_all_days, places, add))),
+        ALL_DAYS: certain(np.concatenate(told(knowing_all_earlier_days, 2))),
     }
 
 
