@@ -51,7 +51,7 @@ from slurm_rl_plugin.learning.evaluation.paired import (
     schedule_of,
     starts_under,
 )
-from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.learning.training_load import class_known_at_submission
 from slurm_rl_plugin.policies.registry import NATIVE
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before

@@ -32,7 +32,7 @@ from slurm_rl_plugin.evaluation.what_if_study import (
     blocks_of,
 )
 from slurm_rl_plugin.learning.checkpoint import check_checkpoint, digest_of, forget_checkpoint
-from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
+from slurm_rl_plugin.learning.training_load import TRAINING_FRACTION
 from slurm_rl_plugin.measure.intervals import BETTER
 from slurm_rl_plugin.readable import printable, span_text
 from slurm_rl_plugin.services.candidates import candidate_of

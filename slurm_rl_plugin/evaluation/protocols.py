@@ -31,7 +31,7 @@ from slurm_rl_plugin.learning.evaluation.heldout import (
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, evaluate, knowing_recent_runs
 from slurm_rl_plugin.learning.evaluation.run_time_scores import run_time_scores
 from slurm_rl_plugin.learning.evaluation.schedule_waits import FIGURES
-from slurm_rl_plugin.learning.load_windows import training_jobs
+from slurm_rl_plugin.learning.training_load import training_jobs
 from slurm_rl_plugin.measure.intervals import WindowRatio, overlapping_windows, ratio_over_windows
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog

@@ -33,7 +33,7 @@ from slurm_rl_plugin.learning.evaluation.recorded_replay import (
     overall,
     replay,
 )
-from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.learning.training_load import class_known_at_submission
 from slurm_rl_plugin.measure.intervals import BETTER, RESAMPLES, WORSE
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import named_policy

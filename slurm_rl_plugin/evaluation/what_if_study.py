@@ -16,7 +16,7 @@ from slurm_rl_plugin.evaluation.named_log import ReadJobs, configured_classifier
 from slurm_rl_plugin.evaluation.site_replay import NOT_KNOWN_ON_NODES, Bar
 from slurm_rl_plugin.evaluation.study import absent, as_json, machine_entry
 from slurm_rl_plugin.learning.evaluation.schedule_waits import resource_figures
-from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.learning.training_load import class_known_at_submission
 from slurm_rl_plugin.machine_files.reader import DescribedCluster, plain_cluster
 from slurm_rl_plugin.measure.intervals import INCONCLUSIVE, Blocks
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings

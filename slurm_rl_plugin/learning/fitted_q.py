@@ -17,7 +17,7 @@ from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning import policy_search
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.regression import EchoStateRegressor, FeedForwardRegressor, Samples
-from slurm_rl_plugin.learning.side_by_side import processors_here, side_by_side
+from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.learning.training_load import (
     Progress,
     TrainedPolicy,
@@ -395,7 +395,7 @@ def train_fitted_q(
 
     def valued(parameters: Sequence[float], loads: Sequence[TrainingLoad]) -> float:
         network = patterns.regressor.network(parameters)
-        return mean_objective(network, loads, settings.weights, threads=processors_here())
+        return mean_objective(network, loads, settings.weights, together=True)
 
     first = len(kept.steps) + 1 if len(kept.steps) < settings.iterations else math.inf
     for iteration in range(1, settings.iterations + 1):

@@ -23,16 +23,17 @@ from slurm_rl_plugin.learning.evaluation.heldout import (
     windows_of,
 )
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
-from slurm_rl_plugin.learning.load_windows import (
+from slurm_rl_plugin.learning.policy_search import RULE_WEIGHTS
+from slurm_rl_plugin.learning.training_load import (
     TRAINING_FRACTION,
+    TrainingLoad,
+    TrainingLoads,
     class_known_at_submission,
     log_windows,
+    mean_objective,
     training_jobs,
     training_part,
 )
-from slurm_rl_plugin.learning.policy_search import RULE_WEIGHTS
-from slurm_rl_plugin.learning.side_by_side import processors_here
-from slurm_rl_plugin.learning.training_load import TrainingLoad, TrainingLoads, mean_objective
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import FloatArray
@@ -101,9 +102,9 @@ def best_reserve(
     weights: RewardWeights,
 ) -> float:
     """Which part of the machine's processors to keep free of batch work; of equals the first."""
-    capacity, threads = loads[0].settings.capacity, processors_here()
+    capacity = loads[0].settings.capacity
     values = [
-        mean_objective(with_reserve(network, part * capacity), loads, weights, threads=threads)
+        mean_objective(with_reserve(network, part * capacity), loads, weights, together=True)
         for part in parts
     ]
     return parts[int(np.argmax(values))]

@@ -11,7 +11,7 @@ import numpy as np
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE, USUAL
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
-from slurm_rl_plugin.learning.side_by_side import processors_here, side_by_side
+from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.learning.training_load import (
     Progress,
     TrainedPolicy,
@@ -288,7 +288,7 @@ def search_policy(
     network = partial(_network, settings, parameters)
 
     def valued(searched: FloatArray, loads: Sequence[TrainingLoad]) -> float:
-        return mean_objective(network(searched), loads, settings.weights, threads=processors_here())
+        return mean_objective(network(searched), loads, settings.weights, together=True)
 
     best = parameters[searched_places(settings)]
     objective = valued(best, validation)

@@ -34,23 +34,21 @@ from slurm_rl_plugin.learning.heldout_training import (
     heldout_loads,
     shipped_rule,
 )
-from slurm_rl_plugin.learning.load_windows import (
-    TRAINING_FRACTION,
-    WARM_UP,
-    split_stretches,
-    training_part,
-)
 from slurm_rl_plugin.learning.manifest import file_checksum, write_card, write_manifest
 from slurm_rl_plugin.learning.onnx_file import export_model
 from slurm_rl_plugin.learning.policy_search import rule_network
 from slurm_rl_plugin.learning.site_utility import class_medians, site_utility_entries
 from slurm_rl_plugin.learning.training_load import (
+    TRAINING_FRACTION,
+    WARM_UP,
     Progress,
     TrainedPolicy,
     TrainingLoad,
     TrainingLoads,
     mean_objective,
     rule_objective,
+    split_stretches,
+    training_part,
 )
 from slurm_rl_plugin.measure.intervals import BLOCK_JOBS, FEWEST_BLOCKS
 from slurm_rl_plugin.policies.network import QNetwork

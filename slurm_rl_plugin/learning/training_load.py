@@ -1,18 +1,19 @@
-"""What a policy is trained on: loads with FIFO's figures beside them; and what comes of it."""
+"""Loads of a training: logs cut into what trains and what chooses, and what networks do on them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
+from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -20,12 +21,112 @@ from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine
 from slurm_rl_plugin.simulator.schedules.on_nodes import simulate_on_nodes
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.log_workload import (
+    PreparedLog,
+    classify_log,
+    select_prepared,
+)
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
-from slurm_rl_plugin.units import DAY, MINUTE, FloatArray
+from slurm_rl_plugin.simulator.workloads.recorded_runs import windows_with_past
+from slurm_rl_plugin.units import DAY, MINUTE, FloatArray, IntArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import JobMeasures
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
+
+#: The first part of each log trains, the rest validates (definitions: time split).
+TRAINING_FRACTION = 0.6
+#: Jobs of one run of a training at most.
+MOST_JOBS = 50_000
+#: Part of a run's jobs in which the machine fills; they do not count.
+WARM_UP = 0.1
+#: Part of the jobs that each of several runs leaves out, so that they differ.
+LEFT_OUT = 0.02
+
+
+def training_jobs(prepared: PreparedLog) -> int:
+    """How many jobs of a log train: its first 60 % in submit order, rounded down.
+
+    On a machine of nodes those of the first 60 % of its time: where one array can hold more jobs
+    than a week, parts by jobs would be cut within a day.
+    """
+    if prepared.machine is None:
+        return int(len(prepared.log) * TRAINING_FRACTION)
+    submit = prepared.log.submit
+    border = submit[0] + TRAINING_FRACTION * (submit[-1] - submit[0])
+    return int(np.searchsorted(submit, border))
+
+
+def training_part(prepared: PreparedLog) -> PreparedLog:
+    """The first 60 % of a log, from which everything that training knows is taken."""
+    return log_window(prepared, 0, training_jobs(prepared))
+
+
+def log_windows(prepared: PreparedLog, firsts: Sequence[int], count: int) -> list[PreparedLog]:
+    """Windows of consecutive jobs of a log; every window of the package is cut here.
+
+    Submit times stay those of the log (F1 counts them from its start), shares those of the whole. A
+    window knows what the log recorded of users' runs before it begins. `firsts` are places of each
+    window's first job, ascending; `count` is the length of each.
+
+    Raises:
+        ConfigurationError: the log does not hold these jobs.
+    """
+    for first in firsts:
+        if first < 0 or count < 0 or first + count > len(prepared.log):
+            raise ConfigurationError(
+                f"a log of {len(prepared.log)} jobs has no window of {count} jobs from job {first}."
+            )
+    return windows_with_past(prepared, firsts, count)
+
+
+def log_window(prepared: PreparedLog, first: int, count: int) -> PreparedLog:
+    """The window of `count` jobs from number `first` on, as a load of its own."""
+    return log_windows(prepared, [first], count)[0]
+
+
+def class_known_at_submission(
+    prepared: PreparedLog, classifier: JobClassifier | None = None
+) -> PreparedLog:
+    """The log with job classes that a policy may see: made of what users gave with their jobs.
+
+    The class of a SWF log is its actual run time < 900 s (definitions), which nobody knows while a
+    job waits. Reports that mean the actual run time must take it from `log.run_time`. The default
+    rules are those of JobClassifier, for a SWF log the requested time <= 900 s; a job that asked
+    for no time is batch.
+    """
+    interactive, rule, own = classify_log(prepared.log, classifier or JobClassifier())
+    return replace(prepared, interactive=interactive, class_rule=rule, utilities=own)
+
+
+def split_stretches(
+    prepared: PreparedLog, runs: int, rng: np.random.Generator
+) -> tuple[list[PreparedLog], list[PreparedLog]]:
+    """What trains, from the first 60 % of a log, and what chooses, from the rest.
+
+    Both are one run through the jobs next to the border, MOST_JOBS at most; of several runs each
+    is without other LEFT_OUT of the jobs, so that a training does not learn one run by heart.
+
+    Raises:
+        ConfigurationError: the log is too short to be split.
+    """
+    jobs = len(prepared.log)
+    border = training_jobs(prepared)
+    if border < 1 or jobs - border < 1:
+        raise ConfigurationError(
+            f"the log has too few jobs to train and validate on ({jobs}): give a longer one."
+        )
+    first = max(border - MOST_JOBS, 0)
+    past = log_window(prepared, first, border - first)
+    later = log_window(prepared, border, min(jobs - border, MOST_JOBS))
+    kept = [kept_jobs(border - first, rng) for _ in range(runs)] if runs > 1 else []
+    return [select_prepared(past, each) for each in kept] or [past], [later]
+
+
+def kept_jobs(jobs: int, rng: np.random.Generator) -> IntArray:
+    """Places of so many jobs without LEFT_OUT of them, ascending."""
+    left_out = rng.choice(jobs, int(jobs * LEFT_OUT), replace=False)
+    return np.setdiff1d(np.arange(jobs), left_out)
+
 
 #: Told after each step of a training: the number of steps done and the best objective so far.
 Progress = Callable[[int, float], None]
@@ -183,15 +284,15 @@ def mean_objective(
     loads: Sequence[TrainingLoad],
     weights: RewardWeights,
     *,
-    threads: int = 1,
+    together: bool = False,
 ) -> float:
-    """Mean objective of a network over loads, simulated side by side in so many threads."""
+    """Mean objective of a network over loads, simulated side by side or one after the other."""
 
     def objective(load: TrainingLoad) -> float:
         return load.objective(load.starts(network), weights)
 
-    with ThreadPoolExecutor(max_workers=threads) as pool:
-        return float(np.mean(list(pool.map(objective, loads))))
+    run = side_by_side if together else map
+    return float(np.mean(list(run(objective, loads))))
 
 
 def rule_objective(rule: str, loads: Sequence[TrainingLoad], weights: RewardWeights) -> float:

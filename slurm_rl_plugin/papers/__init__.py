@@ -7,7 +7,7 @@ rest of the package, and no more than that (import-linter keeps it so):
 * `simulator`: `workloads`, `schedules`, `sites`, rules, usage and histories of `scoring`,
   `kernel`, also for code of their own that is compiled;
 * `learning`: the trainers with their settings (`algorithms`, `sarsa`, `fitted_q`, `policy_search`,
-  `site_utility`, `heldout_training`), their loads (`training_load`, `load_windows`), `export`,
+  `site_utility`, `heldout_training`), their loads (`training_load`), `export`,
   `side_by_side`, and of `evaluation` `paired` and `heldout`;
 * `forecasts`: what is learned from past waits, its calibration and scores;
 * `what_if`: `switchback`, what two orders that hold the queue in turns are found to cost;

@@ -29,7 +29,7 @@ from slurm_rl_plugin.learning.evaluation.continuous import (
     replay_continuously,
 )
 from slurm_rl_plugin.learning.evaluation.schedule_waits import RATIOS, median_ratios
-from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.learning.training_load import class_known_at_submission
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log

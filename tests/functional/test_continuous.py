@@ -24,7 +24,7 @@ from slurm_rl_plugin.learning.evaluation.paired import (
     knowing_recent_runs,
     starts_under,
 )
-from slurm_rl_plugin.learning.load_windows import LEFT_OUT
+from slurm_rl_plugin.learning.training_load import LEFT_OUT
 from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log

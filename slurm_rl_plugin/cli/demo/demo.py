@@ -31,11 +31,11 @@ from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
-from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
 from slurm_rl_plugin.learning.manifest import file_checksum
 from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.learning.policy_search import SITE_ORDER
 from slurm_rl_plugin.learning.training import TrainingPlan, train_model
+from slurm_rl_plugin.learning.training_load import TRAINING_FRACTION
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import serve_metrics
 from slurm_rl_plugin.policies.q_network import load_q_network

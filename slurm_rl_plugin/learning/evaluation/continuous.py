@@ -25,8 +25,8 @@ from slurm_rl_plugin.learning.evaluation.schedule_waits import (
     median_ratios,
     waits_of,
 )
-from slurm_rl_plugin.learning.load_windows import kept_jobs, training_jobs
 from slurm_rl_plugin.learning.side_by_side import side_by_side
+from slurm_rl_plugin.learning.training_load import kept_jobs, training_jobs
 from slurm_rl_plugin.measure.intervals import FEWEST_BLOCKS, drawn_places, interval_of
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select_prepared

@@ -22,8 +22,8 @@ from slurm_rl_plugin.learning.evaluation.paired import (
     schedule_of,
     starts_under,
 )
-from slurm_rl_plugin.learning.load_windows import log_windows, training_jobs
 from slurm_rl_plugin.learning.side_by_side import side_by_side
+from slurm_rl_plugin.learning.training_load import log_windows, training_jobs
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, SHORT_JOB_RUN_TIME, FloatArray

@@ -17,7 +17,7 @@ from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.run_prediction import PARTS
-from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.learning.training_load import class_known_at_submission
 from slurm_rl_plugin.papers.study.trials import archived_log
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import (

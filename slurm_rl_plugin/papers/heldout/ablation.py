@@ -19,7 +19,7 @@ from slurm_rl_plugin.learning.evaluation.heldout import (
     heuristics_on_training_part,
     training_and_test_windows,
 )
-from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.learning.training_load import class_known_at_submission
 from slurm_rl_plugin.measure.intervals import overlapping_windows
 from slurm_rl_plugin.papers.heldout.experiment import (
     TO_BEST,

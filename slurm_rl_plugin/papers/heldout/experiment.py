@@ -35,13 +35,12 @@ from slurm_rl_plugin.learning.heldout_training import (
     heldout_loads,
     with_reserve,
 )
-from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.learning.policy_search import (
     SLOWDOWN,
     PolicySearchSettings,
     unsearched_network,
 )
-from slurm_rl_plugin.learning.training_load import TrainingLoads
+from slurm_rl_plugin.learning.training_load import TrainingLoads, class_known_at_submission
 from slurm_rl_plugin.measure.intervals import (
     block_means,
     interval_of,

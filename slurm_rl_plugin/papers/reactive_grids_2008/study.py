@@ -20,9 +20,9 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, candidate_of_model, evaluate
-from slurm_rl_plugin.learning.load_windows import log_window
 from slurm_rl_plugin.learning.onnx_file import import_network
 from slurm_rl_plugin.learning.sarsa import PAPER, SarsaSettings
+from slurm_rl_plugin.learning.training_load import log_window
 from slurm_rl_plugin.papers.reactive_grids_2008.claims import (
     INFEASIBLE_BOUND,
     LITERAL,

@@ -21,9 +21,8 @@ from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.evaluation.heldout import NODE_HEURISTICS
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.learning.evaluation.recorded_replay import UNCOUNTED
-from slurm_rl_plugin.learning.load_windows import log_window, training_jobs
 from slurm_rl_plugin.learning.side_by_side import side_by_side
-from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.learning.training_load import TrainingLoad, log_window, training_jobs
 from slurm_rl_plugin.machine_files.changes import changed
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
 from slurm_rl_plugin.measure.intervals import Blocks, verdict, widened

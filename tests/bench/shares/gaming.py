@@ -23,7 +23,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.domain.goals import AS_TRAINED
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.learning.load_windows import class_known_at_submission, training_jobs
+from slurm_rl_plugin.learning.training_load import class_known_at_submission, training_jobs
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.cluster import advance

@@ -22,7 +22,7 @@ from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
-from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.learning.training_load import class_known_at_submission
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_shares import with_accounts

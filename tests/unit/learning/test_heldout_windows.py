@@ -32,9 +32,9 @@ from slurm_rl_plugin.learning.heldout_training import (
     searched_jobs,
     shipped_rule,
 )
-from slurm_rl_plugin.learning.load_windows import class_known_at_submission, log_window
 from slurm_rl_plugin.learning.policy_search import RULE_WEIGHTS, PolicySearchSettings, rule_network
 from slurm_rl_plugin.learning.training import TrainingPlan
+from slurm_rl_plugin.learning.training_load import class_known_at_submission, log_window
 from slurm_rl_plugin.policies.network import fixed_scaler, network_from_parameters, parameter_count
 from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores

@@ -14,16 +14,15 @@ import pytest
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning import load_windows
 from slurm_rl_plugin.learning import policy_search as search
 from slurm_rl_plugin.learning import side_by_side as here
+from slurm_rl_plugin.learning import training_load
 from slurm_rl_plugin.learning.checkpoint import Checkpoint, forget_checkpoint, steps_kept
 from slurm_rl_plugin.learning.evaluation.paired import (
     Candidate,
     estimates_of,
     evaluate,
 )
-from slurm_rl_plugin.learning.load_windows import split_stretches
 from slurm_rl_plugin.learning.manifest import file_checksum
 from slurm_rl_plugin.learning.onnx_file import import_network
 from slurm_rl_plugin.learning.policy_search import (
@@ -40,7 +39,7 @@ from slurm_rl_plugin.learning.training import (
     parts_too_small,
     train_model,
 )
-from slurm_rl_plugin.learning.training_load import mean_objective
+from slurm_rl_plugin.learning.training_load import mean_objective, split_stretches
 from slurm_rl_plugin.policies.network import (
     QNetwork,
     fixed_scaler,
@@ -143,7 +142,7 @@ def test_the_past_trains_in_one_run_and_what_came_after_chooses():
 
 
 def test_of_a_long_log_the_jobs_next_to_the_border_are_taken(monkeypatch):
-    monkeypatch.setattr(load_windows, "MOST_JOBS", 100)
+    monkeypatch.setattr(training_load, "MOST_JOBS", 100)
     log = prepare_log(mmn_log(np.random.default_rng(1), jobs=1000))
     training, validation = split_stretches(log, 1, np.random.default_rng(1))
     assert training[0].log.job_id.tolist() == list(range(501, 601))

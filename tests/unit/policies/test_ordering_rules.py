@@ -11,7 +11,7 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
-from slurm_rl_plugin.learning.load_windows import log_window
+from slurm_rl_plugin.learning.training_load import log_window
 from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES, STATIC_RULES
 from slurm_rl_plugin.policies.registry import (
     NAMED_POLICIES,

@@ -15,7 +15,7 @@ from slurm_rl_plugin.features.history.run_history import (
     REQUEST_CLASSES,
     SPENT,
 )
-from slurm_rl_plugin.learning.load_windows import log_windows
+from slurm_rl_plugin.learning.training_load import log_windows
 from slurm_rl_plugin.simulator.kernel.workload import (
     ENDED_EVENT,
     fold_run,
