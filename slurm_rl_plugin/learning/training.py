@@ -16,7 +16,6 @@ from slurm_rl_plugin import __version__
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.learning.algorithms import (
     ALGORITHMS,
     Settings,
@@ -25,7 +24,7 @@ from slurm_rl_plugin.learning.algorithms import (
     train_policy,
 )
 from slurm_rl_plugin.learning.checkpoint import digest_of, forget_checkpoint
-from slurm_rl_plugin.learning.evaluation.paired import estimates_of
+from slurm_rl_plugin.learning.evaluation.paired import estimates_of, medians_of
 from slurm_rl_plugin.learning.heldout_training import (
     SEARCHED_PART,
     RuleComparison,
@@ -52,10 +51,11 @@ from slurm_rl_plugin.learning.training_load import (
 )
 from slurm_rl_plugin.measure.intervals import BLOCK_JOBS, FEWEST_BLOCKS
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.readable import span_text
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.units import DAY, HOUR, MINUTE
+from slurm_rl_plugin.units import DAY
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 #: Blocks that a replay needs before it gives an interval: a part needs as many.
@@ -76,7 +76,7 @@ def parts_too_small(logs: Sequence[PreparedLog], *, heldout: bool) -> str | None
     for name, fraction in parts.items():
         jobs, seconds = _size(logs, first[name], first[name] + fraction)
         if jobs < _JOBS or seconds < _DAYS * DAY:
-            span = "" if math.isinf(seconds) else f" in {_span(seconds)}"
+            span = "" if math.isinf(seconds) else f" in {span_text(seconds)}"
             small.append(f"the {name} part ({jobs:,} jobs{span})")
     if not small:
         return None
@@ -103,13 +103,6 @@ def _size(logs: Sequence[PreparedLog], begin: float, end: float) -> tuple[int, f
         elif last > first:
             seconds += float(prepared.log.submit[last - 1] - prepared.log.submit[first])
     return jobs, seconds
-
-
-def _span(seconds: float) -> str:
-    for unit, name in ((DAY, "days"), (HOUR, "hours")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds / MINUTE:.0f} minutes"
 
 
 #: What a trained policy is compared with in its card.
@@ -360,10 +353,7 @@ def _estimate_metadata(plan: TrainingPlan, loads: Sequence[TrainingLoad]) -> dic
         return site_utility_entries(class_medians(loads))
     if list(plan.estimates) != ["class-median"]:
         return {"estimates": "requested"}
-    known = [training_part(each) for each in plan.logs]
-    run_time = np.concatenate([each.log.run_time for each in known])
-    interactive = np.concatenate([each.interactive for each in known])
-    return ClassMedian.of(run_time, interactive).entries
+    return medians_of(*(training_part(each) for each in plan.logs)).entries
 
 
 def _manifest(

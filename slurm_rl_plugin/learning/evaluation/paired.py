@@ -73,7 +73,15 @@ def estimates_of(kind: str, training_log: PreparedLog) -> RunTimeEstimate | None
         return None
     if kind == "requested":
         return RequestedLimit()
-    return ClassMedian.of(training_log.log.run_time, training_log.interactive)
+    return medians_of(training_log)
+
+
+def medians_of(*logs: PreparedLog) -> ClassMedian:
+    """Median run time of each class over logs, which are not those that are measured."""
+    return ClassMedian.of(
+        np.concatenate([each.log.run_time for each in logs]),
+        np.concatenate([each.interactive for each in logs]),
+    )
 
 
 def starts_under(

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.papers.reactive_grids_2008.load import FEASIBLE, medians_of
+from slurm_rl_plugin.learning.evaluation.paired import medians_of
+from slurm_rl_plugin.papers.reactive_grids_2008.load import FEASIBLE
 from slurm_rl_plugin.papers.study.claims import (
     Claim,
     Declared,

@@ -20,10 +20,11 @@ from matplotlib.ticker import MaxNLocator
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.features.history.run_prediction import PARTS
+from slurm_rl_plugin.learning.evaluation.paired import medians_of
 from slurm_rl_plugin.learning.fitted_q import FittedQSettings
 from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.papers.reactive_grids_2008.claims import fairness_gap
-from slurm_rl_plugin.papers.reactive_grids_2008.load import medians_of, training_loads
+from slurm_rl_plugin.papers.reactive_grids_2008.load import training_loads
 from slurm_rl_plugin.papers.reactive_grids_2008.study import crowded_segment
 from slurm_rl_plugin.papers.study.claims import (
     Cell,

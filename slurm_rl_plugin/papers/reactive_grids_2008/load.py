@@ -144,11 +144,3 @@ def contenders(network: QNetwork, medians: ClassMedian) -> dict[str, Contender]:
     names = (SJF, "EDF", INTERACTIVE_FIRST, MIN_RUN_WAIT, LONGEST_FIRST, *HOLDING)
     learned = {RL: Contender(network=network)}
     return rules(FIFO) | learned | rules(*names, medians=medians)
-
-
-def medians_of(*logs: PreparedLog) -> ClassMedian:
-    """Median run time of each class over logs that are not measured (EST)."""
-    return ClassMedian.of(
-        np.concatenate([log.log.run_time for log in logs]),
-        np.concatenate([log.interactive for log in logs]),
-    )

@@ -19,7 +19,12 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
-from slurm_rl_plugin.learning.evaluation.paired import Candidate, candidate_of_model, evaluate
+from slurm_rl_plugin.learning.evaluation.paired import (
+    Candidate,
+    candidate_of_model,
+    evaluate,
+    medians_of,
+)
 from slurm_rl_plugin.learning.onnx_file import import_network
 from slurm_rl_plugin.learning.sarsa import PAPER, SarsaSettings
 from slurm_rl_plugin.learning.training_load import log_window
@@ -58,7 +63,6 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     contenders,
     generated,
     learning_task,
-    medians_of,
     printed_waits,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.on_line import (

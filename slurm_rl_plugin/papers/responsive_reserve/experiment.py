@@ -16,6 +16,7 @@ from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian
+from slurm_rl_plugin.learning.evaluation.paired import medians_of
 from slurm_rl_plugin.learning.onnx_file import import_network
 from slurm_rl_plugin.learning.policy_search import PolicySearchSettings
 from slurm_rl_plugin.learning.sarsa import SarsaSettings
@@ -29,7 +30,6 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     VALIDATION_SEED,
     generated,
     learning_task,
-    medians_of,
     training_loads,
 )
 from slurm_rl_plugin.papers.study.claims import (

@@ -297,7 +297,7 @@ def found():
 def hill(monkeypatch):
     """Instead of simulating: the higher, the nearer all searched weights are to one half."""
 
-    def height(network, loads, weights, threads=1):
+    def height(network, loads, weights, together=False):
         parts = [network.linear, network.job_weights.ravel(), network.output]
         return -float(np.square(np.concatenate(parts) - 0.5).sum())
 
@@ -339,7 +339,7 @@ def test_waiting_never_counts_against_a_job(feature):
     settings = replace(LINEAR, step=3.0, generations=2)
     seen = []
 
-    def watched(network, loads, weights, threads=1):
+    def watched(network, loads, weights, together=False):
         seen.append(network.linear[SITE.jobs.index(feature)])
         return -seen[-1]  # the less the better: pushes against the bound
 
@@ -356,7 +356,7 @@ def drawn_loads(settings, **more):
     numbers = {id(load_linear): number for number, load_linear in enumerate(TRAINING_LINEAR)}
     met = []
 
-    def watched(network, loads, weights, threads=1):
+    def watched(network, loads, weights, together=False):
         if loads is not VALIDATION_LINEAR:
             met.append(tuple(numbers[id(load_linear)] for load_linear in loads))
         return float(network.linear.sum())

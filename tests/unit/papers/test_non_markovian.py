@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_2011
+from slurm_rl_plugin.learning.evaluation.paired import medians_of
 from slurm_rl_plugin.papers.non_markovian_2011.experiment import (
     DECLARED,
     FORGETFUL,
@@ -15,7 +16,6 @@ from slurm_rl_plugin.papers.non_markovian_2011.experiment import (
     largest_deviation,
     memory_row,
 )
-from slurm_rl_plugin.papers.reactive_grids_2008.load import medians_of
 from slurm_rl_plugin.papers.study.study import QUICK
 from slurm_rl_plugin.papers.study.trials import (
     SJF,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
+from slurm_rl_plugin.learning.evaluation.paired import medians_of
 from slurm_rl_plugin.papers.reactive_grids_2008.claims import (
     fairness_over_time,
     implied_ratio,
@@ -20,7 +21,6 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     RL,
     contenders,
     generated,
-    medians_of,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.on_line import overtakes_after
 from slurm_rl_plugin.papers.study.study import QUICK
