@@ -51,11 +51,10 @@ from slurm_rl_plugin.learning.training_load import (
 )
 from slurm_rl_plugin.measure.intervals import BLOCK_JOBS, FEWEST_BLOCKS
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.readable import span_text
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.units import DAY
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 #: Blocks that a replay needs before it gives an interval: a part needs as many.
@@ -76,7 +75,7 @@ def parts_too_small(logs: Sequence[PreparedLog], *, heldout: bool) -> str | None
     for name, fraction in parts.items():
         jobs, seconds = _size(logs, first[name], first[name] + fraction)
         if jobs < _JOBS or seconds < _DAYS * DAY:
-            span = "" if math.isinf(seconds) else f" in {span_text(seconds)}"
+            span = "" if math.isinf(seconds) else f" in {_span(seconds)}"
             small.append(f"the {name} part ({jobs:,} jobs{span})")
     if not small:
         return None
@@ -103,6 +102,13 @@ def _size(logs: Sequence[PreparedLog], begin: float, end: float) -> tuple[int, f
         elif last > first:
             seconds += float(prepared.log.submit[last - 1] - prepared.log.submit[first])
     return jobs, seconds
+
+
+def _span(seconds: float) -> str:
+    for unit, name in ((DAY, "days"), (HOUR, "hours")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds / MINUTE:.0f} minutes"
 
 
 #: What a trained policy is compared with in its card.
