@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.domain.machine import Machine, PriorityWeights, ResourceLimit
+from slurm_rl_plugin.domain.machine import Machine, PriorityWeights
 from slurm_rl_plugin.domain.resources import CPUS, ResourceRequests
 from slurm_rl_plugin.domain.share_tree import ShareTree
 from slurm_rl_plugin.units import MINUTE, FloatArray, IntArray
@@ -60,10 +60,13 @@ def fixed_points(
     factors = np.array([float(each.priority_factor) for each in machine.partitions])
     if RAW_PARTITION not in weights.flags:
         factors /= factors.max(initial=1.0)
+    highest = max((each.priority for each in machine.qos.values()), default=0.0)
+    unit = 1.0 if RAW_QOS in weights.flags else highest
+    of_qos = {name: each.priority / unit for name, each in machine.qos.items() if highest > 0.0}
     return FixedPoints(
         size=weights.size * _sizes(machine, asked, time_limit),
         partition=weights.partition * factors[partition],
-        qos=weights.qos * _qos_factors(machine, qos),
+        qos=weights.qos * np.array([of_qos.get(name, 0.0) for name in qos], dtype=np.float64),
         association=weights.association * part,
         resources={
             name: weight * _parts(machine, asked, partition, name)
@@ -109,15 +112,6 @@ def _sizes(machine: Machine, asked: ResourceRequests, time_limit: FloatArray) ->
         size = np.maximum(nodes, cpus) / np.maximum(np.ceil(time_limit / MINUTE), 1.0)
     size = np.clip(size, 0.0, 1.0)
     return 1.0 - size if machine.weights.favours_small else size
-
-
-def _qos_factors(machine: Machine, qos: Sequence[str]) -> FloatArray:
-    highest = max((each.priority for each in machine.qos.values()), default=0.0)
-    if highest <= 0.0:
-        return np.zeros(len(qos))
-    unit, none = 1.0 if RAW_QOS in machine.weights.flags else highest, ResourceLimit()
-    found = [machine.qos.get(name, none).priority / unit for name in qos]
-    return np.array(found, dtype=np.float64)
 
 
 def _parts(machine: Machine, asked: ResourceRequests, partition: IntArray, name: str) -> FloatArray:

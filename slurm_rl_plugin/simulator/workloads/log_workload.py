@@ -80,8 +80,14 @@ def billed_on_machine(log: JobLog, machine: Machine) -> FloatArray | None:
     alone = np.array([each.whole_nodes or machine.whole_nodes for each in machine.partitions])
     whole = asked.exclusive | alone[partition]
     if whole.any():
-        least = _least_of_any_node(machine)[partition] * np.maximum(asked.nodes, 1)[:, None]
-        given = np.pad(least, ((0, 0), (0, len(asked.names) - len(machine.resources))))
+        each = np.array([kind.resources for kind in machine.kinds], dtype=np.float64)
+        least = np.zeros((len(machine.partitions), len(asked.names)))  # of any node of each
+        for place, served in enumerate(machine.partitions):
+            if served.kinds:
+                least[place, : each.shape[1]] = each[list(served.kinds)].min(axis=0)
+        if MEMORY in machine.resources:  # which is billed as asked
+            least[:, machine.resources.index(MEMORY)] = 0.0
+        given = least[partition] * np.maximum(asked.nodes, 1)[:, None]
         total = np.where(whole[:, None], np.maximum(asked.total, given), asked.total)
         asked = replace(asked, total=total)
     processors = np.maximum(log.processors, np.ceil(asked.of(CPUS))).astype(np.int64)
@@ -96,18 +102,6 @@ def billed_in_log(log: JobLog, billing: Billing | None) -> FloatArray | None:
     return billed_each_second(
         billing, log.partitions, log.partition, log.processors, log.requests, log.qos
     )
-
-
-def _least_of_any_node(machine: Machine) -> FloatArray:
-    """What each node of a partition has at least, memory left out; [partitions, resources]."""
-    each = np.array([kind.resources for kind in machine.kinds], dtype=np.float64)
-    least = np.zeros((len(machine.partitions), len(machine.resources)))
-    for place, partition in enumerate(machine.partitions):
-        if partition.kinds:
-            least[place] = each[list(partition.kinds)].min(axis=0)
-    if MEMORY in machine.resources:
-        least[:, machine.resources.index(MEMORY)] = 0.0
-    return least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
