@@ -21,7 +21,7 @@ from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE
 from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, FactorChange
 from slurm_rl_plugin.domain import Memory, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ConfigurationError, SlurmRLError
-from slurm_rl_plugin.units import BoolArray
+from slurm_rl_plugin.units import BoolArray, IntArray
 from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, version_of, write_whole
 
 logger = logging.getLogger(__name__)
@@ -310,6 +310,9 @@ def _job_id(found: object) -> int:
     return number
 
 
+NOTHING: IntArray = np.empty(0, dtype=np.int64)
+
+
 @dataclass(slots=True)
 class CarriedFactors:
     """The jobs that may carry a factor of the daemon, and the factor that each showed last.
@@ -334,8 +337,10 @@ class CarriedFactors:
     #: A write got no answer, and none since has got one.
     _is_unanswered: bool = False
     _told_unanswered: bool = False
-    #: Factors that we wrote or saw last.
-    _values: dict[int, int] = field(default_factory=dict)
+    #: Jobs that were seen last, in rising order, and their factors; then what was written since,
+    #: None where it is not known whether it was.
+    _seen: tuple[IntArray, IntArray] = (NOTHING, NOTHING)
+    _written: dict[int, int | None] = field(default_factory=dict)
 
     name = "factors"
 
@@ -363,21 +368,33 @@ class CarriedFactors:
         """Report factors that differ from what the daemon wrote or saw last."""
         pending = snapshot.pending
         visible = np.flatnonzero(_shows_factor(pending, snapshot.now))
-        jobs, factors = pending.jobs.job_id[visible].tolist(), pending.factor[visible].tolist()
-        seen = dict(zip(jobs, factors, strict=True))
-        changed = [job for job, factor in seen.items() if self._values.get(job, factor) != factor]
-        if changed:
-            first = changed[0]
+        order = visible[np.argsort(pending.jobs.job_id[visible])]
+        jobs, factors = pending.jobs.job_id[order], pending.factor[order]
+        expected = self._expected(jobs, factors)
+        if (changed := np.flatnonzero(expected != factors)).size:
+            first = changed[order[changed].argmin()]
             self.disturbances.tell(
                 FACTOR,
-                f"jobs={len(changed)} first={first} was={self._values[first]} is={seen[first]}: "
-                "writes were lost, or another program writes",
+                f"jobs={len(changed)} first={jobs[first]} was={expected[first]} "
+                f"is={factors[first]}: writes were lost, or another program writes",
             )
-        self._values = seen
+        self._seen = jobs, factors
+        self._written.clear()
+
+    def _expected(self, jobs: IntArray, factors: IntArray) -> IntArray:
+        """Factors that jobs in rising order should show; what they show where that is unknown."""
+        expected, (known, values) = factors.copy(), self._seen
+        _, now, then = np.intersect1d(jobs, known, assume_unique=True, return_indices=True)
+        expected[now] = values[then]
+        for job, factor in self._written.items():
+            place = int(np.searchsorted(jobs, job))
+            if place < len(jobs) and jobs[place] == job:
+                expected[place] = factors[place] if factor is None else factor
+        return expected
 
     def forget_values(self) -> None:
         """Expect no values any more: another daemon writes the factors, or they are restored."""
-        self._values.clear()
+        self._seen, self._written = (NOTHING, NOTHING), {}
 
     def write(
         self,
@@ -396,7 +413,7 @@ class CarriedFactors:
         if not changes:
             return ApplyReport()
         for change in changes:  # until it is known which writes were accepted
-            self._values.pop(change.job_id, None)
+            self._written[change.job_id] = None
         try:
             report = send()
         except BatchSystemUnavailable:
@@ -404,7 +421,7 @@ class CarriedFactors:
             raise
         self._answered(True)
         accepted = (change for change in changes if change.job_id in report.accepted)
-        self._values |= {change.job_id: change.new for change in accepted}
+        self._written |= {change.job_id: change.new for change in accepted}
         return report
 
     def before_writing(self, snapshot: QueueSnapshot, job_ids: Iterable[int]) -> None:
