@@ -237,7 +237,7 @@ def test_the_paper_is_reproduced_and_a_second_run_goes_on(tmp_path: Path, typed:
     left = {path.name: path.stat().st_mtime_ns for path in kept.iterdir()}
     assert left.keys() == written.keys()
     assert {name for name in left if left[name] != written[name]} == {lost.name}
-    table = typed.out(word for word in words if word != "--json")
+    table = typed.out(*(word for word in words if word != "--json"))
     assert "AWRT over EASY's with user estimates" in table
     assert "MF6" in table
 
