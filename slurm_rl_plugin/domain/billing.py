@@ -15,14 +15,12 @@ import numpy as np
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY, ResourceRequests
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-#: Of PriorityFlags: of what is tied to a node only the dearest counts; of Slurm 25.05 on the same,
-#: but generic resources are added.
+#: Of PriorityFlags: of what is tied to a node the dearest counts; from 25.05 on gres is added.
 DEAREST, DEAREST_AND_GRES = "MAX_TRES", "MAX_TRES_GRES"
 #: What weights and limits call the nodes of a job, and the job itself.
 NODES, JOBS = "nodes", "jobs"
 _GRES = "gres/"
-#: Bills are kept to this part of a unit, so that what a start adds and the end takes away cancel to
-#: the bit in float64.
+#: Bills are kept to this part of a unit, so that starts and ends cancel to the bit in float64.
 _GRAIN = 2.0**-24
 
 
@@ -30,8 +28,7 @@ _GRAIN = 2.0**-24
 class Billing:
     """How a site bills."""
 
-    #: Of each partition by its name, weights by resource, memory by MiB; a partition without any
-    #: bills the CPUs that a job got.
+    #: Of each partition, weights by resource, memory by MiB; without any it bills the CPUs got.
     weights: Mapping[str, Mapping[str, float]]
     flags: frozenset[str] = frozenset()  #: words of PriorityFlags
     #: UsageFactor of each QOS by its name; 1 of a QOS that is not named.

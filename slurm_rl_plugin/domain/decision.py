@@ -21,8 +21,7 @@ class Decision:
     """What a policy decides in one cycle: scores, a reserve, and what it remembers."""
 
     scores: FloatArray  #: float64[n], one for each pending job; higher starts earlier
-    #: Processors to keep free of batch work; 0 is the papers' greedy model, None leaves the number
-    #: to the site.
+    #: Processors to keep free of batch work; 0 is the papers' greedy model, None the site's choice.
     reserve: int | None = None
     memory: Memory | None = None  #: for the policy's next decision; None for one without
     #: Returns seconds below which parts of such runs end (`run_prediction.PARTS`), shape [n,
@@ -32,8 +31,7 @@ class Decision:
     #: bounds what the order is worth; the site's points and a user's own order move jobs within a
     #: step only; int64[n]. None where all jobs have one step.
     steps: IntArray | None = None
-    #: Jobs whose place a guard rail gave: no other job of their users takes it, bool[n]. None for
-    #: no job.
+    #: Jobs whose place a guard rail gave: no other job of their users takes it; bool[n].
     kept: BoolArray | None = None
 
     def putting_first(self, places: IntArray) -> Self:

@@ -44,8 +44,7 @@ class JobClass(NamedTuple):
 
     number: int  #: place of the class in `JobClassifier.classes`
     interactive: bool  #: whether the class counts as interactive
-    #: Interactive only by its time limit. A session without a batch script often lasts until its
-    #: limit, so its limit does not count.
+    #: Interactive only by its time limit, which does not count for sessions without a script.
     by_limit: bool = False
     by_user: bool = False  #: interactive only because its user chose the class
     allowed: float = math.nan  #: seconds from eligibility to its user's own deadline; NaN for none

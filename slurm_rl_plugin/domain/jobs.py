@@ -36,11 +36,9 @@ class JobTable(JobColumns):
     """Columns of n jobs whose class is known, all of shape [n]; a whole job array is one row."""
 
     interactive: BoolArray  #: job class; True for interactive, False for batch
-    #: Processors that each job weighs by its dominant share of the machine; None where it weighs
-    #: those that it asks for.
+    #: Processors that each weighs by its dominant share; None where those that it asks for.
     weighed: FloatArray | None = None
-    #: by_limit, by_user: interactive only by its time limit, or by its user's choice; see
-    #: `JobClass`. None where that is not known.
+    #: by_limit, by_user: interactive only by that, see `JobClass`; None where not known.
     by_limit: BoolArray | None = None
     by_user: BoolArray | None = None
     #: Place of each job's class among the site's classes; None where not known.
@@ -99,8 +97,7 @@ class PendingJobs(Rows):
     tier: IntArray | None = None
     #: Priority points that QOS, partition and association add. None where the system shows none.
     standing: IntArray | None = None
-    #: Seconds of waiting that the batch system counts, 0 while it counts none, float64; None where
-    #: it counts all since a job was eligible.
+    #: Seconds of waiting that the batch system counts; None where all since a job was eligible.
     accrued: FloatArray | None = None
     #: Waits by what its user controls: a hold, a dependency, a limit of the user's or account's
     #: own, nodes asked for that are down. None where the system tells of none.
@@ -108,8 +105,7 @@ class PendingJobs(Rows):
     #: Waits for processors alone, so more of them would let it start; not so where the reason is
     #: unknown. None where the system tells no reasons.
     for_processors: BoolArray | None = None
-    #: How many jobs each row stands for, > 0: the waiting tasks of an array. None where every row
-    #: is one job.
+    #: How many jobs each row stands for, > 0: waiting tasks of an array. None where each is one.
     tasks: IntArray | None = None
     #: When a task of each array last started, seconds since the epoch; NaN where no task has
     #: started, and for a job that is no array. None where the system shows no starts.
@@ -117,8 +113,7 @@ class PendingJobs(Rows):
     #: When the batch system itself expects each to start, seconds since the epoch; NaN where it
     #: says nothing. None where it never says.
     expected: FloatArray | None = None
-    #: Other clusters hold the job too, and a write would reach them; never touched. None where the
-    #: system shares none.
+    #: Other clusters hold the job too: a write would reach them, so never touched. None for none.
     shared: BoolArray | None = None
     #: How many times a policy counts the wait of each, float64; None for once.
     wait_counts: FloatArray | None = None
@@ -217,11 +212,9 @@ class StartedJobs:
 class EndedJobs:
     """Jobs first seen to have ended since the last snapshot, each reported exactly once."""
 
-    #: The columns that any job has; processors are those that it had asked for, account and
-    #: partition are -1 where nobody told.
+    #: As any job's, with requested processors; account and partition are -1 where nobody told.
     jobs: JobTable
-    #: start, end: seconds since the epoch, shape [n]. A job may be reported late, with an end
-    #: before the last snapshot.
+    #: start, end: seconds since the epoch, shape [n]; the end may be before the last snapshot.
     start: FloatArray
     end: FloatArray
     #: These are the runs of the past that the first snapshot reports; whoever remembers runs from

@@ -37,8 +37,7 @@ class RequestChange:
 
     job_id: int  #: of the job or array
     part: str  #: one of REQUEST_PARTS
-    #: old, new: seconds (None for no limit), processors, MiB of memory, GPUs, a name, or a resource
-    #: with its amount.
+    #: old, new: seconds (None for no limit), processors, MiB, GPUs, a name, a resource's amount.
     old: float | str | None
     new: float | str | None
 
@@ -49,8 +48,7 @@ class ChangedRequests:
 
     #: Pending jobs of the snapshot whose place was for another request, shape [n]; None for none.
     lost: BoolArray | None = None
-    #: Pending jobs that are ranked now and were not at the look before, shape [n]; None where there
-    #: was none.
+    #: Pending jobs that are ranked now and were not before, shape [n]; None without a look before.
     new: BoolArray | None = None
     changes: tuple[RequestChange, ...] = ()  #: one for each part of a job, of `resources` for each
 

@@ -45,8 +45,7 @@ class ResourceRequests(Rows):
     #: Of the whole job, float64; memory in MiB, 0 where none was asked for: who prepares a workload
     #: gives such a job what the machine's partition gives by default.
     total: FloatArray
-    #: How many nodes it is spread over, > 0; where none was asked for, those that it got, or 0: as
-    #: few as hold it.
+    #: Nodes that it is spread over: those asked for, else those got, or 0: as few as hold it.
     nodes: IntArray
     cpus_per_task: IntArray  #: CPUs that must be on one node together, > 0
     memory_per_cpu: BoolArray  #: memory goes with the CPUs of each node, or in equal parts

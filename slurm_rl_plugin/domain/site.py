@@ -26,8 +26,7 @@ class JobRequest:
 
     job: JobDescription  #: its words; `job.time_limit` is the run time it asks for, in seconds
     processors: int  #: how many it asks for
-    #: What else it asks for: names of NEEDS and their values, by name; a name that is not there
-    #: leaves it to the site.
+    #: What else it asks for: NEEDS and their values, by name; the site decides on the others.
     needs: tuple[tuple[str, str], ...] = ()
 
 

@@ -150,8 +150,7 @@ def probe_digest(schema: FeatureSchema) -> str:
     return digest_of(probe_values(schema))
 
 
-#: Entry of a model's metadata: digest of what its features were on the fixed queue of `probe`.
-#: Older models have none.
+#: Entry of a newer model's metadata: digest of its features on the fixed queue of `probe`.
 PROBE_ENTRY = "feature_probe"
 
 

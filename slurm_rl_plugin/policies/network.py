@@ -37,8 +37,7 @@ class QNetwork:
     linear: FloatArray  #: shape [Fx]
     output_bias: float = 0.0  #: b
     activation: str = "relu"  #: one of ACTIVATIONS
-    #: Of the processors to hold, by scaled queue feature, shape [Fq]; None for a network without
-    #: that output.
+    #: Of the processors to hold, by scaled queue feature, shape [Fq]; None without that output.
     reserve_weights: FloatArray | None = None
     reserve_bias: float = 0.0  #: processors to hold where all scaled queue features are 0
 

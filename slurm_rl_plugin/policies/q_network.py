@@ -384,8 +384,7 @@ class FeatureEffect:
     name: str  #: as in the schema
     value: float  #: of the job, as the graph is told it
     median: float  #: of all pending jobs
-    #: The job's score less the score that it would have with the median. Effects do not sum to the
-    #: score: features act together.
+    #: The score less that with the median; effects do not sum to it: features act together.
     effect: float
 
 

@@ -92,8 +92,7 @@ class Service:
     """Service of each account in each window, in processor-seconds or what the site bills."""
 
     delivered: FloatArray  #: shape [windows, accounts]
-    #: What was delivered in the window, filled like water into the accounts by their shares, each
-    #: up to its demand; shape [windows, accounts].
+    #: What was delivered, filled into accounts by share up to their demand; [windows, accounts].
     entitled: FloatArray
 
     @property

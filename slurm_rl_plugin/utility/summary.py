@@ -25,8 +25,7 @@ from slurm_rl_plugin.utility.time_utility import (
     time_utility,
 )
 
-#: Rows of weight 1 that one user may have however few the others have: a user with a single row
-#: must not outweigh one with a thousand.
+#: Rows of weight 1 that one user may have however few the others have.
 ENOUGH_OF_ONE = 100.0
 
 

@@ -47,8 +47,7 @@ _QUOTED = "row within the text of a job"
 #: Places of the first table, and how many there are at least for each record.
 _PLACES = 1 << 16
 _PLACES_A_RECORD = 4
-#: The longest stretch: so many records, or one of so many parts of all. To join two takes three
-#: times their room.
+#: The longest stretch: records, or one part of so many of all; joining two takes thrice their room.
 _STRETCH, _STRETCHES = 1 << 20, 8
 _NAMES = {
     "account": "account",

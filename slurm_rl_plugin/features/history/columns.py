@@ -204,8 +204,7 @@ def _counted(keys: FloatArray, wanted: FloatArray) -> IntArray:
     return np.searchsorted(met, wanted, side="right") - np.searchsorted(met, wanted, side="left")
 
 
-#: Numbers of a line: job number, the quantiles. Numbers before the lines: layout, how many lines,
-#: the shares that are asked for.
+#: Numbers of a line (job, quantiles); numbers before them (layout, lines, shares asked for).
 _LINE, _HEAD = 1 + len(PARTS), 2 + len(PARTS)
 _LAYOUT = 1.0
 
@@ -216,8 +215,7 @@ class ForetoldRuns:
 
     #: Shares that are asked for, so that PARTS of the runs end below; shape [len(PARTS)].
     asked: FloatArray = field(default_factory=nominal_shares)
-    #: Number and quantiles in seconds of each running job, sorted by number; shape [m, 1 +
-    #: len(PARTS)].
+    #: Number and quantiles, seconds, of each running job, by number; shape [m, 1 + len(PARTS)].
     lines: FloatArray = field(default_factory=lambda: np.empty((0, _LINE)))
 
     @classmethod

@@ -233,8 +233,7 @@ class HistoryTable:
         return type(self)(lines)
 
 
-#: Users, their limit classes and templates that are remembered; beyond that, those with the oldest
-#: last events are dropped.
+#: What is remembered at most; beyond that, those with the oldest last events are dropped.
 USERS_AT_MOST = 2_000
 LIMITS_AT_MOST = 4_000
 TEMPLATES_AT_MOST = 8_000

@@ -107,8 +107,7 @@ class RunEvents:
     processors: IntArray  #: requested, shape [jobs]
     time_limit: FloatArray  #: requested seconds, `run_history.NO_LIMIT` where none; shape [jobs]
     request: FloatArray  #: as of `run_history.request_class`, a whole number; shape [jobs]
-    #: user, limits, template: keys of the functions above, of the template with the step of its
-    #: limit; shape [jobs].
+    #: user, limits, template: keys as above, a template's with the step of its limit; shape [jobs].
     user: FloatArray
     limits: FloatArray
     template: FloatArray

@@ -35,8 +35,7 @@ BOUNDS = (
 ENDED_BEFORE, AT_RISK = 0, len(BOUNDS)
 SPENT, LAST, PREVIOUS, INVERSE = (2 * len(BOUNDS) + place for place in range(4))
 HISTORY = 2 * len(BOUNDS) + 4
-#: How much a run weighs when the next one has told the same: of a site, a user, a user's jobs with
-#: limits alike, a template.
+#: How much a run weighs once the next has told: at a site, of a user, limits alike, a template.
 SITE_KEEPS, USER_KEEPS, LIMIT_KEEPS, TEMPLATE_KEEPS = 0.999, 0.9, 0.93, 0.6
 #: Run time in seconds from which a run is a long one: what was spent before it no longer counts.
 LONG_RUN = 2 * HOUR

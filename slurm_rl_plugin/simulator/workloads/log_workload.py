@@ -128,14 +128,12 @@ class PreparedLog:
     shares: FloatArray  #: shape [accounts], sum 1
     shares_from: str  #: one of `log_shares.SHARES_WORDS`
     capacity: int  #: processors of the machine
-    #: Processors of each of the log's partitions where they do not share any; () where all jobs
-    #: share the machine.
+    #: Processors of each of the log's partitions if they share none; () where all share.
     partition_capacities: tuple[int, ...] = ()
     dropped: dict[str, int] = field(default_factory=dict)  #: reason -> jobs left out
     past: WorkloadHistory = NO_PAST  #: whose the jobs are, and what is known of earlier runs
     recent_runs: RecentRuns | None = None  #: what users' last runs told; None if not asked
-    #: Seconds from the user's submission until the job was eligible, shape [n]; None where the log
-    #: tells of no such job.
+    #: Seconds from submission until eligible, shape [n]; None where the log tells of none.
     eligible_after: FloatArray | None = None
     machine: Machine | None = None  #: whose nodes the jobs run on; None for a pool of processors
     #: What the site bills each job for a second, shape [n]; None where it counts processors.

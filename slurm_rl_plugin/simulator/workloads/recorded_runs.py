@@ -51,8 +51,7 @@ def _events(prepared: PreparedLog) -> tuple[FloatArray, IntArray, IntArray]:
 class Asked(NamedTuple):
     """What is asked of the past as a log is replayed; arrays without rows ask for nothing."""
 
-    #: At submission, of the user's ended runs: mean of the last two, seconds, and the mean of their
-    #: inverses, shape [n, 2].
+    #: At submission, of the user's runs: mean of the last two, s, and of inverses; shape [n, 2].
     last_runs: FloatArray
     hazards: FloatArray  #: at submission (`run_prediction.fill_hazards`), shape [n, len(BOUNDS)]
     quantiles: FloatArray  #: at the start, seconds, shape [n, len(PARTS)]
