@@ -177,8 +177,8 @@ HELDOUT = ("--protocol", "heldout", "--windows", "100")
 def test_the_documented_json(typed: Typed, tmp_path: Path) -> None:
     model = tmp_path / "model.onnx"
     export_network(small_network(), model, {"estimates": "requested"})
-    words = [LOG, *HELDOUT, "--policy", model, "--policy", "saf", "--seed", 4, "--json"]
-    document = json.loads(typed(*words))
+    words = [LOG, *HELDOUT, "--policy", model, "--policy", "saf", "--seed", 4]
+    document = typed.json("evaluate", *words)
     heldout = document["heldout"]
     assert set(document) == {"log", "policies", "heldout"}
     assert document["policies"] == heldout["policies"]
@@ -237,7 +237,8 @@ def test_the_table_says_what_was_chosen_and_what_policies_saw(
     monkeypatch.setattr("slurm_rl_plugin.learning.evaluation.heldout.HEURISTICS", rules)
     config = tmp_path / "site.toml"
     config.write_text('[[job_class]]\nclass = "interactive"\ntime_limit_at_most = 3600\n')
-    printed = typed(requested, *HELDOUT, "--config", config, "--policy", "interactive-first")
+    words = (*HELDOUT, "--config", config, "--policy", "interactive-first")
+    printed = typed.out("evaluate", requested, *words)
     assert printed.startswith("Shares: none configured")
     lines = printed.splitlines()[1:]
     best = lines[2].split()[0]
