@@ -132,19 +132,12 @@ ANSWER_DEADLINE = 60.0
 
 @dataclass(slots=True)
 class _Connection:
-    """A connection that is being served.
-
-    Attributes:
-        client: its client.
-        since: when it was opened, seconds.
-        asked: whether the whole request has come.
-        untaken: since when the client has left the answer unread, seconds; inf if it reads, or if
-            there is no answer yet.
-    """
+    """A connection that is being served."""
 
     client: str
-    since: float
-    asked: bool = False
+    since: float  #: when it was opened, seconds
+    asked: bool = False  #: the whole request has come
+    #: Since when the client leaves the answer unread, seconds; inf while it reads, or before.
     untaken: float = math.inf
 
 

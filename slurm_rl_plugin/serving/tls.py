@@ -12,19 +12,13 @@ from slurm_rl_plugin.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """Files for TLS, in PEM form.
+    """Files for TLS, in PEM form."""
 
-    Attributes:
-        certificate: of the daemon, with those that link it to its authority.
-        key: of the certificate, without a passphrase.
-        client_authority: clients must have a certificate of this one; None lets every client read.
-        section: of the configuration that names them, for messages.
-    """
-
-    certificate: Path
-    key: Path
+    certificate: Path  #: the daemon's, with those that link it to its authority
+    key: Path  #: without a passphrase
+    #: Clients must have a certificate of this authority; None lets every client read.
     client_authority: Path | None = None
-    section: str = "metrics"
+    section: str = "metrics"  #: of the configuration, for messages
 
 
 @dataclass(slots=True)
