@@ -69,20 +69,13 @@ _UNSEEING = ("disabled", "standby")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedSetup:
-    """What the configuration says that is served as it is.
+    """What the configuration says that is served as it is."""
 
-    Attributes:
-        model: labels of slurm_rl_model_info.
-        mode: configured, one of CONFIGURED_MODES; the mode of a cycle may differ.
-        starvation_bound: seconds; inf for none.
-        adapter: name of the batch-system adapter.
-        classes: of jobs, by name.
-    """
-
-    model: Mapping[str, str] = field(default_factory=dict)
-    mode: str = "shadow"
-    starvation_bound: float = math.inf
-    adapter: str = ""
+    model: Mapping[str, str] = field(default_factory=dict)  #: labels of slurm_rl_model_info
+    mode: str = "shadow"  #: one of CONFIGURED_MODES; the mode of a cycle may differ
+    starvation_bound: float = math.inf  #: seconds; inf for none
+    adapter: str = ""  #: name of the batch-system adapter
+    #: Classes of jobs by name.
     classes: Mapping[str, UtilityClass] = field(default_factory=lambda: BUILT_IN)
 
 

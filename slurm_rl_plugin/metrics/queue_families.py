@@ -209,15 +209,10 @@ def limit_families(limit: LimitReport) -> Iterator[Metric]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CappedNames:
-    """Which value of a label each name gets: its own, or one that it shares with others.
+    """Which value of a label each name gets: its own, or one that it shares with others."""
 
-    Attributes:
-        labels: distinct label values.
-        place: index into `labels` of each name, shape [names].
-    """
-
-    labels: tuple[str, ...]
-    place: IntArray
+    labels: tuple[str, ...]  #: distinct
+    place: IntArray  #: index into `labels` of each name, shape [names]
 
     def sums(self, values: FloatArray) -> list[float]:
         """Values of the names, shape [names], summed up for each label."""

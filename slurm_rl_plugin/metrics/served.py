@@ -23,37 +23,23 @@ _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedMetrics:
-    """What a daemon's metrics tell of it: its mode, its cycles, its model, its limit.
+    """What a daemon's metrics tell of it: its mode, its cycles, its model, its limit."""
 
-    Attributes:
-        mode: one of MODES; "" where it says none.
-        up: whether its last cycle worked.
-        fallback: whether the policy is not used.
-        last_success: seconds since the epoch; 0 before the first good cycle.
-        cycles: run since it started.
-        failures: reason -> cycles that failed.
-        writes: factors written.
-        model: labels of its model.
-        batch_limit: processors that batch jobs may use together; None for no limit of ours.
-        batch_limit_fails: whether it could not be set.
-        misdelivered: part of the last fortnight's service that went to the wrong account; None
-            until enough of it has been seen.
-        entitlement: account -> its service over its entitlement in that time.
-        lifts: account -> doublings by which its usage is lowered for the policy, above 0.
-    """
-
-    mode: str
-    up: bool
-    fallback: bool
-    last_success: float
-    cycles: int
-    failures: dict[str, int] = field(default_factory=dict)
-    writes: int = 0
-    model: dict[str, str] = field(default_factory=dict)
-    batch_limit: int | None = None
-    batch_limit_fails: bool = False
+    mode: str  #: one of MODES; "" where it says none
+    up: bool  #: the last cycle worked
+    fallback: bool  #: the policy is not used
+    last_success: float  #: seconds since the epoch; 0 before the first good cycle
+    cycles: int  #: run since the daemon started
+    failures: dict[str, int] = field(default_factory=dict)  #: reason -> failed cycles
+    writes: int = 0  #: factors
+    model: dict[str, str] = field(default_factory=dict)  #: labels
+    batch_limit: int | None = None  #: processors that all batch jobs may use; None for no limit
+    batch_limit_fails: bool = False  #: it could not be set
+    #: Part of the last fortnight's service to wrong accounts; None until enough is known.
     misdelivered: float | None = None
+    #: Account -> its service over its entitlement in that fortnight.
     entitlement: dict[str, float] = field(default_factory=dict)
+    #: Account -> doublings by which its usage is lowered for the policy, above 0.
     lifts: dict[str, float] = field(default_factory=dict)
 
 
