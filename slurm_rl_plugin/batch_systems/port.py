@@ -38,18 +38,12 @@ class FactorChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyReport:
-    """What became of the changes sent in one call, or in several calls: `|` joins reports.
+    """What became of the changes sent in one call, or in several calls: `|` joins reports."""
 
-    Attributes:
-        accepted: jobs whose change the batch system accepted.
-        rejected: job id -> the batch system's own words. A job that started or ended in the
-            meantime is normal racing and shows here too.
-        later: those of the rejected that may still carry a factor of ours: write them again.
-    """
-
-    accepted: frozenset[int] = frozenset()
+    accepted: frozenset[int] = frozenset()  #: job numbers
+    #: Job number -> the batch system's words; jobs that have started or ended show here too.
     rejected: Mapping[int, str] = field(default_factory=dict)
-    later: frozenset[int] = frozenset()
+    later: frozenset[int] = frozenset()  #: rejected, but may still carry our factor: write again
 
     @property
     def applied(self) -> int:

@@ -318,17 +318,14 @@ ROOT = "root"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountTree:
-    """Accounts that have users of their own, in the order of `sshare`.
+    """Accounts that have users of their own, in the order of `sshare`."""
 
-    Attributes:
-        shares: account -> fraction of the cluster, sum 1; 0 where `RawShares` is no number.
-        usage: account -> decayed billing-seconds of its own users, not of its sub-accounts'.
-        left: account -> what the running jobs of its own users have left until their time limits,
-            as slurmctld had it when it last calculated usage; accounts without any are left out.
-    """
-
+    #: Account -> fraction of the cluster, sum 1; 0 where `RawShares` is no number.
     shares: dict[str, float]
+    #: Account -> decayed billing-seconds of its own users, not of its sub-accounts'.
     usage: dict[str, float]
+    #: Account -> what the running jobs of its own users had left until their time limits when
+    #: slurmctld last calculated usage; accounts without any are left out.
     left: dict[str, RunTimeLeft] = field(default_factory=dict)
 
 
