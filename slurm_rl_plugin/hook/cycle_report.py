@@ -32,67 +32,38 @@ SUPPRESSIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleReport:
-    """What one cycle saw, decided and wrote, and why it did not where it did not.
+    """What one cycle saw, decided and wrote, and why it did not where it did not."""
 
-    Attributes:
-        time: of the snapshot, seconds since the epoch; 0 without one.
-        mode: one of MODES.
-        policy: name of the policy that decided; in fallback "fifo" or "site".
-        model_sha256: of the model that decided; "" for a rule.
-        snapshot: the queue as seen; None when the batch system did not answer.
-        failure: one of FAILURES, or None when the cycle did what it should.
-        failure_reason: one sentence.
-        fallback_reason: why the policy was not used; None when it was.
-        adjustments: direction -> writes accepted.
-        suppressed: reason -> changes not made.
-        reserve: processors the decision keeps free of batch work.
-        limit: on batch jobs, that the reserve asks for.
-        phase_seconds: phase -> duration.
-        calls: batch-system calls of this cycle: (call, seconds).
-        order: decided order, as places in the snapshot's pending jobs; empty where the site's own
-            order is left to stand.
-        release: of the batch system; "" if it is unknown.
-        events: what had happened to jobs when the cycle began (`SchedulerLoad`).
-        submitted: jobs that had been submitted by then (`SchedulerLoad`).
-        pass_interval: seconds between the scheduler's own looks at the queue; 0 where unknown.
-        disturbances: what happened from outside and was got over, one of DISTURBANCES -> count.
-        requests_changed: what jobs ask for otherwise than when they were ranked, one of
-            REQUEST_PARTS -> jobs.
-        experiment: whose turn it is, where there is one.
-        service: of accounts in the last fortnight; None until enough of it has been seen.
-        lifts: with which the policy saw the queue.
-        of_new_jobs: the cycle only placed new jobs, and knows nothing else of the queue.
-        place_seconds: seconds from when each job could start until its first place was written.
-        overrunners: users that have lost an interactive class.
-    """
-
-    time: float
-    mode: str
-    policy: str
-    model_sha256: str = ""
-    snapshot: QueueSnapshot | None = None
-    failure: str | None = None
-    failure_reason: str | None = None
-    fallback_reason: str | None = None
-    adjustments: Mapping[str, int] = field(default_factory=dict)
-    suppressed: Mapping[str, int] = field(default_factory=dict)
-    reserve: int = 0
+    time: float  #: of the snapshot, seconds since the epoch; 0 without one
+    mode: str  #: one of MODES
+    policy: str  #: that decided; in fallback "fifo" or "site"
+    model_sha256: str = ""  #: "" for a rule
+    snapshot: QueueSnapshot | None = None  #: None when the batch system did not answer
+    failure: str | None = None  #: one of FAILURES; None when the cycle worked
+    failure_reason: str | None = None  #: one sentence
+    fallback_reason: str | None = None  #: None when the policy was used
+    adjustments: Mapping[str, int] = field(default_factory=dict)  #: direction -> accepted writes
+    suppressed: Mapping[str, int] = field(default_factory=dict)  #: reason -> changes not made
+    reserve: int = 0  #: processors that the decision keeps free of batch work
     limit: LimitReport = field(default_factory=LimitReport)
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
-    calls: tuple[tuple[str, float], ...] = ()
-    order: Sequence[int] = ()
-    release: str = ""
-    events: tuple[int, ...] = ()
-    submitted: int = 0
-    pass_interval: float = 0.0
+    calls: tuple[tuple[str, float], ...] = ()  #: of the batch system, and seconds of each
+    order: Sequence[int] = ()  #: places in the snapshot's pending jobs; empty for the site's order
+    release: str = ""  #: of the batch system; "" if unknown
+    events: tuple[int, ...] = ()  #: of jobs when the cycle began (`SchedulerLoad`)
+    submitted: int = 0  #: jobs by then (`SchedulerLoad`)
+    pass_interval: float = 0.0  #: seconds between the scheduler's passes; 0 if unknown
+    #: One of DISTURBANCES -> how often; the cycle got over them.
     disturbances: Mapping[str, int] = field(default_factory=dict)
+    #: One of REQUEST_PARTS -> jobs that have changed it since they were ranked.
     requests_changed: Mapping[str, int] = field(default_factory=dict)
     experiment: ExperimentReport = field(default_factory=ExperimentReport)
-    service: ServiceSeen | None = None
+    service: ServiceSeen | None = None  #: in the last fortnight; None until enough is seen
     lifts: Lifts = field(default_factory=Lifts)
-    of_new_jobs: bool = False
+    of_new_jobs: bool = False  #: only new jobs were placed; nothing else of the queue is known
+    #: From when each job could start until its first place was written.
     place_seconds: tuple[float, ...] = ()
-    overrunners: int = 0
+    overrunners: int = 0  #: users that have lost an interactive class
 
     @property
     def succeeded(self) -> bool:

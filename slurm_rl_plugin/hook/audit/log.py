@@ -28,15 +28,10 @@ from slurm_rl_plugin.whole_file import PRIVATE, append_whole, plain_file
 
 @dataclass(frozen=True, slots=True)
 class AuditLog:
-    """Appends to a JSONL file; opened for each cycle, so that logrotate may move it.
+    """Appends to a JSONL file; opened for each cycle, so that logrotate may move it."""
 
-    Attributes:
-        path: the file; None keeps no audit.
-        order_limit: how many jobs of the decided order a cycle line holds.
-    """
-
-    path: Path | None
-    order_limit: int = 1000
+    path: Path | None  #: None keeps no audit
+    order_limit: int = 1000  #: jobs of the decided order in a cycle line, at most
 
     def record(
         self,
@@ -166,16 +161,12 @@ AuditLine = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Which lines of the audit log are wanted, by job, time and event.
+    """Which lines of the audit log are wanted, by job, time and event."""
 
-    Attributes:
-        jobs: numbers of jobs that a line of a write must name one of; empty for every line.
-        events: some of EVENTS; empty for all.
-        since, until: seconds since the epoch, both included.
-    """
-
+    #: One of them must be in a line of a write; empty for every line.
     jobs: frozenset[int] = frozenset()
-    events: frozenset[str] = frozenset()
+    events: frozenset[str] = frozenset()  #: some of EVENTS; empty for all
+    #: since, until: seconds since the epoch, both included.
     since: float = -math.inf
     until: float = math.inf
 
@@ -190,19 +181,12 @@ class AuditFilter:
 
 @dataclass(slots=True)
 class AuditReader:
-    """The lines of some files, oldest first; keeps none of them.
+    """The lines of some files, oldest first; keeps none of them."""
 
-    Attributes:
-        paths: of the files, in the order in which they were written.
-        bad: lines so far that are no line of an audit log.
-        unread: what was said of files that could not be read, or not to their end.
-        progress: called now and then with the bytes read since the last call.
-    """
-
-    paths: Sequence[Path]
-    bad: int = 0
-    progress: Callable[[int], None] | None = None
-    unread: list[str] = field(default_factory=list)
+    paths: Sequence[Path]  #: in the order in which they were written
+    bad: int = 0  #: lines so far that are not of an audit log
+    progress: Callable[[int], None] | None = None  #: given the bytes read since the last call
+    unread: list[str] = field(default_factory=list)  #: about files not read to their end
 
     def lines(self, wanted: AuditFilter) -> Iterator[AuditLine]:
         """Lines that pass the filter, from all files in the order in which they were written."""

@@ -62,12 +62,9 @@ def inversions(values: IntArray) -> int:
 
 @dataclass(slots=True)
 class RankMoves:
-    """Ranks that jobs would move, forward counted positive; each job once in every cycle.
+    """Ranks that jobs would move, forward counted positive; each job once in every cycle."""
 
-    Attributes:
-        counts: moves of each of _RANKS.
-    """
-
+    #: Moves of each of _RANKS.
     counts: IntArray = field(default_factory=lambda: np.zeros(len(_RANKS), dtype=np.int64))
 
     def add(self, moves: IntArray) -> None:
@@ -172,12 +169,9 @@ class LimitsSeen:
 
 @dataclass(slots=True)
 class AuditSummary:
-    """Takes the lines of an audit log, oldest first; `document` gives the summary.
+    """Takes the lines of an audit log, oldest first; `document` gives the summary."""
 
-    Attributes:
-        first, last: times of the first and the last line, seconds since the epoch.
-    """
-
+    #: first, last: times of these lines, seconds since the epoch.
     first: float = math.inf
     last: float = -math.inf
     cycles: int = 0

@@ -56,43 +56,25 @@ WRITES_AT_ONCE, LONGEST_WRITING = 250, 2.0
 
 @dataclass(slots=True, kw_only=True)
 class Cycle:
-    """One scheduling cycle after another: snapshot, decision, guard rails, writes, report.
-
-    Attributes:
-        batch_system: where jobs are read and ordered.
-        policy: scores the jobs.
-        model_sha256: of the policy's model; "" for a rule.
-        settings: what the site allows.
-        guard_rails: checks on each decision.
-        untouched: jobs that never get a factor.
-        state: remembers the jobs with factors; the policy's memory lies next to this file.
-        audit: where decisions and writes are recorded.
-        monotonic: clock for durations, seconds.
-        limit: on batch jobs, so that processors stay free for interactive ones.
-        calls: seconds of batch-system calls, filled by the adapter, emptied by each report.
-        left_to_site: write nothing, even in active mode: it is the site's turn.
-        candidate: the model of an experiment while it decides; "" for the configured model.
-        configured: name and checksum of the configured model.
-        stood_by: whether this daemon was on standby in the last cycle that Slurm answered.
-        disturbances: external faults, emptied by each report.
-    """
+    """One scheduling cycle after another: snapshot, decision, guard rails, writes, report."""
 
     batch_system: BatchSystem
     policy: Policy
-    model_sha256: str
+    model_sha256: str  #: "" for a rule
     settings: CycleSettings
     guard_rails: Sequence[GuardRail]
     untouched: UntouchedJobs
-    state: StateFile
+    state: StateFile  #: the policy's memory lies next to this file
     audit: AuditLog
-    monotonic: Callable[[], float]
+    monotonic: Callable[[], float]  #: seconds
     limit: BatchLimit = field(default_factory=BatchLimit)
+    #: Seconds of batch-system calls, filled by the adapter, emptied by each report.
     calls: list[tuple[str, float]] = field(default_factory=list)
-    left_to_site: bool = False
-    candidate: str = ""
-    configured: tuple[str, str] = field(init=False)
-    stood_by: bool = False
-    disturbances: Disturbances = field(default_factory=Disturbances)
+    left_to_site: bool = False  #: write nothing, even in active mode: it is the site's turn
+    candidate: str = ""  #: of an experiment, while it decides; "" for the configured model
+    configured: tuple[str, str] = field(init=False)  #: name and checksum of the model
+    stood_by: bool = False  #: on standby in the last cycle that the batch system answered
+    disturbances: Disturbances = field(default_factory=Disturbances)  #: emptied by each report
     _accounting: AccountingWatch = field(default_factory=AccountingWatch)
     _requests: RequestWatch = field(default_factory=RequestWatch)
     _service: AccountService = field(init=False)

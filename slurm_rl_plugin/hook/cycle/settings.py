@@ -24,36 +24,23 @@ NOBODY_IN_CHARGE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleSettings:
-    """What the site allows a cycle to do.
+    """What the site allows a cycle to do."""
 
-    Attributes:
-        shadow: decide, report and audit, but write nothing.
-        max_writes: most factors written in one cycle.
-        influence: hours of age that the best place in our order is worth; inf where our order
-            wins.
-        site_points: where our order wins, the points of QOS, partition and association keep
-            counting.
-        inference_deadline: seconds that a decision may take.
-        fallback: "fifo" orders by submission, "site" takes our factors back.
-        breaker_failures: policy failures in a row after which the policy rests.
-        breaker_rest: cycles that it rests; and those in which nothing is written after the batch
-            system has denied us the right to write.
-        beside_controllers: the cluster has several controllers with a daemon each: act only where
-            the controller in charge is on this host.
-        goals: what the site wants; accounts are lifted where shares count.
-        wait_targets: group of jobs -> mean wait that it should have, seconds.
-    """
-
-    shadow: bool = True
-    max_writes: int = 2000
+    shadow: bool = True  #: decide, report and audit, but write nothing
+    max_writes: int = 2000  #: of one cycle
+    #: Hours of age that the best place in our order counts as; inf where our order wins.
     influence: float = math.inf
+    #: Where our order wins, the points of QOS, partition and association still count.
     site_points: bool = True
-    inference_deadline: float = 2.0
-    fallback: str = "fifo"
-    breaker_failures: int = 5
+    inference_deadline: float = 2.0  #: seconds
+    fallback: str = "fifo"  #: "fifo" orders by submission, "site" takes our factors back
+    breaker_failures: int = 5  #: of the policy in a row, after which it rests
+    #: Cycles; the same without a write after the batch system has denied us the right to write.
     breaker_rest: int = 10
+    #: Each controller's host has a daemon: act only where the controller in charge is here.
     beside_controllers: bool = False
-    goals: Goals = AS_TRAINED
+    goals: Goals = AS_TRAINED  #: accounts are lifted where shares count
+    #: Group of jobs -> mean wait that it should have, seconds.
     wait_targets: Mapping[str, float] = field(default_factory=dict)
 
     def leaves_to_another(self, facts: SchedulerFacts) -> bool:
@@ -90,19 +77,14 @@ _LOOK_AT_HELD = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long the daemon waits between two cycles, at least and at most.
+    """How long the daemon waits between two cycles, at least and at most."""
 
-    Attributes:
-        longest: seconds after which a cycle follows another, whatever happens and whatever calls
-            cost: new jobs have no place meanwhile.
-        soonest: seconds after which one may follow when the queue has changed; 0 takes half of
-            the scheduler's own pass, so that each of its passes finds a fresh order.
-        busy_share: most of the time that the batch system may be busy with our calls, and as much
-            again to give new jobs their places.
-    """
-
+    #: Seconds, whatever happens and whatever calls cost: new jobs have no place meanwhile.
     longest: float
+    #: Seconds once the queue has changed; 0 takes half of the scheduler's pass, so that each pass
+    #: finds a fresh order.
     soonest: float = 0.0
+    #: Most of the time that our calls may take, and as much again to place new jobs.
     busy_share: float = 0.1
 
     def earliest(self, report: CycleReport) -> float:
@@ -130,21 +112,13 @@ class Pace:
 
 @dataclass(slots=True)
 class NewJobsDue:
-    """When to poll for new jobs between two cycles; all times count from the start of a cycle.
-
-    Attributes:
-        pace: of the daemon.
-        next_look: seconds after which the daemon may poll for new jobs.
-        submitted: jobs submitted until the last poll of the pending jobs.
-        next_held: seconds after which the pending jobs are polled in any case.
-        held: whether jobs are held or not eligible yet.
-    """
+    """When to poll for new jobs between two cycles; all times count from the start of a cycle."""
 
     pace: Pace
-    next_look: float
-    submitted: int
-    next_held: float
-    held: bool
+    next_look: float  #: seconds after which the daemon may poll for new jobs
+    submitted: int  #: jobs until the last poll of the pending jobs
+    next_held: float  #: seconds after which the pending jobs are polled in any case
+    held: bool  #: jobs are held or not eligible yet
 
     @classmethod
     def after(cls, report: CycleReport, pace: Pace, waited: float) -> Self:

@@ -41,39 +41,23 @@ class Reloaded(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Daemon:
-    """Runs cycles until told to stop.
-
-    Attributes:
-        cycle: what to run.
-        pace: when cycles are due.
-        publish: given each report; metrics listen here.
-        stop: set by the signal handler.
-        reload_wanted: set by SIGHUP.
-        reload: reads the files on disk anew; None where they are faulty.
-        disable_file: while it counts nothing is written and our factors are taken back.
-        alive: called every few seconds (the systemd watchdog).
-        monotonic: clock for the pace, seconds.
-        clock: seconds since the epoch, for the end of a pause.
-        sleep: waits some seconds between tries to leave, when `stop` is set already.
-        bring_in: lets a candidate with its declared checksum decide in a cycle, or "" for the
-            configured model. False, and nothing is changed, where the file is another one or cannot
-            be loaded.
-        turns: of an experiment, where one is declared.
-    """
+    """Runs cycles until told to stop."""
 
     cycle: Cycle
     pace: Pace
-    publish: Callable[[CycleReport], None]
+    publish: Callable[[CycleReport], None]  #: metrics listen here
     stop: SignalRequest
-    reload_wanted: SignalRequest
-    reload: Callable[[], Reloaded | None]
-    disable_file: Path | None
-    alive: Callable[[], None]
-    monotonic: Callable[[], float]
-    clock: Callable[[], float]
-    sleep: Callable[[float], None]
+    reload_wanted: SignalRequest  #: set by SIGHUP
+    reload: Callable[[], Reloaded | None]  #: reads the files anew; None where they are faulty
+    disable_file: Path | None  #: while it counts, nothing is written and our factors are taken back
+    alive: Callable[[], None]  #: called every few seconds (systemd watchdog)
+    monotonic: Callable[[], float]  #: seconds, for the pace
+    clock: Callable[[], float]  #: seconds since the epoch, for the end of a pause
+    sleep: Callable[[float], None]  #: between tries to leave, when `stop` is set
+    #: Lets a candidate with this checksum decide, or "" for the configured model. False, with
+    #: nothing changed, where the file is another one or cannot be loaded.
     bring_in: Callable[[Cycle, str, str], bool]
-    turns: ExperimentTurns | None = None
+    turns: ExperimentTurns | None = None  #: None without an experiment
     _unreachable: int = 0
     _clock_watch: ClockWatch = field(default_factory=ClockWatch)
     _disable_watch: DisableWatch = field(default_factory=DisableWatch)

@@ -43,85 +43,53 @@ EXPERIMENT_WORDS = (BETTER, WORSE, INCONCLUSIVE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentStanding:
-    """How an experiment stands.
+    """How an experiment stands."""
 
-    Attributes:
-        state: one of STATES.
-        reason: one sentence; "" while it runs.
-        at: when that came about, seconds since the epoch.
-        looked: when somebody last looked at what it costs, seconds since the epoch.
-    """
-
-    state: str
-    reason: str
-    at: float
-    looked: float = 0.0
+    state: str  #: one of STATES
+    reason: str  #: one sentence; "" while the experiment runs
+    at: float  #: since when, seconds since the epoch
+    looked: float = 0.0  #: when its costs were last looked at, seconds since the epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
-    """What was in force from a time on, as the daemon noted it.
+    """What was in force from a time on, as the daemon noted it."""
 
-    Attributes:
-        time: seconds since the epoch.
-        arm: whose turn it was, one of ARMS; "" if there was none.
-        mode: of the cycle, one of MODES, or "failed".
-        why: the daemon left the queue to the site although it was our turn; "" for no reason.
-        misdelivered: part of the last fortnight's service that went to the wrong account; None
-            where shares do not count, or too little has been seen.
-    """
-
-    time: float
-    arm: str
-    mode: str
-    why: str = ""
+    time: float  #: seconds since the epoch
+    arm: str  #: whose turn it was, one of ARMS; "" for none
+    mode: str  #: of the cycle, one of MODES, or "failed"
+    why: str = ""  #: the queue was left to the site in our turn; "" for no reason
+    #: Part of the last fortnight's service to wrong accounts; None without shares or enough data.
     misdelivered: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoalSeen:
-    """What has been found of one goal.
-
-    Attributes:
-        goal: name.
-        ratio: cost of ours over the site's.
-        low, high: ends of its interval.
-        word: one of EXPERIMENT_WORDS.
-    """
+    """What has been found of one goal."""
 
     goal: str
-    ratio: float
+    ratio: float  #: our cost over the site's
+    #: low, high: ends of the ratio's interval.
     low: float
     high: float
-    word: str
+    word: str  #: one of EXPERIMENT_WORDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentReport:
-    """An experiment as a cycle saw it.
+    """An experiment as a cycle saw it."""
 
-    Attributes:
-        phase: one of EXPERIMENT_PHASES.
-        state: how it stands; "" of none.
-        goals: what has been found so far.
-        pairs: of blocks that are over.
-    """
-
-    phase: str = "none"
-    state: str = ""
+    phase: str = "none"  #: one of EXPERIMENT_PHASES
+    state: str = ""  #: "" for none
     goals: tuple[GoalSeen, ...] = ()
-    pairs: int = 0
+    pairs: int = 0  #: of blocks that are over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentFiles:
-    """Reads and writes them; ConfigurationError where the folder is not writable for this user.
+    """An experiment's files; ConfigurationError where the folder is not writable for this user."""
 
-    Attributes:
-        state_file: of the daemon.
-    """
-
-    state_file: Path
+    state_file: Path  #: the daemon's
 
     @property
     def declaration(self) -> Path:
@@ -300,31 +268,18 @@ _STILL = 1.0 / 144.0
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is to be done in a cycle.
+    """What is to be done in a cycle."""
 
-    Attributes:
-        arm: of the block, one of ARMS; "" where there is no experiment, or none any more.
-        left_to_site: nothing is written, and what was is taken back.
-        why: it is left to the site, or to the model in service, although somebody declared
-            otherwise; "" for no reason.
-        candidate: that has the turn, as [policy] model would name it; "" for the configured model.
-        model_sha256: what the candidate's file has to be.
-    """
-
-    arm: str = ""
-    left_to_site: bool = False
-    why: str = ""
-    candidate: str = ""
-    model_sha256: str = ""
+    arm: str = ""  #: of the block, one of ARMS; "" without an experiment
+    left_to_site: bool = False  #: nothing is written, and what was is taken back
+    why: str = ""  #: why it is not the declared turn; "" for no reason
+    candidate: str = ""  #: as [policy] model would name it; "" for the configured model
+    model_sha256: str = ""  #: of the candidate
 
 
 @dataclass(slots=True, kw_only=True)
 class ExperimentTurns:
-    """Decides whose turn it is, and notes in the journal what was in force.
-
-    Attributes:
-        files: of the experiment.
-    """
+    """Decides whose turn it is, and notes in the journal what was in force."""
 
     files: ExperimentFiles
     _versions: tuple[object, ...] | None = None

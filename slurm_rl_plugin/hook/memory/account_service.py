@@ -63,18 +63,13 @@ PERIOD, ALLOWED, ALLOWED_PART = 7 * DAY, 3, 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifts:
-    """Lifts in one cycle.
+    """Lifts in one cycle."""
 
-    Attributes:
-        accounts: doublings of each account of the snapshot, shape [accounts]; empty where shares
-            do not count.
-        groups: doublings of each group of jobs that has a target.
-        group_waits: mean wait of each group in the last fortnight, seconds; of those with
-            ENOUGH_STARTS.
-    """
-
+    #: Doublings, shape [accounts of the snapshot]; empty where shares do not count.
     accounts: FloatArray = field(default_factory=lambda: np.empty(0))
+    #: Doublings of each group of jobs that has a target.
     groups: Mapping[str, float] = field(default_factory=dict)
+    #: Mean waits of groups with ENOUGH_STARTS in the last fortnight, seconds.
     group_waits: Mapping[str, float] = field(default_factory=dict)
 
     def seen(self, snapshot: QueueSnapshot) -> QueueSnapshot:
@@ -110,18 +105,12 @@ def moved(lifts: Mapping[str, float], rising: Collection[str], seconds: float) -
 
 
 class Overrun(NamedTuple):
-    """Why and until when the jobs of a user count as batch.
+    """Why and until when the jobs of a user count as batch."""
 
-    Attributes:
-        until: seconds since the epoch.
-        timed_out: jobs of the user that were interactive by their time limits and ended by them,
-            in the week before.
-        runs: the user's jobs that were interactive by their time limits, in that week.
-    """
-
-    until: float
+    until: float  #: seconds since the epoch
+    #: Jobs that were interactive by their limits and ended by them, in the week before.
     timed_out: int
-    runs: int
+    runs: int  #: all that were interactive by their limits, in that week
 
 
 @dataclass(slots=True, kw_only=True)
@@ -200,15 +189,10 @@ def _key(user: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSeen:
-    """Service of each account over its entitlement, in the days that were seen.
+    """Service of each account over its entitlement, in the days that were seen."""
 
-    Attributes:
-        delivered: processor-seconds by the snapshot's accounts, shape [accounts].
-        entitled: the same; see `entitled_service`.
-    """
-
-    delivered: FloatArray
-    entitled: FloatArray
+    delivered: FloatArray  #: processor-seconds, shape [accounts of the snapshot]
+    entitled: FloatArray  #: the same; see `entitled_service`
 
     @property
     def ratios(self) -> FloatArray:
@@ -228,20 +212,14 @@ class ServiceSeen:
 
 @dataclass(slots=True, kw_only=True)
 class _Day:
-    """What was seen of one day.
+    """What was seen of one day."""
 
-    Attributes:
-        seen: seconds.
-        service: account -> processor-seconds.
-        starts: group of jobs -> how many of it started, and their waits in seconds.
-        site_seen: seconds of `seen` in which the site's own order was in force.
-        site_waits: group of jobs -> seconds for which its jobs waited in that time.
-    """
-
-    seen: float = 0.0
-    service: dict[str, float] = field(default_factory=dict)
+    seen: float = 0.0  #: seconds
+    service: dict[str, float] = field(default_factory=dict)  #: account -> processor-seconds
+    #: Group of jobs -> starts, and their waits in seconds.
     starts: dict[str, tuple[float, float]] = field(default_factory=dict)
-    site_seen: float = 0.0
+    site_seen: float = 0.0  #: seconds of `seen` with the site's own order in force
+    #: Group -> seconds its jobs waited then.
     site_waits: dict[str, float] = field(default_factory=dict)
 
     def count_start(self, group: str, jobs: int, waits: float) -> None:
@@ -252,20 +230,13 @@ class _Day:
 
 @dataclass(slots=True, kw_only=True)
 class AccountService:
-    """Service by day and account; losing the file costs a week of figures, and lifts.
-
-    Attributes:
-        path: of the file.
-        goals: what the site wants: accounts are lifted where shares count.
-        wait_targets: group of jobs -> mean wait that it should have, seconds; what an experiment
-            has measured does not count where one is given.
-        counts_overruns: whether users may lose an interactive class.
-    """
+    """Service by day and account; losing the file costs a week of figures, and lifts."""
 
     path: Path
-    goals: Goals = AS_TRAINED
+    goals: Goals = AS_TRAINED  #: accounts are lifted where shares count
+    #: Group of jobs -> wanted mean wait, seconds; replaces what an experiment has measured.
     wait_targets: Mapping[str, float] = field(default_factory=dict)
-    counts_overruns: bool = False
+    counts_overruns: bool = False  #: users may lose an interactive class
     _days: dict[int, _Day] = field(default_factory=dict)
     _lifts: dict[str, float] = field(default_factory=dict)
     _group_lifts: dict[str, float] = field(default_factory=dict)

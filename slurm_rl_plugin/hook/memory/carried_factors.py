@@ -108,17 +108,11 @@ _Parsed = TypeVar("_Parsed")
 
 @dataclass(frozen=True, slots=True)
 class JsonRecord:
-    """A JSON document in a file.
-
-    Attributes:
-        path: of the file.
-        what: the file keeps, a key of the log.
-        versions: of the document that can be read; the last one is written.
-    """
+    """A JSON document in a file."""
 
     path: Path
-    what: str
-    versions: tuple[int, ...] = (1,)
+    what: str  #: a key of the log
+    versions: tuple[int, ...] = (1,)  #: that can be read; the last one is written
 
     def document(self) -> dict[str, Any]:
         """The document.
@@ -189,16 +183,11 @@ class MemoryFile:
 
     One line of text, `slurm-rl memory 1 MODEL COUNT`, then the numbers, 100,000 and more. Losing
     the file costs some good decisions and never a job, so no fault here stops a cycle.
-
-    Attributes:
-        path: of the file.
-        model_sha256: the model that the memory belongs to.
-        read_only: `write` does nothing; for commands that only read.
     """
 
     path: Path
-    model_sha256: str
-    read_only: bool = False
+    model_sha256: str  #: of the memory
+    read_only: bool = False  #: `write` does nothing
 
     def read(self) -> Memory | None:
         """The memory; None where there is none of this model."""
@@ -254,15 +243,10 @@ REMEMBERED_AFTER_END = 600.0
 
 @dataclass(frozen=True, slots=True)
 class StateFile:
-    """The file of the jobs that may carry a factor; written before a factor is.
-
-    Attributes:
-        path: of the file.
-        way_out: what is needed to take the factors back without the configuration; None keeps what
-            the file holds.
-    """
+    """The file of the jobs that may carry a factor; written before a factor is."""
 
     path: Path
+    #: Takes the factors back without the configuration; None keeps what the file holds.
     way_out: Mapping[str, Any] | None = None
 
     @property
@@ -315,17 +299,12 @@ NOTHING: IntArray = np.empty(0, dtype=np.int64)
 
 @dataclass(slots=True)
 class CarriedFactors:
-    """The jobs that may carry a factor of the daemon, and the factor that each showed last.
+    """The jobs that may carry a factor of the daemon, and the factor that each showed last."""
 
-    Attributes:
-        state: the file that keeps them; the daemon beside another controller may write it too.
-        disturbances: take a file that cannot be trusted, or a factor that the daemon did not write.
-        sleep: waits some seconds.
-    """
-
-    state: StateFile
+    state: StateFile  #: the daemon of another controller may write it too
+    #: Count a file that cannot be trusted, or a factor that is not the daemon's.
     disturbances: Disturbances = field(default_factory=Disturbances)
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] = time.sleep  #: seconds
     _jobs: set[int] | None = None
     #: The file is lost: any job of the queue may carry a factor.
     _is_lost: bool = False

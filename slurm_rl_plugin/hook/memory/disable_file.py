@@ -24,21 +24,13 @@ _KEYS = ("by", "at", "until", "reason")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disablement:
-    """Who disabled the daemon, when, until when and why, as the disable file says.
+    """Who disabled the daemon, when, until when and why, as the disable file says."""
 
-    Attributes:
-        by: who made it; "" where it does not say.
-        at: when, seconds since the epoch; NaN where it does not say.
-        until: seconds since the epoch from which on it no longer counts; inf for no end.
-        reason: why; "" where it does not say.
-        fault: what about the file is not understood, so that it counts without end; "" if nothing.
-    """
-
-    by: str = ""
-    at: float = math.nan
-    until: float = math.inf
-    reason: str = ""
-    fault: str = ""
+    by: str = ""  #: who made it; "" if unknown
+    at: float = math.nan  #: seconds since the epoch; NaN if unknown
+    until: float = math.inf  #: seconds since the epoch; inf for no end
+    reason: str = ""  #: "" if unknown
+    fault: str = ""  #: what is not understood, so that the file counts without end; "" if nothing
 
     def counts(self, now: float) -> bool:
         """Whether nothing may be written at `now`, seconds since the epoch."""

@@ -39,15 +39,10 @@ HEAD_FIRST_FROM = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderChanges:
-    """What to write; columns of shape [writes], the most valuable (highest placed) first.
+    """What to write; columns of shape [writes], the most valuable (highest placed) first."""
 
-    Attributes:
-        place: position in the wanted order.
-        priority: the priority that the job should get in all.
-    """
-
-    place: IntArray
-    priority: IntArray
+    place: IntArray  #: in the wanted order
+    priority: IntArray  #: that the job should get in all
 
 
 def jobs_to_keep(
@@ -357,35 +352,22 @@ class PlannedChanges(Sequence[FactorChange]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePlan:
-    """A decision on one snapshot, before anything is written.
-
-    Attributes:
-        snapshot: the queue.
-        decision: scores as the guard rails left them; FIFO's where the policy cannot be used.
-        fallback_reason: why the policy is not used; None when it is.
-        order: places of the orderable jobs, first to start first.
-        changes: every write that gives the order, the most valuable first; before them those that
-            take away a place that was for another request.
-        releases: the site's own order is wanted: our factors go, whatever `changes` says.
-        memory: what the policy remembered before this decision.
-        limit: on batch jobs that is to be set.
-        lifts: with which the policy saw the queue.
-        service: of accounts in the last fortnight; None until enough of it has been seen.
-        overruns: number of each user whose time limits make no job interactive -> why.
-        requests: what ranked jobs have changed since they were ordered.
-    """
+    """A decision on one snapshot, before anything is written."""
 
     snapshot: QueueSnapshot
-    decision: Decision
-    fallback_reason: str | None
-    order: list[int]
+    decision: Decision  #: as the guard rails left it; FIFO's where the policy cannot be used
+    fallback_reason: str | None  #: why the policy is not used; None when it is
+    order: list[int]  #: places of the orderable jobs, first to start first
+    #: The most valuable first; before them those that take away a place for another request.
     changes: Sequence[FactorChange]
-    releases: bool = False
-    memory: Memory | None = None
-    limit: LimitReport = field(default_factory=LimitReport)
-    lifts: Lifts = field(default_factory=Lifts)
-    service: ServiceSeen | None = None
+    releases: bool = False  #: our factors go, whatever `changes` says
+    memory: Memory | None = None  #: before this decision
+    limit: LimitReport = field(default_factory=LimitReport)  #: to set on batch jobs
+    lifts: Lifts = field(default_factory=Lifts)  #: with which the policy saw the queue
+    service: ServiceSeen | None = None  #: in the last fortnight; None until enough is seen
+    #: Number of each user whose time limits make no job interactive -> why.
     overruns: Mapping[int, Overrun] = field(default_factory=dict)
+    #: What ranked jobs have changed since they were ordered.
     requests: ChangedRequests = field(default_factory=ChangedRequests)
 
     @property
@@ -515,26 +497,16 @@ class ConsideredJobs:
     Ranks count from 1 over all jobs that the site may start, those included that we never touch.
     They are by the tier of the partition and then by priority, as the batch system tries them;
     reservations and room are not considered.
-
-    Attributes:
-        plan: where they come from.
-        rank: once the decided order is written.
-        site_rank: by the site's own priority, without our factor.
-        current_rank: by the priority that the jobs have now, our factors included.
-        untouched: why a job is never given a factor; "" for one that may be.
-        wait: seconds since the job was eligible; 0 before.
-        accrued: those of them that count for the score, the starvation bound and a lift.
-        passed_over: whether it waits by its own doing, so that the starvation bound passes over it.
     """
 
     plan: QueuePlan
-    rank: IntArray
-    site_rank: IntArray
-    current_rank: IntArray
-    untouched: tuple[str, ...]
-    wait: FloatArray
-    accrued: FloatArray
-    passed_over: BoolArray
+    rank: IntArray  #: once the decided order is written
+    site_rank: IntArray  #: by the site's own priority, without our factor
+    current_rank: IntArray  #: by the priority that the jobs have now, with our factors
+    untouched: tuple[str, ...]  #: why a job never gets a factor; "" for one that may
+    wait: FloatArray  #: seconds since the job was eligible; 0 before
+    accrued: FloatArray  #: seconds that count for the score, starvation bound and lifts
+    passed_over: BoolArray  #: waits by its own doing: the starvation bound does not count
 
     @classmethod
     def of(cls, plan: QueuePlan, untouched: UntouchedJobs) -> Self:

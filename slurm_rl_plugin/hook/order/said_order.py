@@ -153,9 +153,6 @@ class OwnNice:
 
     Jobs whose nice differs from what their user meant are kept in a file, so that a restart and
     the verbs that only look know them. Without the file the nice of the batch system counts.
-
-    Attributes:
-        path: of the file.
     """
 
     path: Path

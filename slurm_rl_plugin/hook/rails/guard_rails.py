@@ -102,15 +102,9 @@ class StarvationBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UntouchedJobs:
-    """Jobs that are never given a factor, each for the first reason that holds.
+    """Jobs that are never given a factor, each for the first reason that holds."""
 
-    Attributes:
-        accounts: exempt account names.
-        partitions: exempt partition names.
-        qos: exempt names of QOS.
-    """
-
-    accounts: Collection[str] = ()
+    accounts: Collection[str] = ()  #: exempt names, as those below
     partitions: Collection[str] = ()
     qos: Collection[str] = ()
 
@@ -172,28 +166,16 @@ def default_guard_rails(
 
 @dataclass(slots=True, kw_only=True)
 class PolicyGuard:
-    """Keeps the policy's memory between decisions, and counts its failures.
+    """Keeps the policy's memory between decisions, and counts its failures."""
 
-    Attributes:
-        guard_rails: checks on each decision, in order.
-        deadline: seconds that a decision may take.
-        breaker_failures: failures in a row after which the policy rests.
-        breaker_rest: decisions that it rests.
-        monotonic: clock for the deadline and for the memory file, seconds.
-        memory_file: keeps the memory across restarts; written every MEMORY_INTERVAL, the first
-            time at once, and by `remember`.
-        memory: what the policy remembers for its next decision.
-        acted: names of the guard rails that changed the last decision.
-    """
-
-    guard_rails: Sequence[GuardRail]
-    deadline: float
-    breaker_failures: int
-    breaker_rest: int
-    monotonic: Callable[[], float]
-    memory_file: MemoryFile
-    memory: Memory | None = field(init=False)
-    acted: tuple[str, ...] = ()
+    guard_rails: Sequence[GuardRail]  #: in the order of their checks
+    deadline: float  #: of a decision, seconds
+    breaker_failures: int  #: in a row, after which the policy rests
+    breaker_rest: int  #: decisions
+    monotonic: Callable[[], float]  #: seconds
+    memory_file: MemoryFile  #: written at once, then every MEMORY_INTERVAL, and by `remember`
+    memory: Memory | None = field(init=False)  #: for the next decision
+    acted: tuple[str, ...] = ()  #: names of the guard rails that changed the last decision
     #: When the memory file was last written; None where a write is due.
     _written: float | None = None
     #: Whether the file has it all.

@@ -42,33 +42,24 @@ LIMIT_FAILURES = ("refused", "unavailable")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReserveSettings:
-    """How much a policy may keep free for interactive jobs, and how often that may change.
+    """How much a policy may keep free for interactive jobs, and how often that may change."""
 
-    Attributes:
-        most: processors kept free at most, and always for a policy that asks for no number.
-        widest_batch_job: processors; batch jobs up to this width always fit into the limit.
-        change_interval: seconds between two changes of the limit; lifting it does not wait.
-        lift_after: a batch job of several processors that has waited for so many seconds lifts the
-            limit until it starts; inf for none.
-        idle_after: seconds since the last interactive job came, after which nothing is kept free;
-            inf for ever.
-        most_resources: of what else is kept free at most, by resource; whole, memory in MiB.
-        widest_batch_resources: what of these a batch job may ask for and always fits; 1 where
-            nothing is said.
-        narrow_first: while something is kept, batch jobs wider than `widest_batch_job` go behind
-            the other batch jobs.
-        account_share, user_share: part of `most` that the interactive jobs of one account, and of
-            one user, hold at most; see `counted_classes`. 1 for no bound.
-    """
-
-    most: int
-    widest_batch_job: int = 1
-    change_interval: float = 60.0
+    most: int  #: processors; always kept for a policy that asks for no number
+    widest_batch_job: int = 1  #: processors; batch jobs up to this width always fit
+    change_interval: float = 60.0  #: seconds between changes of the limit; lifting does not wait
+    #: Seconds of waiting after which a batch job of several processors lifts the limit until it
+    #: starts; inf for never.
     lift_after: float = math.inf
+    #: Seconds since the last interactive job came, after which nothing is kept; inf for ever.
     idle_after: float = math.inf
+    #: Batch jobs wider than `widest_batch_job` go behind the others while something is kept.
     narrow_first: bool = False
+    #: As `most`, of other resources; whole numbers, memory in MiB.
     most_resources: Mapping[str, int] = field(default_factory=dict)
+    #: What of these a batch job may ask for and always fits; 1 where nothing is said.
     widest_batch_resources: Mapping[str, int] = field(default_factory=dict)
+    #: account_share, user_share: part of `most` that the interactive jobs of one account, and of
+    #: one user, hold at most; see `counted_classes`.
     account_share: float = 1.0
     user_share: float = 1.0
 
@@ -95,14 +86,10 @@ class ReserveRail:
     for processors below the limit would block those behind it. A wide batch job blocks narrow ones
     too, and the limit may then keep it from starting: with `narrow_first` it waits behind them,
     until it starves.
-
-    Attributes:
-        settings: what the site allows.
-        reason: of the last reserve, one of KEPT, UNWANTED, NOBODY and STARVING.
     """
 
     settings: ReserveSettings
-    reason: str = UNWANTED
+    reason: str = UNWANTED  #: of the last reserve, one of KEPT, UNWANTED, NOBODY and STARVING
     _last_arrival: float = -math.inf
 
     def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
@@ -274,16 +261,11 @@ def _counted(jobs: JobTable, as_classed: BoolArray) -> JobTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Room:
-    """Processors that accounts and users hold so far.
+    """Processors that accounts and users hold so far."""
 
-    Attributes:
-        account_most, user_most: processors that one account, and one user, may hold.
-        overrunners: numbers of users that have lost the class, shape [users].
-    """
-
-    account_most: float
-    user_most: float
-    overrunners: IntArray
+    account_most: float  #: processors that one account may hold
+    user_most: float  #: the same of one user
+    overrunners: IntArray  #: numbers of users that have lost the class
     _accounts: Counter[int] = field(default_factory=Counter)
     _users: Counter[int] = field(default_factory=Counter)
 
@@ -321,26 +303,16 @@ class _Room:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitReport:
-    """The limit on batch jobs in one cycle.
+    """The limit on batch jobs in one cycle."""
 
-    Attributes:
-        amounts: that batch jobs may use together from this cycle on (in shadow mode: that they
-            might), by resource; None for no limit.
-        before: the same of the cycle before.
-        reason: one of LIMIT_REASONS.
-        change: one of LIMIT_CHANGES; None where it stays.
-        failure: one of LIMIT_FAILURES; then the limit is what it was.
-        failure_reason: one sentence.
-        failing: the last try to set it failed; the next one comes later.
-    """
-
+    #: By resource, what batch jobs may use together (in shadow mode: might); None for no limit.
     amounts: Mapping[str, int] | None = None
-    before: Mapping[str, int] | None = None
-    reason: str = OFF
-    change: str | None = None
-    failure: str | None = None
-    failure_reason: str | None = None
-    failing: bool = False
+    before: Mapping[str, int] | None = None  #: in the last cycle
+    reason: str = OFF  #: one of LIMIT_REASONS
+    change: str | None = None  #: one of LIMIT_CHANGES; None for no change
+    failure: str | None = None  #: one of LIMIT_FAILURES; then the limit is what it was
+    failure_reason: str | None = None  #: one sentence
+    failing: bool = False  #: the last try failed; the next one comes later
 
     @property
     def processors(self) -> int | None:
@@ -355,17 +327,12 @@ class LimitReport:
 
 @dataclass(slots=True, kw_only=True)
 class BatchLimit:
-    """Turns the reserve of a decision into a limit on what batch jobs use, and sets it.
+    """Turns the reserve of a decision into a limit on what batch jobs use, and sets it."""
 
-    Attributes:
-        rail: that gives the reserve its bounds; None where the site keeps nothing free.
-        path: of the file that keeps the site's own limit while ours may be in force; the adapter
-            of the batch system writes it.
-        monotonic: clock for the time between changes, seconds.
-    """
-
-    rail: ReserveRail | None = None
+    rail: ReserveRail | None = None  #: None where the site keeps nothing free
+    #: The adapter keeps the site's own limit here while ours may be in force.
     path: Path | None = None
+    #: Seconds, for the time between changes.
     monotonic: Callable[[], float] = field(default=lambda: 0.0)
     _limit: Mapping[str, int] | None = None
     _changed: float = -math.inf
