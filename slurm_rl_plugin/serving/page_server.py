@@ -176,11 +176,7 @@ class OpenConnections:
             self._served[connection] = _Connection(client_of(address), now)
 
     def asked(self, connection: socket.socket, address: str) -> bool:
-        """Note that the connection's whole request has come, and from which client it is.
-
-        Returns:
-            Whether it still has its place.
-        """
+        """Note that the request has come whole, and its client; whether it keeps its place."""
         with self._lock:
             if connection not in self._served:
                 return False
