@@ -71,10 +71,7 @@ _HEADERS = [
 def serve_metrics(
     registry: CollectorRegistry, address: str, port: int, tls: TlsFiles | None = None
 ) -> int:
-    """Serve a registry over HTTP, or HTTPS, in threads that end with the process.
-
-    Gives the port in use; see `serve_pages`.
-    """
+    """Serve a registry in threads that end with the process; the port in use, see `serve_pages`."""
     return serve_pages(metrics_pages(registry), address, port, tls, section="metrics")
 
 

@@ -237,12 +237,7 @@ class LabelCap:
         self._own: set[str] = set()
 
     def of(self, names: Sequence[str], weight: FloatArray | None = None) -> CappedNames:
-        """Labels of these names; while there is room, the heaviest new ones are admitted first.
-
-        Args:
-            names: distinct names.
-            weight: shape [names]; None admits in the order given.
-        """
+        """Labels of distinct names; new ones are admitted while there is room, heaviest first."""
         order = np.arange(len(names)) if weight is None else np.argsort(-weight, kind="stable")
         for place in order.tolist():
             if len(self._own) >= self._most:
@@ -272,12 +267,10 @@ _GROUPS = ("class", "partition", "horizon")
 
 
 class ForecastFamilies(Collector):
-    """Families of one document of scores.
+    """Families of one document of scores (`scored_forecasts.scores_document`).
 
-    Args:
-        scores: see `scored_forecasts.scores_document`.
-        age: seconds since the look that was foretold last; nan for none.
-        seconds: that the last forecast of the whole queue took; nan for none.
+    `age` is seconds since the look that was foretold last, `seconds` what the last forecast of the
+    whole queue took; nan for none.
     """
 
     def __init__(self, scores: Mapping[str, Any], age: float, seconds: float) -> None:

@@ -48,10 +48,7 @@ def read_served_metrics(
 ) -> ServedMetrics | str:
     """The metrics of the daemon at an address, or one sentence that says why there are none.
 
-    Args:
-        address: that the daemon listens on.
-        port: the same.
-        tls: the daemon's files; only its own certificate is read, and trusted.
+    Of the daemon's `tls` files only its own certificate is read, and trusted.
     """
     host = _EVERYWHERE.get(address, address)
     host = f"[{host}]" if ":" in host else host
