@@ -67,9 +67,8 @@ def checks_of(
 ) -> list[Check]:
     """Every check; where the batch system does not answer those on it are one failure.
 
-    Args:
-        offers: `offer_checks`, which need files that are closed to the daemon's account.
-        jobs: waiting jobs to decide on; by default those of now, FEWEST_JOBS at least.
+    `offers` need files that are closed to the daemon's account. The trial decision is on `jobs`
+    jobs, by default on those that wait, FEWEST_JOBS at least.
     """
     checks = [
         *_files(configuration, now),

@@ -228,14 +228,10 @@ def room_of(
     constraint: str | None = None,
     licences: Mapping[str, float] | None = None,
 ) -> Room:
-    """What nodes have for a request.
+    """What nodes of these partitions have for a request.
 
-    Args:
-        partitions: that the job may start in.
-        asked: of the whole job, by resource; what is 0 is not looked for.
-        count: nodes that it is spread over; 0 counts as one.
-        exclusive: it wants them for itself.
-        constraint: over features of nodes; None for any node.
+    The whole job asks for `asked`, where 0 is not looked for, on `count` nodes, 0 counting as one.
+    The constraint is over features of nodes.
     """
     of_job = [each for each in nodes if each.partitions & set(partitions)]
     of_job = of_job or [each for each in nodes if not each.partitions]
