@@ -72,10 +72,7 @@ class CycleReport:
 
     @property
     def misdelivered(self) -> float | None:
-        """Part of the last fortnight's service that went to the wrong account.
-
-        None where shares do not count, or too little has been seen.
-        """
+        """Part of the last fortnight's service to wrong accounts; None without enough data."""
         counts = self.service is not None and len(self.lifts.accounts) > 0
         return self.service.misdelivered if self.service is not None and counts else None
 

@@ -45,16 +45,9 @@ class AuditLog:
     ) -> None:
         """Append one cycle line, one line a changed request, one a write, one a changed limit.
 
-        Args:
-            report: of the cycle so far.
-            plan: what was decided.
-            changes: what is about to be written, or would be in shadow mode.
-            guard_rails: names of those that changed the decision.
-            failed: failures of the cycles since the last one that is in the log.
-            new_jobs: the places of new jobs alone, which get no cycle line.
-
-        Raises:
-            ConfigurationError: the file cannot be written; nothing may be changed unaudited.
+        The `changes` are about to be written, or would be in shadow mode; `failed` are the cycles
+        since the last one in the log; `new_jobs` alone get no cycle line. ConfigurationError where
+        the file cannot be written: nothing may be changed unaudited.
         """
         if self.path is None:
             return
@@ -217,11 +210,7 @@ class AuditReader:
 
 
 def audit_files(path: Path) -> list[Path]:
-    """The audit log and what logrotate made of it, oldest first.
-
-    Raises:
-        ConfigurationError: there is none, or the folder cannot be read.
-    """
+    """The audit log and what logrotate made of it, oldest first; ConfigurationError for none."""
     try:
         beside = [each for each in path.parent.iterdir() if each.name.startswith(path.name)]
     except OSError as error:

@@ -34,11 +34,7 @@ _RANKS = np.concatenate([-_EDGES[:0:-1], _EDGES])
 
 
 def kendall_tau(site_rank: IntArray) -> float | None:
-    """Kendall's tau between the decided order and the site's: 1 the same, -1 the reverse.
-
-    Args:
-        site_rank: of the jobs in the decided order, all different, shape [n].
-    """
+    """Kendall's tau of our order and the site's different ranks of its jobs, shape [n]."""
     count = len(site_rank)
     if count < 2:
         return None
@@ -79,11 +75,7 @@ class RankMoves:
         return int(self.counts.sum())
 
     def shares(self, further_than: int) -> tuple[float | None, float | None]:
-        """Shares that would start more than so many ranks earlier, and later; None without any.
-
-        Args:
-            further_than: at most 100, up to which lengths are counted one by one.
-        """
+        """Shares that start over `further_than` <= 100 ranks earlier, and later; None for none."""
         if not self.count:
             return None, None
         earlier = self.counts[further_than < _RANKS].sum()

@@ -128,11 +128,7 @@ class Cycle:
     ) -> None:
         """Let another policy decide; it goes on from its own memory file.
 
-        Args:
-            policy: that decides from now on.
-            model_sha256: of its model; "" for a rule.
-            candidate: as `self.candidate`.
-            past_days: days of accounting from which it reads past runs again; 0 for none.
+        It reads the runs of `past_days` days of accounting again; 0 for none.
         """
         self.remember()
         self.policy, self.model_sha256, self.candidate = policy, model_sha256, candidate
@@ -143,8 +139,7 @@ class Cycle:
     def run(self, *, new_jobs: bool = False) -> CycleReport:
         """One cycle; never raises for a fault of the batch system, the policy or a file.
 
-        Args:
-            new_jobs: read only the pending jobs, and write the places of those that had none.
+        With `new_jobs` it reads pending jobs alone, and writes the places of those that had none.
         """
         self._facts = self._load = self._snapshot = None
         self._phases = {}

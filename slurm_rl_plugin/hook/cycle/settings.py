@@ -44,11 +44,7 @@ class CycleSettings:
     wait_targets: Mapping[str, float] = field(default_factory=dict)
 
     def leaves_to_another(self, facts: SchedulerFacts) -> bool:
-        """Whether another host's daemon must act; a lone daemon must always act itself.
-
-        Raises:
-            BatchSystemUnavailable: the controller in charge is unknown.
-        """
+        """Whether another host's daemon must act; BatchSystemUnavailable where that is unknown."""
         if self.beside_controllers and facts.in_charge is None:
             raise BatchSystemUnavailable(NOBODY_IN_CHARGE)
         return self.beside_controllers and not facts.in_charge
@@ -101,9 +97,8 @@ class Pace:
         return min(max(self.earliest(report) / 4.0, SOONEST_POLL), LATEST_POLL)
 
     def owed(self, report: CycleReport) -> float:
-        """Seconds of pause that a report's calls earn the batch system.
+        """Seconds of pause that a report's calls earn the batch system, 1 / busy_share a second.
 
-        Calls that took a second earn the batch system 1 / busy_share seconds.
         Accounting does not count: it is asked once, and is not the scheduler.
         """
         busy = sum(seconds for call, seconds in report.calls if call not in ACCOUNTING_CALLS)

@@ -30,10 +30,8 @@ _LEFT_AFTER = 3600.0
 def only_daemon(state_path: Path) -> Iterator[None]:
     """Hold this host's lock next to the state file: two daemons would undo each other's order.
 
-    Raises:
-        ConfigurationError: another daemon holds it, something else is there in its place, or the
-            folder is missing or not writable.
-        LockHeld: a process that is no daemon of ours holds it.
+    LockHeld where a process that is no daemon of ours holds it; ConfigurationError where a daemon
+    does, the lock is something else, or the folder is missing or not writable.
     """
     path = lock_path(state_path)
     lock = _opened(path, os.O_RDWR | os.O_CREAT)
@@ -86,11 +84,7 @@ def daemon_runs(state_path: Path) -> bool | None:
 
 
 def is_looked_after(state_path: Path) -> bool:
-    """Whether a live process of the lock's owner holds it; False if it is free.
-
-    Raises:
-        LockHeld: it is held, and by nobody of whom that can be shown.
-    """
+    """Whether a live process of its owner holds the lock; LockHeld if that cannot be shown."""
     path = lock_path(state_path)
     if not daemon_runs(state_path):
         return False
@@ -108,12 +102,7 @@ def is_looked_after(state_path: Path) -> bool:
 
 
 def _opened(path: Path, flags: int) -> int:
-    """The lock, open, where it is one.
-
-    Raises:
-        FileNotFoundError: it is not there and not to be made.
-        ConfigurationError: it cannot be opened, or something else is there.
-    """
+    """The open lock; FileNotFoundError where there is none, ConfigurationError if it is no lock."""
     try:
         return own_file(path, flags, private=True, owners=owner_of_folder(path))
     except FileNotFoundError:

@@ -58,7 +58,7 @@ class InForce:
     time: float  #: seconds since the epoch
     arm: str  #: whose turn it was, one of ARMS; "" for none
     mode: str  #: of the cycle, one of MODES, or "failed"
-    why: str = ""  #: the queue was left to the site in our turn; "" for no reason
+    why: str = ""  #: why the queue was left to the site in our turn; "" for no reason
     #: Part of the last fortnight's service to wrong accounts; None without shares or enough data.
     misdelivered: float | None = None
 
@@ -117,24 +117,14 @@ class ExperimentFiles:
         return beside(self.declaration, "findings")
 
     def declared(self) -> Declaration | None:
-        """What was declared; None where nothing is.
-
-        Raises:
-            ValueError: the file is no declaration.
-            OSError: it cannot be read.
-        """
+        """What was declared; None for nothing, OSError or ValueError where it cannot be read."""
         try:
             return Declaration.of_json(_document(self.declaration))
         except FileNotFoundError:
             return None
 
     def stands(self) -> ExperimentStanding:
-        """How it stands.
-
-        Raises:
-            ValueError: the file tells of no standing.
-            OSError: it cannot be read, or is not there.
-        """
+        """How it stands; OSError or ValueError where the file does not tell."""
         try:
             found = ExperimentStanding(**_document(self.standing))
             at = float(found.at)
@@ -400,13 +390,8 @@ def held_part(
     """Part of the counted time of blocks in which the order was in force whose turn it was.
 
     The lesser of both orders' parts; 1 of none. The site's order is not in force while a job
-    carries a factor of ours, which the journal has as "failed".
-
-    Args:
-        declared: the experiment.
-        journal: in order of time.
-        blocks: how many blocks are over.
-        last: so many of them count, the last ones; None for all.
+    carries a factor of ours, which the journal has as "failed". Of the blocks that are over only
+    the last `last` count; None for all.
     """
     first = 0 if last is None else max(blocks - last, 0)
     over = declared.blocks[first:blocks]

@@ -47,12 +47,7 @@ class Disturbances:
     _counts: Counter[str] = field(default_factory=Counter)
 
     def tell(self, reason: str, words: str) -> None:
-        """Log one and count it.
-
-        Args:
-            reason: one of DISTURBANCES.
-            words: what more there is to say, `key=value` first.
-        """
+        """Log and count one of DISTURBANCES; `words` say what more there is, `key=value` first."""
         logger.warning("disturbance=%s %s", reason, words)
         self._counts[reason] += 1
 
@@ -115,12 +110,7 @@ class JsonRecord:
     versions: tuple[int, ...] = (1,)  #: that can be read; the last one is written
 
     def document(self) -> dict[str, Any]:
-        """The document.
-
-        Raises:
-            OSError: there is none, or it cannot be read.
-            Exception: one of UNREADABLE; it is no such document.
-        """
+        """The document; OSError where it cannot be read, one of UNREADABLE if it is none."""
         content = read_own(self.path, owners=owner_of_folder(self.path))
         document: dict[str, Any] = json.loads(content)
         if document["version"] not in self.versions:
@@ -128,13 +118,9 @@ class JsonRecord:
         return document
 
     def read(self, parsed: Callable[[dict[str, Any]], _Parsed]) -> _Parsed | None:
-        """What the document says; None, and a line in the log, where it cannot be trusted.
+        """What `parsed` makes of the document; None, logged, where it raises one of UNREADABLE.
 
-        Args:
-            parsed: makes the value from the document, or raises one of UNREADABLE.
-
-        Raises:
-            FileNotFoundError: there is none.
+        FileNotFoundError where there is no file.
         """
         try:
             return parsed(self.document())
@@ -145,11 +131,7 @@ class JsonRecord:
             return None
 
     def write(self, document: Mapping[str, Any]) -> None:
-        """Replace the file by a document, to which the version is added.
-
-        Raises:
-            ConfigurationError: the folder is missing or not writable.
-        """
+        """Replace the file by the document with a version; ConfigurationError if not writable."""
         try:
             self._write(document, sync=True)
         except OSError as error:
@@ -270,11 +252,7 @@ class StateFile:
         return self._entry("unanswered") is True
 
     def write(self, jobs: Iterable[int], *, unanswered: bool = False) -> None:
-        """Replace the file.
-
-        Raises:
-            ConfigurationError: the folder is missing or not writable.
-        """
+        """Replace the file; ConfigurationError where the folder is missing or not writable."""
         way_out = self.left_behind() if self.way_out is None else self.way_out
         content = {"way_out": way_out, "jobs": sorted(jobs)}
         self._record.write(content | {"unanswered": True} if unanswered else content)
@@ -383,10 +361,8 @@ class CarriedFactors:
     ) -> ApplyReport:
         """Remember the jobs that are about to be written, then write them.
 
-        Raises:
-            BatchSystemUnavailable: no answer in time: they may still be done, also after a write
-                that takes them back.
-            ConfigurationError: the state file cannot be written; nothing was sent.
+        Without an answer they may still be done, also after a write that takes them back. Where the
+        state file cannot be written, ConfigurationError, nothing was sent.
         """
         self.before_writing(snapshot, (change.job_id for change in changes))
         if not changes:

@@ -58,11 +58,7 @@ def read_disable_file(path: Path) -> Disablement | None:
 
 
 def write_disable_file(path: Path, disablement: Disablement) -> None:
-    """Make or replace the file, whole, readable by the daemon's user whatever the umask.
-
-    Raises:
-        DisableFileError: the folder is missing or not writable for this user.
-    """
+    """Write it whole, readable by the daemon's user whatever the umask; else DisableFileError."""
     values = {
         "by": disablement.by,
         "at": _stamp(disablement.at) if math.isfinite(disablement.at) else "",
@@ -80,11 +76,7 @@ def write_disable_file(path: Path, disablement: Disablement) -> None:
 
 
 def remove_disable_file(path: Path) -> None:
-    """Remove it; nothing where there is none.
-
-    Raises:
-        DisableFileError: the folder is not writable for this user.
-    """
+    """Remove it if it is there; DisableFileError where the folder is not writable."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:

@@ -53,16 +53,10 @@ def jobs_to_keep(
 ) -> BoolArray:
     """Which jobs of a wanted order may keep their priority, as many as possible.
 
-    Jobs a before b can both stay iff priority[a] - priority[b] >= b - a: then the jobs between
-    find distinct whole numbers. So priority + place must not rise: a longest non-increasing
-    subsequence, found in O(n log n).
-
-    Args:
-        priority: current priority of each job, in the wanted order, first to start first;
-            shape [n].
-        ceiling: all must stay below it.
-        lost: jobs that may not keep theirs, shape [n]; None for none.
-        floor: all must stay above it.
+    Jobs a before b can both stay iff priority[a] - priority[b] >= b - a: then the jobs between find
+    distinct whole numbers. So priority + place must not rise: a longest non-increasing subsequence,
+    found in O(n log n). All stay between `floor` and `ceiling`; those `lost` do not keep theirs.
+    Arrays are in the wanted order, first to start first, shape [n].
     """
     count = len(priority)
     place = np.arange(count)
@@ -99,21 +93,14 @@ def order_changes(
     most: int | None = None,
     lost: BoolArray | None = None,
 ) -> OrderChanges:
-    """The fewest writes after which priorities fall strictly along the wanted order.
+    """The fewest writes after which priorities, shape [n], fall strictly along the wanted order.
 
-    Where only so many of them are sent, each time as many are gone from those still needed. While
+    Where only `most` of them are sent, each time as many are gone from those still needed. While
     nearly all must be written those come first that put the head of the queue before all others:
-    they are not the fewest in all, but who could start next stands soon.
-
-    Args:
-        priority: current priority of each job, our factor included, in the wanted order, first
-            to start first; shape [n].
-        ceiling: priority of the lowest job that must stay before all of these; ignored where
-            fewer whole numbers lie below it than there are jobs.
-        most: writes that are sent at a time; None for all. A longer queue is never spaced anew:
-            begun and not ended, that would begin again each time.
-        lost: jobs whose priority was for another request and is not kept, shape [n]; None for
-            none.
+    they are not the fewest in all, but who could start next stands soon. A queue longer than `most`
+    is never spaced anew: begun and not ended, that would begin again each time. Those `lost` had
+    their priority for another request. The lowest job that stays before all of these has priority
+    `ceiling`; it is ignored where fewer whole numbers lie below it than there are jobs.
     """
     if ceiling - LOWEST_PRIORITY < len(priority):
         ceiling = HIGHEST_PRIORITY + 1
@@ -146,14 +133,11 @@ def _placed(priority: IntArray, keep: BoolArray, ceiling: int) -> IntArray:
 def _head_first(
     priority: IntArray, wanted: IntArray, ceiling: int, most: int
 ) -> OrderChanges | None:
-    """Writes of which the first `most` put as many of the first jobs before all others.
+    """Writes of which the first `most` put as many of the first jobs before all; None for no room.
 
     A job stands where its priority is above those of all that are to come later. Who does is kept;
     the first of the others go above whatever stands behind them, with room for the rest. Some that
     sink from above are sent before them, where more jobs stand by that.
-
-    Returns:
-        None where no numbers are left for that.
     """
     sinking = np.flatnonzero(wanted < priority)
     sinking = sinking[np.argsort(-priority[sinking], kind="stable")]
@@ -279,17 +263,11 @@ def bounded_changes(
 
     The terms fall evenly from place to place, as the simulator's do. A term that is off by less
     than INFLUENCE_TOLERANCE of the influence stays as it is, so a queue that hardly changes costs
-    hardly any writes. Two jobs closer than that may be in either order. All jobs of a step get the
-    same points on top, as many as put them before the lower steps.
-
-    Args:
-        native: the batch system's own priority of each job, in the wanted order, first to start
-            first; shape [n].
-        factor: our current term, same order; shape [n].
-        points: what the best place is worth, priority points.
-        ceiling: priority of the lowest job that must stay before all of these.
-        lost: jobs whose term was for another request and is not kept, shape [n]; None for none.
-        steps: see `Decision.steps`, in the same order, shape [n].
+    hardly any writes. Two jobs closer than that may be in either order. All jobs of a step
+    (`Decision.steps`) get the same points on top, as many as put them before the lower steps. All
+    arrays are in the wanted order, shape [n]: the site's own priorities, our terms, and those
+    `lost`, which were for another request. The lowest job that must stay before all of these has
+    priority `ceiling`.
     """
     count = len(native)
     ideal = np.rint(points * np.arange(count, 0, -1) / max(count, 1)).astype(np.int64)
@@ -401,22 +379,12 @@ def planned_order(
 ) -> tuple[list[int], PlannedChanges]:
     """Job places in the decided order, and the fewest writes that give it.
 
-    Jobs are ordered by score, then by the points of the site, then by each user's own order.
-
-    Args:
-        snapshot: the queue.
-        decision: on every pending job.
-        untouched: jobs that get no factor.
-        influence: priority points that the best place is worth; inf where our order wins.
-        highest: priority that the batch system takes.
-        most: writes that are sent in one cycle; None for all, 0 for so few that nothing is spaced
-            anew.
-        requests: writes of jobs whose place was for another request come first, then those of jobs
-            that had no place yet.
-        span: points that our order is worth if it wins, in addition to those of QOS, partition
-            and association; None if these move no job.
-        nice: of each pending job as its user meant it, lower first, shape [n]; None for that of
-            the batch system.
+    Jobs are ordered by score, then by the points of the site, then by each user's own order (`nice`
+    as its user meant it, shape [n]; None for that of the batch system). The best place is worth
+    `influence` priority points, inf where our order wins; then it is worth `span` in addition to
+    QOS, partition and association, None if these move no job. Of `most` writes a cycle, 0 for so
+    few that nothing is spaced anew, those for changed requests come first, then those of jobs
+    without a place.
     """
     pending, steps, kept = snapshot.pending, decision.steps, decision.kept
     weighed = replace(pending, jobs=snapshot.weighed(pending.jobs))

@@ -24,15 +24,9 @@ def in_site_order(
 ) -> IntArray:
     """Order jobs by the points of their place in our order, plus the site's own for them.
 
-    Of m jobs the first place is worth `span` points, each further one 1/m of them less.
-
-    Args:
-        pending: the queue of n jobs.
-        order: places of the orderable jobs, first to start first, shape [m].
-        span: points that our order is worth: those of age, fair share and size.
-        steps: jobs pass others of their step only; see `Decision`.
-        kept: such a job counts for as much as the best of its account, so that it stays before
-            them; see `Decision`.
+    Of m places in `order` the first is worth `span` points (of age, fair share and size), each
+    further one 1/m of them less. Jobs pass others of their step only. A kept job counts for as much
+    as the best of its account, so that it stays before them (see `Decision`).
     """
     if pending.standing is None:
         return order
@@ -69,14 +63,8 @@ def in_own_order(
     The jobs of one user, account, partition and QOS exchange places, as `scontrol top` has it. A
     job moves forward only to the place of a job that is as large and asks for as much time, or
     more. Else those of higher nice move back to behind it. So no other user's job gets more work
-    before it.
-
-    Args:
-        pending: the queue of n jobs.
-        order: places of the orderable jobs, first to start first, shape [m].
-        nice: of each pending job, lower first, shape [n].
-        steps: jobs move among others of their step only; see `Decision`.
-        kept: jobs that keep their places; see `Decision`. One of an unknown user does too.
+    before it. Jobs move among others of their step only; kept ones, and those of unknown users,
+    keep their places (see `Decision`). `order` has shape [m], the nice of all pending jobs [n].
     """
     if not nice[order].any():
         return order
@@ -104,10 +92,7 @@ def in_own_order(
 def _slots(sequence: IntArray, size: FloatArray, limit: FloatArray) -> list[int]:
     """Which of the places of k jobs each gets, in their sequence; some share one.
 
-    Args:
-        sequence: numbers of the jobs as they are to go, shape [k]; by place they are 0 to k - 1.
-        size: processors that the job of each place weighs, shape [k].
-        limit: seconds that it asks for, shape [k].
+    Jobs are numbered by place; processors and seconds that they ask for are by place, shape [k].
     """
     asks = list(zip(size.tolist(), limit.tolist(), strict=True))
     slot_of = list(range(len(asks)))
@@ -231,16 +216,10 @@ def _rows(found: dict[str, Any]) -> IntArray:
 def _without_top(
     found: IntArray, meant: IntArray, change: IntArray, priority: IntArray, own: BoolArray
 ) -> None:
-    """Undo what `scontrol top` did to the nice of one user's jobs, where that was what happened.
+    """Undo in `found` what `scontrol top` did to the nice of one user's own jobs, where it did.
 
-    Then the first job is one whose nice fell, and jobs below it have paid for that.
-
-    Args:
-        found: nice of each job, shape [n]; changed in place.
-        meant: what it was at the look before.
-        change: of the nice since then.
-        priority: that the jobs have now.
-        own: jobs of the user, account, partition and QOS.
+    Then the first job is one whose nice fell from what was meant, and jobs below it have paid for
+    that.
     """
     fell, paid = own & (change < 0), own & (change > 0)
     if not fell.any() or not paid.any():

@@ -26,11 +26,7 @@ class GuardRail(Protocol):
     """One check of a decision, which passes it, mends it or refuses it."""
 
     def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
-        """The decision, mended where the rail may mend it.
-
-        Raises:
-            PolicyError: the decision must not be used; the cycle falls back.
-        """
+        """The decision, mended where the rail may; PolicyError where it must not be used."""
         ...
 
 
@@ -209,11 +205,8 @@ class PolicyGuard:
     ) -> tuple[Decision, str | None]:
         """The guarded decision, and why it is FIFO's if it is; never raises PolicyError.
 
-        Args:
-            policy: decides.
-            snapshot: the queue.
-            seen: the queue as the policy sees it, with lifts; None for the queue as it is.
-            remembers: False where running jobs are those of an earlier look: some have ended.
+        The policy sees `seen`, with lifts, or the queue as it is. It `remembers` unless running
+        jobs are those of an earlier look, of which some have ended.
         """
         try:
             decision = self._checked(policy, snapshot, seen or snapshot, remembers=remembers)

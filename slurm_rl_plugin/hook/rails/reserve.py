@@ -272,13 +272,9 @@ class _Room:
     def claim(
         self, jobs: JobTable, amounts: IntArray, order: IntArray, holds: BoolArray
     ) -> IntArray:
-        """Let interactive jobs claim processors one after another while there is room.
+        """Let interactive jobs claim amounts in their order while there is room; all shape [n].
 
-        Args:
-            jobs: n jobs.
-            amounts: processors that each claims, shape [n].
-            order: places of the jobs, the first to claim first, shape [n].
-            holds: whether later jobs lack what the job claims, shape [n].
+        `holds` says whether later jobs lack what the job claims.
         """
         found = np.full(len(jobs), AS_CLASSED, dtype=np.int64)
         for lost in (jobs.by_limit, jobs.by_user):
