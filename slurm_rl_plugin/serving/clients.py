@@ -87,10 +87,7 @@ class LocalUsers:
 
 
 class RequestRate:
-    """A leaky bucket for each client; safe for threads.
-
-    `per_minute` requests of one client in the long run, `at_once` without a pause.
-    """
+    """A leaky bucket a client, safe for threads: `per_minute`, and `at_once` without a pause."""
 
     def __init__(
         self, *, per_minute: float, at_once: float, monotonic: Callable[[], float]
@@ -103,10 +100,7 @@ class RequestRate:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def pause(self, client: str, cost: float = 1.0) -> float:
-        """Take one request of this client; seconds after which it may ask, 0 if it may now.
-
-        `cost` is how many requests it counts as, at most as many as a client may make at once.
-        """
+        """Take `cost` <= `at_once` requests; seconds until the client may ask, 0 if it may now."""
         with self._lock:
             left = self._left_of(client)
             granted = left >= cost
