@@ -87,10 +87,7 @@ class OwnHistory:
     _read: float = float("-inf")
 
     def known(self, processors: int) -> PreparedLog | None:
-        """The last weeks' runs; None while accounting tells of none.
-
-        What cannot be read again stays as it was.
-        """
+        """The last weeks' runs, old ones if reading anew fails; None while accounting has none."""
         every = _UNTIL_KNOWN if self._known is None else _READ_EVERY
         if time.monotonic() - self._read >= every:
             self._read = time.monotonic()
