@@ -48,10 +48,8 @@ def start_python(words: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
 class KillableCommands:
     """Runs commands with a time-out, each in a group of processes that is killed as a whole.
 
-    Args:
-        environment: variables of the children; None takes this process's own.
-        timeout: seconds that a call may take.
-        on_call: told the command's name and the seconds it took, after every call.
+    Children have the variables of `environment`, None for this process's own. After every call
+    `on_call` is told the command's name and its seconds.
     """
 
     #: What a subclass says of its batch system: its name, what an operator does where it does not
@@ -116,15 +114,9 @@ class KillableCommands:
     ) -> Answer:
         """Run a command, `extra` seconds longer than usual where needed, whatever its status.
 
-        Args:
-            name: what it is called in messages and metrics; by default as it is.
-            variables: of this child alone, on top of `environment`. Only its own user and root see
-                them, where every user of the host sees arguments.
-            longest: bytes that it may print, where this is not the usual bound.
-            start: starts it; `start_python` for a program of ours.
-
-        Raises:
-            BatchSystemError: it printed too much, and was killed.
+        Messages and metrics call it `name`. Only the child's user and root see its `variables`, on
+        top of `environment`; every user of the host sees arguments. If it prints more than
+        `longest` bytes, it is killed: BatchSystemError. `start_python` starts a program of ours.
         """
         called, timeout = name or arguments[0], self.timeout + extra
         longest = self.longest if longest is None else longest
@@ -218,15 +210,9 @@ def exchange(
 ) -> tuple[bytearray, bytearray]:
     """Give a child its input and wait for its end; what it printed, output and errors.
 
-    `Popen.communicate` would keep all that a child prints, however much that is.
-
-    Args:
-        stdin: what it reads; a child that ends without reading it is no fault.
-        longest: bytes that it may print.
-
-    Raises:
-        subprocess.TimeoutExpired: it has not ended; it still runs.
-        TooMuchPrinted: it printed more; it still runs.
+    `Popen.communicate` would keep all that a child prints, however much that is. A child that ends
+    without reading is no fault. One that has not ended (subprocess.TimeoutExpired), or printed more
+    than `longest` bytes (TooMuchPrinted), still runs.
     """
     deadline = time.monotonic() + timeout
     left = memoryview(stdin)

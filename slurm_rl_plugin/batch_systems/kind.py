@@ -54,9 +54,8 @@ class JobSubmission(Protocol):
     def command(self, words: Sequence[str]) -> SubmitCommand:
         """Understand a user's words, the program's name first.
 
-        Raises:
-            ConfigurationError: another command, an option or, later, a line or a value that is not
-                understood or that binds the job to one place.
+        ConfigurationError for another command, and for an option or, later, a line or a value that
+        is not understood or binds the job to one place.
         """
 
     def request(
@@ -65,21 +64,16 @@ class JobSubmission(Protocol):
         """What the command asks for."""
 
     def submit(self, cluster: str, words: Sequence[str], script: str | None) -> tuple[int, str]:
-        """Submit; the job's number there, and what the program said.
+        """Submit, with a script for standard input if it is read; the job's number, and the words.
 
-        `script` is for standard input; None where it is not read.
-
-        Raises:
-            JobNotAccepted: surely not submitted; in the batch system's words.
-            SubmissionUnknown: it may have been submitted.
+        JobNotAccepted, in the batch system's words, where it was surely not submitted;
+        SubmissionUnknown where it may have been.
         """
 
     def ended(
         self, cluster: str, job_ids: Sequence[int], since: float | None = None
     ) -> tuple[list[EndedRun], list[int]]:
-        """Which of the jobs run or have run, and which ended without having run.
-
-        A job that was requeued has a run for each start, the last one last.
+        """Which of the jobs run or have run (a requeued one for each start), and which never did.
 
         With `since` all jobs of this user in the last so many seconds, instead of these.
         """
@@ -132,10 +126,9 @@ class OfferingSite(Protocol):
     """What brokers are told of a site, by the batch system itself; any thread may ask."""
 
     def expected_start(self, request: JobRequest) -> float | None:
-        """When a job would start, were it submitted now, in seconds since the epoch.
+        """When a job submitted now would start, seconds since the epoch; None if not known.
 
-        None where the job would be taken and no time is known; JobNotAccepted, in the batch
-        system's words, where it would not be taken or never start.
+        JobNotAccepted, in the batch system's words, where it would not be taken or never start.
         """
 
     def reserve(self, name: str, request: JobRequest, start: float, idle: float) -> None:
@@ -205,10 +198,7 @@ class OwnAccounting(Protocol):
         """All processors of the cluster, those of nodes that are down as well."""
 
     def shares(self, accounts: Sequence[str]) -> dict[str, float] | None:
-        """Shares of these accounts, sum 1; None where none of them has any.
-
-        What an account without jobs does not use falls to the others.
-        """
+        """Shares of these accounts, sum 1, unused ones given to others; None where none has any."""
 
     def billing(self) -> Billing:
         """What jobs are billed by the weights of now."""

@@ -145,10 +145,9 @@ class BatchSystem:
         raise NotImplementedError
 
     def pending_now(self) -> QueueSnapshot:
-        """Return the last snapshot with the pending jobs, priorities and factors of now.
+        """The last snapshot with the pending jobs, priorities and factors of now.
 
-        Where `lists_pending`, running jobs, shares and usage are those of that snapshot, and no job
-        has started or ended.
+        Where `lists_pending`, all else is as in that snapshot, and no job has started or ended.
         """
         return self.snapshot()
 
@@ -171,11 +170,8 @@ class BatchSystem:
         """Let batch jobs use at most this together; None takes our limit away.
 
         Running jobs go on. A limit of the site's own is saved before the first change and given
-        back with None. Only differences are written, and each write is read back.
-
-        Args:
-            amounts: by resource, CPUS for processors, memory in MiB; each at least 1. One that is
-                not there has no limit of ours.
+        back with None. Only differences are written, and each write is read back. Amounts are at
+        least 1, memory in MiB; a resource that is not there has no limit of ours.
         """
         del amounts
         raise ChangeRejected(
@@ -183,20 +179,12 @@ class BatchSystem:
         )
 
     def limit_checks(self, *, writes: bool) -> Iterator[Check]:
-        """Check whether a limit on batch jobs would work.
-
-        Args:
-            writes: the right may be tried by a write that changes nothing.
-        """
+        """Check that a limit on batch jobs works; `writes` allows a write that changes nothing."""
         del writes
         yield Check(FAIL, "reserve", f"{self.name} cannot limit batch jobs: turn it off")
 
     def own_checks(self, *, wants_runs: bool = False) -> Iterable[Check]:
-        """Check what only this batch system has.
-
-        Args:
-            wants_runs: the policy wants the runs of the past, so accounting has to answer.
-        """
+        """Check what only this batch system has; with `wants_runs` accounting has to answer."""
         del wants_runs
         return ()
 

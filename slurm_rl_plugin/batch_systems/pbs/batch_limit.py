@@ -91,12 +91,10 @@ def kilobytes(size: str) -> int:
 
 
 def queue_use(values: Mapping[str, Any], resource: str = CPUS, gpus: int = 0) -> QueueUse:
-    """What a queue has in use of a resource, and how many of its jobs wait.
+    """What a queue has in use of a resource of NAMES, and how many of its jobs wait.
 
-    Args:
-        resource: of NAMES.
-        gpus: of the queue's running jobs. A queue tells of GPUs only where the site made `ngpus`
-            with flag q; for chunks of jobs it needs no more than `nh`.
+    A queue tells of GPUs only where the site made `ngpus` with flag q, and jobs need no more than
+    `nh`: so `gpus` is counted from its running jobs.
     """
     assigned = values.get("resources_assigned")
     told = assigned.get(NAMES[resource]) if isinstance(assigned, dict) else None

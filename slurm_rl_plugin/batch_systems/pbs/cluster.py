@@ -122,10 +122,7 @@ class Pbs(BatchSystem):
         )
 
     def load(self) -> SchedulerLoad:
-        """Counts of jobs by state; see `BatchSystem.load`.
-
-        What `facts` has just read serves once: a look takes a busy server 0.2 s.
-        """
+        """Counts of jobs; uses what `facts` read once, as a look takes a busy server 0.2 s."""
         server, self._looked = self._looked or self.server(), None
         return SchedulerLoad(struggles=server.struggles(), events=server.counts)
 

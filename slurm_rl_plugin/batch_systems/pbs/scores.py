@@ -87,10 +87,9 @@ class Qalter:
         self._commands = commands
 
     def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
-        """What the server says of the jobs afterwards; jobs that it lacks are gone.
+        """What the server says afterwards; jobs that it lacks are gone.
 
-        A job that was not reached in SECONDS_OF_WRITING says so in its words; it is written in the
-        next cycle.
+        The words of a job that SECONDS_OF_WRITING did not reach say so; the next cycle writes it.
         """
         words: dict[str, str] = {}
         until = time.monotonic() + SECONDS_OF_WRITING
@@ -184,13 +183,10 @@ def is_sound(score: float) -> bool:
 def write_scores(
     sender: Qalter | Ifl, writes: Sequence[ScoreWrite], default: float | None
 ) -> tuple[dict[str, str], frozenset[str]]:
-    """Write scores, read them back, and return those that are not as wanted, and why.
+    """Write scores, None to clear one, and read them back; job -> why it is not as wanted.
 
-    The second value names those of them that still wait, and so have to be written again.
-
-    Args:
-        writes: every score from LOWEST_SCORE to HIGHEST_SCORE, or None.
-        default: what a job has that carries none.
+    The second value names those of them that still wait, and so have to be written again. `default`
+    is what a job has that carries none.
     """
     if not all(write.score is None or is_sound(write.score) for write in writes):
         raise BatchSystemError(f"a score is no whole number of {SOUND_SCORES}")

@@ -111,10 +111,7 @@ def _obstacle(pyslurm: str | None, slurm: str | None) -> str:
 
 
 class Slurm(SlurmCommands):
-    """A Slurm cluster reached by pyslurm where it can.
-
-    `on_call` is told of questions to the child as `pyslurm_read` and `pyslurm_write`.
-    """
+    """A Slurm cluster, by pyslurm where it can: calls `pyslurm_read` and `pyslurm_write`."""
 
     name = "slurm"
 
@@ -135,10 +132,7 @@ def ask_pyslurm(
 
 
 class PyslurmQueue(Squeue):
-    """Lists jobs by `pyslurm.Jobs.load()`, and by `squeue` what pyslurm does not tell.
-
-    It gives every job that slurmctld knows, so one call tells of those that are over too.
-    """
+    """Lists jobs by one `pyslurm.Jobs.load()`, ended ones too, and by `squeue` what it lacks."""
 
     def __init__(
         self, commands: CommandRunner, machine: MachineLook, *, reads_comments: bool = False

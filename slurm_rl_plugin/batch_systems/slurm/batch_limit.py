@@ -284,9 +284,7 @@ _SETTLES, _RESTORE_TRIES = 1.0, 4
 class SlurmBatchLimit:
     """Sets and takes back the limit, and remembers in a file what was there before.
 
-    Args:
-        limit: what carries it; without a mechanism of Slurm's nothing is limited, and what still
-            stands is taken back.
+    Without a mechanism to carry it nothing is limited, and what still stands is taken back.
     """
 
     def __init__(self, commands: CommandRunner, limit: LimitKeys, path: Path | None) -> None:

@@ -114,11 +114,7 @@ class PriorityReader:
         return job_id, self._partitions.setdefault(partition, len(self._partitions)), *others
 
     def best(self, tiers: Mapping[str, int]) -> Listed:
-        """Each job's line of the partition that can start it first, by job number.
-
-        That is the one of the highest tier, and of several of that tier the one of the highest
-        total.
-        """
+        """Each job's line of the partition that can start it first: by tier, then by total."""
         listed = self._listed
         tier = np.array([tiers.get(name, LOWEST_TIER) for name in self._partitions], dtype=np.int64)
         order = np.lexsort((-listed["total"], -tier[listed["partition"]], listed["job_id"]))
@@ -262,10 +258,9 @@ class FactorWriter:
         self._had_right = False
 
     def refused(self, changes: Sequence[ValueWrite]) -> dict[int, str]:
-        """Set the factor of each job (of the array, for a job array); those refused, and why.
+        """Set each job's (or array's) factor; those refused, and why.
 
-        A job that runs already is accepted by Slurm without a word; the value shows when the job
-        is requeued.
+        Slurm accepts a running job's without a word; the value shows when the job is requeued.
         """
         rejected = {
             job_id: f"factor {factor} is outside ±{LARGEST_FACTOR}"
@@ -295,19 +290,13 @@ class FactorWriter:
 
 
 class Scontrol:
-    """Sends each burst of changes through one run of `scontrol`.
-
-    It names an array by its number, which Slurm takes for every record of it.
-    """
+    """Sends a burst of changes by one `scontrol`; an array's number names every record of it."""
 
     def __init__(self, commands: CommandRunner) -> None:
         self._commands = commands
 
     def send(self, changes: Sequence[ValueWrite]) -> dict[int, str]:
-        """Set the factor of each job (of the array, for a job array); those refused, and why.
-
-        The words are Slurm's own, such as `Access/permission denied`.
-        """
+        """Set each job's (or array's) factor; those refused, and why in Slurm's own words."""
         lines = [f"update jobid={job_id} sitefactor={value}\n" for job_id, value in changes]
         answer = self._commands.call(
             ["scontrol"], stdin="".join(lines), extra=SECONDS_A_WRITE * len(changes)
@@ -397,9 +386,7 @@ class SiteFactors:
     def terms(self, waiting: Sequence[QueueRow], lines: Lines, tiers: Mapping[str, int]) -> Terms:
         """SiteFactor as ours, the rest of `sprio`'s terms; of several partitions the best.
 
-        Args:
-            waiting: one row for each job or array, and `lines` their lines, shape [n].
-            tiers: partition -> its tier.
+        One waiting row for each job or array, and their lines, shape [n].
         """
         if len(set(tiers.values())) > 1:
             self._listed = self._reader.best(tiers)
@@ -468,10 +455,7 @@ class SiteFactors:
         self._doubted = doubted
 
     def _complete_standing(self, standing: IntArray, lines: Lines) -> None:
-        """Give a job that `sprio` does not list what another job of its kind has, else 0.
-
-        A job that has just come, or starts between the two commands, is in `squeue` alone.
-        """
+        """Give an unlisted job, just come or starting, what another of its kind has, else 0."""
         kinds = first = np.zeros(len(lines), dtype=np.int64)
         for name in KIND:
             kinds = kinds * (int(lines[name].max(initial=0)) + 1) + lines[name]

@@ -34,8 +34,7 @@ _BOTH = ("prime", "non_prime")
 class SchedConfig:
     """The values of one file, by name and period.
 
-    Of two lines for the same the last counts, but of `job_sort_key` the first: it sorts before
-    those that follow.
+    Of two lines the last counts, but the first `job_sort_key`: it sorts before those that follow.
     """
 
     path: Path  #: of the file
@@ -54,10 +53,7 @@ class SchedConfig:
         return next((self.values[name, each] for each in _BOTH if (name, each) in self.values), "")
 
     def _is_true(self, name: str, period: str) -> bool:
-        """As pbs_sched takes it: `no` is true as well as `yes`; `false` and a number of 0 are not.
-
-        What is not set is false.
-        """
+        """As pbs_sched: `no` is true like `yes`; unset, `false` and a number of 0 are not."""
         value = self.values.get((name, period), "").lower()
         number = _DIGITS.match(value)
         return int(number[0]) != 0 if number else value not in ("", "false")

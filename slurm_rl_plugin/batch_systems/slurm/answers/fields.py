@@ -1,7 +1,4 @@
-"""Slurm's words: fields of `squeue`, what jobs ask of nodes, states, times and numbers.
-
-A value of another form raises ValueError.
-"""
+"""Slurm's words: fields of `squeue`, requests, states, times; ValueError for another form."""
 
 from __future__ import annotations
 

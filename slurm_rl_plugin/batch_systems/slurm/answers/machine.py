@@ -75,11 +75,7 @@ _AWAY = re.compile(r"DOWN|DRAIN|FAIL", re.IGNORECASE)
 
 
 def read_running_cluster(read: Callable[[Sequence[str]], str]) -> DescribedCluster:
-    """Ask a running Slurm for all that makes its machine.
-
-    Nodes that are down or drained now are counted, since the machine has them; those that are
-    FUTURE are not.
-    """
+    """Ask a running Slurm for its machine: down and drained nodes count, FUTURE ones do not."""
     settings = parse_config(read(SHOW_CONFIG))
     said = parse_machine(settings, read(SHOW_NODES), read(SHOW_PARTITIONS))
     return DescribedCluster(said=said, entries=list(_entries(read, settings)))
@@ -144,10 +140,7 @@ def _states(nodes: Sequence[tuple[Mapping[str, str], str]]) -> Iterator[tuple[st
 
 
 def _records(text: str, key: str, command: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Fields of each line by name in lower case; of two of one name the first.
-
-    What people write about a node comes last and may look like a field.
-    """
+    """Fields of each line by lower-case name; the first of a name, since free text comes last."""
     for line in text.splitlines():
         if not line.strip():
             continue
@@ -230,8 +223,7 @@ _NOT_SERVING = re.compile(r"down|drain|fail|error|future|inval", re.IGNORECASE)
 def parse_nodes(text: str, *, counts_memory: bool) -> list[NodeNow]:
     """Read the answer of SHOW_NODES_NOW, in which a node has a line for each of its partitions.
 
-    Args:
-        counts_memory: Slurm gives memory out as it does CPUs; else jobs share it uncounted.
+    Where Slurm does not count memory, jobs share it.
     """
     lines: dict[str, list[str]] = {}
     partitions: dict[str, set[str]] = {}

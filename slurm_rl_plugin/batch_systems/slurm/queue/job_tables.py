@@ -67,8 +67,7 @@ class Lines:
 class RowNumbers:
     """Lines of rows; of a row object that was met before nothing is computed again.
 
-    Args:
-        keeps_back: whether our limit on batch jobs may be what a row waits for.
+    `keeps_back` says whether our limit on batch jobs may be what a row waits for.
     """
 
     def __init__(
@@ -160,9 +159,8 @@ _TASKS = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?")
 class TableBuilder:
     """Turns rows into columns; accounts, users and partitions are numbered on the way.
 
-    Args:
-        resources: names of what the machine has; empty where it is processors alone.
-        uncounted: of these, what Slurm gives to any number of jobs.
+    `resources` are what the machine has beside processors, and `uncounted` those of them that Slurm
+    gives to any number of jobs.
     """
 
     def __init__(

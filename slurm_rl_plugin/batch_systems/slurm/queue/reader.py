@@ -98,10 +98,7 @@ class JobWatch:
     def told(
         self, rows: Sequence[QueueRow], answers: Sequence[QueueRow], now: float
     ) -> tuple[list[QueueRow], list[QueueRow]]:
-        """Rows of the jobs that started, and of those that ended, since the last call.
-
-        Those that ended show what they had asked for.
-        """
+        """Rows of jobs that started and, as asked for, of those that ended since the last call."""
         first = self._since is None
         for array_id in self._asked:  # not earlier: the question may have failed
             self._to_ask.pop(array_id, None)
@@ -491,10 +488,7 @@ SQUEUE = ("squeue", "--noheader", "--all", "--local")
 
 
 class Squeue:
-    """Lists Slurm's jobs with `squeue`, one row a record.
-
-    It `reads_comments` where users may choose classes in the comments of their jobs.
-    """
+    """Lists jobs by `squeue`, a row a record; reads comments where users choose classes in them."""
 
     def __init__(
         self,
