@@ -341,10 +341,7 @@ class Cycle:
         changes: Sequence[FactorChange],
         sent: ApplyReport,
     ) -> CycleReport:
-        """Add the result of the writes to the report, and commit the requests of the jobs.
-
-        The delay of a new job is the time from when it could start until now.
-        """
+        """Commit the requests; report the writes, and new jobs' delays since they could start."""
         jobs, before = plan.snapshot.pending.jobs, self._requests.left
         left = {change.job_id for change in _first_changes(plan)}
         left -= sent.accepted.union(sent.rejected)

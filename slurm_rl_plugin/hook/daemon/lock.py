@@ -53,10 +53,7 @@ def only_daemon(state_path: Path) -> Iterator[None]:
 
 
 def lock_path(state_path: Path) -> Path:
-    """The lock lies next to the state file, which the daemons of two controllers share.
-
-    Not `.lock`: an earlier release left that for everybody to open, and so to hold.
-    """
+    """The lock beside the state file; not `.lock`, which an earlier release left open to all."""
     host = socket.gethostname().partition(".")[0]
     return state_path.with_name(f"{state_path.name}.{host}.daemon")
 

@@ -143,10 +143,7 @@ class ExperimentFiles:
         return replace(standing, looked=max(standing.at, found if math.isfinite(found) else 0.0))
 
     def looked(self, now: float) -> None:
-        """Say that somebody has looked `now`, seconds since the epoch.
-
-        In a file of its own: who says so must not undo what somebody else says of the standing.
-        """
+        """Say that somebody looked `now`; in a file of its own, so that it undoes no standing."""
         _write(self.look, now)
 
     def declare(self, declared: Declaration, standing: ExperimentStanding) -> None:
