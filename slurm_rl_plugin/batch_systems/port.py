@@ -21,8 +21,7 @@ from slurm_rl_plugin.units import IntArray
 ACCOUNTING_CALLS = frozenset({"sacct"})
 #: The highest priority that a job can be given, where a batch system names no other.
 HIGHEST_PRIORITY = 2**32 - 1024
-#: Factors are written up to this size in either direction: 32 bits around an offset, whose
-#: outermost values mean "none".
+#: Factors lie between + and - this: 32 bits around an offset, whose outermost values mean none.
 LARGEST_FACTOR = 2147483645
 PASS, WARN, FAIL = "pass", "warn", "fail"
 
@@ -117,10 +116,8 @@ class BatchSystem:
     Methods for what only some batch systems can do change nothing in this class.
     """
 
-    #: What reports and metrics call the adapter, `slurm_commands` for example.
-    name: str
-    #: Whether `pending_now` costs less than a whole snapshot.
-    lists_pending: bool = False
+    name: str  #: what reports and metrics call the adapter, `slurm_commands` for example
+    lists_pending: bool = False  #: whether `pending_now` costs less than a whole snapshot
     #: Which waiting jobs show no factor, and why: one sentence; "" for none.
     hidden_factors: str = ""
 

@@ -92,12 +92,10 @@ class Pbs(BatchSystem):
         self._fairshare = Fairshare(self.commands)
         self._sorting = SortSettings(self.commands, given.clock)
         self._given = given
-        #: Days of the past that the next snapshot tells of.
-        self._history_days = given.history_days
+        self._history_days = given.history_days  #: days of the past that the next snapshot tells of
         self._limit = PbsBatchLimit(self.commands, given.limit, given.limits_file)
         self._heartbeat = given.state_file and heartbeat_file(given.state_file)
-        #: In use of each queue, as the last snapshot saw them.
-        self._gpus: Mapping[str, int] = {}
+        self._gpus: Mapping[str, int] = {}  #: in use of each queue, as the last snapshot saw them
         self._watch = PbsWatch()
         self._server: PbsServer | None = None
         self._looked: PbsServer | None = None

@@ -53,12 +53,10 @@ class PbsQueueReader:
     def __init__(self, commands: PbsCommands, library: PbsLibrary | None) -> None:
         self._commands = commands
         self._library = library
-        #: What PBS calls each job, by its number, at the last look.
-        self.names: dict[int, str] = {}
+        self.names: dict[int, str] = {}  #: what PBS calls each job, by its number, at the last look
         #: Those of one number at the last look, of which none is in `names`.
         self.namesakes: list[PbsJob] = []
-        #: Numbers of several jobs that were told of.
-        self._told: set[int] = set()
+        self._told: set[int] = set()  #: numbers of several jobs that were told of
 
     def jobs(self) -> list[PbsJob]:
         """All jobs that wait or run, with those subjobs of arrays that have started.
@@ -141,8 +139,7 @@ class PbsWatch:
         self._first = True
         self._waiting: frozenset[str] = frozenset()
         self._running: frozenset[str] = frozenset()
-        #: Number of an array that waits -> when a subjob of it last started, seconds since the
-        #: epoch.
+        #: Number of a waiting array -> when a subjob last started, seconds since the epoch.
         self.last_start: dict[int, float] = {}
 
     def told(

@@ -276,8 +276,7 @@ def _no_right() -> ChangeRejected:
 logger = logging.getLogger(__name__)
 #: slurmdbd tells slurmctld of a change; observed within 0.1 s.
 _SHOWN_WITHIN, _PAUSE = 3.0, 0.05
-#: A change that a killed daemon had begun is done within 0.4 s; it is waited for before the last
-#: look at what is stored.
+#: Seconds waited before the last look at what is stored: a killed daemon's change takes 0.4 s.
 _SETTLES, _RESTORE_TRIES = 1.0, 4
 
 

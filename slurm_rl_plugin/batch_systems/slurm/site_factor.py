@@ -54,8 +54,7 @@ _FIELDS = len(PRINTED_TERMS) - 2
 #: Slurm's NO_VAL, printed by 22.05 for the terms of a job with several partitions and a priority
 #: by hand; 24.11 prints 0.
 NO_TERM = -2147483648
-#: Points by which the printed, rounded factors and the total may differ: half a point for each
-#: of the seven factors.
+#: Points by which rounded factors and the total may differ: half a point for each of the seven.
 ROUNDING = 4
 LEAST_PRIORITY = 1
 
@@ -373,8 +372,7 @@ class SiteFactors:
         self._factors: dict[int, int] = {}
         #: What partition, QOS and association added, by partitions, QOS, account and user.
         self._standing: dict[tuple[int, ...], int] = {}
-        #: Arrays whose factor did not show once.
-        self._doubted: set[int] = set()
+        self._doubted: set[int] = set()  #: arrays whose factor did not show once
         #: Leader -> component -> points from it up to the one that speaks for the job.
         self._lifts: dict[int, dict[int, int]] = {}
 

@@ -206,8 +206,7 @@ class SortSettings:
     def __init__(self, commands: PbsCommands, clock: Callable[[], float]) -> None:
         self._commands = commands
         self._clock = clock
-        #: When nothing was wrong, and beside which formula.
-        self._sound = (-math.inf, "")
+        self._sound = (-math.inf, "")  #: when nothing was wrong, and beside which formula
 
     def harm(self, ours: str) -> str | None:
         """Why a score would do nothing, or worse; None where it works."""
