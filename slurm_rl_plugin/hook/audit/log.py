@@ -159,9 +159,8 @@ class AuditFilter:
     #: One of them must be in a line of a write; empty for every line.
     jobs: frozenset[int] = frozenset()
     events: frozenset[str] = frozenset()  #: some of EVENTS; empty for all
-    #: since, until: seconds since the epoch, both included.
-    since: float = -math.inf
-    until: float = math.inf
+    since: float = -math.inf  #: seconds since the epoch, included
+    until: float = math.inf  #: the same
 
     def takes(self, line: Mapping[str, Any]) -> bool:
         """Whether a line is asked for."""

@@ -163,9 +163,8 @@ class LimitsSeen:
 class AuditSummary:
     """Takes the lines of an audit log, oldest first; `document` gives the summary."""
 
-    #: first, last: times of these lines, seconds since the epoch.
-    first: float = math.inf
-    last: float = -math.inf
+    first: float = math.inf  #: time of the first line, seconds since the epoch
+    last: float = -math.inf  #: the same of the last line
     cycles: int = 0
     decided: int = 0
     without_site_order: int = 0

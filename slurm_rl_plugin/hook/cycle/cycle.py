@@ -84,8 +84,7 @@ class Cycle:
     _denied: int = 0
     #: Writes that fit into LONGEST_WRITING, as the last long writing went.
     _in_time: float = math.inf
-    #: Time of the last snapshot by whose decision places were written.
-    _seen_at: float = math.inf
+    _seen_at: float = math.inf  #: time of the last snapshot by whose decision places were written
     _unaudited: list[str] = field(default_factory=list)
     #: Of this cycle: what the batch system said, and seconds of each phase.
     _facts: SchedulerFacts | None = None

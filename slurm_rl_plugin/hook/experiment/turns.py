@@ -69,9 +69,8 @@ class GoalSeen:
 
     goal: str
     ratio: float  #: our cost over the site's
-    #: low, high: ends of the ratio's interval.
-    low: float
-    high: float
+    low: float  #: of the ratio's interval
+    high: float  #: the same
     word: str  #: one of EXPERIMENT_WORDS
 
 

@@ -284,15 +284,12 @@ class CarriedFactors:
     disturbances: Disturbances = field(default_factory=Disturbances)
     sleep: Callable[[float], None] = time.sleep  #: seconds
     _jobs: set[int] | None = None
-    #: The file is lost: any job of the queue may carry a factor.
-    _is_lost: bool = False
+    _is_lost: bool = False  #: the file is lost: any job of the queue may carry a factor
     _version: tuple[int, int] | None = None
     #: Since when remembered jobs are neither pending nor running.
     _absent: dict[int, float] = field(default_factory=dict)
-    #: The file holds our way out.
-    _has_told: bool = False
-    #: A write got no answer, and none since has got one.
-    _is_unanswered: bool = False
+    _has_told: bool = False  #: the file holds our way out
+    _is_unanswered: bool = False  #: a write got no answer, and none since has got one
     _told_unanswered: bool = False
     #: Jobs that were seen last, in rising order, and their factors; then what was written since,
     #: None where it is not known whether it was.

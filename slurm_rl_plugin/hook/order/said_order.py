@@ -144,8 +144,7 @@ class OwnNice:
     #: Job number, nice, nice as it was meant, and when the job was last pending or running, seconds
     #: since the epoch; a row for each job, by number. None at first.
     _seen: IntArray | None = None
-    #: The rows that the file holds.
-    _kept: list[list[int]] = field(default_factory=list)
+    _kept: list[list[int]] = field(default_factory=list)  #: the rows that the file holds
 
     def look(self, snapshot: QueueSnapshot) -> IntArray:
         """Nice of each pending job as its user meant it, lower first, shape [n]."""

@@ -174,8 +174,7 @@ class PolicyGuard:
     acted: tuple[str, ...] = ()  #: names of the guard rails that changed the last decision
     #: When the memory file was last written; None where a write is due.
     _written: float | None = None
-    #: Whether the file has it all.
-    _is_kept: bool = True
+    _is_kept: bool = True  #: whether the file has it all
     _failures: int = 0
     _rest: int = 0
     _reason: str | None = None
