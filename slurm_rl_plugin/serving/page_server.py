@@ -132,8 +132,6 @@ ANSWER_DEADLINE = 60.0
 
 @dataclass(slots=True)
 class _Connection:
-    """A connection that is being served."""
-
     client: str
     since: float  #: when it was opened, seconds
     asked: bool = False  #: the whole request has come
@@ -260,7 +258,6 @@ class _Head(server.HeaderReader):
     """Refuses heads that cheroot cannot read, and takes no length from a body in chunks."""
 
     def __call__(self, rfile: Any, hdict: dict[bytes, bytes] | None = None) -> dict[bytes, bytes]:
-        """The fields of a head."""
         try:
             found: dict[bytes, bytes] = super().__call__(rfile, hdict)
         except UnboundLocalError:  # the first line continues the one before it
@@ -318,7 +315,6 @@ class _WholeRequest(wsgi.Gateway_10):
     """Reads the body before the pages are called: from then on the client waits for us."""
 
     def respond(self) -> None:
-        """Answer the request."""
         connection, served = self.req.conn, self.req.server
         # not cheroot's own readers: they bound neither a chunk's line nor a length below 0
         named = b"" if self.req.chunked_read else self.req.inheaders.get(b"Content-Length", b"")
@@ -349,7 +345,6 @@ class _Tls(Adapter):
         self._served = served
 
     def bind(self, sock: socket.socket) -> socket.socket:
-        """The socket that listens, as it is."""
         return sock
 
     def wrap(self, sock: socket.socket) -> tuple[ssl.SSLSocket, dict[str, Any]]:
@@ -367,7 +362,6 @@ class _Tls(Adapter):
         return {}
 
     def makefile(self, sock: socket.socket, mode: str = "r", bufsize: int = -1) -> Any:
-        """A file of the connection."""
         return makefile.MakeFile(sock, mode, bufsize)
 
 
@@ -472,7 +466,6 @@ class PageServer(wsgi.Server):
 
 
 def _remove_dead_socket(path: Path) -> None:
-    """Remove a socket at which no process listens any more."""
     with suppress(FileNotFoundError):
         if stat.S_ISSOCK(path.lstat().st_mode):
             with socket.socket(socket.AF_UNIX) as tried:
