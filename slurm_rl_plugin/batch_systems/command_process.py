@@ -71,7 +71,6 @@ class KillableCommands:
         self._on_call = on_call
 
     def _prepared(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The variables of the children."""
         return dict(environment)
 
     @classmethod

@@ -474,7 +474,6 @@ def _after_changes_by_hand(
 
 
 def _wait_until_shown(carrier: LimitCarrier, wanted: Amounts) -> None:
-    """Wait until slurmctld shows the limit."""
     if not _is_shown(carrier, wanted):
         raise BatchSystemUnavailable(
             f"slurmctld does not show the limit {limit_words(carrier.resources, wanted)} within "
