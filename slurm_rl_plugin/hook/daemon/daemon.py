@@ -78,7 +78,6 @@ class Daemon:
         return self.leave()
 
     def _cycles(self) -> None:
-        """Cycle until `stop` is set."""
         self.cycle.look_back()
         while not self.stop.is_set():
             if self.reload_wanted.is_set():

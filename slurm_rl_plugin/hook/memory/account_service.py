@@ -222,7 +222,6 @@ class _Day:
     site_waits: dict[str, float] = field(default_factory=dict)
 
     def count_start(self, group: str, jobs: int, waits: float) -> None:
-        """Add the starts of one cycle."""
         before = self.starts.get(group, (0, 0.0))
         self.starts[group] = (before[0] + jobs, before[1] + waits)
 
@@ -410,7 +409,6 @@ class AccountService:
         return measured | dict(self.wait_targets)
 
     def _late_groups(self) -> set[str]:
-        """Groups that wait longer than their targets."""
         waits = self._group_waits()
         late = {name: LATE * target for name, target in self._targets().items()}
         return {name for name, target in late.items() if waits.get(name, 0.0) > target}
