@@ -85,16 +85,17 @@ class PriorityReader:
 
     def __init__(self) -> None:
         self._partitions: dict[str, int] = {}
-        #: Hashes of the lines in rising order, and what each line says.
-        self._keys: IntArray = np.empty(0, dtype=np.int64)
+        #: What each line says, and hashes of the lines in rising order with the lines' places.
         self._listed: Listed = np.empty(0, dtype=LISTED)
+        self._keys: IntArray = np.empty(0, dtype=np.int64)
+        self._places: IntArray = np.empty(0, dtype=np.int64)
 
     def take(self, text: str) -> None:
         """Read an answer."""
         parts = [self._part(text[begin:end]) for begin, end in _parts(text)]
-        keys, listed = (np.concatenate(each) for each in zip(*parts, strict=True))
-        order = np.argsort(keys)
-        self._keys, self._listed = keys[order], listed[order]
+        keys, self._listed = (np.concatenate(each) for each in zip(*parts, strict=True))
+        self._places = np.argsort(keys)
+        self._keys = keys[self._places]
 
     def _part(self, text: str) -> tuple[IntArray, Listed]:
         """Hashes of some lines, and what they say."""
@@ -102,7 +103,7 @@ class PriorityReader:
         keys = np.fromiter(map(hash, lines), np.int64, len(lines))
         place = places_in(self._keys, keys)
         listed = np.empty(len(lines), dtype=LISTED)
-        listed[place >= 0] = self._listed[place[place >= 0]]
+        listed[place >= 0] = self._listed[self._places[place[place >= 0]]]
         new = np.flatnonzero(place < 0)
         read = (self._numbered(lines[line]) for line in new.tolist())
         listed[new] = np.fromiter(read, LISTED, len(new))
@@ -113,7 +114,10 @@ class PriorityReader:
         return job_id, self._partitions.setdefault(partition, len(self._partitions)), *others
 
     def best(self, tiers: Mapping[str, int]) -> Listed:
-        """Each job's line of the partition that can start it first: by tier, then by total."""
+        """Each job's line of the partition that can start it first: by tier, then by total.
+
+        Of several of one total it is the first one: Slurm cuts totals at 1.
+        """
         listed = self._listed
         tier = np.array([tiers.get(name, LOWEST_TIER) for name in self._partitions], dtype=np.int64)
         order = np.lexsort((-listed["total"], -tier[listed["partition"]], listed["job_id"]))

@@ -158,6 +158,21 @@ def test_a_record_that_differs_in_more_is_read_again(answers: Path) -> None:
     assert refused < len(others) * len(known) / 2
 
 
+def test_a_known_record_with_points_that_slurm_never_prints_is_refused(answers: Path) -> None:
+    before = answers.joinpath("squeue.txt").read_text()
+    text = with_priorities(before, lambda points: 2**53 + 1)
+    with pytest.raises(BatchSystemError, match="not understood"):
+        parse_records(text, MARK, parse_records(before, MARK, {}))
+
+
+def test_of_two_partitions_of_one_total_the_first_speaks_at_every_look() -> None:
+    reader = PriorityReader()
+    for age in range(1, 41):  # our factor is so low that Slurm cuts both totals at 1
+        terms = f"1|-50000|0|{age}|0|0|0"
+        reader.take(f"1|short|{terms}|10|0|\n1|long|{terms}|9000|0|\n")
+        assert reader.best({})["native"].tolist() == [age + 10]
+
+
 @pytest.mark.parametrize("site", [0, 1, -77, NO_TERM])
 @pytest.mark.parametrize("total", [0, 1, 2, 4, 5, 4500])
 @pytest.mark.parametrize("nice", [0, 40, -40, NO_TERM])

@@ -241,6 +241,8 @@ NO_TIME = frozenset({"N/A", "NONE", "Unknown", "None", "(null)", ""})
 NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "INVALID", "Partition_Limit", "N/A", ""})
 #: Slurm prints no larger number of a job; columns and their sums hold it, and floats are exact.
 _MOST = 2**53
+#: Digits of a priority that is smaller than this for certain.
+_MOST_DIGITS = 15
 SCALE = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -336,10 +338,10 @@ def parse_records(
         *others, points, rest = record.split(SEPARATOR, _PRIORITY + 1)
         key = hash((*others, points == "0", rest))
         row = known.get(key)
-        if row is None or not points.isdecimal():
+        if row is None or not points.isdecimal() or len(points) > _MOST_DIGITS:
             row = _parse_record(record, names)
-        elif row.priority != (priority := int(points)):
-            row.priority = int(bounded(priority))
+        else:
+            row.priority = int(points)
         found[key] = row
     return found
 
