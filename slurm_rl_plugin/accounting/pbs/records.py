@@ -300,6 +300,8 @@ def _chunks(text: str, *, torque: bool) -> list[_Chunk]:
     found = []
     for part in text.split("+") if text else ():
         first, *rest = part.split(":")
+        if torque and not first:  # a damaged list tells of no processors
+            return []
         counted = _COUNT.fullmatch(first) is not None
         words = rest if counted or torque else [first, *rest]
         told = dict(word.split("=", 1) for word in words if "=" in word)

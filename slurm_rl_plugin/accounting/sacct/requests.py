@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 import polars as pl
@@ -85,7 +85,8 @@ def request_columns(
     if short.any():
         columns = {"memory": memory, "nodes": nodes, "processors": processors, **others}
         rows = pl.DataFrame({"tres": tres, **columns, "line": line}).filter(short)
-        found = [_completed(*row) for row in rows.iter_rows()]
+        completed = cache(_completed)  # of these rows alone: who submits chooses how long lines are
+        found = [completed(*row) for row in rows.iter_rows()]
         tres = tres.clone().scatter(short.arg_true(), pl.Series(found, dtype=pl.String))
     constraint = value_of(fields, layout, "constraints")
     texts = tres.unique()
@@ -134,7 +135,6 @@ def _short_count(text: str) -> float:
     return 0.0 if found is None else round(float(found[1]) * _NODES_OF[found[2]])
 
 
-@lru_cache(maxsize=1 << 16)
 def _completed(
     tres: str,
     memory: str,

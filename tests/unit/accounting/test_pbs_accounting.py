@@ -221,6 +221,8 @@ def test_the_time_in_front_serves_where_the_record_has_no_end(tmp_path):
         ({"Resource_List.nodes": "1pn=4"}, 1),
         ({"Resource_List.nodes": "n17.site:ppn=3"}, 3),
         ({"Resource_List.nodes": "5"}, 5),
+        ({"Resource_List.nodes": "4+"}, 0),  # cut off
+        ({"Resource_List.nodes": "4+:ppn=2", "Resource_List.ncpus": "6"}, 6),
         ({"Resource_List.ncpus": "7"}, 7),
         ({"Resource_List.ncpus": "nan"}, 0),
         ({}, 0),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.conversion import convert
+from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.pbs.records import NOTHING, PbsRequest, request_of, unread_requests
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
@@ -26,6 +28,20 @@ def asked(folder: Path, *more: tuple[str, str]) -> ResourceRequests:
     requests = SacctReader().read(folder / "dump")[0].requests
     assert requests is not None
     return requests
+
+
+def test_of_long_submit_lines_nothing_is_kept(tmp_path: Path) -> None:
+    line = "sbatch " + "x" * 50_000
+    rows = "".join(f"{job}|{job}|{job}|60|8|4Gn|{line}{job}\n" for job in range(1, 301))
+    (tmp_path / "dump").write_text(f"{FIRST}|ReqMem|SubmitLine\n{rows}")
+    tracemalloc.start()
+    try:
+        batches = SacctReader().jobs(LogFile(tmp_path / "dump", batch=1 << 20))
+        assert sum(len(jobs) for jobs in batches) == 300
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < len(rows) / 3
 
 
 @pytest.mark.parametrize(
