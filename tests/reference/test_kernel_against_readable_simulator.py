@@ -59,6 +59,49 @@ def test_kernel_starts_every_job_when_the_readable_simulator_does(
     assert kernel_starts(workload, name, how) == reference_starts(workload, name, how)
 
 
+def test_every_rule_of_the_product_is_compared() -> None:
+    # usage, and whose the jobs are, the readable simulator does not keep: tested by themselves
+    assert {*STATIC_RULES, *WAITING_RULES} - {"multifactor", "drf"} == set(SCORERS)
+
+
+#: Processors, jobs of (submit, run time, estimate, processors), and their starts by hand.
+BY_HAND = {
+    # both ends at 10 free 4 of 5, the head needs 3: the long job of one may start at once
+    "all ends at the shadow time": (
+        *(5, [(0, 10, 10, 2), (0, 10, 10, 2), (1, 10, 10, 3), (2, 50, 50, 1)]),
+        [0, 0, 10, 2],
+    ),
+    # job 0 was to end at 5 but runs to 30: at 12 the head is expected at once, and none is spare
+    "an outlived estimate": (
+        *(3, [(0, 30, 5, 2), (0, 4, 4, 1), (6, 10, 10, 3), (12, 2, 2, 1)]),
+        [0, 0, 30, 40],
+    ),
+    "one more than an outlived estimate": (
+        *(4, [(0, 30, 5, 2), (0, 4, 4, 1), (6, 10, 10, 3), (12, 2, 2, 1)]),
+        [0, 0, 30, 12],
+    ),
+    "an end at the shadow time and one after it": (
+        *(3, [(0, 10, 10, 2), (1, 10, 10, 3), (2, 8, 8, 1), (2, 9, 9, 1)]),
+        [0, 10, 2, 20],
+    ),
+    # 4 of 6 busy to 10, the head needs 5: one is spare for one long job, not for two
+    "spare processors are used up": (
+        *(6, [(0, 10, 10, 4), (1, 10, 10, 5), (2, 50, 50, 1), (2, 50, 50, 1)]),
+        [0, 10, 2, 20],
+    ),
+}
+
+
+@pytest.mark.parametrize(("capacity", "jobs", "expected"), BY_HAND.values(), ids=BY_HAND)
+def test_easy_by_hand(capacity: int, jobs: list[tuple[int, ...]], expected: list[int]) -> None:
+    submit, run_time, estimate, processors = np.array(jobs).T
+    limits = {"estimate": estimate * 1.0, "time_limit": estimate * 1.0}
+    workload = workload_of(submit * 1.0, run_time * 1.0, processors=processors, **limits)
+    how = SimulationSettings(capacity=capacity, backfilling="easy")
+    assert kernel_starts(workload, "fifo", how) == expected
+    assert reference_starts(workload, "fifo", how) == expected
+
+
 def test_the_compared_loads_tell_the_settings_apart() -> None:
     workload = random_workload(7, parallel=True)
     variants = [

@@ -102,6 +102,52 @@ def starts(workload: Workload, limit: ClassLimit | None, name: str = "fifo") -> 
 AT_ONCE = ClassLimit(change_interval=0.0, lift_after=1000.0, idle_after=500.0)
 
 
+BATCH_JOBS = [(2.0, 900.0, 1, False)] * 4
+WIDE = [(0, 1, 1, True), (0, 50, 1, False), (1, 10, 4, False), (2, 10, 1, False)]
+#: Jobs, the limit, and starts by hand.
+BY_HAND = {
+    # the limit is 2: the third batch job waits, the interactive one behind it does not
+    "at the limit batch jobs stand in nobody's way": (
+        [(0, 1, 1, True), *[(1, 50, 1, False)] * 2, (2, 50, 1, False), (3, 50, 1, True)],
+        *(AT_ONCE, [0, 1, 1, 51, 3]),
+    ),
+    # of 4 one is in use and 2 are kept: batch jobs get 1 until the interactive job ends
+    "interactive jobs in use come on top of the reserve": (
+        [(0, 20, 1, True), *[(1, 50, 1, False)] * 2],
+        *(AT_ONCE, [0, 1, 20]),
+    ),
+    "a limit that is changed seldom stands": (
+        [(0, 20, 1, True), *[(1, 50, 1, False)] * 2],
+        *(replace(AT_ONCE, change_interval=45.0), [0, 1, 1]),
+    ),
+    "no interactive arrival for long": (
+        [(0, 1, 1, True), *BATCH_JOBS],
+        *(AT_ONCE, [0, 2, 2, 500, 500]),
+    ),
+    "nobody ever came": (BATCH_JOBS, AT_ONCE, [2, 2, 2, 2]),
+    "behind a wide one that the limit keeps out": (
+        *(WIDE, replace(AT_ONCE, lift_after=200.0)),
+        [0, 0, 201, 50],
+    ),
+    "narrow ones first": (
+        *(WIDE, replace(AT_ONCE, lift_after=200.0, narrow_first=True)),
+        [0, 0, 201, 2],
+    ),
+}
+
+
+@pytest.mark.parametrize(("jobs", "limit", "expected"), BY_HAND.values(), ids=BY_HAND)
+def test_limits_by_hand(jobs: list[Any], limit: ClassLimit, expected: list[float]) -> None:
+    assert starts(rows(*jobs), limit) == expected
+
+
+def test_interactive_jobs_go_first_below_a_limit_whatever_the_policy_says() -> None:
+    # the narrowest first lets the interactive job of all processors wait for the batch job's end
+    workload = rows((0, 4, 4, True), (1, 90, 1, False), (2, 5, 4, True))
+    assert starts(workload, None, "least-share") == [0, 4, 94]
+    assert starts(workload, AT_ONCE, "least-share") == [0, 9, 4]
+
+
 def test_narrow_jobs_pass_a_wide_one_until_it_lifts_the_limit_and_goes_first() -> None:
     # a batch job of 3 of 4 processors; the limit is 2, which narrow ones fill again and again
     narrow = [(float(t), 100.0, 1, False) for t in range(2, 302, 50)]
