@@ -198,7 +198,10 @@ class SlurmCommands(BatchSystem):
             raise BatchSystemError("no snapshot was taken yet")
         now = self._given.clock()
         rows = self._waiting_with_factors()
-        return self._snapshot(now, rows, self._seen.without(rows), (), (), ())
+        seen = self._seen.without(rows)
+        snapshot = self._snapshot(now, rows, seen, (), (), ())
+        self._numbers.forget_others([*rows, *seen.running])  # pyslurm makes new rows at each look
+        return snapshot
 
     def _snapshot(
         self,

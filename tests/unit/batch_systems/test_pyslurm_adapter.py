@@ -32,6 +32,7 @@ from slurm_rl_plugin.batch_systems.slurm.adapter import (
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, commands_of
+from slurm_rl_plugin.batch_systems.slurm.queue import job_tables
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
 from slurm_rl_plugin.errors import (
     BatchSystemError,
@@ -147,6 +148,18 @@ class TestRows:
         assert system.snapshot().pending.jobs.job_id.tolist() == [1]
         assert system.release().applied == 1
         assert cluster.sites == {1: 0}
+
+    def test_rows_of_looks_at_new_jobs_do_not_pile_up(
+        self, cluster: PyslurmCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(job_tables, "GONE_AT_LEAST", 3)
+        for job_id in range(1, 6):
+            cluster.add(job_id)
+        system = adapter(cluster)
+        system.snapshot()
+        for _ in range(4):
+            assert len(system.pending_now().pending) == 5
+        assert len(system._numbers._rows) <= 5 + 3
 
     def test_value_of_another_kind_is_named(self, cluster: PyslurmCluster) -> None:
         cluster.add(1, processors="many")

@@ -214,8 +214,10 @@ def test_kept_lines_are_those_of_a_first_look(seed: int, monkeypatch: pytest.Mon
     kept, rows = numbers(), [drawn_row(number, rng) for number in range(40)]
     for look in range(8):
         rows = [row for row in rows if rng.random() < 0.8]
-        points = [row.priority if rng.random() < 0.3 else rng.choice([0, 7, 9]) for row in rows]
-        rows = [replace(row, priority=point) for row, point in zip(rows, points, strict=True)]
+        rows = [
+            row if rng.random() < 0.3 else replace(row, priority=rng.choice([0, 7, 9]))
+            for row in rows
+        ]
         rows += [drawn_row(100 * look + 50 + each, rng) for each in range(rng.randrange(9))]
         rng.shuffle(rows)
         kept.forget_others(rows)
