@@ -18,7 +18,7 @@ from slurm_rl_plugin.learning.sarsa import (
     network_of,
     recorded_starts,
 )
-from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
@@ -85,6 +85,17 @@ def test_an_interrupted_training_goes_on_and_ends_with_the_same_network(tmp_path
     resumed, uninterrupted = train(settings, checkpoint=checkpoint), train(settings)
     assert weights(resumed) == weights(uninterrupted)
     assert resumed.curve == uninterrupted.curve
+
+
+def test_the_best_network_is_kept_or_the_last_where_that_is_asked_for():
+    settings = replace(SETTINGS, reward="literal")
+    best, last = train(settings), train(replace(settings, keep="last"))
+    values = [value for *_, value in best.curve]
+    assert best.curve == last.curve
+    assert (best.validation_objective, last.validation_objective) == (max(values), values[-1])
+    for each in (best, last):
+        found = mean_objective(each.network, VALIDATION, settings.weights)
+        assert found == each.validation_objective
 
 
 def mean_wait(network, loads):

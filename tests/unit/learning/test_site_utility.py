@@ -53,6 +53,16 @@ def history(seed: int, jobs: int = 120, shares: tuple[float, float] = (0.5, 0.5)
     return SiteHistory(terms, workload, np.arange(jobs))
 
 
+def test_an_odd_future_counts_no_more_than_the_most_that_one_may() -> None:
+    settings = SiteUtilitySettings(states=9, horizon=600.0, passes=2)
+    tried = try_jobs(history(1), MEDIANS, settings)
+    odd, bounded = (
+        tried._replace(gain=np.vstack([np.full((1, 2), gain), tried.gain[1:]]))
+        for gain in (1e6, settings.most)
+    )
+    assert fit_site_utility([odd], settings).digest == fit_site_utility([bounded], settings).digest
+
+
 def test_jobs_of_the_account_that_is_short_of_its_share_are_published_as_worth_more(
     tmp_path: Path,
 ) -> None:
