@@ -185,13 +185,17 @@ NODE = frozenset({"a", "b"})
         ("c&(a|b)", False),
         ("[a|c]*2", True),
         (" a & ( c | b ) ", True),
+        pytest.param("c|" * 5000 + "a", True, id="long"),
+        pytest.param("(" * 200 + "a" + ")" * 200, True, id="deep"),
     ],
 )
 def test_who_meets_a_constraint(constraint: str, holds: bool) -> None:
     assert meets(constraint, NODE) is holds
 
 
-@pytest.mark.parametrize("constraint", ["(", "a&", "|a", "(a", "a)", "()", "a(b)", "(" * 100_000])
+@pytest.mark.parametrize(
+    "constraint", ["(", "a&", "|a", "(a", "a)", "()", "a(b)", "a\n", "(" * 100_000]
+)
 def test_what_cannot_be_read_is_told(constraint: str) -> None:
     with pytest.raises(ConfigurationError, match="is no expression over features"):
         meets(constraint, NODE)
