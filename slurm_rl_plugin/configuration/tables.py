@@ -35,7 +35,8 @@ FIELDS = {"class": "job_class"} | {
 CLASS_KEYS = tuple(each.name for each in fields(UtilityClass))
 
 
-_DEFAULT_ORIGINS = {str(n): DEFAULT for n in range(1, len(DEFAULT_JOB_CLASS_RULES) + 1)}
+_DEFAULT_RULES = dict(enumerate(DEFAULT_JOB_CLASS_RULES, start=1))
+_DEFAULT_ORIGINS = {str(number): DEFAULT for number in _DEFAULT_RULES}
 
 
 @dataclass(slots=True)
@@ -46,7 +47,8 @@ class GivenTables:
     #: account -> share with sum 1; None takes the batch system's own
     shares: dict[str, float] | None = None
     source: str = DEFAULT_SOURCE
-    rules: list[JobClassRule] = field(default_factory=lambda: [*DEFAULT_JOB_CLASS_RULES])
+    #: by its number from 1; without those that are faulty
+    rules: dict[int, JobClassRule] = field(default_factory=lambda: {**_DEFAULT_RULES})
     has_rules: bool = False  #: whether a file gives any; otherwise they are those of the product
     #: by name, those of the paper among them
     classes: dict[str, UtilityClass] = field(default_factory=lambda: {**BUILT_IN})
@@ -101,7 +103,7 @@ class GivenTables:
                 f"{where}: job_class is no list: write each rule under [[job_class]]."
             )
             return
-        self.has_rules, self.rules = bool(given), [] if given else [*DEFAULT_JOB_CLASS_RULES]
+        self.has_rules, self.rules = bool(given), {} if given else {**_DEFAULT_RULES}
         self.origins[JOB_CLASS] = {} if given else _DEFAULT_ORIGINS
         for place, each in enumerate(given):
             name, found = f"[[job_class]] rule {place + 1}", len(self.faults)
@@ -116,7 +118,7 @@ class GivenTables:
                 continue
             try:
                 named = {FIELDS[key]: value for key, value in each.items()}
-                self.rules.append(JobClassRule(**{"job_class": "", **named}))
+                self.rules[place + 1] = JobClassRule(**{"job_class": "", **named})
             except (ConfigurationError, TypeError) as error:
                 self.faults.append(f"{file.where(JOB_CLASS, place)}: {name}: {error}")
 
@@ -139,7 +141,7 @@ class GivenTables:
     def classifier(self) -> JobClassifier:
         """The rules with their classes; a rule for an unknown class is a fault, and left out."""
         known = []
-        for number, rule in enumerate(self.rules, start=1):
+        for number, rule in self.rules.items():
             try:
                 JobClassifier((rule,), self.classes)
                 known.append(rule)

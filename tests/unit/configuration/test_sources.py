@@ -326,6 +326,13 @@ def test_a_fault_names_its_line(tmp_path: Path, text: str, fault: str) -> None:
     assert "slurm-rl.toml" in found
 
 
+def test_a_rule_behind_a_faulty_one_keeps_its_number_and_line(tmp_path: Path) -> None:
+    text = "[[job_class]]\nclas = 'batch'\n[[job_class]]\nclass = 'quick'\nuser = 'ada'\n"
+    first, second = faults_of(write(tmp_path, text))
+    assert first.startswith("slurm-rl.toml:2: [[job_class]] rule 1: clas is unknown")
+    assert second.startswith("slurm-rl.toml:3: [[job_class]] rule 2: job class 'quick' is unknown")
+
+
 def test_client_authorities_need_a_certificate_of_ours(tmp_path: Path) -> None:
     text = "[metrics]\ntls_client_ca = 'ca.pem'\n"
     assert faults_of(write(tmp_path, text)) == [
