@@ -63,6 +63,11 @@ def test_what_a_site_promised_is_told_as_it_was_promised(broker: Broker) -> None
         assert each.offer in (None, promised[each.site])
 
 
+def test_of_two_equal_starts_the_larger_site_is_first() -> None:
+    sites = [offering("small", 30.0, 8), offering("large", 30.0, 64)]
+    assert [each.site for each in made("earliest").rank(REQUEST, sites)] == ["large", "small"]
+
+
 def test_where_no_site_takes_the_job_nothing_is_ranked() -> None:
     for name in BROKERS:
         assert made(name).rank(REQUEST, []) == []

@@ -178,6 +178,11 @@ def test_values_of_an_option(offered_zsh: Offered) -> None:
     assert offered_zsh("evaluate", "--backfill", "") == ["easy", "none", "slurm"]
 
 
+def test_zsh_offers_files_for_every_log(offered_zsh: Offered, tmp_path: Path) -> None:
+    (tmp_path / "site log.swf").touch()
+    assert offered_zsh("train", "first.swf", "site") == ["site log.swf"]
+
+
 NAMES = ("slurm-rl.1", "slurm-rl-run.8", "slurm-rl.toml.5")
 
 

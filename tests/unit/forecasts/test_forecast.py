@@ -77,6 +77,10 @@ def test_figures_by_hand() -> None:
     assert (found.within_2, found.within_3) == (0.5, 0.5)
     assert (found.coverage_50, found.coverage_90) == (0.5, 0.5)
     assert found.width_90 == pytest.approx(2.0)
+    alone = scores_of(of(*[100.0] * len(LEVELS)), np.array([1000.0]))
+    assert alone.pinball == pytest.approx(np.mean(LEVELS))  # a decade too short
+    alone = scores_of(of(10.0, *[1000.0] * (len(LEVELS) - 1)), np.array([100.0]))
+    assert alone.pinball == pytest.approx((LEVELS[0] + sum(1 - np.array(LEVELS[1:]))) / 7)
     assert found.as_json()["jobs"] == 2
 
 

@@ -283,6 +283,16 @@ def _asker(name: str) -> Asker:
     return Asker(user=name, sees_all=False, client=name)
 
 
+def test_an_old_look_is_said() -> None:
+    service = pages()
+    service.clock = lambda: 1000.0 + 25 * 60
+    assert "25 minutes old" in asked(service, "job=7", **ANN)[1]["old"]
+
+
+def test_root_hears_all() -> None:
+    assert len(asked(pages(), "all=1", **ROOT)[1]["jobs"]) == 1
+
+
 def test_before_the_first_look_it_says_so() -> None:
     service = pages()
     service._queue = None

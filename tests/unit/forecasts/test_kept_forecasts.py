@@ -119,6 +119,15 @@ def test_what_is_too_old_is_dropped(tmp_path: Path) -> None:
     assert kept.rows(0.0).job.tolist() == [2]
 
 
+def test_weights_follow_who_was_right(tmp_path: Path) -> None:
+    """Waits of 1000 s: the second source said so, the first a tenth of it."""
+    kept = KeptForecasts(tmp_path / "kept.sqlite")
+    kept.keep(given(list(range(2000)), 1000.0, start=2000.0))
+    weights = worth(kept.rows(0.0), 2000.0)
+    assert weights[1] > 0.7
+    assert weights.sum() == pytest.approx(1.0)
+
+
 def _filled_by_one_user(rows_of_eve: int) -> GivenRows:
     """Honest forecasts of 300 jobs, and long waits of one user."""
     rng = np.random.default_rng(1)

@@ -67,6 +67,15 @@ def test_a_look_at_the_queue_shows_what_its_log_shows(site: LiveSite, now: float
     np.testing.assert_array_equal(told, snapshot.pending.jobs.submit)
 
 
+def test_nothing_is_shown_before_enough_has_come_true(
+    site: LiveSite, now: float, tmp_path: Path
+) -> None:
+    queue = forecaster(tmp_path).foretell(site.history(now), site.queue(now, now - HOUR))
+    (document,) = queue.documents([0])
+    assert document["forecast"] is None
+    assert document["why_not"].startswith("too little is known yet: 0 of 30 forecasts")
+
+
 def test_a_start_that_is_to_come_changes_no_forecast(
     site: LiveSite, now: float, tmp_path: Path
 ) -> None:

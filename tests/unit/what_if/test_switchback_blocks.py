@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from slurm_rl_plugin.domain.switchback import (
     BLOCK_HOURS,
+    GOAL_NAMES,
     OURS,
     SITE,
     Declaration,
@@ -19,14 +21,25 @@ from slurm_rl_plugin.domain.switchback import (
     drawn_blocks,
 )
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_now
+from slurm_rl_plugin.forecasts.live.sources import own_order
 from slurm_rl_plugin.papers.switchback.clusters import WARM_UP, DrawnTrial, alike, with_gain
 from slurm_rl_plugin.units import DAY, HOUR
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 from slurm_rl_plugin.what_if.switchback.block_costs import (
     GOALS,
     JobTimes,
+    ReplayedCluster,
     costs,
     costs_of_blocks,
+    live_cluster,
+)
+from tests.unit.forecasts.live_site import (
+    LiveSite,
+    busy_look,
+    last_days,
+    live_site,
+    replay_source,
 )
 
 BEGIN = 1_700_000_000.0
@@ -210,3 +223,54 @@ def test_a_block_played_again_under_its_own_order_is_the_block_that_was() -> Non
     assert own == pytest.approx(found.measured)
     assert not np.allclose(found.by_ours, found.by_site)
     assert told == [1] * len(blocks) == [1] * len(found)
+
+
+def test_costs_are_of_the_goals_that_can_be_declared() -> None:
+    assert tuple(GOALS) == GOAL_NAMES
+
+
+@pytest.fixture(scope="module")
+def site() -> LiveSite:
+    return live_site()
+
+
+@pytest.fixture(scope="module")
+def looked(site: LiveSite) -> tuple[SiteAt, ReplayedCluster]:
+    """The site at a look, and its cluster."""
+    now = busy_look(site, last_days(site, 2.0, HOUR))
+    at = site_now(site.history(now), site.queue(now, now - HOUR), 7.0 * DAY)[0]
+    return at, live_cluster(at, replay_source(), own_order, own_order)
+
+
+def test_who_has_not_ended_runs_as_long_as_is_foretold(
+    site: LiveSite, looked: tuple[SiteAt, ReplayedCluster]
+) -> None:
+    at, cluster = looked
+    log, all_jobs, jobs = at.prepared.log, site.log, np.concatenate([at.running, at.pending])
+    asked = zip(all_jobs.submit.tolist(), all_jobs.processors.tolist(), strict=True)
+    whose = dict(zip(asked, all_jobs.run_time.tolist(), strict=True))
+    mine = zip(log.submit[jobs].tolist(), log.processors[jobs].tolist(), strict=True)
+    truth = np.array([whose[each] for each in mine])
+    foretold, limit = cluster.times.jobs.run_time[jobs], cluster.times.jobs.time_limit[jobs]
+
+    def off(run_time: np.ndarray) -> float:
+        return float(np.abs(np.log(run_time / truth)).mean())
+
+    assert len(jobs) >= 8
+    assert off(foretold) < 0.5 * off(limit)
+    assert (foretold <= limit + 1.0).all()
+    ran = at.now - cluster.times.start[at.running]
+    assert (cluster.times.jobs.run_time[at.running] > ran).all()
+    over = np.setdiff1d(np.arange(len(log)), jobs)
+    np.testing.assert_array_equal(cluster.times.jobs.run_time[over], log.run_time[over])
+
+
+def test_what_runs_had_told_does_not_depend_on_what_was_asked_before(
+    looked: tuple[SiteAt, ReplayedCluster],
+) -> None:
+    at, cluster = looked
+    assert cluster.past is not None
+    earlier, later = at.now - DAY, at.now - HOUR
+    first, then, again = (cluster.past(each) for each in (earlier, later, earlier))
+    told = [pickle.dumps(each) for each in (first, then, again)]
+    assert told[0] == told[2] != told[1]
