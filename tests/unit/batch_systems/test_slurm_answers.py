@@ -131,9 +131,13 @@ def test_a_record_that_is_held_or_released_is_read_again(
 ) -> None:
     before = answers.joinpath("squeue.txt").read_text()
     known = parse_records(before, MARK, {})
+    points = [row.priority for row in known.values()]
     text = with_priorities(before, change)
     kept = parse_records(text, MARK, known)
     assert list(map(str, kept.values())) == list(map(str, parse_queue(text, MARK)))
+    # what is computed of a row is kept, and whether it is held is part of that
+    for row, earlier, then in zip(kept.values(), known.values(), points, strict=True):
+        assert row is not earlier or (row.priority == 0) == (then == 0)
 
 
 def test_a_record_that_differs_in_more_is_read_again(answers: Path) -> None:

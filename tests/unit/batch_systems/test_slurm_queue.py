@@ -145,6 +145,8 @@ def test_each_end_is_told_once(
             happened += queue.step(1.0)
         queue.forget()
     assert len(told) == len(set(told)) == len({job_id for job_id, _, _ in told})
+    assert not queue.rows  # and nothing is kept of jobs that are over
+    assert not any((watch._requested, watch._started, watch._not_ended, watch._to_ask))
     assert set(told) <= set(happened)
     # what came and went between two looks without ever waiting is not known to the adapter
     expected = {
