@@ -88,12 +88,12 @@ def main(options: argparse.Namespace) -> int:
         _print_ranking(ranking, silent, now())
     submitted = _submit(route, ranking) if options.submit and ranking else None
     if options.json:
-        named = ("site", "job_id", "said")
+        parts = ("site", "job_id", "said")
         document = {  # times in seconds since the epoch
             "time": now(),
             "ranking": [_entry(each) for each in ranking],
             "skipped": [{"site": each.name, "why": each.why_not} for each in silent],
-            "submitted": submitted and dict(zip(named, submitted, strict=True)),
+            "submitted": submitted and dict(zip(parts, submitted, strict=True)),
         }
         print_json(document)
     elif submitted is not None:

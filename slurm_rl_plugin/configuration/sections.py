@@ -136,7 +136,7 @@ class RewardSection:
     """What a model of this site must have been trained towards.
 
     What training maximises: `slurm-rl train --config` records the weights in the model. A weight
-    that you do not give follows from [goals](#goals): `slowdown` is 10 times `short_jobs`, `groups`
+    that you do not give follows from `[goals]`: `slowdown` is 10 times `short_jobs`, `groups`
     10 times `wide_jobs`, `tail` 2 times `longest_wait`; `fairness` is `shares` / (`shares` + 16),
     and `time_utility` is the rest divided by 2 + `interactive`. Goals act without training too, so
     training orders its queues with them, and none counts twice. `slurm-rl check` fails, and the

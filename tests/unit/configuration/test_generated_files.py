@@ -54,6 +54,8 @@ def test_the_example_file_is_the_defaults() -> None:
     rules = configuration_of(tomllib.loads(re.sub(r"(?m)^# ", "", commented)))
     assert rules.classifier.rules == DEFAULT_JOB_CLASS_RULES
     assert max(map(len, example_text().splitlines())) < 100
+    for named in re.findall(r"docs/[^\s#:;),]*", example_text()):
+        assert (TOP / named.rstrip(".")).is_file()
 
 
 def test_strange_signs_in_the_example_file() -> None:
