@@ -57,8 +57,15 @@ def test_a_child_that_does_not_read_its_input_is_no_fault(script: str) -> None:
     assert commands().call(["sh", "-c", script], stdin="x" * 1_000_000).status == 0
 
 
-@pytest.mark.parametrize("script", ["sleep 60", "exec >&- 2>&-; sleep 60", "sleep 60 & exit 0"])
-def test_a_command_has_to_end_in_time(script: str) -> None:
+@pytest.mark.parametrize("script", ["sleep {}", "exec >&- 2>&-; sleep {}", "sleep {} & exit 0"])
+def test_a_command_has_to_end_in_time_and_leaves_no_process(script: str) -> None:
+    seconds = f"60.{os.getpid()}"
     with pytest.raises(BatchSystemUnavailable, match=r"no answer within 0\.5 s") as caught:
-        commands(timeout=0.5).call(["sh", "-c", script])
+        commands(timeout=0.5).call(["sh", "-c", script.format(seconds)])
     assert isinstance(caught.value.__cause__, subprocess.TimeoutExpired)
+    for _ in range(100):  # a killed one takes a moment to go
+        left = [each for each in Path("/proc").glob("[0-9]*/cmdline") if seconds in _words(each)]
+        if not left:
+            break
+        time.sleep(0.05)
+    assert not left
