@@ -305,15 +305,18 @@ def _is_private_group(number: int) -> bool:
     return members | set(group.gr_mem) <= {user.pw_name}
 
 
-def remove_leftovers(folder: Path, before: float) -> None:
+def remove_leftovers(folder: Path, before: float, name: str = "") -> None:
     """Remove what killed processes left of files that they were writing; what cannot be is left.
 
-    `before`, seconds since the epoch: another host may just be writing what is younger.
+    `before`, seconds since the epoch: another host may just be writing what is younger. In a folder
+    that is not ours alone `name` is of the file: other programs call their files so too.
     """
+    mine = f".{name}." if name else "."
     with suppress(OSError):
         for each in folder.iterdir():
             with suppress(OSError):
-                if _LEFTOVER.fullmatch(each.name) and each.lstat().st_mtime < before:
+                found = each.name.startswith(mine) and _LEFTOVER.fullmatch(each.name)
+                if found and each.lstat().st_mtime < before:
                     each.unlink()
 
 

@@ -70,7 +70,8 @@ def convert(
     try:
         with TemporaryFile(dir=output.parent) as new:  # refused now where none can be made later
             if output.parent.stat().st_uid == os.geteuid():  # nobody else's folder: files are ours
-                remove_leftovers(output.parent, os.fstat(new.fileno()).st_mtime - _LEFT_AFTER)
+                before = os.fstat(new.fileno()).st_mtime - _LEFT_AFTER
+                remove_leftovers(output.parent, before, output.name)
         with StoredRuns(output.parent, part=part) as runs:
             for file in files:
                 for jobs in reader.jobs(file):

@@ -384,13 +384,17 @@ def test_a_killed_conversion_leaves_nothing(tmp_path):
 
 def test_what_was_being_written_when_it_was_killed_goes_a_day_later(tmp_path):
     (tmp_path / "log").write_text(CASES["swf"].text)
-    for age in (0.0, 2 * DAY):
-        left = tmp_path / f".log.parquet.{int(age):016x}.part"
+    old, young, others = (
+        f".log.parquet.{0:016x}.part",
+        f".log.parquet.{1:016x}.part",
+        ".film.1.part",
+    )
+    for name, age in ((old, 2 * DAY), (young, 0.0), (others, 2 * DAY)):
+        left = tmp_path / name
         left.write_text("half")
         os.utime(left, (left.stat().st_mtime - age,) * 2)
     convert([tmp_path / "log"], tmp_path / "log.parquet")
-    there = sorted(each.name for each in tmp_path.iterdir())
-    assert there == [".log.parquet.0000000000000000.part", "log", "log.parquet"]
+    assert {each.name for each in tmp_path.iterdir()} == {young, others, "log", "log.parquet"}
 
 
 RESOURCES = st.sampled_from(["cpus", "memory", "gpus", "gres/gpu:a100", "license/a=b"])
