@@ -91,6 +91,12 @@ def test_egee_bursts_hold_14_jobs_of_one_account_and_class_on_average():
     assert np.mean(mixed) < 0.03
 
 
+@pytest.mark.parametrize(("name", "jobs", "processors"), [("mmn", 6000, 50), ("egee", 9500, 81)])
+def test_defaults_are_the_experiments_of_2008_and_2011(name, jobs, processors):
+    log = generated_log(name)
+    assert (len(log), log.processors_available) == (jobs, processors)
+
+
 @pytest.mark.parametrize("name", ["mmn", "egee"])
 def test_same_specification_gives_the_same_bytes_and_another_seed_others(name):
     first, again, other = (generated_log(f"{name}:jobs=500,seed={s}") for s in (7, 7, 8))
