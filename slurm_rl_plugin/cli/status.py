@@ -103,8 +103,7 @@ def main(options: argparse.Namespace) -> int:
     known = known_configuration_of(options, quiet=True)
     become_state_owner(known.configuration)
     status = _status(known, time.time())  # noqa: TID251 - the composition root
-    lines = map(printable, _lines(status))
-    answer(options, status.document(), lambda: print(*lines, sep="\n"))
+    answer(options, status.document(), lambda: print(*map(printable, _lines(status)), sep="\n"))
     return 1 if status.problems else 0
 
 
