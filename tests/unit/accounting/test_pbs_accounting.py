@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.accounting.pbs import reader
 from slurm_rl_plugin.accounting.pbs.reader import PbsReader
 from slurm_rl_plugin.accounting.pbs.records import parse_duration, parse_processors
 from slurm_rl_plugin.accounting.pbs.runs import MOST_PLACES
@@ -320,6 +321,11 @@ def test_no_account_string_changes_the_times_of_its_job(tmp_path_factory, hostil
     log, _ = PbsReader(UTC).read(path)
     assert set(log.start.tolist()) == {float(START)}
     assert set(log.run_time.tolist()) == {20.0}
+
+
+def test_a_whole_log_takes_no_way_through_frames(read, monkeypatch):
+    monkeypatch.setattr(reader, "frame_of", None)  # which would take three times the memory
+    assert read(record())[0].processors.tolist() == [JOB["Resource_List.ncpus"]]
 
 
 def fixture(name):
