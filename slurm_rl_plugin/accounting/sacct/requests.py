@@ -77,14 +77,17 @@ def request_columns(
     nodes = _nodes(fields, layout, tres)
     others = {name: value_of(fields, layout, name) for name in ("reqgres", "allocgres", "licenses")}
     short = (memory != "") & ~tres.str.contains("mem=", literal=True)
+    options = line == ""  # lines that may ask for any: of others each would make a row unlike all
     for known, (pattern, *told) in _ASKED_BY.items():
         asked = line.str.contains(pattern)
+        options |= asked
         for name in told:
             asked |= ~others[name].is_in(_NOTHING)
         short |= asked & ~tres.str.contains(known, literal=True)
     if short.any():
         columns = {"memory": memory, "nodes": nodes, "processors": processors, **others}
-        rows = pl.DataFrame({"tres": tres, **columns, "line": line}).filter(short)
+        words = pl.select(pl.when(options).then(line).otherwise(pl.lit(""))).to_series()
+        rows = pl.DataFrame({"tres": tres, **columns, "line": words}).filter(short)
         completed = cache(_completed)  # of these rows alone: who submits chooses how long lines are
         found = [completed(*row) for row in rows.iter_rows()]
         tres = tres.clone().scatter(short.arg_true(), pl.Series(found, dtype=pl.String))
