@@ -240,7 +240,9 @@ def test_what_the_metrics_name_can_be_used_or_no_daemon_starts(
     assert "ends in .prom" in found["metrics textfile"][1]
 
 
-def test_reward(checks: Checks, site: Site, tmp_path: Path) -> None:
+def test_reward(
+    checks: Checks, site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     assert checks()["reward"][1].startswith("a rule has no reward")
     site.set("policy", model="default")
     assert checks()["reward"] == ("pass", "the model was trained for the weights of [reward]")
@@ -249,6 +251,8 @@ def test_reward(checks: Checks, site: Site, tmp_path: Path) -> None:
     site.set("reward", slowdown=0.0, tail=0.1)
     result, what = checks()["reward"]
     assert (result, "trained with tail = 2, slowdown = 10" in what) == ("fail", True)
+    assert main(["run", "--once", "--config", f"{site.folder}/site.toml"]) == 0
+    assert any(said.startswith("reward=differs configured=") for said in caplog.messages)
     export_network(small_network(), tmp_path / "mute.onnx", {"estimates": "requested"})
     site.set("policy", model=f"{tmp_path}/mute.onnx")
     assert checks()["reward"][0] == "warn"

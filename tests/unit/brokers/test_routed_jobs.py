@@ -55,7 +55,8 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     )
     file.change(lambda _: jobs)
     assert file.read() == jobs
-    assert (tmp_path / "deep").stat().st_mode & 0o077 == 0
+    for each in (tmp_path / "deep", *(tmp_path / "deep").iterdir()):
+        assert each.stat().st_mode & 0o077 == 0, each
 
 
 def test_of_many_the_newest_are_kept() -> None:

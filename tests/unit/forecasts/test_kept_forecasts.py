@@ -55,6 +55,15 @@ def test_they_outlive_the_process(tmp_path: Path) -> None:
     np.testing.assert_allclose(rows.forecasts.seconds[0], np.linspace(60, 600, 7), rtol=1e-5)
 
 
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    treasure, path = tmp_path / "treasure", tmp_path / "kept.sqlite"
+    treasure.touch()
+    path.symlink_to(treasure)
+    with pytest.raises(ConfigurationError, match="kept_file"):
+        KeptForecasts(path)
+    assert treasure.read_bytes() == b""
+
+
 def test_a_start_before_the_forecast_is_of_another_life(tmp_path: Path) -> None:
     kept = KeptForecasts(tmp_path / "kept.sqlite")
     kept.keep(given([7], 1000.0))
