@@ -263,6 +263,7 @@ class TestFlags:
         ("[hook]\ncycle = true", "[hook] cycle is True, give a number."),
         ("[hook]\ncycel = 3", "[hook] cycel is unknown, did you mean cycle?"),
         ("hook = 3", "[hook] is no section"),
+        ("[forecast]\naddress = '0.0.0.0'", "2: [forecast] address '0.0.0.0' would show the token"),
         ("[shares]\na = nan\nb = 1", "[shares] a is nan, give a number from 0 to 1."),
         ("[hook]\ncycle = inf", "[hook] cycle is inf, give a finite number."),
         ("[hook]\nstate_file = ''", "[hook] state_file is empty, give a path."),

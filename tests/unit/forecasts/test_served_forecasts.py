@@ -107,6 +107,7 @@ def test_scores_and_metrics_cost_nothing_but_a_forecast_of_the_queue(
     )
     service.serve()
     pages = served["pages"]
+    assert not any(map(pages.is_token, ("", "Bearer", "Bearer ")))  # no token is configured
     assert pages.scores()["started"] == 1  # those of before the start
     assert service.renew()
     loaded.clear()
