@@ -141,7 +141,11 @@ class _Connection:
 
 @dataclass(slots=True)
 class OpenConnections:
-    """The connections that are served now, oldest first; safe for threads."""
+    """The connections that are served now, oldest first; safe for threads.
+
+    Where places are short, the newcomer is served and the connection ends that has kept us waiting
+    longest; never one whose request has come, while its answer is made.
+    """
 
     _served: dict[socket.socket, _Connection] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
