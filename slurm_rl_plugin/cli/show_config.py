@@ -9,14 +9,17 @@ from typing import Any
 from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.tables import answer
 from slurm_rl_plugin.configuration import Configuration, read_configuration
+from slurm_rl_plugin.configuration.configuration import OF_GOALS
 from slurm_rl_plugin.configuration.generated import (
     class_lines,
     example_text,
+    follows,
     key_line,
     rule_lines,
     rule_table,
     shares_of,
 )
+from slurm_rl_plugin.configuration.key import DEFAULT
 from slurm_rl_plugin.domain.utility_class import UtilityClass
 from slurm_rl_plugin.readable import printable
 
@@ -65,7 +68,9 @@ def _lines(configuration: Configuration) -> list[str]:
     for section, values in configuration.values.items():
         lines.append(f"[{section}]")
         for name, value in values.items():
-            lines.append(f"{key_line(name, value)}  # {printable(origins[section][name])}")
+            origin = origins[section][name]
+            mark = "# " if follows(section, name) and origin in (DEFAULT, OF_GOALS) else ""
+            lines.append(f"{mark}{key_line(name, value)}  # {printable(origin)}")
         lines.append("")
     lines.append("[shares]")
     for account, share in shares_of(configuration.shares, configuration.shares_source).items():

@@ -25,6 +25,9 @@ from slurm_rl_plugin.serving.tls import TlsFiles
 from slurm_rl_plugin.units import HOUR, MINUTE
 from slurm_rl_plugin.utility.reward import RewardWeights
 
+#: Origin of a weight of [reward] that follows from the goals.
+OF_GOALS = "[goals]"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
@@ -189,7 +192,7 @@ def with_derived_reward(found: Configuration) -> Configuration:
         if key not in given and weight != found.values["reward"][key]
     }
     values = {**found.values, "reward": {**found.values["reward"], **derived}}
-    origins = {**origins, **dict.fromkeys(derived, "[goals]")}
+    origins = {**origins, **dict.fromkeys(derived, OF_GOALS)}
     return replace(found, values=values, origins={**found.origins, "reward": origins})
 
 

@@ -99,13 +99,20 @@ def example_text(keys: Keys | None = None) -> str:
     for section, definitions in (keys or documented_keys()).items():
         lines += ["", *_comment(plain(section_note(section))), f"[{section}]"]
         for name, key in definitions.items():
-            lines += [*_comment(plain(markdown_of(key))), key_line(name, key.default)]
+            line = key_line(name, key.default)
+            mark = "# " if follows(section, name) else ""
+            lines += [*_comment(plain(markdown_of(key))), f"{mark}{line}"]
     lines += ["", *_comment(_SHARES), f"[{SHARES}]"]
     lines += [key_line(*each) for each in shares_of(None).items()]
     lines += ["", *_comment(_UTILITY), *(f"# {line}" for line in _UTILITY_LINES)]
     lines += ["", *_comment(_JOB_CLASS)]
     lines += [f"# {line}" for rule in DEFAULT_JOB_CLASS_RULES for line in rule_lines(rule)]
     return "\n".join(lines) + "\n"
+
+
+def follows(section: str, name: str) -> bool:
+    """Whether a key that is not given follows from others; to write its default would give it."""
+    return section == "reward" or (section, name) == ("goals", "shares")
 
 
 def _comment(text: str) -> Iterator[str]:

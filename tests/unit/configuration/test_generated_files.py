@@ -46,8 +46,13 @@ def test_the_example_file_is_the_defaults() -> None:
     content = tomllib.loads(example_text())
     found = configuration_of(content)
     assert found.values == read_configuration(None).values
+    assert found.goals == read_configuration(None).goals  # shares that nobody gave
+    goals = {**content, "goals": {**content["goals"], "short_jobs": 2.0}}
+    assert configuration_of(goals).reward.slowdown == 20.0
     assert {section: list(keys) for section, keys in content.items()} == {
         **{section: list(keys) for section, keys in KEYS.items()},
+        "goals": [name for name in KEYS["goals"] if name != "shares"],
+        "reward": [],
         "shares": ["from"],
     }
     commented = example_text().partition("these apply:\n")[2]
