@@ -202,7 +202,11 @@ class RunColumns:
 
     def job_log(self) -> tuple[JobLog, int, int]:
         """The table, in submit order; runs that were told twice, and submits going backwards."""
-        columns = {name: np.asarray(column) for name, column in self._columns.items()}
+        columns = {
+            # numpy's own names of the types: an array of "q" would print another
+            name: np.asarray(column).view(np.int64 if column.typecode == "q" else np.float64)
+            for name, column in self._columns.items()
+        }
         kept = _told_last(columns)
         submit = columns["submit"][kept]
         backwards = int(np.count_nonzero(np.diff(submit) < 0))
