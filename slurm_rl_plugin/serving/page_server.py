@@ -251,7 +251,7 @@ _SWALLOWED = 1 << 20
 _CHUNK = 1 << 16
 #: Seconds between two newcomers while all places are taken; the others wait in the backlog. A
 #: client that comes in a flood of connections has OF_ONE_CLIENT times as long for its request.
-_PACE = 0.002
+_PACE = 0.01
 #: What accept(2) says while no descriptor or memory is left.
 _NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 #: Seconds between looks for connections past their deadline.
