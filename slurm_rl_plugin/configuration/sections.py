@@ -113,7 +113,7 @@ class GoalsSection:
     """What counts in the order, and how much; in force at the next cycle after a reload.
 
     They act without training, on models with a linear score such as the shipped one
-    ([order](order.md)): [what a step of each does](order-measured.md#what-a-step-does).
+    ([order](order.md)): [what a step of each does](research/order-measured.md#what-a-step-does).
     """
 
     shares: float = key(POINTS_A_DOUBLING, least=0, most=100)
@@ -142,7 +142,7 @@ class RewardSection:
     training orders its queues with them, and none counts twice. `slurm-rl check` fails, and the
     daemon logs a warning, where the model was trained for other weights than those that you give.
     The first three sum to 1 and are given together; the defaults are those of the default model
-    ([objective](definitions.md#objective-of-training)).
+    ([objective](research/definitions.md#objective-of-training)).
     """
 
     time_utility: float = key(0.25, least=0)

@@ -39,7 +39,7 @@ _LONGEST_WASH_OUT = HOUR
 _WASH_OUT = 1.0 / 8.0
 #: Part of a fortnight's service that may go to the wrong account. In nine loads that ask much of
 #: shares an order that ignores them misdelivers 0.09, and one that keeps them 0.03
-#: (docs/order-measured.md).
+#: (docs/research/order-measured.md).
 MISDELIVERED = 0.15
 
 

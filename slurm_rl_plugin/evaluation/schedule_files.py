@@ -19,7 +19,7 @@ from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 from slurm_rl_plugin.whole_file import write_whole
 
-#: Columns of the table, in this order; docs/researchers.md names them.
+#: Columns of the table, in this order; docs/research/researchers.md names them.
 COLUMNS = (
     *("job_id", "submit", "eligible", "start", "end", "wait", "run_time", "processors"),
     *("account", "user", "class"),

@@ -1,7 +1,7 @@
 """Fairness of service against shares (2008, eq. 4), and who got what.
 
 Fairness lies within a few percent whatever the order, since demand bounds it; the service that
-accounts received against their shares tells orders apart (docs/definitions.md).
+accounts received against their shares tells orders apart (docs/research/definitions.md).
 """
 
 from __future__ import annotations

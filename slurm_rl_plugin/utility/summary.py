@@ -1,4 +1,4 @@
-"""Summary statistics of a schedule, by docs/definitions.md; the rows of every report."""
+"""Summary statistics of a schedule, by docs/research/definitions.md; the rows of every report."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def service_of(jobs: ScheduledJobs, counted: slice | BoolArray) -> Service:
 
 
 def misdelivered_figures(service: Service) -> dict[str, Any]:
-    """Who got what, over all accounts (docs/definitions.md)."""
+    """Who got what, over all accounts (docs/research/definitions.md)."""
     kept = service.kept_parts
     return {
         "fortnight": service.misdelivered,

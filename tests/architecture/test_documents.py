@@ -216,7 +216,7 @@ def test_keys_of_job_class_rules() -> None:
 
 
 def test_every_reported_number_is_defined() -> None:
-    text = (DOCS / "definitions.md").read_text()
+    text = (DOCS / "research" / "definitions.md").read_text()
     defined = {span for row in table_rows(text) for cell in row for span in code_spans(cell)}
     entry = summarise(one_job(), accounts=("physics",))
     reported = {*entry, *entry["classes"], *entry["classes"]["batch"]}
@@ -240,7 +240,7 @@ def one_job() -> ScheduledJobs:
 
 
 def test_the_feature_schema_is_documented() -> None:
-    text = section(DOCS / "features.md", "Feature schema")
+    text = section(DOCS / "research" / "features.md", "Feature schema")
     rows = [(code_spans(name)[0], kind) for name, kind, _ in table_rows(text)]
     wanted = [*((each, "queue") for each in SITE.queue), *((each, "job") for each in SITE.jobs)]
     assert rows == wanted
@@ -250,7 +250,7 @@ def test_the_feature_schema_is_documented() -> None:
 
 
 def test_ordering_rules_are_defined() -> None:
-    rows = table_rows(section(DOCS / "definitions.md", "Ordering rules"))
+    rows = table_rows(section(DOCS / "research" / "definitions.md", "Ordering rules"))
     known = {each.name for each in NAMED_POLICIES.values() if each.is_rule}
     assert {code_spans(row[0])[0] for row in rows} == known - {NATIVE}
 
@@ -261,7 +261,7 @@ def test_rules_of_the_daemon_are_named_in_the_configuration() -> None:
 
 
 def test_generators_are_documented_with_their_defaults() -> None:
-    rows = table_rows(section(DOCS / "researchers.md", "Logs"))
+    rows = table_rows(section(DOCS / "research" / "researchers.md", "Logs"))
     documented = {
         code_spans(name)[0].rstrip(":"): dict(re.findall(r"`(\w+)` \(([\d.]+)\)", settings))
         for name, _, settings in rows

@@ -30,10 +30,10 @@ Made by `{command}` with slurm_rl_plugin {version}.
 * It is not a Q-network: nothing was learned from rewards. [q-network](q-network.md) is one.
 * Feature schema: {name} version {schema_version}, digest `{digest}`.
 * Run times are predicted by what users' runs tell, live; nothing of it is in the file
-  ([features](../docs/features.md)).
+  ([features](../docs/research/features.md)).
 * sha256 of the file: `{sha256}`.
 
-What it does on the last 40 % of these logs: [measured](../docs/order-measured.md).
+What it does on the last 40 % of these logs: [measured](../docs/research/order-measured.md).
 
 ## When not to use it
 

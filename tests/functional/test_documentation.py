@@ -359,7 +359,7 @@ def check_demo(printed: str, folder: Path) -> None:
 
 @pytest.mark.skipif(not TRACES, reason="SLURM_RL_TRACES names no directory of workload traces")
 def test_measured_figures_on_sequential_jobs(capsys: pytest.CaptureFixture[str]) -> None:
-    table = section(TOP / "docs" / "heldout.md", "A log of sequential jobs")
+    table = section(TOP / "docs" / "research" / "heldout.md", "A log of sequential jobs")
     rows = [cells for cells in table_rows(table) if len(cells) == 8]
     assert len(rows) == 5
     policies = [cells[0] for cells in rows[:-1]] + [str(TOP / "policy_models" / rows[-1][0])]

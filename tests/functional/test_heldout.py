@@ -211,7 +211,7 @@ def test_the_documented_json(typed: Typed, tmp_path: Path) -> None:
 
 def check_defined(heldout: dict[str, Any]) -> None:
     """Every key of the document stands in the table of definitions."""
-    text = (TOP / "docs" / "definitions.md").read_text()
+    text = (TOP / "docs" / "research" / "definitions.md").read_text()
     defined = {span for row in table_rows(text) for cell in row for span in code_spans(cell)}
     keys = {*heldout, *heldout["policies"]["fifo"], *heldout["ratio_to_multifactor"]["fifo"]}
     assert keys - defined == set()

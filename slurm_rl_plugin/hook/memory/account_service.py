@@ -2,7 +2,7 @@
 
 Each cycle adds what running jobs have, times the seconds since the cycle before. The queue shows
 what more an account could have used: jobs that wait, up to their limits and the time that they have
-waited, and what running jobs lost by their waits (docs/definitions.md#who-got-what).
+waited, and what running jobs lost by their waits (docs/research/definitions.md#who-got-what).
 A job that starts and ends between two cycles is not seen. An account that is short of its
 entitlement and has jobs that wait gains a lift (`Lifts`), and so does a group of jobs whose mean
 wait is above its target. While an experiment gives the site's own order its turns, the waits under
@@ -44,7 +44,7 @@ A_DAY = 0.25
 #: Doublings at most: a quarter of the usage. What a lift of two cannot correct, a person must.
 MOST = 2.0
 #: Part of its entitlement below which an account is short. Running jobs do not stop at a share, so
-#: nine tenths are usual where an order keeps shares (docs/order-measured.md: 5 % quantile 0.87).
+#: nine tenths are usual where an order keeps shares (docs/research/order-measured.md: 5 % quantile 0.87).
 SHORT = 0.9
 #: Standard deviations by which an account of small entitlement must be short before it is lifted:
 #: one job more or less is much of its service.

@@ -1,7 +1,7 @@
 """Continuous replay: a whole log in one run, nothing reset, figures of its last 40 % of jobs.
 
 Windows that begin on an empty machine show what an order gains and hide whom it lets wait: a job
-that starves does so for months. docs/definitions.md says what each figure means.
+that starves does so for months. docs/research/definitions.md says what each figure means.
 """
 
 from __future__ import annotations

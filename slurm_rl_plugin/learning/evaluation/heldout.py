@@ -1,7 +1,7 @@
 """The held-out protocol: a rule chosen on the past of a log, policies compared on what came after.
 
 Both parts are looked at through many windows, each simulated from an empty machine under EASY with
-the times that users requested. docs/definitions.md says what each figure means.
+the times that users requested. docs/research/definitions.md says what each figure means.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Paired evaluation: the same jobs under several policies, measured by docs/definitions.md."""
+"""Paired evaluation: the same jobs under several policies, measured by docs/research/definitions.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What features and the algorithm are worth: the same training without a group, or by fitted Q.
 
 Trained on the past of all logs at once, as the model that comes with the package; measured on what
-came after, in the same windows. docs/definitions.md: held-out protocol.
+came after, in the same windows. docs/research/definitions.md: held-out protocol.
 """
 
 from __future__ import annotations

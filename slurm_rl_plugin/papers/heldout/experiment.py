@@ -3,7 +3,7 @@
 For each log: networks trained on the past of the other logs, by policy search and by fitted Q;
 fine-tuned on the past of this one, and with a part of the machine kept free of batch work; several
 seeds each. The later 40 % of each log is looked at once, when everything has been chosen.
-docs/definitions.md: held-out protocol.
+docs/research/definitions.md: held-out protocol.
 """
 
 from __future__ import annotations

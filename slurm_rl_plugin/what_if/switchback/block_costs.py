@@ -29,7 +29,7 @@ from slurm_rl_plugin.simulator.scoring.site_priority import FairShare
 from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
 from slurm_rl_plugin.units import HOUR, FloatArray
 
-#: Run times count as this long at least (bounded slowdown, docs/definitions.md), seconds.
+#: Run times count as this long at least (bounded slowdown, docs/research/definitions.md), seconds.
 _SHORTEST_RUN = 10.0
 
 

@@ -1,6 +1,6 @@
-"""The table of docs/reliability.md, made of faults.json.
+"""The table of docs/research/reliability.md, made of faults.json.
 
-python -m tests.bench.faults.reliability_table faults-output/faults.json docs/reliability.md
+python -m tests.bench.faults.reliability_table faults-output/faults.json docs/research/reliability.md
 """
 
 from __future__ import annotations

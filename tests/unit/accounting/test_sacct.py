@@ -536,5 +536,5 @@ def test_a_second_dump_joined_to_the_first_is_not_swallowed_in_silence():
 
 
 def test_the_documents_tell_the_command_that_frames_records():
-    told = (Path(__file__).parents[3] / "docs" / "researchers.md").read_text()
+    told = (Path(__file__).parents[3] / "docs" / "research" / "researchers.md").read_text()
     assert SACCT_COMMAND.replace("<start>", "2026-01-01") in told

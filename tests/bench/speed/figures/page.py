@@ -1,6 +1,6 @@
-"""The tables of docs/performance.md, made of what `make bench` and `make bench-slurm` keep.
+"""The tables of docs/research/performance.md, made of what `make bench` and `make bench-slurm` keep.
 
-python -m tests.bench.speed.figures.page bench-output docs/performance.md
+python -m tests.bench.speed.figures.page bench-output docs/research/performance.md
 """
 
 from __future__ import annotations
