@@ -238,7 +238,7 @@ def machine_of(
 
 
 _PLACE = "a cluster of equal processors"
-#: Weights and fair share of `multifactor` in docs/research/definitions.md; the rest is Slurm's default.
+#: Weights and fair share of `multifactor` in docs/research/definitions.md; else Slurm's defaults.
 _LINES = (
     "ClusterName=processors SelectType=select/cons_tres SelectTypeParameters=CR_Core",
     "PriorityType=priority/multifactor",

@@ -1,6 +1,6 @@
 """Three classes of service on a real Slurm: who may choose one, what it changes, its utility.
 
-`pytest -s tests/real/test_classes_of_service.py` prints the table of docs/research/reactive-grids.md.
+`pytest -s tests/real/test_classes_of_service.py` prints a table (docs/research/reactive-grids.md).
 """
 
 from __future__ import annotations

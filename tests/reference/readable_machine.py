@@ -1,6 +1,7 @@
 """A machine and what jobs ask of its nodes, in plain Python: one object for each node and job.
 
-Written from docs/research/machine.md and the docstrings of the domain; it shares no line with the simulator.
+Written from docs/research/machine.md and the docstrings of the domain; it shares no line with the
+simulator.
 """
 
 from __future__ import annotations

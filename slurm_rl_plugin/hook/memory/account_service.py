@@ -44,7 +44,8 @@ A_DAY = 0.25
 #: Doublings at most: a quarter of the usage. What a lift of two cannot correct, a person must.
 MOST = 2.0
 #: Part of its entitlement below which an account is short. Running jobs do not stop at a share, so
-#: nine tenths are usual where an order keeps shares (docs/research/order-measured.md: 5 % quantile 0.87).
+#: 0.9 is usual under an order that keeps shares (docs/research/order-measured.md: 5 % quantile
+#: 0.87).
 SHORT = 0.9
 #: Standard deviations by which an account of small entitlement must be short before it is lifted:
 #: one job more or less is much of its service.

@@ -1,4 +1,4 @@
-"""Paired evaluation: the same jobs under several policies, measured by docs/research/definitions.md."""
+"""Evaluate several policies on the same jobs, measured as docs/research/definitions.md says."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ RATIOS = ("bounded_slowdown", "longest_wait", "p999_wait", "wide_wait", "mean_wa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleWaits:
-    """Figures of one schedule over the counted jobs; docs/research/definitions.md says what each means."""
+    """Figures of one schedule over the counted jobs; docs/research/definitions.md defines them."""
 
     bounded_slowdown: float  #: mean bounded slowdown
     #: mean_wait, longest_wait, p999_wait: seconds.

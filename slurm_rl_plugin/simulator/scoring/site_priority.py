@@ -301,7 +301,7 @@ class SitePriority(NamedTuple):
 
 
 def example_priority() -> SitePriority:
-    """Slurm's documented example, for processors without a slurm.conf (docs/research/definitions.md)."""
+    """Slurm's documented example, without a slurm.conf (docs/research/definitions.md)."""
     return SitePriority(
         points=np.zeros(0),
         age=AGE_WEIGHT,

@@ -1,6 +1,7 @@
 """The table of docs/research/reliability.md, made of faults.json.
 
-python -m tests.bench.faults.reliability_table faults-output/faults.json docs/research/reliability.md
+python -m tests.bench.faults.reliability_table faults-output/faults.json \
+    docs/research/reliability.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tables of docs/research/performance.md, made of what `make bench` and `make bench-slurm` keep.
+"""The tables of docs/research/performance.md, made from what `make bench` and `bench-slurm` keep.
 
 python -m tests.bench.speed.figures.page bench-output docs/research/performance.md
 """
