@@ -340,7 +340,7 @@ class ForecastSection(_Served):
 class OfferSection(_Served):
     """What the offer service tells, to whom, and at which price.
 
-    Of the offer service, which reads them when it starts: [brokers](brokers.md).
+    Of the offer service, which reads them when it starts: [brokers](research/brokers.md).
     """
 
     address: str = key("127.0.0.1")
@@ -365,22 +365,22 @@ class OfferSection(_Served):
     of 270 ms, one of 2 s by 18 s."""
     account: str = key("")
     """Account under which will-run tests are made; empty for the job's own. Slurm tests as the user
-    of the service ([which user](brokers.md#which-user-asks))."""
+    of the service ([which user](research/brokers.md#which-user-asks))."""
     price: str = key("0", least=1)
     """Formula of the price: numbers, + - * / **, min, max, abs, sqrt, log, exp. Over the owner's
-    variables ([table](brokers.md#variables)), or MF1 to MF6. Those of the schedule have the service
-    run squeue once a minute at most."""
+    variables ([table](research/brokers.md#variables)), or MF1 to MF6. For variables of the schedule
+    the service runs squeue once a minute at most."""
     utility_model: str = key("")
     """Model of slurm-rl train --algorithm site-utility, whose utilities the site publishes; empty
     for none. Computed at most once a minute while somebody asks. Where it is empty, or knows
     nothing of such jobs, the time utility of the expected wait is offered."""
     forward_hops: int = key(0, least=0, most=8)
     """How often a request may be forwarded from here on; 0 forwards none. Forwarded to the sites of
-    [route] sites_file only, for offers only ([forwarding](brokers.md#forwarding))."""
+    [route] sites_file only, for offers only ([forwarding](research/brokers.md#forwarding))."""
     bind_seconds: float = key(0.0, least=0, most=3600)
     """Seconds for which an accepted offer waits for its job; 0 binds none. By an advance
     reservation, for which slurmrl-offer must be an Operator of Slurm
-    ([binding](brokers.md#binding))."""
+    ([binding](research/brokers.md#binding))."""
     bind_most: int = key(2, least=1, most=64)
     """Most reservations at a time."""
     bind_part: float = key(0.05, least=0.001, most=1)
@@ -393,25 +393,25 @@ class OfferSection(_Served):
 class RouteSection:
     """How `slurm-rl route` asks and chooses.
 
-    Of `slurm-rl route`, which users run: [brokers](brokers.md#for-users).
+    Of `slurm-rl route`, which users run: [brokers](research/brokers.md#for-users).
     """
 
     sites_file: str = key("/etc/slurm-rl/sites.toml")
     """The sites that route asks; empty for those of the user's own file only. A [[site]] each:
-    [sites](brokers.md#the-sites)."""
+    [sites](research/brokers.md#the-sites)."""
     broker: str = key("earliest", choices=BROKERS)
     """Who ranks the sites."""
     shared_experience: str = key("")
     """Folder of the waits that users share, for broker learning; empty for none. Root's, with the
-    sticky bit: [shared experience](brokers.md#shared-experience)."""
+    sticky bit: [shared experience](research/brokers.md#shared-experience)."""
     formula: str = key("-StartTime / 60 - JobCost", least=1)
     """What an offer is worth to the market's user; higher is better. Over the user's variables
-    ([table](brokers.md#variables)), or UF1 to UF5."""
+    ([table](research/brokers.md#variables)), or UF1 to UF5."""
     timeout: float = key(10.0, least=0.1)
     """Seconds that the sites have to answer, all together."""
     hops: int = key(0, least=0, most=8)
     """How often the sites may forward a request; 0 asks the listed sites only. For sites that
-    [forward](brokers.md#forwarding); one of 0.1.0 refuses such requests."""
+    [forward](research/brokers.md#forwarding); one of 0.1.0 refuses such requests."""
     bind: bool = key(False)
     """Whether --submit first asks the chosen site to bind its offer. A site that does not is
     submitted to as always."""

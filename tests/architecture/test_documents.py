@@ -124,7 +124,7 @@ def test_the_drawing_of_layers_is_what_import_linter_checks() -> None:
 
 
 def test_every_field_of_a_request_to_a_site_is_documented() -> None:
-    told = code_spans(section(DOCS / "brokers.md", "The offer service"))
+    told = code_spans(section(DOCS / "research" / "brokers.md", "The offer service"))
     assert {*FIELDS, *NEEDS} <= set(told)
 
 
