@@ -54,7 +54,7 @@ def offered(pages: Path, tmp_path: Path) -> Offered:
 def test_verbs(offered: Offered) -> None:
     assert offered("") == list(VERBS)
     assert "--version" in offered("-")
-    assert offered("exp") == ["experiment", "explain"]
+    assert offered("exp") == ["explain", "experiment"]
 
 
 @pytest.mark.parametrize("verb", VERBS)

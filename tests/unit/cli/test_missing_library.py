@@ -117,7 +117,7 @@ def test_a_processor_without_avx2_is_named_before_it_ends_the_process(
 @pytest.mark.usefixtures("on_neither")
 def test_a_verb_of_the_way_out_says_what_does_it_by_hand() -> None:
     said = missing_library("release", ImportError("x"))
-    assert said.endswith(f"taken back by `{OF_SLURM}` (Slurm) or `{OF_PBS}` (OpenPBS).")
+    assert said.endswith(f"by hand with `{OF_SLURM}` (Slurm) or `{OF_PBS}` (OpenPBS).")
 
 
 @pytest.mark.parametrize("what", ["experiment", "enable", "run", "evaluate"])
@@ -145,7 +145,7 @@ def test_an_experiment_that_cannot_begin_says_nothing_of_factors(
 @pytest.mark.usefixtures("on_pbs")
 def test_on_a_host_of_pbs_it_is_the_line_of_pbs() -> None:
     assert OF_PBS == 'qmgr -c "unset server job_sort_formula"'
-    assert missing_library("release", ImportError("x")).endswith(f"taken back by `{OF_PBS}`.")
+    assert missing_library("release", ImportError("x")).endswith(f"by hand with `{OF_PBS}`.")
 
 
 def test_on_a_host_of_slurm_it_is_the_line_of_slurm(tmp_path: Path) -> None:
