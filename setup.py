@@ -12,7 +12,13 @@ VERSION = next(
     if line.startswith("__version__")
 )
 # Lower bounds are the oldest versions that work: `make test-lowest` installs exactly these.
-RUNTIME = ["numpy>=1.26", "onnxruntime>=1.17", "prometheus-client>=0.23.1", "cheroot>=11"]
+RUNTIME = [
+    "numpy>=1.26",
+    "onnxruntime>=1.17",
+    "prometheus-client>=0.23.1",
+    "cheroot>=11",
+    "jinja2>=3.1",
+]
 # simulator/kernel/compilation.py uses private parts of numba, which any release may change: the
 # upper bound is the release after the locked one, and `make lock` raises it (ADR 44).
 SIMULATE = ["numba>=0.63,<0.69", "matplotlib>=3.8", "rich>=13", "polars>=2.1", "scipy>=1.15"]
@@ -27,6 +33,8 @@ TEST = [
     "ruff>=0.17",
     "mypy>=2.4",
     "shtab>=1.13",
+    "selenium>=4.20",
+    "axe-core-python>=0.1",
 ]
 # Who orders a queue needs no published experiment: SLURM_RL_PAPERS=no packs none, as for a head node.
 WING = ["slurm_rl_plugin.papers*"] if os.environ.get("SLURM_RL_PAPERS") == "no" else []
@@ -45,7 +53,11 @@ setup(
     packages=find_packages(include=["slurm_rl_plugin", "slurm_rl_plugin.*"], exclude=WING),
     package_data={
         "": ["claims.toml"],
-        "slurm_rl_plugin": ["py.typed", "cli/demo/logs/*", "evaluation/*.html"],
+        "slurm_rl_plugin": [
+            "py.typed",
+            "cli/demo/logs/*",
+            "html_pages/templates/*",
+        ],
         "slurm_rl_plugin.batch_systems": ["*/answers/*.toml", "pbs/*.toml"],
         "slurm_rl_plugin.machine_files": ["*.toml"],
     },

@@ -1,17 +1,14 @@
 """One page of HTML for the users' committee: hours waited before and after, who gains, who loses.
 
-It prints on A4 and asks for nothing from elsewhere. Names are those that users chose: each is
-escaped where it enters the page.
+It prints on one page of A4.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from html import escape
-from pathlib import Path
-from string import Template
 
 import numpy as np
 
@@ -19,6 +16,7 @@ from slurm_rl_plugin.domain.job_groups import NO_LIMIT
 from slurm_rl_plugin.domain.switchback import Declaration
 from slurm_rl_plugin.evaluation.site_replay import SiteReplay
 from slurm_rl_plugin.evaluation.study import ACCOUNTS
+from slurm_rl_plugin.html_pages.pages import render
 from slurm_rl_plugin.learning.evaluation.group_waits import LEAST_LOSS
 from slurm_rl_plugin.learning.evaluation.recorded_replay import RECORDED_ORDER
 from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
@@ -34,7 +32,6 @@ from slurm_rl_plugin.what_if.group_hours import (
 )
 from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, ReplayedCluster
 from slurm_rl_plugin.what_if.switchback.trial import GoalFinding
-from slurm_rl_plugin.whole_file import read_whole
 
 #: Seed of what is drawn again: the same page each time.
 _SEED = 1
@@ -44,12 +41,9 @@ _MOST, _MOST_UNSURE, _MOST_LONGEST = 4, 2, 2
 _LONGEST_NAME, _LONGEST_LABEL = 32, 22
 #: Limits in seconds up to which spans are printed in seconds, in minutes and in hours.
 _SECONDS, _MINUTES, _HOURS = 2 * MINUTE, 2 * HOUR, 100 * HOUR
-#: Colour of before, and of after by verdict; the verdict is also printed, since many readers cannot
-#: tell red from green and pages are printed in black.
-_BEFORE, _AFTER, _OTHERS = "#a9b1ba", {BETTER: "#1b7f4b", WORSE: "#c0392b"}, "#4f6d8f"
-#: Millimetres: the longest bar; height of a row, of all rows of a page together, and of a row at
-#: least.
-_BAR, _ROW, _ALL_ROWS, _LEAST_ROW = 34.0, 5.3, 86.0, 3.8
+#: Class of what changed beyond chance; the verdict is printed too, since many readers cannot tell
+#: red from green and pages are printed in black.
+_CLASSES, _UNSURE = {BETTER: "better", WORSE: "worse"}, "after"
 _KINDS = {
     "account": "By account",
     "width": "By width: how much of the machine a job takes",
@@ -64,7 +58,6 @@ _WIDTHS = {
 }
 _RESOURCES = {"cpus": "processors", "gpus": "GPUs"}
 _SURE = {BETTER: "better with {}", WORSE: "worse with {}", INCONCLUSIVE: "inconclusive so far"}
-_PAGE = Template(read_whole(Path(__file__).with_name("committee_page.html")).decode())
 
 
 def page_html(
@@ -79,7 +72,7 @@ def page_html(
     warnings: Sequence[str] = (),
     found: Sequence[str] = (),
 ) -> str:
-    """The whole page; all texts are plain, and are escaped here.
+    """The whole page; all texts are plain text.
 
     Args:
         about: which jobs and which time, one sentence or two.
@@ -89,43 +82,34 @@ def page_html(
         warnings: what makes the page say another thing than it seems.
         found: how it was found out, and what nobody can know; a sentence each.
     """
-    told = sentence(hours.everybody, each=hours.each), longest_sentence(hours.everybody)
-    sure = f"Of {hours.stretches} {hours.unit} there are no intervals: all is inconclusive."
+    sure = f"With {hours.stretches} {hours.unit} there are no intervals: all is inconclusive."
     if hours.has_intervals:
         sure = (
-            f"Whether it is chance: 95 % intervals, {hours.stretches} {hours.unit} drawn again. Of "
-            f"{len(hours.groups)} groups that were judged, about one in twenty is said to gain or "
-            "to lose by chance alone. A longest wait is that of one job: there is no interval for "
-            "it."
+            f"Intervals hold 95 % and come from {hours.stretches} {hours.unit}, drawn again. Of "
+            f"{len(hours.groups)} judged groups, about one in twenty seems to gain or to lose by "
+            "chance alone. A longest wait is that of one job and has no interval."
         )
-    listed = f'<h2>What was to be found out</h2>\n<div class="goals">{_list(goals)}</div>\n'
-    return _PAGE.substitute(
-        title=escape(title),
-        about=_paragraph(about),
-        warnings="".join(_paragraph(each, "warning") for each in warnings),
-        told=_paragraph(" ".join([*told, counts_sentence(hours)])),
-        verdict=_paragraph(verdict),
-        before=escape(before),
-        after=escape(after),
-        grey=_BEFORE,
-        others=_OTHERS,
-        better=_AFTER[BETTER],
-        worse=_AFTER[WORSE],
-        bars="\n".join(_bars(hours)),
-        gains=_list(_sentences(hours, BETTER)),
-        loses=_list(_losers(hours)),
-        goals=listed if goals else "",
-        found=_paragraph(" ".join([*found, sure]), "small"),
+    summary = (
+        sentence(hours.everybody, each=hours.each),
+        longest_sentence(hours.everybody),
+        counts_sentence(hours),
     )
-
-
-def _paragraph(text: str, kind: str = "") -> str:
-    of = f' class="{kind}"' if kind else ""
-    return f"<p{of}>{escape(text)}</p>" if text else ""
-
-
-def _list(texts: Iterable[str]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(each)}</li>' for each in texts)}</ul>"
+    return render(
+        "committee.html",
+        title=title,
+        about=about,
+        warnings=warnings,
+        summary=" ".join(summary),
+        verdict=verdict,
+        before=before,
+        after=after,
+        mean="Hours waited each, mean" if hours.each else "Hours waited together in an hour",
+        tables=list(_tables(hours)),
+        gains=_sentences(hours, BETTER),
+        loses=_losers(hours),
+        goals=goals,
+        found=" ".join([*found, sure]),
+    )
 
 
 def _losers(hours: HoursWaited) -> list[str]:
@@ -256,50 +240,54 @@ def counts_sentence(hours: HoursWaited) -> str:
     )
 
 
-def _bars(hours: HoursWaited) -> Iterator[str]:
-    """A table of bars for each kind of group that there is; accounts with most jobs only."""
-    mean = "Hours waited each, mean" if hours.each else "Hours waited together in an hour"
-    head = f"<tr><th></th><th>{mean}</th><th>Longest wait of a job</th></tr>"
-    kinds = {by: rows for by in GROUPED_BY if (rows := hours.grouped(by))}
-    shown = {by: rows[:ACCOUNTS] if by == "account" else rows for by, rows in kinds.items()}
-    height = max(min(_ROW, _ALL_ROWS / sum(map(len, shown.values()))), _LEAST_ROW) if shown else 0.0
-    for by, rows in shown.items():
-        title, hidden = _KINDS[by], len(kinds[by]) - len(rows)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """A row of a table; bars are parts of the longest bar of their column."""
+
+    name: str
+    mean: str
+    mean_bars: tuple[float, float]
+    longest: str
+    longest_bars: tuple[float, float]
+    word: str
+    kind: str  #: class of the bar after
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the change is beyond chance."""
+        return self.kind != _UNSURE
+
+
+def _tables(hours: HoursWaited) -> Iterator[tuple[str, list[_Row]]]:
+    """Title and rows for each kind of group that there is; accounts with most jobs only."""
+    for by in GROUPED_BY:
+        judged = hours.grouped(by)
+        rows = judged[:ACCOUNTS] if by == "account" else judged
+        if not rows:
+            continue
+        title, hidden = _KINDS[by], len(judged) - len(rows)
         if hidden:
             title += f" (the {len(rows)} with most jobs; {hidden} more are judged)"
         most = max(max(row.before, row.after) for row in rows) or 1.0
         longest = max(max(row.longest_before, row.longest_after) for row in rows) or 1.0
-        lines = [head]
-        for row in rows:
-            name = resource_word(row.group) if by == "resource" else row.group
-            colour = _AFTER.get(row.word, _OTHERS)
-            mean_waits = _cell(row.before / most, row.after / most, colour)
-            longest_waits = _cell(
-                row.longest_before / longest, row.longest_after / longest, _OTHERS
-            )
-            told = f"{_span(row.before)} → {_span(row.after)} · {row.word}"
-            bold = "b" if row.word in _AFTER else "span"
-            lines.append(
-                f'<tr style="height:{height:.2f}mm">'
-                f"<th>{escape(short_name(name, _LONGEST_LABEL))}</th>"
-                f'<td><div>{mean_waits}<{bold} style="color:{colour}">{told}</{bold}></div></td>'
-                f"<td><div>{longest_waits}<span>{_span(row.longest_before)} → "
-                f"{_span(row.longest_after)}</span></div></td></tr>"
-            )
-            head = ""
-        yield f'<h2>{title}</h2><table class="bars">{"".join(lines)}</table>'
+        yield title, [_row(row, most, longest) for row in rows]
+
+
+def _row(row: GroupHours, most: float, longest: float) -> _Row:
+    name = resource_word(row.group) if row.by == "resource" else row.group
+    return _Row(
+        name=short_name(name, _LONGEST_LABEL),
+        mean=f"{_span(row.before)} → {_span(row.after)}",
+        mean_bars=(row.before / most, row.after / most),
+        longest=f"{_span(row.longest_before)} → {_span(row.longest_after)}",
+        longest_bars=(row.longest_before / longest, row.longest_after / longest),
+        word=row.word,
+        kind=_CLASSES.get(row.word, _UNSURE),
+    )
 
 
 def _span(hours: float) -> str:
     return span_text(hours * HOUR)
-
-
-def _cell(before: float, after: float, colour: str) -> str:
-    """Two bars, parts of the longest one of a column, which leaves place for words behind it."""
-    widths = (f"{_BAR * part:.1f}mm" for part in (before, after))
-    colours = zip(widths, (_BEFORE, colour), strict=True)
-    both = "".join(f'<i style="width:{width};background:{each}"></i>' for width, each in colours)
-    return f"<div>{both}</div>"
 
 
 def replay_page(found: SiteReplay, warning: str | None) -> str:

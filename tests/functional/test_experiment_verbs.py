@@ -224,7 +224,7 @@ def test_the_page_for_the_committee_tells_who_waited(
     assert "physics" in text
     assert "&lt;b&gt;biology" in text
     assert "<b>biology" not in text
-    assert '<table class="bars">' in text
+    assert '<table class="bars stacked">' in text
 
 
 def test_a_page_without_a_folder_is_refused_before_the_work(

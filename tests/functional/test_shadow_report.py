@@ -92,7 +92,7 @@ def test_a_page_for_the_committee(words: Typed, site: FakeCluster, tmp_path: Pat
     assert "both orders were simulated" in page
     assert "By time limit" in page
     assert "Who loses" in page
-    assert page.count('<table class="bars">') == 3
+    assert page.count('<table class="bars stacked">') == 3
     status, out, _ = words("shadow-report", "--since", "now-3days", "--committee", "page.html")
     assert (status, "Who loses" in out) == (0, True)
 

@@ -79,7 +79,7 @@ class Elements(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.names.add(tag)
         self.ids += [str(value) for name, value in attrs if name == "id"]
-        if tag != "meta":
+        if tag not in ("meta", "link"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -98,7 +98,7 @@ def elements(page: str) -> Elements:
 
 
 def part(page: str, kind: str) -> str:
-    (found,) = re.findall(rf'<section class="{kind}">(.*?)</section>', page)
+    (found,) = re.findall(rf'<section class="{kind}">(.*?)</section>', page, re.DOTALL)
     return str(found)
 
 
