@@ -1,11 +1,11 @@
-"""Shares, waits of new jobs and of a wide one on a real slurmctld: Slurm alone, and with daemons.
+"""Measures shares and waits of new and wide jobs on a real slurmctld, alone and with the daemon.
 
 Needs root and Slurm's daemons, see tests/real/install_daemons.sh. Scenes:
 
-    backlog           665 jobs of five accounts on 64 CPUs, one floods; 25 newcomers; one wide job
+    backlog           665 jobs of five accounts on 64 CPUs, one floods; 25 new jobs; one wide job
     adverse           the same; the largest account's jobs are long and wide, the flood is short
-    newcomers-N       N pending jobs, and a newcomer every 2 s from the start of the daemon on
-    soak-N            the same for two hours, a newcomer each second, 330 more jobs each 5 minutes
+    newcomers-N       N pending jobs, and a new job every 2 s from the start of the daemon on
+    soak-N            the same for two hours, a new job each second, 330 more jobs each 5 minutes
 
 Orders: `slurm` has no daemon; `shipped` runs this checkout's daemon with its defaults, active;
 `influence-0` lets its order override Slurm's; `reserve` keeps 4 % of the CPUs free of the backlog,
@@ -18,10 +18,7 @@ run again.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,20 +32,22 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.measure.intervals import interval_of, of_samples
-from slurm_rl_plugin.whole_file import write_whole
-from tests.bench.live.compressed_time import (
+from tests.bench.live.harness import (
     PATIENCE,
+    Document,
+    LiveJob,
     Stopped,
     eligible_jobs,
     end_all,
+    hook_beside,
     in_time,
-    keep_controller_log,
+    keep_files,
+    kept_runs,
     open_partition,
-    tell,
+    say,
 )
 from tests.bench.live.load_and_figures import (
     USERS,
-    DrawnJob,
     Moments,
     Newcomer,
     drawn_backlog,
@@ -60,11 +59,16 @@ from tests.bench.live.load_and_figures import (
 )
 from tests.bench.shares.flooded_site import SHARES
 from tests.real.conftest import running_slurm
-from tests.real.daemon_under_test import RunningHook, running_hook
+from tests.real.daemon_under_test import RunningHook
 from tests.real.load import outcomes
 from tests.real.private_cluster import Account, ClusterError, ClusterPlan, PrivateSlurm
 from tests.real.site_factors import site_factors
-from tests.real.slurm_releases import RELEASES, missing_programs, missing_release
+from tests.real.slurm_releases import (
+    RELEASES,
+    SlurmRelease,
+    missing_programs,
+    missing_release,
+)
 
 ORDERS = ("slurm", "shipped", "influence-0", "other", "reserve")
 SCENES = ("backlog", "adverse", "newcomers-1000", "newcomers-10000")
@@ -90,8 +94,8 @@ qos = "^batch$"
 class = "interactive"
 time_limit_at_most = 900
 """
-_WIDE = DrawnJob(
-    account="elec", user=USERS["elec"][0], cpus=_NODES * _CPUS, minutes=120, seconds=10
+_WIDE = LiveJob(
+    account="elec", user=USERS["elec"][0], processors=_NODES * _CPUS, minutes=120, seconds=10
 )
 #: Of newcomers: seconds from the daemon's start to the end of the first phase, which holds the
 #: whole first ordering, at least and at most; and of the second phase.
@@ -127,8 +131,8 @@ class Run:
     """One scene under one order on a cluster of its own.
 
     Attributes:
-        cluster: that runs.
-        folder: of the results and of the daemon's files.
+        cluster: the running cluster.
+        folder: results and files of the daemon.
         order: one of ORDERS.
         loads: load averages of the machine, one for each job submitted during the scene.
     """
@@ -138,33 +142,23 @@ class Run:
         self.loads = list[float]()
         self._other = other
 
-    def submit(self, job: DrawnJob, *options: str) -> int:
-        """Submits a job; further options are sbatch's. Its id."""
-        return self.cluster.submit(
-            *options,
-            user=job.user,
-            account=job.account,
-            processors=job.cpus,
-            minutes=job.minutes,
-            seconds=job.seconds,
-        )
-
-    def submit_all(self, jobs: Sequence[DrawnJob]) -> dict[int, DrawnJob]:
-        """Submits jobs of which none can start yet; job id -> job."""
+    def submit_all(self, jobs: Sequence[LiveJob]) -> dict[int, LiveJob]:
+        """Submits jobs that cannot start yet; returns job id -> job."""
         open_partition(self.cluster, False)
-        options = ("--qos=batch",) if self.order == "reserve" else ()
+        if self.order == "reserve":
+            jobs = [replace(job, options=("--qos=batch",)) for job in jobs]
         with ThreadPoolExecutor(4) as pool:
-            numbers = list(pool.map(lambda job: self.submit(job, *options), jobs))
+            numbers = list(pool.map(lambda job: job.submit_to(self.cluster), jobs))
         self.cluster.wait_until(
             lambda: eligible_jobs(self.cluster) == len(jobs), PATIENCE, "jobs in sprio"
         )
-        tell(f"{self.folder.name}: {len(jobs)} jobs pending")
+        say(f"{self.folder.name}: {len(jobs)} jobs pending")
         return dict(zip(numbers, jobs, strict=True))
 
     def submit_newcomer(self, place: int) -> int:
-        """Submits one, and notes the load of the machine."""
+        """Submits one, and records the load of the machine."""
         self.loads.append(os.getloadavg()[0])
-        return self.submit(newcomer(place))
+        return newcomer(place).submit_to(self.cluster)
 
     @contextmanager
     def daemon(self) -> Iterator[RunningHook | None]:
@@ -172,24 +166,21 @@ class Run:
         if self.order == "slurm":
             yield None
             return
-        with running_hook(
+        with hook_beside(
             self.cluster,
             self.folder,
-            "default",
             cycle=_CYCLE,
             influence=0.0 if self.order == "influence-0" else None,
             site=_SHARES + (_RESERVE if self.order == "reserve" else ""),
             before=("env", "-C", str(self._other)) if self.order == "other" else (),
         ) as hook:
             yield hook
-            tell(f"{self.folder.name}: the daemon stops")
-            if hook.stop(seconds=600.0) != 0:
-                raise ClusterError(hook.log)
-            if any(site_factors(self.cluster).values()):
-                raise ClusterError(f"{self.folder}: factors are left")
+            say(f"{self.folder.name}: the daemon stops")
+        if any(site_factors(self.cluster).values()):
+            raise ClusterError(f"{self.folder}: factors are left")
 
     def waits(self, jobs: Sequence[int]) -> bool:
-        """Whether any of these jobs is pending."""
+        """Whether one of these jobs is pending."""
         wanted = ",".join(map(str, jobs))
         command = ("squeue", "-h", "-t", "PD", "-j", wanted, "-o", "%A")
         return bool(self.cluster.run(*command, timeout=PATIENCE, check=False).stdout)
@@ -211,7 +202,7 @@ class Run:
         return [line for line in lines if " ERROR " in line or " WARNING " in line]
 
 
-def backlog(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
+def backlog(run: Run, jobs: Sequence[LiveJob]) -> dict[str, Any]:
     """A backlog of five accounts, newcomers of three others, and a job of the whole machine."""
     pending = run.submit_all(jobs)
     newcomers, wide = list[int](), list[int]()
@@ -222,7 +213,7 @@ def backlog(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
         if places[place] in due:
             newcomers.append(run.submit_newcomer(len(newcomers)))
         else:
-            wide.append(run.submit(_WIDE))
+            wide.append(_WIDE.submit_to(run.cluster))
 
     with run.daemon():
         begin = time.time()  # noqa: TID251 - logs and accounting have the same clock
@@ -249,7 +240,7 @@ def backlog(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
     }
 
 
-def newcomers(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
+def newcomers(run: Run, jobs: Sequence[LiveJob]) -> dict[str, Any]:
     """Newcomers of three accounts during the first ordering of a deep queue, and after it."""
     run.submit_all(jobs)
     open_partition(run.cluster, True)
@@ -267,10 +258,10 @@ def newcomers(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
         try:
             with run.daemon() as hook:
                 if hook and not _holds(lambda: _ordered(run, hook), _ORDERING_PATIENCE):
-                    tell(f"{run.folder.name}: no end of the first ordering")
+                    say(f"{run.folder.name}: no end of the first ordering")
                 time.sleep(max(begin + _FIRST - time.time(), 0.0))  # noqa: TID251
                 ordered = time.time()  # noqa: TID251
-                tell(f"{run.folder.name}: the second phase begins")
+                say(f"{run.folder.name}: the second phase begins")
                 time.sleep(_AFTER)
                 stop.set()
                 submitting.result()
@@ -282,7 +273,7 @@ def newcomers(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
     return {"newcomers": found, "ordered": ordered, "end": end}
 
 
-def soak(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
+def soak(run: Run, jobs: Sequence[LiveJob]) -> dict[str, Any]:
     """Newcomers of three accounts over a backlog that is refilled, for a long time."""
     run.submit_all(jobs)
     open_partition(run.cluster, True)
@@ -295,7 +286,7 @@ def soak(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
             for job in drawn_backlog(_REFILL, seed):
                 if stop.is_set():
                     return
-                run.submit(job)
+                job.submit_to(run.cluster)
 
     with ThreadPoolExecutor(1) as pool, run.daemon():
         refilling = pool.submit(refill)
@@ -348,24 +339,31 @@ def add_batch_qos(cluster: PrivateSlurm) -> None:
     )
 
 
-def run_once(scene: str, order: str, seed: int, folder: Path, chosen: argparse.Namespace) -> None:
-    """Runs one scene under one order and writes `run.json`; logs are kept next to it."""
-    folder.mkdir(parents=True, exist_ok=True)
+def run_once(
+    asked: tuple[str, str, int], folder: Path, release: SlurmRelease | None, other: Path | None
+) -> Document:
+    """Plays one scene under one order and keeps the logs.
+
+    Args:
+        asked: scene, order and seed.
+        folder: gets the logs.
+        release: Slurm release; None for the installed one.
+        other: checkout of the order `other`.
+    """
+    scene, order, seed = asked
     for name in ("audit.jsonl", "daemon.log", "state.json"):  # of a run that was interrupted
         folder.joinpath(name).unlink(missing_ok=True)
-    release = RELEASES[chosen.release] if chosen.release else None
     pending = int(scene.partition("-")[2] or 665)
     jobs = drawn_backlog(pending, seed, adverse=scene == "adverse")
     play = {"newcomers": newcomers, "soak": soak}.get(scene.partition("-")[0], backlog)
     with running_slurm(plan_of(order), release) as cluster:
         if order == "reserve":
             add_batch_qos(cluster)
-        run = Run(cluster, folder, order, chosen.other)
+        run = Run(cluster, folder, order, other)
         found = play(run, jobs)
-        keep_controller_log(cluster, folder)
+        keep_files(cluster, folder)
     found |= {"newcomers": [asdict(each) for each in found["newcomers"]]}
-    found |= {"load": [float(np.mean(run.loads)), max(run.loads)], "faults": run.faults()}
-    write_whole(folder / "run.json", json.dumps(found, indent=1) + "\n")
+    return found | {"load": [float(np.mean(run.loads)), max(run.loads)], "faults": run.faults()}
 
 
 def figures_of(run: Mapping[str, Any], order: str) -> dict[str, float]:
@@ -386,22 +384,16 @@ def figures_of(run: Mapping[str, Any], order: str) -> dict[str, float]:
     return found
 
 
-def kept_figures(chosen: argparse.Namespace, scene: str) -> dict[str, list[dict[str, float]]]:
-    """Order -> figures of each repetition; the wait of the wide job is also put over Slurm's."""
-    runs = dict[str, list[dict[str, float]]]()
-    for order in chosen.orders:
-        for seed in range(1, chosen.repetitions + 1):
-            text = (chosen.output / scene / f"{order}-{seed}" / "run.json").read_text()
-            runs.setdefault(order, []).append(figures_of(json.loads(text), order))
+def over_slurm(runs: Mapping[str, Sequence[dict[str, float]]]) -> None:
+    """Adds the wait of the wide job over its wait under Slurm alone."""
     for each in runs.values() if "slurm" in runs else ():
         for figures, alone in zip(each, runs["slurm"], strict=True):
             if WIDE_WAIT in figures:
                 figures[f"{WIDE_WAIT}, over Slurm's"] = figures[WIDE_WAIT] / alone[WIDE_WAIT]
-    return runs
 
 
 def cell(values: Sequence[float]) -> str:
-    """Median of the runs with its 95 % interval; from two runs on."""
+    """Median of the runs, with its 95 % interval for two or more runs."""
     if not values:
         return "-"
     median = float(np.median(values))
@@ -412,11 +404,7 @@ def cell(values: Sequence[float]) -> str:
 
 
 def table(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
-    """Lines of a Markdown table: figure by order.
-
-    Args:
-        runs: order -> figures of each repetition.
-    """
+    """Lines of a Markdown table, figure by order; `runs` has the figures of each repetition."""
     names = dict.fromkeys(name for each in runs.values() for figures in each for name in figures)
     lines = [f"| | {' | '.join(runs)} |", "|---" * (len(runs) + 1) + "|"]
     for name in names:
@@ -455,16 +443,22 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs what is missing, then prints a table for each scene."""
     chosen = options(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the cluster goes too
-    for seed in range(1, chosen.repetitions + 1):
-        for scene in chosen.scenes:
-            for order in chosen.orders:
-                folder = chosen.output / scene / f"{order}-{seed}"
-                if not folder.joinpath("run.json").exists():
-                    tell(f"{scene}, {order}, repetition {seed} of {chosen.repetitions}")
-                    run_once(scene, order, seed, folder, chosen)
+    release = RELEASES[chosen.release] if chosen.release else None
+    asked = {
+        chosen.output / scene / f"{order}-{seed}/run.json": (scene, order, seed)
+        for seed in range(1, chosen.repetitions + 1)
+        for scene in chosen.scenes
+        for order in chosen.orders
+    }
+    found = kept_runs(
+        asked, lambda _: {}, lambda run, folder, _: run_once(run, folder, release, chosen.other)
+    )
     for scene in chosen.scenes:
-        runs = kept_figures(chosen, scene)
+        runs = dict[str, list[dict[str, float]]]()
+        for (of_scene, order, _), document in zip(asked.values(), found, strict=True):
+            if of_scene == scene:
+                runs.setdefault(order, []).append(figures_of(document, order))
+        over_slurm(runs)
         print(f"\n{scene}: median of {chosen.repetitions} runs [95 % interval]; times in seconds\n")
         print("\n".join(table(runs)))
 

@@ -1,6 +1,6 @@
 """Draws the load of `beside_slurm`, and computes figures of a run from logs and accounting.
 
-Times are seconds since the epoch unless the text says otherwise.
+Times are seconds since the epoch unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.bench.live.harness import LiveJob
 from tests.bench.shares.flooded_site import FLOODS, SHARES
 from tests.real.load import Outcome
 
@@ -35,64 +36,50 @@ _MOST_WRITES = 2000
 _SHORT_WAIT = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnJob:
-    """A job to submit: whose, the CPUs and minutes that it requests, the seconds that it sleeps."""
+def drawn_backlog(count: int, seed: int, *, adverse: bool = False) -> list[LiveJob]:
+    """Draws about `count` jobs that are pending when the run begins, in order of submission.
 
-    account: str
-    user: str
-    cpus: int
-    minutes: int
-    seconds: int
-
-
-def drawn_backlog(count: int, seed: int, *, adverse: bool = False) -> list[DrawnJob]:
-    """Draws the jobs that are pending when the run begins, in order of submission.
-
-    Args:
-        count: of jobs, up to rounding.
-        seed: of the draws.
-        adverse: jobs of physics are long and wide, those of the flooding account short and narrow.
+    With `adverse` the jobs of physics are long and wide, and the flooding account's short and
+    narrow.
     """
     rng = np.random.default_rng(seed)
-    jobs = list[DrawnJob]()
+    jobs = list[LiveJob]()
     for account, part in BACKLOG.items():
         runs, widths = _ADVERSE.get(account, _USUAL) if adverse else _USUAL
         for _ in range(round(count * part / sum(BACKLOG.values()))):
             seconds, cpus = int(rng.choice(runs)), int(rng.choice(widths))
             user = USERS[account][int(rng.integers(2))]
-            words = {"cpus": cpus, "minutes": LIMITS[seconds], "seconds": seconds}
-            jobs.append(DrawnJob(account=account, user=user, **words))
+            words = {"processors": cpus, "minutes": LIMITS[seconds], "seconds": seconds}
+            jobs.append(LiveJob(account=account, user=user, **words))
     return [jobs[place] for place in rng.permutation(len(jobs)).tolist()]
 
 
-def newcomer(place: int) -> DrawnJob:
+def newcomer(place: int) -> LiveJob:
     """A job of one CPU and 4 s; `place` is its place in the order of submission, from 0."""
     account = NEWCOMERS[place % len(NEWCOMERS)]
     user = USERS[account][place // len(NEWCOMERS) % 2]
-    return DrawnJob(account=account, user=user, cpus=1, minutes=LIMITS[4], seconds=4)
+    return LiveJob(account=account, user=user, minutes=LIMITS[4], seconds=4)
 
 
 def service_over_share(
-    jobs: Mapping[int, DrawnJob], found: Mapping[int, Outcome], begin: float, end: float
+    jobs: Mapping[int, LiveJob], found: Mapping[int, Outcome], begin: float, end: float
 ) -> dict[str, float]:
     """Part of the delivered CPU time over the part of the shares, among accounts with a backlog.
 
     Args:
         jobs: job id -> job of the backlog.
-        found: what accounting has of those that started.
-        begin: of the time that counts.
-        end: of the time that counts.
+        found: outcomes of the jobs that started, by accounting.
+        begin, end: the period that counts.
 
     Returns:
-        A ratio for each account, for "others" (all but the flooding account together); and "used",
-        the CPU seconds of all.
+        A ratio for each account and for "others" (all but the flooding account); and "used", the
+        CPU seconds of all.
     """
     got = dict.fromkeys(BACKLOG, 0.0)
     for number, job in jobs.items():
         if number in found:
             ran = min(found[number].end, end) - max(found[number].start, begin)
-            got[job.account] += max(ran, 0.0) * job.cpus
+            got[job.account] += max(ran, 0.0) * job.processors
     used, shares = sum(got.values()), sum(SHARES[name] for name in BACKLOG)
     ratios = {name: got[name] / used / (SHARES[name] / shares) for name in BACKLOG}
     others = (used - got[FLOODS]) / used / (1.0 - SHARES[FLOODS] / shares)

@@ -1,11 +1,10 @@
-"""Changes of slurm.conf: what they did on a real slurmctld, and what what-if says they would do.
+"""Compares the real effects of slurm.conf changes with the effects that what-if predicts.
 
-Reads folders that the campaign beside it wrote, one without --change and one for each change,
-and needs nothing that runs. First every repetition is simulated with its own slurm.conf, as
-`fidelity` does. Then the jobs that the base recorded are simulated on the base's
-machine and on the changed one, as `slurm-rl what-if` does, which knows no run of the change; its
-intervals are over equal stretches of the time of submission, as what-if's are over weeks. Cells
-are class and partition of a job in the base; those of a change have the jobs that it runs.
+Reads folders of the campaign, one without --change and one for each change, and needs no daemon.
+First each repetition is simulated with its own slurm.conf, as `fidelity` does. Then the jobs that
+the base recorded are simulated on the base's machine and on the changed one, as `slurm-rl what-if`
+does, which knows no run of the change; its intervals are over equal periods of submission time, as
+what-if's are over weeks. Cells are class and partition of a job in the base.
 """
 
 from __future__ import annotations
@@ -25,27 +24,38 @@ from slurm_rl_plugin.measure.intervals import Blocks, widened
 from slurm_rl_plugin.units import BoolArray, FloatArray
 from slurm_rl_plugin.what_if.effects import FEW_SECONDS, SMALL
 from slurm_rl_plugin.whole_file import write_whole
-from tests.bench.live.compressed_time import CONTROLLER_LOG
+from tests.bench.live.harness import CONTROLLER_LOG
 from tests.bench.node_hours.campaign import changed_cluster
-from tests.bench.node_hours.fidelity import agrees, as_simulated
-from tests.bench.node_hours.figures import Run, cells_of, waits_of
-from tests.bench.node_hours.simulated import delays_of, simulated_starts
+from tests.bench.node_hours.fidelity import agrees, waits_in_line
+from tests.bench.node_hours.simulated import (
+    Run,
+    as_simulated,
+    cells_of,
+    delays_of,
+    runs_in,
+    simulated_starts,
+    waits_of,
+)
 
-#: What is asked of what was said.
+#: Equal periods of submission time; empty ones are left out.
+STRETCHES = 20
+#: Questions about each predicted effect.
 VERDICTS = ("sign", "sign_beyond_chance", "sure_sign", "within", "near")
+Cells = Mapping[str, BoolArray]
+Found = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectOnCell:
-    """Mean wait after a change less that before, seconds.
+    """Mean wait after a change less the mean wait before, seconds.
 
     Attributes:
-        jobs: that run in both.
+        jobs: jobs that run in both.
         base: real mean wait before the change.
         real: effect on the real slurmctld.
-        simulated: effect that what-if tells of the base's record.
-        ci95: its interval; None where some draws have no such job.
-        chance: the most that two real repetitions of the base differ by; None of one.
+        simulated: effect that what-if predicts from the base's record.
+        ci95: its interval; None if some draws have no such job.
+        chance: largest difference of two real repetitions of the base; None for one repetition.
     """
 
     jobs: int
@@ -56,88 +66,35 @@ class EffectOnCell:
     chance: float | None
 
     def verdicts(self) -> dict[str, bool | None]:
-        """Whether it is told rightly; None where the question does not arise.
+        """Whether the prediction is right; None if the question does not arise.
 
-        `sign` counts an effect of 1 % of the wait, or a second, as none. `sign_beyond_chance` is
-        asked where the real effect is more than chance, `sure_sign` where the interval leaves out
-        none. `near` is within 15 % of the wait before, or a second.
+        `sign` counts an effect of at most 1 % of the wait, or a second, as none.
+        `sign_beyond_chance` counts real effects larger than chance, `sure_sign` intervals without
+        0. `near` is within 15 % of the wait before, or a second.
         """
         ci95, least = self.ci95, max(SMALL * self.base, FEW_SECONDS)
         real, simulated = (
             int(np.sign(each)) if abs(each) > least else 0 for each in (self.real, self.simulated)
         )
-        sure = ci95 is not None and (ci95[0] > 0.0 or ci95[1] < 0.0) and simulated != 0
+        significant = ci95 is not None and (ci95[0] > 0.0 or ci95[1] < 0.0) and simulated != 0
         beyond = self.chance is not None and real != 0 and abs(self.real) > self.chance
         return {
             "sign": real == simulated,
             "sign_beyond_chance": real == simulated if beyond else None,
-            "sure_sign": real == simulated if sure else None,
+            "sure_sign": real == simulated if significant else None,
             "within": ci95[0] <= self.real <= ci95[1] if ci95 else None,
             "near": agrees(self.real, self.simulated, self.base),
         }
 
 
-Told = Mapping[str, Any]
-
-
-def table_of(result: Told) -> str:
-    """Mean waits under each setting, then the effect of each change; counts of both at the end."""
-    lines: list[str] = []
-    for change, cells in result["cells"].items():
-        lines += [f"{change or 'as it is'}: MEAN WAIT, REAL AND SIMULATED, S; * DIFFERS"]
-        lines += [*_waits(cells), _agreeing([cells])]
-    for change, cells in result["effects"].items():
-        lines += [f"{change}: EFFECT, REAL, SIMULATED, INTERVAL, CHANCE"]
-        lines += [*_effects(cells), *_verdicts([cells])]
-    every = result["effects"].values()
-    return "\n".join(
-        [*lines, "ALL OF THEM", _agreeing(result["cells"].values()), *_verdicts(every)]
-    )
-
-
-def _waits(cells: Told) -> Iterator[str]:
-    for name, cell in cells.items():
-        told = [
-            f"{real:8.1f} {ours:8.1f}{' ' if near else '*'}"
-            for real, ours, near in zip(*cell.values(), strict=True)
-        ]
-        yield f"  {name:28}{' '.join(told)}"
-
-
-def _agreeing(settings: Iterable[Told]) -> str:
-    near = [each for cells in settings for cell in cells.values() for each in cell["agrees"]]
-    return f"  cells that agree: {sum(near)} of {len(near)}"
-
-
-def _effects(cells: Told) -> Iterator[str]:
-    for name, cell in cells.items():
-        ci95, chance = cell["ci95"], cell["chance"]
-        bounds = f"{ci95[0]:.1f} to {ci95[1]:.1f}" if ci95 else "no interval"
-        apart = "" if chance is None else f"{chance:6.1f}"
-        yield f"  {name:28}{cell['real']:8.1f}{cell['simulated']:8.1f}  {bounds:18}{apart}"
-
-
-def _verdicts(changes: Iterable[Told]) -> Iterator[str]:
-    every = [cell for cells in changes for cell in cells.values()]
-    for verdict in VERDICTS:
-        asked = [cell[verdict] for cell in every if cell[verdict] is not None]
-        yield f"  {verdict}: {sum(asked)} of {len(asked)}"
-
-
-#: Equal stretches of the time of submission; those without a job are left out.
-STRETCHES = 20
-Cells = Mapping[str, BoolArray]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The repetitions under one slurm.conf; waits in seconds, NaN of jobs that were not sent.
+    """The repetitions under one slurm.conf.
 
     Attributes:
-        folders: of each repetition.
-        runs: what each recorded.
-        real: waits of the jobs of the stretch in each, shape [repetitions, jobs].
-        simulated: waits of the same, each with its own submissions and run times.
+        folders, runs: of each repetition.
+        real, simulated: waits of the base's jobs in each, seconds, shape [repetitions, jobs]; NaN
+            for jobs that were not sent.
     """
 
     folders: Sequence[Path]
@@ -147,11 +104,8 @@ class Setting:
 
     @classmethod
     def read(cls, folder: Path, count: int = 0) -> Setting:
-        """From the campaign's folder; `count` jobs are in the stretch, 0 for all of the run."""
-        folders = sorted(path.parent for path in folder.glob("rep*/jobs.json"))
-        if not folders:
-            sys.exit(f"{folder} has no rep1/jobs.json: run tests.bench.node_hours.campaign first.")
-        runs = [json.loads(each.joinpath("jobs.json").read_text()) for each in folders]
+        """Reads the campaign's folder; the base has `count` jobs, 0 for those of the run."""
+        folders, runs = runs_in(folder)
         simulated = [
             as_simulated(run, read_cluster(each).machine, delays_of(each / f"{CONTROLLER_LOG}.gz"))
             for each, run in zip(folders, runs, strict=True)
@@ -163,22 +117,35 @@ class Setting:
 
     @property
     def change(self) -> str:
-        """Its words."""
+        """The change, as what-if takes it; "" for the base."""
         return str(self.runs[0].get("change", ""))
 
 
+def _by_place(run: Run, count: int) -> FloatArray:
+    """Waits by the job's place in the base."""
+    found = np.full(count or len(run["jobs"]), np.nan)
+    found[run.get("places", range(len(run["jobs"])))] = waits_of(run)
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Simulate, compare, print and write."""
+    """Simulates, compares, prints and writes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("base", type=Path, help="what the campaign wrote without --change")
-    parser.add_argument("changed", type=Path, nargs="+", help="and with one, a folder each")
+    parser.add_argument("changed", type=Path, nargs="+", help="one folder for each change")
     chosen = parser.parse_args(arguments)
     base = Setting.read(chosen.base)
     changed = [Setting.read(folder, base.real.shape[1]) for folder in chosen.changed]
     cells = {" ".join(name): mask for name, mask in cells_of(base.runs[0]).items()}
     result = {
         "cells": {each.change: agreement(each, cells) for each in (base, *changed)},
-        "effects": {each.change: _judged(base, each, cells) for each in changed},
+        "effects": {
+            each.change: {
+                name: asdict(cell) | cell.verdicts()
+                for name, cell in effects_on(base, each, cells).items()
+            }
+            for each in changed
+        },
     }
     write_whole(chosen.base / "changed-settings.json", json.dumps(result, indent=2) + "\n")
     print(table_of(result))
@@ -186,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def agreement(setting: Setting, cells: Cells) -> dict[str, dict[str, list[float]]]:
-    """Of each cell the real and the simulated mean wait in each repetition."""
+    """Real and simulated mean wait of each cell in each repetition."""
     ran, found = np.isfinite(setting.real[0]), {}
     for name, mask in cells.items():
         if (jobs := mask & ran).any():
@@ -198,13 +165,8 @@ def agreement(setting: Setting, cells: Cells) -> dict[str, dict[str, list[float]
     return found
 
 
-def _judged(base: Setting, changed: Setting, cells: Cells) -> dict[str, dict[str, Any]]:
-    found = effects_on(base, changed, what_if_waits(base, changed.change), cells)
-    return {name: asdict(cell) | cell.verdicts() for name, cell in found.items()}
-
-
 def what_if_waits(base: Setting, change: str) -> FloatArray:
-    """Waits of the jobs that each repetition of the base recorded, on the changed machine."""
+    """Waits on the changed machine of the jobs that each repetition of the base recorded."""
     found = []
     for folder, run in zip(base.folders, base.runs, strict=True):
         cluster, delays = read_cluster(folder), delays_of(folder / f"{CONTROLLER_LOG}.gz")
@@ -214,22 +176,25 @@ def what_if_waits(base: Setting, change: str) -> FloatArray:
     return np.array(found)
 
 
-def effects_on(
-    base: Setting, changed: Setting, what_if: FloatArray, cells: Cells
-) -> dict[str, EffectOnCell]:
+def effects_on(base: Setting, changed: Setting, cells: Cells) -> dict[str, EffectOnCell]:
     """The effect of a change on each cell; jobs' waits are means over the repetitions."""
-    before, after = base.real.mean(axis=0), changed.real.mean(axis=0)
-    told, shown = base.simulated.mean(axis=0), what_if.mean(axis=0)
-    ran = np.isfinite(after) & np.isfinite(shown)
-    blocks = _stretches(np.array([job["submit"] for job in base.runs[0]["jobs"]])[ran])
-    found = {}
+    before, after, predicted_before = (
+        side.mean(axis=0) for side in (base.real, changed.real, base.simulated)
+    )
+    predicted_after = what_if_waits(base, changed.change).mean(axis=0)
+    ran = np.isfinite(after) & np.isfinite(predicted_after)
+    submit = np.array([job["submit"] for job in base.runs[0]["jobs"]])[ran]
+    since = (submit - submit[0]) / max(float(submit[-1] - submit[0]), 1.0)
+    place = np.minimum((since * STRETCHES).astype(np.int64), STRETCHES - 1)
+    blocks, found = Blocks.of_stretches(place, "stretches", np.random.default_rng(1)), {}
     for name, cell in cells.items():
         mask, jobs = cell & ran, np.flatnonzero(cell[ran])
         if not len(jobs):
             continue
-        drawn = blocks.means(shown[mask], jobs) - blocks.means(told[mask], jobs)
+        drawn = blocks.means(predicted_after[mask], jobs)
+        drawn = drawn - blocks.means(predicted_before[mask], jobs)
         apart = np.ptp(base.real[:, mask].mean(axis=1))
-        effect = float((shown - told)[mask].mean())
+        effect = float((predicted_after - predicted_before)[mask].mean())
         found[name] = EffectOnCell(
             jobs=len(jobs),
             base=float(before[mask].mean()),
@@ -241,18 +206,40 @@ def effects_on(
     return found
 
 
-def _stretches(submit: FloatArray) -> Blocks:
-    """Equal stretches of the time of submission, drawn again."""
-    since = (submit - submit[0]) / max(float(submit[-1] - submit[0]), 1.0)
-    place = np.minimum((since * STRETCHES).astype(np.int64), STRETCHES - 1)
-    return Blocks.of_stretches(place, "stretches", np.random.default_rng(1))
+def table_of(result: Found) -> str:
+    """Mean waits under each setting, the effect of each change, and the counts."""
+    lines: list[str] = []
+    for change, cells in result["cells"].items():
+        lines += [f"{change or 'as it is'}: MEAN WAIT, REAL AND SIMULATED, S; * DIFFERS"]
+        lines += [f"  {name:28}{waits_in_line(*cell.values())}" for name, cell in cells.items()]
+        lines += [_agreeing([cells])]
+    for change, cells in result["effects"].items():
+        lines += [f"{change}: EFFECT, REAL, SIMULATED, INTERVAL, CHANCE"]
+        lines += [*_effects(cells), *_verdicts([cells])]
+    every = result["effects"].values()
+    return "\n".join(
+        [*lines, "ALL OF THEM", _agreeing(result["cells"].values()), *_verdicts(every)]
+    )
 
 
-def _by_place(run: Run, count: int) -> FloatArray:
-    """Waits by the job's place in the stretch."""
-    found = np.full(count or len(run["jobs"]), np.nan)
-    found[run.get("places", range(len(run["jobs"])))] = waits_of(run)
-    return found
+def _agreeing(settings: Iterable[Found]) -> str:
+    near = [each for cells in settings for cell in cells.values() for each in cell["agrees"]]
+    return f"  cells that agree: {sum(near)} of {len(near)}"
+
+
+def _effects(cells: Found) -> Iterator[str]:
+    for name, cell in cells.items():
+        ci95, chance = cell["ci95"], cell["chance"]
+        bounds = f"{ci95[0]:.1f} to {ci95[1]:.1f}" if ci95 else "no interval"
+        apart = "" if chance is None else f"{chance:6.1f}"
+        yield f"  {name:28}{cell['real']:8.1f}{cell['simulated']:8.1f}  {bounds:18}{apart}"
+
+
+def _verdicts(changes: Iterable[Found]) -> Iterator[str]:
+    every = [cell for cells in changes for cell in cells.values()]
+    for verdict in VERDICTS:
+        answers = [cell[verdict] for cell in every if cell[verdict] is not None]
+        yield f"  {verdict}: {sum(answers)} of {len(answers)}"
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""A stretch of a week of a Slurm site in compressed time, for a small machine of the same kinds.
+"""Part of a week of a Slurm site in compressed time, for a small machine with the same node types.
 
-The log has an sbatch line a job: `-dt` when it is submitted and `-sim-walltime` how long it runs,
-both in seconds, then sbatch's own options. Run times, limits and submissions shrink by one speed;
-limits are rounded up to Slurm's whole minutes.
+The log has one sbatch line for each job: `-dt` is its submission and `-sim-walltime` its run time,
+both in seconds; then come sbatch's own options. Run times, limits and submissions shrink by the
+same factor; limits are rounded up to Slurm's whole minutes.
 """
 
 from __future__ import annotations
@@ -12,56 +12,42 @@ import gzip
 import itertools
 import math
 import shlex
-from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_duration
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
-from tests.real.cluster_files import NodeKind
-from tests.real.private_cluster import Account, ClusterPlan
+from tests.bench.live.harness import LiveJob
+from tests.real.cluster_files import Account, ClusterPlan, NodeKind
 
 _SMALL, _LARGE = 187000, 754000
 _GOLD_6130, _GOLD_6230 = "CPU-Gold-6130", "CPU-Gold-6230"
-_N = NodeKind(
-    name="n", count=5, processors=32, memory=_SMALL, features=(_GOLD_6130, "OPA"), weight=60
-)
-#: That the debug partition has too.
-_SHARED = NodeKind(
-    name="s", count=1, processors=32, memory=_SMALL, features=(_GOLD_6130, "OPA"), weight=60
-)
-_M = NodeKind(
-    name="m", count=4, processors=40, memory=_SMALL, features=(_GOLD_6230, "IB"), weight=70
-)
-_B = NodeKind(
-    name="b", count=3, processors=40, memory=_LARGE, features=(_GOLD_6230, "IB"), weight=160
-)
-_G = NodeKind(
-    name="g",
-    count=1,
-    processors=40,
-    memory=_SMALL,
-    gpus=2,
-    features=(_GOLD_6230, "IB", "V100"),
-    weight=190,
-)
-_GN = NodeKind(
-    name="gn",
-    count=1,
-    processors=32,
-    memory=_SMALL,
-    gpus=2,
-    features=(_GOLD_6130, "OPA", "P100"),
-    weight=190,
-)
+
+
+def _kind(name: str, count: int, model: str, memory: int = _SMALL, **more: Any) -> NodeKind:
+    processors, fabric = {_GOLD_6130: (32, "OPA"), _GOLD_6230: (40, "IB")}[model]
+    features = (model, fabric, *more.pop("features", ()))
+    return NodeKind(
+        name=name, count=count, processors=processors, memory=memory, features=features, **more
+    )
+
+
+_N = _kind("n", 5, _GOLD_6130, weight=60)
+#: The debug partition has this node too.
+_SHARED = _kind("s", 1, _GOLD_6130, weight=60)
+_M = _kind("m", 4, _GOLD_6230, weight=70)
+_B = _kind("b", 3, _GOLD_6230, _LARGE, weight=160)
+_G = _kind("g", 1, _GOLD_6230, gpus=2, features=("V100",), weight=190)
+_GN = _kind("gn", 1, _GOLD_6130, gpus=2, features=("P100",), weight=190)
 KINDS = (_N, _SHARED, _M, _B, _G, _GN)
-#: MB that each CPU of a job has where it asks for none.
+#: MB for each CPU of a job that requests no memory.
 DEFAULT_MEMORY = 2800
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """Some of the nodes, and what slurm.conf says beside them."""
+    """A partition of slurm.conf: its nodes, and further words of its line."""
 
     name: str
     kinds: tuple[NodeKind, ...]
@@ -69,7 +55,7 @@ class Partition:
 
     @property
     def line(self) -> str:
-        """Of slurm.conf."""
+        """The line of slurm.conf."""
         nodes = ",".join(f"{kind.name}[1-{kind.count}]" for kind in self.kinds)
         words = f"MaxTime=UNLIMITED DefMemPerCPU={DEFAULT_MEMORY} State=UP"
         return f"PartitionName={self.name} Nodes={nodes} {words} {self.more}"
@@ -86,25 +72,25 @@ DEBUG = Partition(name="debug", kinds=(_SHARED, _GN), more="PriorityTier=7 Prior
 PARTITIONS = {each.name: each for each in (GENERAL, LARGE, GPU, DEBUG)}
 
 
-#: Who submits; users of the log take turns in the order in which they first come.
+#: Users who submit; the users of the log are mapped to them in turn.
 USERS = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi")
 ACCOUNTS = ("physics", "biology")
-#: Seconds that the shortest job sleeps.
+#: Run time of the shortest job, seconds.
 SHORTEST = 1.0
-#: Seconds before its limit that a job ends at the latest, so that Slurm never kills one.
+#: A job ends at least this number of seconds before its limit, so that Slurm never kills one.
 _SPARE = 10.0
-#: A limit up to this makes a job interactive, as the debug partition does.
+#: A job with at most this limit is interactive, and so is a job of the debug partition.
 INTERACTIVE = HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeJob:
-    """A job as it is submitted: seconds from the beginning, seconds that it sleeps, its request.
+    """A job to submit: submission and run time in seconds, and its request.
 
     Attributes:
-        memory: of each node, MB; 0 asks for the partition's default a CPU.
-        gpus: of each node.
-        interactive: by its limit in the log, or its partition there.
+        memory: MB on each node; 0 requests the partition's default for each CPU.
+        gpus: number on each node.
+        interactive: by the limit or the partition in the log.
     """
 
     submit: float
@@ -120,30 +106,39 @@ class NodeJob:
     interactive: bool
     user: str
 
+    def live(self) -> LiveJob:
+        """The job as sbatch gets it."""
+        words = [f"--nodes={self.nodes}", f"--partition={self.partition}"]
+        words += [f"--mem={self.memory}M"] if self.memory else []
+        words += [f"--gres=gpu:{self.gpus}"] if self.gpus else []
+        words += [f"--constraint={self.feature}"] if self.feature else []
+        words += ["--exclusive"] if self.exclusive else []
+        return LiveJob(
+            user=self.user,
+            account=account_of(self.user),
+            seconds=self.seconds,
+            minutes=self.minutes,
+            processors=self.tasks,
+            submit=self.submit,
+            options=tuple(words),
+        )
+
 
 def account_of(user: str) -> str:
-    """Of one of USERS."""
+    """The account of one of USERS."""
     return ACCOUNTS[USERS.index(user) % len(ACCOUNTS)]
 
 
-def in_turn(users: Sequence[Hashable]) -> list[str]:
-    """Who of USERS submits each job, given whose it is in the log."""
-    turns = dict.fromkeys(users)  # in the order in which they first come
-    ours = dict(zip(turns, itertools.cycle(USERS), strict=False))
-    return [ours[user] for user in users]
-
-
 def stretch_of(path: Path, first: int, count: int, speed: float) -> list[NodeJob]:
-    """Jobs of the log from its `first` on that fit the small machine, in order of submission.
+    """Reads `count` jobs that fit the small machine, in order of submission.
 
     Args:
-        path: of the log, gzip.
+        path: log, gzip.
         first: place of the first job in the log, from 0.
-        count: of jobs to return.
         speed: seconds of the log in one second of the run.
 
     Raises:
-        ValueError: the log has no such job, or no `count` of them that fit.
+        ValueError: fewer than `count` jobs from `first` on fit.
     """
     with gzip.open(path, "rt") as lines:
         jobs = [job for place, job in enumerate(map(_job_of, lines)) if place >= first]
@@ -151,11 +146,9 @@ def stretch_of(path: Path, first: int, count: int, speed: float) -> list[NodeJob
     if len(fitting) < count:
         raise ValueError(f"{path}: from job {first} on {len(fitting)} jobs fit, not {count}")
     begin = fitting[0].submit
-    users = in_turn([job.user for job in fitting])
-    return [
-        replace(_compressed(job, begin, speed), user=user)
-        for job, user in zip(fitting, users, strict=True)
-    ]
+    first_seen = dict.fromkeys(job.user for job in fitting)
+    user_of = dict(zip(first_seen, itertools.cycle(USERS), strict=False))
+    return [_compressed(job, begin, speed, user_of[job.user]) for job in fitting]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -176,8 +169,8 @@ _PARSER = _parser()
 
 
 def _job_of(line: str) -> NodeJob:
-    """In the log's own time; the partition is the one that it is to have here."""
-    # --exclusive=user keeps other users away, who are not told apart here
+    """A job in the log's own time, in its partition of the small machine."""
+    # --exclusive=user keeps other users away, and users of the log share our users
     words = [word for word in shlex.split(line) if word != "--exclusive=user"]
     found, _ = _PARSER.parse_known_args(words)
     limit = parse_duration(found.t)
@@ -203,30 +196,29 @@ def _job_of(line: str) -> NodeJob:
 def _partition_of(memory: int, gpus: int) -> Partition:
     if gpus:
         return GPU
-    # More than any other kind has: on the site, too, such a job runs on these nodes alone.
+    # No other kind has as much; on the site, too, only these nodes take such a job.
     return LARGE if memory > max(kind.memory for kind in GPU.kinds) else GENERAL
 
 
 def _megabytes(text: str) -> int:
-    """Of sbatch's --mem, which counts in MB; 0 for none."""
+    """MB of sbatch's --mem; 0 without it."""
     return int(text[:-1]) * 1024 if text.endswith("G") else int(text.rstrip("M") or 0)
 
 
 def _fits(job: NodeJob) -> bool:
-    """Whether enough nodes of its partition could hold it."""
-    able = sorted(_processors(job), reverse=True)[: job.nodes]
+    """Whether enough nodes of its partition have its features, memory, GPUs and processors."""
+    able = [
+        kind.processors
+        for kind in PARTITIONS[job.partition].kinds
+        for _ in range(kind.count)
+        if not job.feature or job.feature in kind.features
+        if job.memory <= kind.memory and job.gpus <= kind.gpus
+    ]
+    able = sorted(able, reverse=True)[: job.nodes]
     return len(able) == job.nodes and sum(able) >= job.tasks
 
 
-def _processors(job: NodeJob) -> Iterator[int]:
-    """Of each node that has its features, memory and GPUs."""
-    for kind in PARTITIONS[job.partition].kinds:
-        featured = not job.feature or job.feature in kind.features
-        if featured and job.memory <= kind.memory and job.gpus <= kind.gpus:
-            yield from [kind.processors] * kind.count
-
-
-def _compressed(job: NodeJob, begin: float, speed: float) -> NodeJob:
+def _compressed(job: NodeJob, begin: float, speed: float, user: str) -> NodeJob:
     minutes = max(math.ceil(job.minutes / speed), 1)
     longest = MINUTE * minutes - _SPARE
     return replace(
@@ -234,32 +226,19 @@ def _compressed(job: NodeJob, begin: float, speed: float) -> NodeJob:
         submit=(job.submit - begin) / speed,
         seconds=round(min(max(job.seconds / speed, SHORTEST), longest), 2),
         minutes=minutes,
+        user=user,
     )
 
 
-def sbatch_options(job: NodeJob) -> Sequence[str]:
-    """Those beyond tasks and limit."""
-    words = [f"--nodes={job.nodes}", f"--partition={job.partition}"]
-    words += [f"--mem={job.memory}M"] if job.memory else []
-    words += [f"--gres=gpu:{job.gpus}"] if job.gpus else []
-    words += [f"--constraint={job.feature}"] if job.feature else []
-    words += ["--exclusive"] if job.exclusive else []
-    return words
-
-
 _SHARES = (70, 30)
-#: Of each account its share, and those of USERS, in turn.
 ACCOUNT_PLAN = {
     name: Account(share=share, users=USERS[place :: len(ACCOUNTS)])
     for place, (name, share) in enumerate(zip(ACCOUNTS, _SHARES, strict=True))
 }
-#: Seconds after which age counts in full: the site's.
+#: PriorityMaxAge of the site.
 _MAX_AGE = 7 * DAY
-#: Minutes between two calculations of priorities: the site's five would be two seconds of the run,
-#: and Slurm knows no less than one.
-_CALCULATED = 1
-#: The site tests as deep. Its two minutes between rounds of backfill would be a second of the run,
-#: and a plan in minutes would be too coarse for limits of a few.
+#: The site's depth. Its two minutes between rounds of backfill would be a second of the run, and a
+#: plan in minutes would be too coarse for limits of a few minutes.
 _SCHEDULER = (
     "default_queue_depth=2500",
     "batch_sched_delay=0",
@@ -274,11 +253,7 @@ _SCHEDULER = (
 
 
 def cluster_plan(speed: float) -> ClusterPlan:
-    """The site's weights of age, size and partition; nothing else makes the order.
-
-    Args:
-        speed: seconds of the log in one second of the run.
-    """
+    """The small machine with the site's weights of age, size and partition; no fair share."""
     return ClusterPlan(
         kinds=KINDS,
         accounts=ACCOUNT_PLAN,
@@ -289,15 +264,14 @@ def cluster_plan(speed: float) -> ClusterPlan:
             "EnforcePartLimits": "ALL",
             "JobRequeue": "0",
             "PriorityMaxAge": f"0-00:00:{_MAX_AGE / speed:.0f}",
-            "PriorityCalcPeriod": f"{_CALCULATED}",
+            "PriorityCalcPeriod": "1",  # the shortest that Slurm allows, in minutes
             "PriorityFavorSmall": "NO",
             "PriorityWeightAge": "70000",
             "PriorityWeightFairshare": "0",
             "PriorityWeightJobSize": "200000",
             "PriorityWeightPartition": "1000000",
-            "MinJobAge": "86400",  # `scontrol show job` tells of every job at the end
             "MessageTimeout": "60",
-            "SlurmctldDebug": "debug2",  # tells when each node was free again
+            "SlurmctldDebug": "debug2",  # logs when each node is free again
         },
         partitions=[each.line for each in PARTITIONS.values()],
     )

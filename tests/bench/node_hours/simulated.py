@@ -1,9 +1,11 @@
-"""The jobs of a repetition as a log, and when the simulator of nodes starts them."""
+"""Simulates the jobs of a real repetition on its machine; waits, starts and cells of a run."""
 
 from __future__ import annotations
 
 import gzip
+import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -22,11 +24,11 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.simulator.workloads.site_points import site_priority
-from slurm_rl_plugin.units import MINUTE, FloatArray, IntArray
+from slurm_rl_plugin.units import MINUTE, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.what_if.variant import admitted
 
 _LINE = re.compile(r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})\] (.*)")
-#: What the lines say that tell of each, as Slurm 24.11 and 26.05 write them.
+#: Text in the line of each event, as Slurm 24.11 and 26.05 write it.
 _SAYS = {
     "loaded": "Priority MULTIFACTOR plugin loaded",
     "submitted": "_slurm_rpc_submit_batch_job: JobId=",
@@ -34,21 +36,21 @@ _SAYS = {
     "main pass": "sched: Running job scheduler for",
     "backfill": "sched/backfill: _attempt_backfill: beginning",
 }
-#: Seconds that time() of Linux may be behind the log's clock: a tick, 250 of which are a second.
-#: Main passes begin as a second does, mostly within a tick, and accounting tells the one before.
+#: time() of Linux may lag the log's clock by a tick, here 1/250 s. Main passes start with a second,
+#: mostly within a tick, and accounting then has the second before.
 _TICK = 0.004
 _ENDED = re.compile(r"_job_complete: JobId=\d+ done$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
-    """Of one run; seconds, as accounting would tell them: it keeps whole ones.
+    """Delays of slurmctld in one run, by whole seconds as in accounting.
 
     Attributes:
-        notice: mean from a submission to the next look at the queue, of either scheduler.
-        handover: mean from a job's end to the next look.
-        calculated: when priorities were calculated first, since the epoch.
-        looks: how many there were.
+        notice: mean from a submission to the next pass of either scheduler.
+        handover: mean from a job's end to the next pass.
+        calculated: first calculation of priorities, seconds since the epoch.
+        looks: number of passes.
     """
 
     notice: float
@@ -58,15 +60,22 @@ class Delays:
 
 
 def delays_of(path: Path) -> Delays:
-    """What a log, gzip, tells; written with SlurmctldDebug=debug or above.
+    """Reads slurmctld's log, gzip, of SlurmctldDebug=debug or above.
 
     Raises:
-        ValueError: it lacks one of the lines.
+        ValueError: an event has no line.
     """
-    moments = _moments(path)
-    missing = [name for name, times in moments.items() if len(times) == 0]
-    if missing:
-        raise ValueError(f"{path} has no line that tells of: {', '.join(missing)}")
+    found: dict[str, list[float]] = {name: [] for name in _SAYS}
+    with gzip.open(path, "rt", errors="replace") as lines:
+        for line in lines:
+            name = next((name for name, words in _SAYS.items() if words in line), None)
+            match = _LINE.match(line) if name else None
+            if name is None or match is None or (name == "ended" and not _ENDED.search(match[2])):
+                continue
+            found[name].append(datetime.fromisoformat(match[1]).timestamp())  # local time
+    if missing := [name for name, times in found.items() if not times]:
+        raise ValueError(f"{path} has no line for: {', '.join(missing)}")
+    moments = {name: np.array(times) for name, times in found.items()}
     looks = np.sort(np.concatenate([moments["main pass"], moments["backfill"]]))
     return Delays(
         notice=_until_next(moments["submitted"], looks),
@@ -77,29 +86,11 @@ def delays_of(path: Path) -> Delays:
 
 
 def _until_next(times: FloatArray, looks: FloatArray) -> float:
-    """Mean of whole seconds to the next look, of those that have one."""
+    """Mean seconds to the next pass, over the times that have one."""
     times = times[times < looks[-1]]
-    behind = looks[np.searchsorted(looks, times, side="right")]
-    return float((_told(behind) - _told(times)).mean()) if len(times) else 0.0
-
-
-def _told(times: FloatArray) -> FloatArray:
-    """The seconds that accounting tells of moments of the log."""
-    seconds: FloatArray = np.floor(times - _TICK)
-    return seconds
-
-
-def _moments(path: Path) -> Mapping[str, FloatArray]:
-    """Seconds since the epoch at which each happened, rising."""
-    found: dict[str, list[float]] = {name: [] for name in _SAYS}
-    with gzip.open(path, "rt", errors="replace") as lines:
-        for line in lines:
-            name = next((name for name, words in _SAYS.items() if words in line), None)
-            told = _LINE.match(line) if name else None
-            if name is None or told is None or (name == "ended" and not _ENDED.search(told[2])):
-                continue
-            found[name].append(datetime.fromisoformat(told[1]).timestamp())  # local, as the log
-    return {name: np.array(times) for name, times in found.items()}
+    next_look = looks[np.searchsorted(looks, times, side="right")]
+    seconds = np.floor(next_look - _TICK) - np.floor(times - _TICK)
+    return float(seconds.mean()) if len(times) else 0.0
 
 
 Job = Mapping[str, Any]
@@ -108,22 +99,23 @@ Job = Mapping[str, Any]
 def simulated_starts(
     jobs: Sequence[Job], machine: Machine, delays: Delays, before: Machine | None = None
 ) -> FloatArray:
-    """When each job starts on the simulated machine, seconds since the epoch; shape [n].
+    """Simulated starts, seconds since the epoch, shape [n].
 
-    Submissions, run times, requests and limits are those of the real run, as accounting tells them.
+    Submissions, run times, requests and limits are those of the real run, by accounting.
 
     Args:
-        jobs: of one repetition, in any order.
-        machine: that its slurm.conf describes.
+        jobs: jobs of one repetition, in any order.
+        machine: described by its slurm.conf.
         delays: of its slurmctld.
-        before: that the jobs were sent to, where that is another one. They are then sent to this
-            one as their users would (what_if/variant.py); NaN of those that it does not hold.
+        before: the machine that the jobs were sent to, if it is another one. They are sent as
+            what-if assumes; the start of a job that `machine` cannot hold is NaN.
 
     Raises:
-        ValueError: the machine that they were sent to does not hold some of the jobs.
+        ValueError: the machine that they were sent to cannot hold some of the jobs.
     """
-    order = np.argsort([job["number"] for job in jobs], kind="stable")  # that of submission
-    log = _noticed_later(log_of([jobs[place] for place in order], delays.handover), delays.notice)
+    order = np.argsort([job["number"] for job in jobs], kind="stable")  # order of submission
+    log = log_of([jobs[place] for place in order], delays.handover)
+    log = replace(log, submit=log.submit + delays.notice, eligible=log.eligible + delays.notice)
     if before is not None:
         log, _ = admitted(log, before, machine)
     prepared = prepare_log(log, machine=machine)
@@ -139,16 +131,10 @@ def simulated_starts(
     return found
 
 
-def _noticed_later(log: JobLog, seconds: float) -> JobLog:
-    return replace(log, submit=log.submit + seconds, eligible=log.eligible + seconds)
-
-
 def log_of(jobs: Sequence[Job], handover: float) -> JobLog:
-    """The jobs of a repetition, in order of submission, as an accounting log.
+    """Jobs of a repetition, in order of submission, as an accounting log.
 
-    Args:
-        jobs: with what became of them.
-        handover: seconds that each holds its nodes beyond its end.
+    Each holds its nodes for `handover` seconds beyond its end.
     """
     users, user = _named(jobs, "user")
     partitions, partition = _named(jobs, "partition")
@@ -173,16 +159,16 @@ def log_of(jobs: Sequence[Job], handover: float) -> JobLog:
     )
 
 
-def _run_times(jobs: Sequence[Job], told: FloatArray) -> FloatArray:
-    """As told; of jobs that the end of the run cancelled, as wanted and what others took more."""
+def _run_times(jobs: Sequence[Job], recorded: FloatArray) -> FloatArray:
+    """Recorded run times; of a cancelled job its sleep and the mean overhead of completed jobs."""
     wanted = np.array([job["seconds"] for job in jobs], dtype=np.float64)
     whole = np.array([job["outcome"]["state"] == "COMPLETED" for job in jobs])
-    added = float((told - wanted)[whole].mean()) if whole.any() else 0.0
-    return np.where(whole, told, np.maximum(wanted + added, told))
+    added = float((recorded - wanted)[whole].mean()) if whole.any() else 0.0
+    return np.where(whole, recorded, np.maximum(wanted + added, recorded))
 
 
 def _requests(jobs: Sequence[Job]) -> ResourceRequests:
-    """Of memory and GPUs each node's amount is known; 0 of memory is the partition's default."""
+    """Totals over the nodes of each job; memory 0 is the partition's default."""
     asked = np.array(
         [
             (job["tasks"], job["nodes"] * job["memory"], job["nodes"] * job["gpus"])
@@ -211,3 +197,55 @@ def _named(jobs: Sequence[Job], key: str) -> tuple[tuple[str, ...], IntArray]:
 
 def _column(jobs: Sequence[Job], name: str) -> FloatArray:
     return np.array([job["outcome"][name] for job in jobs], dtype=np.float64)
+
+
+Run = Mapping[str, Any]
+#: Class and partition, or ALL.
+Cell = tuple[str, str]
+ALL = "all"
+
+
+def runs_in(folder: Path) -> tuple[list[Path], list[Run]]:
+    """Folders and documents of the repetitions that the campaign wrote.
+
+    Raises:
+        SystemExit: there is none.
+    """
+    folders = sorted(path.parent for path in folder.glob("rep*/jobs.json"))
+    if not folders:
+        sys.exit(f"{folder} has no rep1/jobs.json: run tests.bench.node_hours.campaign first.")
+    return folders, [json.loads(each.joinpath("jobs.json").read_text()) for each in folders]
+
+
+def as_simulated(run: Run, machine: Machine, delays: Delays) -> Run:
+    """The same run with the simulator's starts."""
+    starts = simulated_starts(run["jobs"], machine, delays)
+    jobs = [
+        {**job, "outcome": {**job["outcome"], "start": start}}
+        for job, start in zip(run["jobs"], starts.tolist(), strict=True)
+    ]
+    return {**run, "jobs": jobs}
+
+
+def waits_of(run: Run) -> FloatArray:
+    """Seconds from a job's eligible time to its start."""
+    return _column(run["jobs"], "start") - _column(run["jobs"], "eligible")
+
+
+def starts_of(run: Run) -> FloatArray:
+    """Seconds since the first submission."""
+    return _column(run["jobs"], "start") - _column(run["jobs"], "submit").min()
+
+
+def cells_of(run: Run) -> dict[Cell, BoolArray]:
+    """Mask of the jobs in each cell; no cell is empty."""
+    kinds = np.array(["interactive" if job["interactive"] else "batch" for job in run["jobs"]])
+    partitions = np.array([job["partition"] for job in run["jobs"]])
+    found = {}
+    for kind in (ALL, *sorted(set(kinds))):
+        for partition in (ALL, *sorted(set(partitions))):
+            mask = np.isin(kinds, [kind] if kind != ALL else kinds)
+            mask &= np.isin(partitions, [partition] if partition != ALL else partitions)
+            if mask.any():
+                found[kind, partition] = mask
+    return found

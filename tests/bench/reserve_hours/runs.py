@@ -1,12 +1,11 @@
-"""Every hour three ways on real Slurms side by side; what has run is kept."""
+"""Replays each hour on real Slurms and in the simulator: alone, with our order, with a reserve."""
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -26,12 +25,14 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_order,
 )
 from slurm_rl_plugin.units import HOUR, FloatArray
-from slurm_rl_plugin.whole_file import write_whole
-from tests.bench.live.compressed_time import (
+from tests.bench.live.harness import (
+    Document,
+    LiveJob,
     end_all,
+    hook_beside,
     in_time,
-    side_by_side,
-    tell,
+    kept_runs,
+    say,
     wait_until_all_started,
 )
 from tests.bench.reserve_hours.load import (
@@ -43,64 +44,26 @@ from tests.bench.reserve_hours.load import (
     lpc_like_hour,
 )
 from tests.real.conftest import running_slurm
-from tests.real.daemon_under_test import running_hook
-from tests.real.load import Outcome, outcomes
+from tests.real.load import outcomes
 from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
 
-#: A step between the classes far above any wait's score, and small enough for float32.
+#: Score that separates the classes: far above any wait's score, small enough for float32.
 _CLASS_STEP = 100.0
-
-
-@dataclass(frozen=True, slots=True)
-class ReserveHead:
-    """Processors kept free: `always` and a weight for each feature, log10(1 + count) / 3.
-
-    Attributes:
-        always: processors.
-        running_interactive: of the processors that run interactive jobs.
-        pending_batch: of the waiting batch jobs.
-    """
-
-    always: float
-    running_interactive: float = 0.0
-    pending_batch: float = 0.0
-
-
-#: 3 processors on a quiet machine; 2 or 1 the more interactive jobs run and batch jobs wait. Chosen
-#: on hours 1000 to 1199 in the simulator, which decides at each event: .38 of groups of twelve
-#: hours meet all four goals, about as many as with any other head that was tried.
-RESERVE_HEAD = ReserveHead(always=3.1, running_interactive=-6.0, pending_batch=-3.0)
-
-
-def hour_network() -> QNetwork:
-    """FIFO within the classes, interactive jobs first, and the reserve of RESERVE_HEAD."""
-    fifo = rule_network("fifo")
-    linear = fifo.linear.copy()
-    linear[SITE.jobs.index("interactive")] = _CLASS_STEP
-    return replace(fifo, linear=linear, **_reserve(fifo, RESERVE_HEAD))
-
-
-def _reserve(fifo: QNetwork, head: ReserveHead) -> dict[str, object]:
-    """Weights of the scaled features that give those of the head on the features themselves."""
-    weights = np.zeros(len(SITE.queue))
-    for name in ("running_interactive", "pending_batch"):
-        weights[SITE.queue.index(f"log_{name}")] = getattr(head, name)
-    return {
-        "reserve_weights": weights * fifo.queue_scale,
-        "reserve_bias": head.always + float(weights @ fifo.queue_mean),
-    }
-
-
-#: Seconds of the hour that pass in one second of the run: what Slurm needs for an end, about a
-#: second, becomes so many in the hour.
+#: Processors always kept free, and the weight of each feature, log10(1 + count) / 3: 3 processors
+#: on a quiet machine, 2 or 1 as interactive jobs run and batch jobs wait. Chosen on hours 1000 to
+#: 1199 in the simulator, which decides at each event: 0.38 of groups of twelve hours meet all four
+#: goals, about as many as with any other weights that were tried.
+RESERVE_HEAD = {"always": 3.1, "running_interactive": -6.0, "pending_batch": -3.0}
+#: Seconds of the hour in one second of the run: Slurm takes about a second to end a job, which
+#: becomes this many seconds of the hour.
 SPEED = 6.0
-#: Seconds of the hour between two cycles of the daemon, with and without a reserve.
+#: Seconds of the hour between two cycles of the daemon.
 CYCLE = 15.0
-#: Calls take as long as ever, so that of a compressed hour they may take more than 0.1, which would
-#: be a cycle in 44 s of the hour (`busy_share`).
+#: Slurm's commands do not get faster in compressed time; with the default of 0.1 a cycle would come
+#: every 44 s of the hour.
 BUSY_SHARE = 0.1 * SPEED
 USERS = ("alice", "bob")
-#: Slurm's defaults (60 s, 30 s, 5 min, 7 days) over SPEED, in the whole units that it takes.
+#: Slurm's defaults (60 s, 30 s, 5 min, 7 days) over SPEED, in the whole units that Slurm takes.
 PLAN = ClusterPlan(
     nodes=4,
     processors_per_node=8,
@@ -118,35 +81,49 @@ PLAN = ClusterPlan(
     },
     partitions=("PartitionName=grid Nodes=ALL Default=YES MaxTime=60 State=UP",),
 )
-#: What users ask for, 12 and 72 minutes of the hour; the class is told by it.
+#: Time limits, 12 and 72 minutes of the hour; the limit gives the class.
 QUICK_MINUTES, LONG_MINUTES = 2, 12
+#: Largest reserve; the model gives its size.
+MOST = 3
+LIMIT = ClassLimit(change_interval=10.0, lift_after=2700.0, idle_after=3600.0, narrow_first=True)
+#: Lines of the daemon's configuration.
 _CLASS_RULE = f"""
 [[job_class]]
 class = "interactive"
 time_limit_at_most = {60 * QUICK_MINUTES}
 """
+_RESERVE = f"""
+[reserve]
+mechanism = "qos"
+qos = "batch"
+most_processors = {MOST}
+change_seconds = {LIMIT.change_interval / SPEED:g}
+lift_hours = {LIMIT.lift_after / SPEED / HOUR!r}
+idle_minutes = {LIMIT.idle_after / SPEED / 60.0!r}
+narrow_first = {str(LIMIT.narrow_first).lower()}
+"""
+PLAIN, ORDER, RESERVE = SIDES = ("plain", "order", "reserve")
+#: Seconds of the hour within which an interactive job should start.
+SOON = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One way to run the hour.
+class Latency:
+    """Seconds of the hour that Slurm adds to each start and each end."""
 
-    Attributes:
-        name: for the table.
-        daemon: whether ours runs beside Slurm.
-        reserve: lines of [reserve]; "" for none.
-    """
+    start: float
+    end: float
 
-    name: str
-    daemon: bool = False
-    reserve: str = ""
+
+#: Fitted to a real run of hour 1000, which is not shown.
+LATENCY = Latency(start=3.0, end=4.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedJob:
-    """What became of a job; times in seconds of the hour, wait and run time with Slurm's share.
+    """Outcome of a job in seconds of the hour; wait and run time include Slurm's latency.
 
-    `submit` is when it was due, `sent` when it was really submitted: late on a busy machine.
+    `submit` is when it was due, `sent` when it was submitted: late on a busy machine.
     """
 
     submit: float
@@ -158,46 +135,104 @@ class ReplayedJob:
     wanted_run_time: float
 
 
-def reserve_lines(most: int, limit: ClassLimit) -> str:
-    """[reserve] by a QOS; seconds of the hour, which the run compresses."""
-    return f"""
-[reserve]
-mechanism = "qos"
-qos = "batch"
-most_processors = {most}
-change_seconds = {limit.change_interval / SPEED:g}
-lift_hours = {limit.lift_after / SPEED / HOUR!r}
-idle_minutes = {limit.idle_after / SPEED / 60.0!r}
-narrow_first = {str(limit.narrow_first).lower()}
-"""
+Runs = dict[tuple[int, str], list[ReplayedJob]]
 
 
-def replay(
-    side: Side, jobs: Sequence[HourJob], folder: Path, network: QNetwork, stop: Event
-) -> list[ReplayedJob]:
-    """Run the hour once, on a cluster of its own.
+def hour_network() -> QNetwork:
+    """Interactive jobs first, FIFO within the classes, and the reserve of RESERVE_HEAD."""
+    fifo = rule_network("fifo")
+    linear, weights = fifo.linear.copy(), np.zeros(len(SITE.queue))
+    linear[SITE.jobs.index("interactive")] = _CLASS_STEP
+    for name in ("running_interactive", "pending_batch"):
+        weights[SITE.queue.index(f"log_{name}")] = RESERVE_HEAD[name]
+    return replace(
+        fifo,
+        linear=linear,
+        reserve_weights=weights * fifo.queue_scale,  # of scaled features
+        reserve_bias=RESERVE_HEAD["always"] + float(weights @ fifo.queue_mean),
+    )
+
+
+def run_hours(seeds: Sequence[int], plan: HourPlan, folder: Path, *, at_once: int) -> Runs:
+    """Real runs: those that are kept in the folder, and the missing ones on new clusters.
 
     Args:
-        side: Slurm alone, or a daemon beside it.
-        jobs: in order of submission.
-        folder: of the daemon's files; must be there.
-        network: the daemon's model.
-        stop: breaks it off once it is set.
+        at_once: number of hours that run at the same time, each on three clusters: other load on
+            the machine then disturbs all three runs of an hour.
+    """
+
+    def key(run: tuple[int, str]) -> Document:
+        seed, side = run
+        made = {"plan": asdict(plan), "speed": SPEED, "cycle": CYCLE, "busy_share": BUSY_SHARE}
+        made |= {"reserve": _RESERVE if side == RESERVE else ""}
+        made |= {"model": RESERVE_HEAD if side != PLAIN else None}
+        return {"seed": seed, "side": side, "key": made}
+
+    def play(run: tuple[int, str], _: Path, stop: Event) -> Document:
+        jobs = replay(run[1], lpc_like_hour(run[0], plan), stop)
+        return {"jobs": [asdict(job) for job in jobs]}
+
+    runs: Runs = {}
+    for first in range(0, len(seeds), at_once):
+        asked = {
+            folder / f"hour-{seed}-{side}.json": (seed, side)
+            for seed in seeds[first : first + at_once]
+            for side in SIDES
+        }
+        found = kept_runs(asked, key, play, at_once=len(asked))
+        for run, document in zip(asked.values(), found, strict=True):
+            runs[run] = [ReplayedJob(**job) for job in document["jobs"]]
+    return runs
+
+
+def replay(side: str, jobs: Sequence[HourJob], stop: Event) -> list[ReplayedJob]:
+    """Runs the hour once, on a cluster of its own.
 
     Raises:
-        Stopped: it was broken off; its cluster is gone.
+        Stopped: `stop` is set; the cluster is gone.
     """
-    with running_slurm(PLAN) as cluster:
+    live = [
+        LiveJob(
+            user=USERS[job.account],
+            account=ACCOUNTS[job.account],
+            seconds=job.run_time / SPEED,
+            minutes=QUICK_MINUTES if job.interactive else LONG_MINUTES,
+            processors=job.processors,
+            submit=job.submit / SPEED,
+            options=(f"--qos={'interactive' if job.interactive else 'batch'}",),
+        )
+        for job in jobs
+    ]
+    numbers, sent = list[int](), list[float]()
+    with tempfile.TemporaryDirectory() as own, running_slurm(PLAN) as cluster:
         _add_qos(cluster)
-        with _daemon(cluster, side, folder, network):
-            sent = submit_in_time(cluster, side, jobs, stop)
-            tell(f"{side.name}: all submitted")
+        model = Path(own) / "model.onnx"
+        export_network(hour_network(), model, {"algorithm": "reserve-hours"})
+        more = f"busy_share = {BUSY_SHARE:g}\n{_RESERVE if side == RESERVE else ''}{_CLASS_RULE}"
+        daemon = hook_beside(cluster, Path(own), model, cycle=CYCLE / SPEED, more=more)
+        with nullcontext() if side == PLAIN else daemon:
+            begin = time.monotonic()
+
+            def submit(place: int) -> None:
+                numbers.append(live[place].submit_to(cluster))
+                sent.append((time.monotonic() - begin) * SPEED)
+
+            in_time(side, [job.submit for job in live], submit, stop)
+            say(f"{side}: all submitted")
             wait_until_all_started(cluster, stop, HOUR / SPEED)
         end_all(cluster, USERS)
-        found = outcomes(cluster, list(sent))
+        found = outcomes(cluster, numbers)
     return [
-        _in_hours(found[number], job, at)
-        for (number, at), job in zip(sent.items(), jobs, strict=True)
+        ReplayedJob(
+            submit=job.submit,
+            sent=at,
+            wait=(found[number].start - found[number].submit) * SPEED,
+            run_time=(found[number].end - found[number].start) * SPEED,
+            processors=job.processors,
+            interactive=job.interactive,
+            wanted_run_time=job.run_time,
+        )
+        for number, at, job in zip(numbers, sent, jobs, strict=True)
     ]
 
 
@@ -208,88 +243,56 @@ def _add_qos(cluster: PrivateSlurm) -> None:
         cluster.run("sacctmgr", "-i", "modify", "user", *users, "set", f"qos+={name}")
 
 
-@contextmanager
-def _daemon(cluster: PrivateSlurm, side: Side, folder: Path, network: QNetwork) -> Iterator[None]:
-    """The daemon's own times are compressed as well."""
-    if not side.daemon:
-        yield
-        return
-    model = folder / "model.onnx"
-    export_network(network, model, {"algorithm": "reserve-hours"})
-    more = f"busy_share = {BUSY_SHARE:g}\n{side.reserve}{_CLASS_RULE}"
-    with running_hook(cluster, folder, model, cycle=CYCLE / SPEED, more=more) as hook:
-        yield
-        assert hook.stop() == 0, hook.log
-
-
-def submit_in_time(
-    cluster: PrivateSlurm, side: Side, jobs: Sequence[HourJob], stop: Event
-) -> dict[int, float]:
-    """Job id -> when it was submitted, seconds of the run; in the order of the jobs.
-
-    Raises:
-        Stopped: `stop` is set.
-    """
-    begin, sent = time.monotonic(), dict[int, float]()
-
-    def submit(place: int) -> None:
-        job = jobs[place]
-        number = cluster.submit(
-            f"--qos={'interactive' if job.interactive else 'batch'}",
-            user=USERS[job.account],
-            account=ACCOUNTS[job.account],
-            processors=job.processors,
-            minutes=QUICK_MINUTES if job.interactive else LONG_MINUTES,
-            seconds=job.run_time / SPEED,
-        )
-        sent[number] = time.monotonic() - begin
-
-    in_time(side.name, [job.submit / SPEED for job in jobs], submit, stop)
-    return sent
-
-
-def _in_hours(found: Outcome, job: HourJob, sent: float) -> ReplayedJob:
-    return ReplayedJob(
-        submit=job.submit,
-        sent=sent * SPEED,
-        wait=(found.start - found.submit) * SPEED,
-        run_time=(found.end - found.start) * SPEED,
-        processors=job.processors,
-        interactive=job.interactive,
-        wanted_run_time=job.run_time,
+def predicted(jobs: Sequence[HourJob], side: str, sent: FloatArray) -> list[ReplayedJob]:
+    """The hour in the simulator, submitted as in a real run at `sent`, shape [n]."""
+    interactive = np.array([job.interactive for job in jobs], dtype=np.bool_)
+    limit = np.where(interactive, 720.0, 4320.0)
+    workload = Workload.of(
+        submit=sent,
+        run_time=np.array([job.run_time for job in jobs]) + LATENCY.end,
+        estimate=limit,
+        time_limit=limit,
+        processors=np.array([job.processors for job in jobs], dtype=np.int64),
+        account=np.array([job.account for job in jobs], dtype=np.int64),
+        interactive=interactive,
+        shares=np.array(SHARES),
     )
-
-
-def as_rows(jobs: Sequence[ReplayedJob]) -> list[dict[str, float]]:
-    """For JSON."""
-    return [asdict(job) for job in jobs]
-
-
-#: Seconds of the hour within which an interactive job should start.
-SOON = 120.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
-    """What Slurm adds, seconds of the hour; measured on other hours than the one shown.
-
-    Attributes:
-        start: from the moment at which a job could start until it does.
-        end: for which a job holds its processors beyond its run time.
-    """
-
-    start: float
-    end: float
+    settings = SimulationSettings(
+        capacity=PROCESSORS,
+        backfilling="easy",
+        class_limit=LIMIT if side == RESERVE else None,
+        half_life=7 * 24 * HOUR,
+    )
+    if side == PLAIN:
+        start = simulate_order(workload, QueueOrder(rule="multifactor"), settings).start
+    else:
+        network = hour_network()
+        if side == ORDER:
+            network = replace(network, reserve_weights=None, reserve_bias=0.0)
+        start = simulate_network(workload, network, settings).start
+    waits = (start - sent + LATENCY.start).tolist()
+    return [
+        ReplayedJob(
+            submit=job.submit,
+            sent=at,
+            wait=wait,
+            run_time=job.run_time,
+            processors=job.processors,
+            interactive=job.interactive,
+            wanted_run_time=job.run_time,
+        )
+        for job, at, wait in zip(jobs, sent.tolist(), waits, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HourFigures:
-    """Figures of one run of an hour; waits in seconds of the hour, jobs of its beginning left out.
+    """Figures of a run; waits in seconds of the hour, without the initial jobs.
 
     Attributes:
         interactive_wait, batch_wait: means.
         within_120s: part of the interactive jobs.
-        wide_wait: longest wait of a batch job of several processors; 0 without any.
+        wide_wait: longest wait of a batch job with several processors; 0 without any.
         utilization: of the processors within the hour.
     """
 
@@ -300,75 +303,8 @@ class HourFigures:
     utilization: float
 
 
-def workload_of(
-    jobs: Sequence[HourJob], latency: Latency, sent: FloatArray | None = None
-) -> Workload:
-    """The hour as the simulator takes it; limits are the requested ones, `sent` the submissions."""
-    interactive = np.array([job.interactive for job in jobs], dtype=np.bool_)
-    limit = np.where(interactive, 720.0, 4320.0)
-    return Workload.of(
-        submit=np.array([job.submit for job in jobs]) if sent is None else sent,
-        run_time=np.array([job.run_time for job in jobs]) + latency.end,
-        estimate=limit,
-        time_limit=limit,
-        processors=np.array([job.processors for job in jobs], dtype=np.int64),
-        account=np.array([job.account for job in jobs], dtype=np.int64),
-        interactive=interactive,
-        shares=np.array(SHARES),
-    )
-
-
-def predicted(
-    jobs: Sequence[HourJob],
-    latency: Latency,
-    network: QNetwork | None,
-    *,
-    class_limit: ClassLimit | None = None,
-    sent: FloatArray | None = None,
-) -> list[ReplayedJob]:
-    """The hour under Slurm alone, or under the order of a network.
-
-    Args:
-        jobs: of the hour.
-        latency: what Slurm adds.
-        network: of the daemon; None for Slurm alone.
-        class_limit: how its reserve is kept; None keeps nothing.
-        sent: when the jobs of a real run were really submitted, shape [n].
-    """
-    workload = workload_of(jobs, latency, sent)
-    settings = SimulationSettings(
-        capacity=PROCESSORS,
-        backfilling="easy",
-        class_limit=class_limit,
-        half_life=7 * 24 * HOUR,
-    )
-    if network is None:
-        start = simulate_order(workload, QueueOrder(rule="multifactor"), settings).start
-    else:
-        if class_limit is None:
-            network = replace(network, reserve_weights=None, reserve_bias=0.0)
-        start = simulate_network(workload, network, settings).start
-    return replayed(jobs, workload.submit, start - workload.submit + latency.start)
-
-
-def replayed(jobs: Sequence[HourJob], sent: FloatArray, wait: FloatArray) -> list[ReplayedJob]:
-    """Jobs of a simulated hour; `sent` and `wait` of shape [n], seconds of the hour."""
-    return [
-        ReplayedJob(
-            submit=job.submit,
-            sent=at,
-            wait=waited,
-            run_time=job.run_time,
-            processors=job.processors,
-            interactive=job.interactive,
-            wanted_run_time=job.run_time,
-        )
-        for job, at, waited in zip(jobs, sent.tolist(), wait.tolist(), strict=True)
-    ]
-
-
 def figures_of(jobs: Sequence[ReplayedJob]) -> HourFigures:
-    """What the table shows of a run, real or simulated."""
+    """Figures of a real or simulated run."""
     wait, submit = (np.array([getattr(job, name) for job in jobs]) for name in ("wait", "submit"))
     interactive = np.array([job.interactive for job in jobs])
     processors = np.array([job.processors for job in jobs])
@@ -384,80 +320,3 @@ def figures_of(jobs: Sequence[ReplayedJob]) -> HourFigures:
         wide_wait=float(wide.max(initial=0.0)),
         utilization=float((within * processors).sum() / (PROCESSORS * HOUR)),
     )
-
-
-PLAIN, ORDER, RESERVE = "plain", "order", "reserve"
-#: Processors that the daemon may keep free at most; the model says how many.
-MOST = 3
-LIMIT = ClassLimit(change_interval=10.0, lift_after=2700.0, idle_after=3600.0, narrow_first=True)
-SIDES = (
-    Side(name=PLAIN),
-    Side(name=ORDER, daemon=True),
-    Side(
-        name=RESERVE,
-        daemon=True,
-        reserve=reserve_lines(MOST, LIMIT),
-    ),
-)
-#: What Slurm adds in this set-up: fitted to a real run of hour 1000, which is not shown.
-LATENCY = Latency(start=3.0, end=4.0)
-Runs = dict[tuple[int, str], list[ReplayedJob]]
-
-
-def run_hours(seeds: Sequence[int], plan: HourPlan, folder: Path, *, at_once: int) -> Runs:
-    """All runs: those that an earlier call has left in the folder, and the others on real Slurms.
-
-    Args:
-        seeds: of the hours.
-        plan: what kind of hours.
-        folder: of a file for each run.
-        at_once: hours, with three clusters each; the three share what disturbs them.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for first in range(0, len(seeds), at_once):
-        missing = [
-            (seed, side)
-            for seed in seeds[first : first + at_once]
-            for side in SIDES
-            if not _kept(folder, seed, side, plan)
-        ]
-        side_by_side(
-            lambda each, stop: _run(*each, plan, folder, stop), missing, max(len(missing), 1)
-        )
-    return {(seed, side.name): read_run(folder, seed, side) for seed in seeds for side in SIDES}
-
-
-def _run(seed: int, side: Side, plan: HourPlan, folder: Path, stop: Event) -> None:
-    with tempfile.TemporaryDirectory() as own:
-        jobs = replay(side, lpc_like_hour(seed, plan), Path(own), hour_network(), stop)
-    document = {"seed": seed, "side": side.name, "key": _key(side, plan), "jobs": as_rows(jobs)}
-    write_whole(_path(folder, seed, side), json.dumps(document) + "\n")
-    tell(f"hour {seed}, {side.name}: done")
-
-
-def _key(side: Side, plan: HourPlan) -> dict[str, object]:
-    """What a kept run must have been made with."""
-    model = asdict(RESERVE_HEAD) if side.daemon else None
-    return {
-        "side": asdict(side),
-        "plan": asdict(plan),
-        "speed": SPEED,
-        "cycle": CYCLE,
-        "busy_share": BUSY_SHARE,
-        "model": model,
-    }
-
-
-def _kept(folder: Path, seed: int, side: Side, plan: HourPlan) -> bool:
-    path = _path(folder, seed, side)
-    return path.exists() and json.loads(path.read_text())["key"] == _key(side, plan)
-
-
-def _path(folder: Path, seed: int, side: Side) -> Path:
-    return folder / f"hour-{seed}-{side.name}.json"
-
-
-def read_run(folder: Path, seed: int, side: Side) -> list[ReplayedJob]:
-    """A run that is kept."""
-    rows = json.loads(_path(folder, seed, side).read_text())["jobs"]
-    return [ReplayedJob(**{"sent": row["submit"], **row}) for row in rows]

@@ -1,11 +1,10 @@
-"""The flooded site in compressed time on a real slurmctld, next to what `what-if` predicts.
+"""Replays the flooded site in compressed time on a real slurmctld, and compares what-if with it.
 
 Needs root and Slurm's daemons, see tests/real/install_daemons.sh; seven minutes for each run. The
-site is that of `flooded_site` with 64 CPUs: two minutes stand for the seven days of PriorityMaxAge
-and of PriorityDecayHalfLife. Each repetition runs it under the site's own order and with the daemon
-at several values of its influence. What an earlier call has finished in the same folder is kept.
-`what-if` is given the jobs of each run as accounting has them, and of slurmctld's log how long it
-takes to notice and to hand over.
+site is that of `flooded_site` with 64 CPUs: two minutes of the run are the seven days of
+PriorityMaxAge and PriorityDecayHalfLife. Each repetition runs it in the site's own order and with
+the daemon at several values of its influence. Runs that are finished in the same folder are not run
+again. `what-if` gets the jobs of each run from accounting, and slurmctld's delays from its log.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -23,25 +23,26 @@ import numpy as np
 
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 from slurm_rl_plugin.whole_file import write_whole
-from tests.bench.live.compressed_time import (
+from tests.bench.live.harness import (
     CONTROLLER_LOG,
-    in_time,
-    keep_controller_log,
-    side_by_side,
-    tell,
+    Document,
+    LiveJob,
+    hook_beside,
+    keep_files,
+    kept_runs,
+    submit_in_time,
     wait_until_empty,
 )
 from tests.bench.node_hours.fidelity import WITHIN, agrees
 from tests.bench.node_hours.simulated import delays_of
 from tests.bench.shares.flooded_site import FLOOD, FLOODS, OTHERS, SHARES, answer
 from tests.real.conftest import running_slurm
-from tests.real.daemon_under_test import running_hook
 from tests.real.load import outcomes
-from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
+from tests.real.private_cluster import Account, ClusterPlan
 
-#: Seconds that stand for seven days of age.
+#: Seconds of the run for seven days of age.
 _AGE = 120.0
-#: Hours of age at the site, by name of the run; None leaves Slurm alone.
+#: Influence in hours of age at the site, by name of the run; None runs Slurm alone.
 INFLUENCES: Mapping[str, float | None] = {
     "now": None,
     "336": 336.0,
@@ -50,16 +51,16 @@ INFLUENCES: Mapping[str, float | None] = {
     "0": 0.0,
 }
 _NODES, _CPUS, _CYCLE = 8, 8, 2
-#: Seconds that jobs run, and minutes that they ask for.
+#: Run times in seconds, time limits in minutes, and CPUs.
 _RUNS, _LIMITS, _WIDTHS = (2, 4, 8, 16, 24), (1, 1, 2, 8, 20), (1, 2, 4, 4, 8)
-#: Which jobs are interactive, as the daemon under test has it.
+#: Longest time limit of an interactive job, in minutes, as in the daemon's configuration.
 _QUICK = 1
 _CLASS = f"""
 [[job_class]]
 class = "interactive"
 time_limit_at_most = {_QUICK * MINUTE:g}
 """
-#: Seconds between the beginnings of runs next to each other.
+#: Seconds between the starts of clusters that run at the same time.
 _APART = 40.0
 _PLAN = ClusterPlan(
     nodes=_NODES,
@@ -81,26 +82,14 @@ _PLAN = ClusterPlan(
         "SchedulerParameters": "batch_sched_delay=0,sched_interval=2,bf_interval=2,bf_resolution=1,"
         "bf_window=60,bf_continue,bf_max_job_test=1000,default_queue_depth=1000",
         "MessageTimeout": "60",
-        "SlurmctldDebug": "debug",  # tells when priorities were calculated and jobs handed over
+        "SlurmctldDebug": "debug",  # logs when priorities are calculated and jobs handed over
     },
     partitions=("PartitionName=batch Nodes=ALL Default=YES MaxTime=60 State=UP",),
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnJob:
-    """A job: seconds from the beginning, account, user, seconds that it sleeps, and its request."""
-
-    submit: float
-    account: str
-    user: str
-    seconds: int
-    minutes: int
-    cpus: int
-
-
-def drawn_jobs(count: int, seed: int) -> list[DrawnJob]:
-    """Jobs in order of submission, for 1.2 times what the machine can do."""
+def drawn_jobs(count: int, seed: int) -> list[LiveJob]:
+    """Jobs in order of submission, with 1.2 times the work that the machine can do."""
     rng = np.random.default_rng(seed)
     whole = float(sum(SHARES.values()))
     asked = {
@@ -113,56 +102,29 @@ def drawn_jobs(count: int, seed: int) -> list[DrawnJob]:
     for place in rng.choice(len(SHARES), count, p=parts).tolist():
         name, kind = list(SHARES)[place], int(rng.integers(len(_RUNS)))
         user = _PLAN.accounts[name].users[int(rng.integers(2))]
-        words = {"seconds": _RUNS[kind], "minutes": _LIMITS[kind], "cpus": int(rng.choice(_WIDTHS))}
-        jobs.append(
-            DrawnJob(submit=float(rng.uniform(0.0, last)), account=name, user=user, **words)
-        )
+        cpus, submit = int(rng.choice(_WIDTHS)), float(rng.uniform(0.0, last))
+        words = {"seconds": _RUNS[kind], "minutes": _LIMITS[kind], "processors": cpus}
+        jobs.append(LiveJob(submit=submit, account=name, user=user, **words))
     return sorted(jobs, key=lambda job: job.submit)
 
 
 def influence_hours(name: str) -> float:
-    """Of a run, in the run's own time."""
+    """Influence of a run in the run's own time."""
     hours = INFLUENCES[name] or 0.0
     return hours * HOUR / (7 * DAY) * _AGE / HOUR
 
 
-def run_once(name: str, jobs: Sequence[DrawnJob], folder: Path, stop: Event) -> dict[str, Any]:
-    """Submit, start and end the jobs on a cluster of their own; times by sacct, for JSON."""
-    folder.mkdir(parents=True, exist_ok=True)
+def run_once(name: str, jobs: Sequence[LiveJob], folder: Path, stop: Event) -> Document:
+    """Runs the jobs on a cluster of their own; their times by sacct."""
     with running_slurm(_PLAN) as cluster:
-        numbers = list[int]()
-
-        def submit(place: int) -> None:
-            job = jobs[place]
-            words = {"processors": job.cpus, "minutes": job.minutes, "seconds": job.seconds}
-            numbers.append(cluster.submit(user=job.user, account=job.account, **words))
-
-        def play() -> float:
-            late = in_time(folder.name, [job.submit for job in jobs], submit, stop)
+        daemon = hook_beside(
+            cluster, folder, cycle=_CYCLE, influence=influence_hours(name), more="busy_share = 0.9"
+        )
+        with nullcontext() if INFLUENCES[name] is None else daemon:
+            numbers, late = submit_in_time(folder.name, cluster, jobs, stop)
             wait_until_empty(cluster, HOUR)
-            return late
-
-        if INFLUENCES[name] is None:
-            late = play()
-        else:
-            hours = influence_hours(name)
-            hook = running_hook(
-                cluster, folder, "default", cycle=_CYCLE, influence=hours, more="busy_share = 0.9"
-            )
-            with hook as running:
-                late = play()
-                assert running.stop() == 0, running.log
         found = outcomes(cluster, numbers)
-        _keep_site(cluster, folder)
-        keep_controller_log(cluster, folder)
-    rows = [asdict(found[number]) for number in numbers]
-    return {"late": late, "asked": [asdict(job) for job in jobs], "found": rows}
-
-
-def _keep_site(cluster: PrivateSlurm, folder: Path) -> None:
-    """slurm.conf and what sacctmgr knows, as `--cluster` takes them."""
-    conf = cluster.directory.joinpath("etc", "slurm.conf").read_text()
-    folder.joinpath("slurm.conf").write_text(conf)
+        keep_files(cluster, folder, "slurm.conf")
     script = [f"add account {name} Fairshare={each.share}" for name, each in _PLAN.accounts.items()]
     script += [
         f"add user {user} Account={name}"
@@ -170,13 +132,15 @@ def _keep_site(cluster: PrivateSlurm, folder: Path) -> None:
         for user in each.users
     ]
     folder.joinpath("sacctmgr.script").write_text("\n".join(script) + "\n")
+    rows = [asdict(found[number]) for number in numbers]
+    return {"late": late, "asked": [asdict(job) for job in jobs], "found": rows}
 
 
 def write_log(run: Mapping[str, Any], folder: Path) -> None:
-    """`log.swf` and `accounts.csv` of a run, for `what-if`.
+    """Writes `log.swf` and `accounts.csv` of a run for `what-if`.
 
-    Times count from slurmctld's first calculation of priorities, as the simulator's do. Jobs come
-    when slurmctld looks, and hold their CPUs until it does again.
+    Times are seconds from slurmctld's first calculation of priorities, as in the simulator. Jobs
+    arrive at slurmctld's next scheduling pass, and hold their CPUs until the pass after their end.
     """
     delays = delays_of(folder / f"{CONTROLLER_LOG}.gz")
     users = sorted({job["user"] for job in run["asked"]})
@@ -188,7 +152,7 @@ def write_log(run: Mapping[str, Any], folder: Path) -> None:
         wait = max(each["start"] - each["submit"] - delays.notice, 0.0)
         ran = each["end"] - each["start"] + delays.handover
         times = [f"{value:.2f}" for value in (came, wait, ran)]
-        fields = [number, *times, job["cpus"], -1, -1, job["cpus"]]
+        fields = [number, *times, job["processors"], -1, -1, job["processors"]]
         fields += [limit, -1, 1, user, user, -1, 1, 1, -1, -1]
         lines.append(" ".join(map(str, fields)))
     folder.joinpath("log.swf").write_text("\n".join(lines) + "\n")
@@ -198,7 +162,7 @@ def write_log(run: Mapping[str, Any], folder: Path) -> None:
 
 
 def predicted(folder: Path, name: str) -> dict[str, tuple[float, float]]:
-    """Mean wait of each account and class, seconds: as it is, and under an influence."""
+    """Mean wait of each account and class, seconds: at present, and under an influence."""
     config = f"influence-{name}.toml"
     text = f"[hook]\ncycle = {_CYCLE}\ninfluence_hours = {influence_hours(name)!r}\n{_CLASS}"
     folder.joinpath(config).write_text(text)
@@ -212,7 +176,7 @@ def predicted(folder: Path, name: str) -> dict[str, tuple[float, float]]:
 
 
 def measured(run: Mapping[str, Any]) -> dict[str, tuple[int, float]]:
-    """Jobs and mean wait in a run on the cluster, over the jobs that `what-if` counts."""
+    """Jobs and mean wait of each cell in a run, over the jobs that `what-if` counts."""
     count = len(run["asked"])
     counted = slice(int(count * 0.1), count - int(count * 0.05))
     waits: dict[str, list[float]] = {}
@@ -223,18 +187,17 @@ def measured(run: Mapping[str, Any]) -> dict[str, tuple[int, float]]:
     return {cell: (len(values), float(np.mean(values))) for cell, values in waits.items()}
 
 
-def compared(folder: Path, repetitions: int) -> dict[str, Any]:
-    """Each cell of each run next to what `what-if` says of the run's own jobs."""
+def compared(runs: Mapping[Path, str], documents: Sequence[Document]) -> dict[str, Any]:
+    """Each cell of each run, and what `what-if` predicts from the run's own jobs."""
     cells: dict[tuple[str, str], dict[str, Any]] = {}
-    for repetition in range(repetitions):
-        for name, hours in INFLUENCES.items():
-            site, run = _path(folder, name, repetition).parent, _kept(folder, name, repetition)
-            write_log(run, site)
-            ours = predicted(site, "0" if hours is None else name)
-            for key, (jobs, real) in measured(run).items():
-                cell = cells.setdefault((name, key), {"jobs": jobs, "real": [], "predicted": []})
-                cell["real"].append(real)
-                cell["predicted"].append(ours[key][hours is not None])
+    for (path, name), run in zip(runs.items(), documents, strict=True):
+        hours = INFLUENCES[name]
+        write_log(run, path.parent)
+        ours = predicted(path.parent, "0" if hours is None else name)
+        for key, (jobs, real) in measured(run).items():
+            cell = cells.setdefault((name, key), {"jobs": jobs, "real": [], "predicted": []})
+            cell["real"].append(real)
+            cell["predicted"].append(ours[key][hours is not None])
     rows = [{"run": name, "cell": key, **cell} for (name, key), cell in cells.items()]
     for row in rows:
         real, ours = float(np.mean(row["real"])), float(np.mean(row["predicted"]))
@@ -247,40 +210,29 @@ def compared(folder: Path, repetitions: int) -> dict[str, Any]:
     }
 
 
-def _path(folder: Path, name: str, repetition: int) -> Path:
-    return folder / f"{name}-{repetition + 1}" / "run.json"
-
-
-def _kept(folder: Path, name: str, repetition: int) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_path(folder, name, repetition).read_text())
-    return found
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is missing, compare, print and write."""
+    """Runs what is missing, compares, prints and writes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=600)
     parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--at-once", type=int, default=2, help="runs next to each other")
+    parser.add_argument("--at-once", type=int, default=2, help="clusters at the same time")
     parser.add_argument("--output", type=Path, default=Path("bench-output"))
     chosen = parser.parse_args(arguments)
     jobs = drawn_jobs(chosen.jobs, chosen.seed)
-    missing = [
-        (name, each)
-        for each in range(chosen.repetitions)
+    runs = {
+        chosen.output / f"{name}-{repetition}/run.json": name
+        for repetition in range(1, chosen.repetitions + 1)
         for name in INFLUENCES
-        if not _path(chosen.output, name, each).exists()
-    ]
-
-    def run(each: tuple[str, int], stop: Event) -> None:
-        path = _path(chosen.output, *each)
-        found = run_once(each[0], jobs, path.parent, stop)
-        write_whole(path, json.dumps(found) + "\n")
-        tell(f"{path.parent.name}: done")
-
-    side_by_side(run, missing, chosen.at_once, _APART)
-    result = compared(chosen.output, chosen.repetitions)
+    }
+    documents = kept_runs(
+        runs,
+        lambda _: {"asked": [asdict(job) for job in jobs]},
+        lambda name, folder, stop: run_once(name, jobs, folder, stop),
+        at_once=chosen.at_once,
+        apart=_APART,
+    )
+    result = compared(runs, documents)
     for each in result["cells"]:
         both = zip(each["real"], each["predicted"], strict=True)
         waits = "  ".join(f"{real:7.1f} {ours:7.1f}" for real, ours in both)

@@ -40,12 +40,7 @@ from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.order.queue_plan import in_safe_order
-from tests.bench.live.compressed_time import (
-    PATIENCE,
-    eligible_jobs,
-    open_partition,
-    tell,
-)
+from tests.bench.live.harness import PATIENCE, eligible_jobs, open_partition, say
 from tests.bench.speed.figures.figure import paired_ratio
 from tests.real.cluster_files import ClusterPlan
 from tests.real.conftest import running_slurm
@@ -95,7 +90,7 @@ def _submit(cluster: PrivateSlurm, jobs: int) -> None:
         for first in range(SHELLS)
     ]
     while any(shell.poll() is None for shell in shells):
-        tell(f"submitting: {eligible_jobs(cluster)} of {jobs} jobs")
+        say(f"submitting: {eligible_jobs(cluster)} of {jobs} jobs")
         time.sleep(min(5.0, jobs / 200))
     if any(shell.returncode for shell in shells):
         raise ClusterError("a job was not accepted")
@@ -165,7 +160,7 @@ def first_ordering(queue: OrderedQueue, pairs: int) -> dict[str, object]:
     for pair in range(pairs):
         hook.append(_ordered_by_hook(queue))
         bare.append(_ordered_by_scontrol(queue))
-        tell(
+        say(
             f"ordering {pair + 1} of {pairs}: "
             f"hook {hook[-1]['rate']:.0f}/s, scontrol {bare[-1]['rate']:.0f}/s"
         )
@@ -183,7 +178,7 @@ def first_thousand(queue: OrderedQueue, repeats: int) -> dict[str, object]:
         queue.run_cycle(part=1.0)
         seconds.append(time.perf_counter() - begin)
         standing.append(_standing(queue))
-        tell(f"the first {standing[-1]} jobs stand after {seconds[-1]:.2f} s")
+        say(f"the first {standing[-1]} jobs stand after {seconds[-1]:.2f} s")
     queue.cycle.settings = settings
     return {"seconds": seconds, "standing": standing}
 
@@ -247,7 +242,7 @@ def steady_cycles(queue: OrderedQueue, cycles: int) -> dict[str, object]:
             "phase_seconds": dict(report.phase_seconds),
         }
         rows.append(row)
-        tell(f"steady cycle {len(rows)} of {cycles}: {report.writes} writes, {seconds:.2f} s")
+        say(f"steady cycle {len(rows)} of {cycles}: {report.writes} writes, {seconds:.2f} s")
     ratio = paired_ratio([row["seconds"] for row in rows], bare)
     return {"cycles": rows, "bare_seconds": bare, "ratio_to_bare": ratio}
 
@@ -290,7 +285,7 @@ def looks(queue: OrderedQueue, repeats: int) -> dict[str, object]:
     def look() -> None:
         parse_load(queue.cluster.run(*SDIAG, timeout=PATIENCE).stdout)
 
-    tell("looks and snapshots")
+    say("looks and snapshots")
     return {
         "sdiag": _durations(look, 3 * repeats),
         "snapshot": _durations(queue.system.snapshot, repeats),
@@ -346,7 +341,7 @@ def live_pairs(queue: OrderedQueue, pairs: int, seconds: float) -> dict[str, obj
     for pair in range(pairs):
         for hooked in (pair % 2 == 0, pair % 2 == 1):
             sides[hooked].append(_period(queue, hooked, seconds))
-        tell(f"live pair {pair + 1} of {pairs}: {sides[True][-1].waiting} jobs wait")
+        say(f"live pair {pair + 1} of {pairs}: {sides[True][-1].waiting} jobs wait")
     open_partition(queue.cluster, False)
     calls = [each for period in sides[True] for each in period.longest_call.values()]
     return {
@@ -526,7 +521,7 @@ def measure(
     for part in PARTS:
         if part in chosen.parts.split(","):
             before = os.getloadavg()[0]
-            tell(f"part {part}, load average {before:.1f}")
+            say(f"part {part}, load average {before:.1f}")
             yield part, {**parts[part](), "load_average": [before, os.getloadavg()[0]]}
 
 

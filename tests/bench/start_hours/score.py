@@ -1,7 +1,7 @@
-"""How near the forecasts from a campaign's looks came, beside what squeue --start said in them.
+"""Scores forecasts from the campaign's queue files, and those of squeue --start in the same files.
 
-Reads the folder that the campaign beside it wrote and needs nothing that runs. Of a look only
-what it holds is used, and of accounting only what had ended by then; starts are accounting's.
+Reads the campaign's folder and needs no daemon. A forecast uses one queue file and the runs that
+had ended by then; true starts are from accounting.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.whole_file import write_whole
 from tests.bench.node_hours.load import ACCOUNTS, account_of
 from tests.bench.node_hours.simulated import log_of
-from tests.bench.start_hours.campaign import ARMS, JOBS, LOOKS, looks_in
+from tests.bench.start_hours.campaign import ARMS, JOBS, LOOKS
 from tests.bench.start_hours.stretched_hook import (
     SPEED,
     stretched,
@@ -49,9 +49,9 @@ def accounted(jobs: Sequence[Mapping[str, Any]], origin: float, speed: float = S
     """All jobs of a run in order of submission, as an accounting log with stretched times.
 
     Args:
-        jobs: with what became of them.
-        origin: the instant that stays where it is, seconds since the epoch.
-        speed: how often longer all else is.
+        jobs: jobs with their outcomes.
+        origin: fixed point of the stretch, seconds since the epoch.
+        speed: factor of all times.
     """
     log = log_of(sorted(jobs, key=lambda job: int(job["number"])), 0.0)
     users = np.array([ACCOUNTS.index(account_of(user)) for user in log.users], dtype=np.int64)
@@ -69,39 +69,32 @@ def accounted(jobs: Sequence[Mapping[str, Any]], origin: float, speed: float = S
 def ended_by(
     log: JobLog, now: float, machine: Machine, classifier: JobClassifier
 ) -> PreparedLog | None:
-    """The runs that had ended at a time; None for none.
-
-    Args:
-        log: of the whole run.
-        now: seconds.
-        machine: stretched as the log.
-        classifier: of jobs with stretched limits.
-    """
+    """The runs that had ended by `now`; None if there is none."""
     over = log.start + log.run_time <= now
     if not over.any():
         return None
     return prepare_log(log.select(over), machine=machine, classifier=classifier)
 
 
-#: Accounting is read again so often, seconds of the log, as the service does.
+#: Seconds of the log between two readings of accounting, as in the service.
 _READ_EVERY = HOUR
-#: Seconds that one more reading of the clock of durations costs: none, so that each forecast has
-#: all its replays however busy the machine is.
+#: Seconds between two readings of the clock of durations: almost none, so that a busy machine does
+#: not reduce the replays of a forecast.
 _TICK = 1e-6
 #: More forecasts than a run has.
 _ALL = 10**7
 
 
 def read_looks(folder: Path) -> list[QueueOnFile]:
-    """The looks of a run, each once, in order of time and in the run's own time."""
+    """The queue files of a run, each once, in order of time and in the run's own time."""
     found: dict[float, QueueOnFile] = {}
-    for path in looks_in(folder):
+    for path in sorted(folder.glob("*.npz")):
         look = read_queue(path)
         found[look.snapshot.now] = look
     return [found[now] for now in sorted(found)]
 
 
-def foretold(
+def forecast_rows(
     looks: list[QueueOnFile],
     log: Callable[[float], JobLog],
     folder: Path,
@@ -110,19 +103,19 @@ def foretold(
     most: int,
     progress: Callable[[int, int], None],
 ) -> GivenRows:
-    """Forecasts of the jobs of a run; the start of each is what looks told of it, nan for nothing.
+    """Forecasts of the jobs of a run, with the starts that queue files show; NaN if they show none.
 
-    Looks are foretold that have a job which was not seen waiting before, and one an hour of the
-    log; of these so many at most, evenly in time.
+    Forecasts are made from queue files with a job that was not pending before, and from one for
+    each hour of the log; from `most` of these, evenly in time.
 
     Args:
-        looks: of the run, in its own time.
-        log: what accounting tells of the whole run, stretched about an instant.
-        folder: with the cluster's and the daemon's configuration.
-        kept_file: for forecasts; must not be there.
-        draws: replays of each look.
-        most: looks that are foretold.
-        progress: told the looks done and how many there are.
+        looks: queue files, in the run's own time.
+        log: accounting of the whole run, stretched about an instant.
+        folder: holds the configuration of the cluster and of the daemon.
+        kept_file: new file for forecasts.
+        draws: replays of each queue file.
+        most: number of queue files to use.
+        progress: gets the number of files that are done, and of all.
     """
     origin = looks[0].snapshot.now
     configuration = read_configuration(folder / "hook" / "slurm-rl.toml")
@@ -147,7 +140,7 @@ def foretold(
 
 
 def _due(looks: list[QueueOnFile], most: int) -> list[int]:
-    """Places of the looks that are to be foretold."""
+    """Places of the queue files from which forecasts are made."""
     seen, last, found = set[int](), -np.inf, []
     for place, look in enumerate(looks):
         jobs = set(look.snapshot.pending.jobs.job_id.tolist())
@@ -160,18 +153,20 @@ def _due(looks: list[QueueOnFile], most: int) -> list[int]:
     return [found[each] for each in np.linspace(0, len(found) - 1, most).astype(int).tolist()]
 
 
-#: Forecasts of so many seconds of the log rest on one queue, and are drawn together.
+#: Seconds of the log whose forecasts depend on the same queue, and are drawn together.
 _BLOCK = 3.0 * HOUR
-#: Accounting tells whole seconds of the run, so no wait is taken as shorter, by nobody.
+#: The shortest wait: accounting has whole seconds of the run.
 _SHORTEST = SPEED
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Foretell, score, print and write."""
+    """Makes forecasts, scores them, prints and writes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="what the campaign wrote")
-    parser.add_argument("--draws", type=int, default=24, help="replays of each look")
-    parser.add_argument("--looks", type=int, default=1000, help="of a run, foretold at most")
+    parser.add_argument("--draws", type=int, default=24, help="replays of each queue file")
+    parser.add_argument(
+        "--looks", type=int, default=1000, help="queue files of a run to use, at most"
+    )
     chosen = parser.parse_args(arguments)
     arms = [arm for arm in ARMS if (chosen.folder / arm / JOBS).exists()]
     if not arms:
@@ -184,13 +179,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def figures_of_arm(folder: Path, draws: int, most: int) -> dict[str, Any]:
-    """Of one run."""
+    """Scores of one run."""
     jobs = json.loads((folder / JOBS).read_text())["jobs"]
     looks = read_looks(folder / LOOKS)
     origin = looks[0].snapshot.now
     with tempfile.TemporaryDirectory() as own, parts_bar("looks", len(looks)) as done:
         kept = Path(own) / "kept.sqlite"
-        rows = foretold(
+        rows = forecast_rows(
             looks, partial(accounted, jobs), folder, kept, draws, most, lambda *_: done(1)
         )
     starts = {job["number"]: float(job["outcome"]["start"]) for job in jobs}
@@ -218,7 +213,7 @@ def figures_of_arm(folder: Path, draws: int, most: int) -> dict[str, Any]:
 
 
 def figures_of(rows: GivenRows, waits: FloatArray, chosen: BoolArray) -> dict[str, Any]:
-    """Scores of some forecasts, and beside squeue's where that answered."""
+    """Scores of some forecasts, and of squeue's for jobs that it forecast."""
     own = chosen & np.isfinite(rows.sources[:, SOURCES.index(OWN)])
     both = {"all": chosen, "shown": chosen & rows.shown, "beside": own}
     found: dict[str, Any] = {
@@ -228,16 +223,16 @@ def figures_of(rows: GivenRows, waits: FloatArray, chosen: BoolArray) -> dict[st
     }
     if own.any():
         truth = log_waits(waits[own])
-        told = np.abs(log_waits(rows.forecasts.select(own).median) - truth)
+        ours = np.abs(log_waits(rows.forecasts.select(own).median) - truth)
         theirs = np.abs(rows.sources[own, SOURCES.index(OWN)] - truth)
         found["squeue"] = _scores(rows, SOURCES.index(OWN), own, waits)
-        found["ratio"], found["interval"] = _ratio(told, theirs, rows.moment[own])
+        found["ratio"], found["interval"] = _ratio(ours, theirs, rows.moment[own])
     found["replays"] = _scores(rows, SOURCES.index(REPLAYS), chosen, waits)
     return found
 
 
 def _scores(rows: GivenRows, source: int, chosen: BoolArray, waits: FloatArray) -> dict[str, float]:
-    """Of the medians of one source alone."""
+    """Scores of the medians of one source alone."""
     logs = np.repeat(rows.sources[chosen, source][:, None], rows.plain.seconds.shape[1], axis=1)
     found = scores_of(Forecasts.of_logs(logs), waits[chosen]).as_json()
     kept = ("jobs", "square_error", "median_error", "within_2", "within_3")
@@ -245,7 +240,7 @@ def _scores(rows: GivenRows, source: int, chosen: BoolArray, waits: FloatArray) 
 
 
 def _ratio(ours: FloatArray, theirs: FloatArray, moment: FloatArray) -> tuple[float, Interval]:
-    """Median error over theirs, and its 95 % interval over blocks of time; None of too few."""
+    """Median error over theirs, and its 95 % interval over blocks of time; None for few blocks."""
 
     def ratio(chosen: IntArray) -> float:
         return float(np.median(ours[chosen]) / np.median(theirs[chosen]))
@@ -255,15 +250,14 @@ def _ratio(ours: FloatArray, theirs: FloatArray, moment: FloatArray) -> tuple[fl
 
 
 def table_of(arm: str, figures: Mapping[str, Any]) -> str:
-    """For people."""
+    """A line for each part of the forecasts."""
     lines = [
-        "{arm}: {jobs} jobs, {seen_waiting} seen waiting in {looks} looks, {foretold} foretold, "
-        "{shown} with bands; {forecasts} forecasts, {settled} settled by looks".format(
+        "{arm}: {jobs} jobs, {seen_waiting} seen pending in {looks} queue files, {foretold} with "
+        "forecasts, {shown} with bands; {forecasts} forecasts, {settled} with a known start".format(
             arm=arm, **figures
         )
     ]
-    head = "FORECASTS  WHOSE        N   ERROR   IN-2   IN-3  IN-50  IN-90"
-    lines.append(head)
+    lines.append("FORECASTS  SOURCE       N   ERROR   IN-2   IN-3  IN-50  IN-90")
     for when in ("first", "later"):
         part = figures.get(when, {})
         for name in ("all", "shown", "replays", "beside", "squeue"):
@@ -271,11 +265,11 @@ def table_of(arm: str, figures: Mapping[str, Any]) -> str:
                 each = part[name]
                 bands = [each.get(f"coverage_{share}", float("nan")) for share in (50, 90)]
                 numbers = [each["median_error"], each["within_2"], each["within_3"], *bands]
-                told = "".join(f"{number:7.3f}" for number in numbers)
-                lines.append(f"{when:10} {name:8} {each['jobs']:5d} {told}")
+                cells = "".join(f"{number:7.3f}" for number in numbers)
+                lines.append(f"{when:10} {name:8} {each['jobs']:5d} {cells}")
         if "ratio" in part:
-            told = " [{:.3f}, {:.3f}]".format(*part["interval"]) if part["interval"] else ""
-            lines.append(f"{when}: ours / squeue's {part['ratio']:.3f}{told}")
+            bounds = " [{:.3f}, {:.3f}]".format(*part["interval"]) if part["interval"] else ""
+            lines.append(f"{when}: our error / squeue's {part['ratio']:.3f}{bounds}")
     return "\n".join(lines)
 
 

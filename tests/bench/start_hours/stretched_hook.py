@@ -1,4 +1,4 @@
-"""`slurm-rl run` whose policy is shown the log's own time.
+"""`slurm-rl run` whose policy gets the log's own time.
 
 python -m tests.bench.start_hours.stretched_hook run --config FILE
 """
@@ -21,18 +21,12 @@ from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.services.hook import LoadedPolicy, load_policy_or_fall_back
 from slurm_rl_plugin.units import FloatArray
 
-#: Seconds of the log in one second of the run: that of tests.bench.node_hours.
+#: Seconds of the log in one second of the run, as in tests.bench.node_hours.
 SPEED = 170.0
 
 
 def stretched(snapshot: QueueSnapshot, origin: float, speed: float = SPEED) -> QueueSnapshot:
-    """A look with all its times stretched.
-
-    Args:
-        snapshot: of the run.
-        origin: the instant that stays where it is, seconds since the epoch.
-        speed: how often longer all else is.
-    """
+    """Stretches all times of a snapshot about `origin`, seconds since the epoch."""
 
     def at(times: FloatArray) -> FloatArray:
         return origin + (times - origin) * speed
@@ -67,7 +61,7 @@ def stretched(snapshot: QueueSnapshot, origin: float, speed: float = SPEED) -> Q
 
 
 def stretched_classes(classifier: JobClassifier, speed: float = SPEED) -> JobClassifier:
-    """The rules of job classes with longer limits."""
+    """The rules of job classes with stretched limits."""
     return JobClassifier(
         rules=tuple(
             rule
@@ -79,7 +73,7 @@ def stretched_classes(classifier: JobClassifier, speed: float = SPEED) -> JobCla
 
 
 def stretched_machine(machine: Machine, speed: float = SPEED) -> Machine:
-    """The machine whose settings are in the log's own time."""
+    """The machine with its settings in the log's own time."""
     weights, backfill = machine.weights, machine.backfill
     return replace(
         machine,
@@ -105,17 +99,17 @@ def stretched_machine(machine: Machine, speed: float = SPEED) -> Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StretchedPolicy:
-    """Another policy that sees each look stretched about the epoch."""
+    """A policy that sees each snapshot stretched about the epoch."""
 
     policy: Policy
 
     @property
     def name(self) -> str:
-        """The other's."""
+        """Name of the wrapped policy."""
         return self.policy.name
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        """What the other decides of the stretched look."""
+        """Decision of the wrapped policy on the stretched snapshot."""
         return self.policy.decide(stretched(snapshot, 0.0), memory)
 
 
@@ -125,5 +119,5 @@ def _loaded(model: str) -> LoadedPolicy:
 
 
 if __name__ == "__main__":
-    run.load_policy_or_fall_back = _loaded  # type: ignore[attr-defined] # its own import
+    run.load_policy_or_fall_back = _loaded  # type: ignore[attr-defined] # the name in `run`
     sys.exit(main(sys.argv[1:]))
