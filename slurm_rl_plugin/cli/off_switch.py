@@ -28,7 +28,7 @@ from slurm_rl_plugin.hook.memory.disable_file import (
     write_disable_file,
 )
 from slurm_rl_plugin.hook.outstanding import outstanding_at
-from slurm_rl_plugin.services.configured_site import build_batch_system, daemon_metrics
+from slurm_rl_plugin.services.configured_site import build_batch_system, daemon_state
 from slurm_rl_plugin.whole_file import may_exist
 
 #: Seconds that a command waits for the daemon by default.
@@ -127,7 +127,7 @@ def _wait_until_it_goes_on(configuration: Configuration, seconds: float) -> int:
         return 0
     deadline = time.monotonic() + seconds
     while True:
-        told = daemon_metrics(configuration)
+        told = daemon_state(configuration)
         if not isinstance(told, str) and told.mode not in ("disabled", ""):
             print(f"the daemon goes on: mode {told.mode}")
             return 0
@@ -156,7 +156,7 @@ def _wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
     noticed = runs is False
     while runs is not False and time.monotonic() - began < seconds:
         waited = time.monotonic() - began
-        told = daemon_metrics(known.configuration)
+        told = daemon_state(known.configuration)
         if not isinstance(told, str):
             noticed = noticed or told.mode in _QUIET
         follows = noticed or (isinstance(told, str) and waited >= _NOTICED)

@@ -107,7 +107,7 @@ def _run(
     daemon = _daemon(configuration, cycle, metrics, textfile, files, reload_wanted)
     if options.once:
         return 0 if daemon.run_once().succeeded else 1
-    port = serve_metrics(registry, where.address, where.port, configuration.tls_of("metrics"))
+    port = serve_metrics(metrics, where.address, where.port, configuration.tls_of("metrics"))
     logger.info(
         "daemon=ready mode=%s policy=%s metrics=%s://%s:%d/metrics",
         configuration.sections.hook.mode,

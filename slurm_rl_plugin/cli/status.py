@@ -15,22 +15,20 @@ from slurm_rl_plugin.cli.site_options import (
     become_state_owner,
     known_configuration_of,
 )
-from slurm_rl_plugin.cli.tables import answer, slurm_duration, slurm_size, slurm_time
+from slurm_rl_plugin.cli.tables import answer, slurm_size, slurm_time
 from slurm_rl_plugin.configuration import Configuration, KnownConfiguration
 from slurm_rl_plugin.domain.queue_snapshot import ResourceUse, resource_use
 from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs, lock_path
+from slurm_rl_plugin.hook.live_state import LiveState
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, read_disable_file
 from slurm_rl_plugin.hook.outstanding import outstanding_at
-from slurm_rl_plugin.metrics.served import ServedMetrics
 from slurm_rl_plugin.readable import printable
-from slurm_rl_plugin.services.configured_site import build_batch_system, daemon_metrics
+from slurm_rl_plugin.services.configured_site import build_batch_system, daemon_state
 from slurm_rl_plugin.whole_file import may_exist
 
-#: A running daemon whose last good cycle is so many paces, and so many seconds, old is stuck.
-_STALE_CYCLES, _STALE_SECONDS = 10, 300.0
 #: Accounts that `service_lines` names.
 _FEWEST_SERVED = 3
 #: What mends the absence of a daemon, or says that it is meant.
@@ -77,7 +75,7 @@ class Status:
     #: who disabled it, why and until when, also after the end of a pause
     disablement: Disablement | None
     policy: PolicyStatus
-    metrics: ServedMetrics | str  #: of the daemon, or why they cannot be read
+    metrics: LiveState | str  #: of the daemon, or why it cannot be read
     jobs_in_state_file: int | None  #: None where the file cannot be read or trusted
     outstanding: dict[str, str | None]  #: name of each entry -> its words where it is outstanding
     #: the queue, or why the batch system, whichever it is, does not answer
@@ -87,8 +85,8 @@ class Status:
     def document(self) -> dict[str, Any]:
         """As --json prints it."""
         found = asdict(self)
-        if isinstance(self.metrics, str):
-            found["metrics"] = {"unread": self.metrics}
+        told = self.metrics
+        found["metrics"] = {"unread": told} if isinstance(told, str) else told.document()
         if isinstance(self.slurm, str):
             found["slurm"] = {"reachable": False, "reason": self.slurm}
         else:
@@ -121,7 +119,7 @@ def _status(known: KnownConfiguration, now: float) -> Status:
         disable_file=str(disable_file) if disable_file else None,
         disablement=found,
         policy=_policy(configuration),
-        metrics=daemon_metrics(configuration),
+        metrics=daemon_state(configuration),
         jobs_in_state_file=None if carried is None else len(carried),
         outstanding={
             entry.name: entry.words if entry.is_outstanding() else None
@@ -184,25 +182,7 @@ def _problems(status: Status, pace: float) -> list[str]:
             for words in left
         ]
     elif not isinstance(status.metrics, str):
-        problems += _daemon_problems(status.metrics, status.time, pace)
-    return problems
-
-
-def _daemon_problems(told: ServedMetrics, now: float, pace: float) -> list[str]:
-    """Problems that the daemon's own metrics show, one sentence each."""
-    problems = []
-    if told.fallback:
-        problems.append("the policy is not used, fallback is active: its log says why.")
-    if told.batch_limit_fails:
-        problems.append("the limit on batch jobs cannot be set: the daemon's log says why.")
-    if told.cycles and not told.up:
-        problems.append("the last cycle failed: the daemon's log says why.")
-    age = now - told.last_success
-    is_old = told.last_success and age > max(_STALE_CYCLES * pace, _STALE_SECONDS)
-    if told.up and told.mode not in ("disabled", "standby") and is_old:
-        problems.append(
-            f"the last good cycle was {slurm_duration(age)} ago: the daemon may hang, restart it."
-        )
+        problems += status.metrics.problems(status.time, pace)
     return problems
 
 
@@ -253,7 +233,7 @@ def _disabled(status: Status) -> str:
     return f", {kind} {found.words}: nothing is written"
 
 
-def service_lines(served: ServedMetrics) -> list[str]:
+def service_lines(served: LiveState) -> list[str]:
     """Who got what in the last fortnight: the part that went wrong, and who got least."""
     if served.misdelivered is None:
         return []
@@ -261,6 +241,7 @@ def service_lines(served: ServedMetrics) -> list[str]:
     lifts = {
         account: f" (lifted by {doublings:.2g} doublings)"
         for account, doublings in served.lifts.items()
+        if doublings
     }
     named = ", ".join(
         printable(f"{account} {ratio:.2f}{lifts.get(account, '')}") for account, ratio in least
@@ -271,7 +252,7 @@ def service_lines(served: ServedMetrics) -> list[str]:
     ]
 
 
-def _metric_lines(told: ServedMetrics | str, configured: str) -> list[str]:
+def _metric_lines(told: LiveState | str, configured: str) -> list[str]:
     if isinstance(told, str):
         return [f"metrics: {told}"]
     failed = ", ".join(f"{count} {reason}" for reason, count in told.failures.items())
@@ -281,8 +262,8 @@ def _metric_lines(told: ServedMetrics | str, configured: str) -> list[str]:
         f"last success: {when}",
         f"cycles: {told.cycles}, failed: {failed or '0'}, writes: {told.writes}",
     ]
-    if told.batch_limit is not None:
-        lines.append(f"batch jobs: {told.batch_limit} processors together at most")
+    if told.limit.processors is not None:
+        lines.append(f"batch jobs: {told.limit.processors} processors together at most")
     lines += service_lines(told)
     served = told.model.get("sha256", "")
     if served != configured:

@@ -1,8 +1,9 @@
-"""What the endpoint answers: /metrics for Prometheus, / for people, and 404; and the textfile."""
+"""The pages of the daemon's port: /metrics, /state as JSON, / for people; and the textfile."""
 
 from __future__ import annotations
 
 import html
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterable
@@ -15,7 +16,8 @@ from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.metrics.served import ServedMetrics, served_metrics
+from slurm_rl_plugin.hook.live_state import LiveState
+from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.serving.page_server import Pages, serve_pages
 from slurm_rl_plugin.serving.tls import TlsFiles
 from slurm_rl_plugin.whole_file import write_whole
@@ -24,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_textfile(path: Path) -> None:
-    """Refuse a name that nobody would read."""
+    """Refuse a name that node_exporter does not read."""
     if path.suffix != ".prom":
         raise ConfigurationError(
             f"[metrics] textfile {path} is not read by node_exporter: give it a name that ends in "
@@ -69,28 +71,33 @@ _HEADERS = [
 
 
 def serve_metrics(
-    registry: CollectorRegistry, address: str, port: int, tls: TlsFiles | None = None
+    metrics: CycleMetrics, address: str, port: int, tls: TlsFiles | None = None
 ) -> int:
-    """Serve a registry in threads that end with the process; the port in use, see `serve_pages`."""
-    return serve_pages(metrics_pages(registry), address, port, tls, section="metrics")
+    """Serve them in threads that end with the process; the port in use, see `serve_pages`."""
+    return serve_pages(metrics_pages(metrics), address, port, tls, section="metrics")
 
 
-def metrics_pages(registry: CollectorRegistry) -> Pages:
+def metrics_pages(metrics: CycleMetrics) -> Pages:
     """The pages of one daemon; one page is made at a time, so that many clients cost no more."""
-    metrics: Pages = make_wsgi_app(registry)
+    scraped: Pages = make_wsgi_app(metrics.registry)
     making = threading.Lock()
 
     def pages(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO") or "/"
-        if path not in ("/", "/metrics"):
-            return _say(start_response, "404 Not Found", "text/plain", "see / and /metrics\n")
+        if path not in ("/", "/metrics", "/state"):
+            words = "see /, /metrics and /state\n"
+            return _say(start_response, "404 Not Found", "text/plain", words)
         if method != "GET":
             return _say(start_response, "405 Method Not Allowed", "text/plain", "use GET\n")
         try:
             with making:
                 if path == "/metrics":
-                    return _metrics(metrics, environ, start_response)
-                page = landing_page(served_metrics(registry.collect()))
+                    return _metrics(scraped, environ, start_response)
+                state = metrics.state
+                if path == "/state":
+                    document = json.dumps(state.document())
+                    return _say(start_response, "200 OK", "application/json", document)
+                page = landing_page(state)
         except Exception:  # our bug must show in the log, not end the thread without a word
             logger.exception("metrics=broken path=%s", path)
             return _say(start_response, "500 Internal Server Error", "text/plain", "see the log\n")
@@ -116,7 +123,7 @@ def _say(start_response: Callable[..., Any], status: str, kind: str, text: str) 
     return [text.encode()]
 
 
-def landing_page(told: ServedMetrics) -> str:
+def landing_page(told: LiveState) -> str:
     """The page that the daemon serves at /: how it is, in HTML."""
     last = told.last_success
     when = datetime.fromtimestamp(last, UTC).isoformat(" ", "seconds") if last else "never"

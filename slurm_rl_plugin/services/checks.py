@@ -35,15 +35,15 @@ from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.settings import NOBODY_IN_CHARGE, CycleSettings
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
+from slurm_rl_plugin.hook.live_state import LiveState
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
 from slurm_rl_plugin.hook.outstanding import outstanding_at
 from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
 from slurm_rl_plugin.metrics.pages import check_textfile
-from slurm_rl_plugin.metrics.served import ServedMetrics
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
-from slurm_rl_plugin.services.configured_site import chosen_batch_system, daemon_metrics
+from slurm_rl_plugin.services.configured_site import chosen_batch_system, daemon_state
 from slurm_rl_plugin.services.drawn_queue import queue_beside
 from slurm_rl_plugin.services.hook import LoadedPolicy, load_policy
 from slurm_rl_plugin.services.offer_service import build_forwarder, offering_site, utility_model
@@ -490,7 +490,7 @@ def _port_of(configuration: Configuration) -> Check:
     fault = why_not_listen(address, port)
     if fault is None:
         return Check(PASS, "metrics port", f"{port} is free")
-    if isinstance(daemon_metrics(configuration), ServedMetrics):
+    if isinstance(daemon_state(configuration), LiveState):
         return Check(PASS, "metrics port", f"{port}: a daemon of ours answers there")
     return Check(FAIL, "metrics port", f"{address}:{port}: {fault}; set [metrics] port to another")
 

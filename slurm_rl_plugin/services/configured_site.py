@@ -18,8 +18,9 @@ from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.batch_systems.registry import BatchSystemChoice, choose_batch_system
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.sections import OFF, reserved_amounts
+from slurm_rl_plugin.hook.live_state import LiveState
 from slurm_rl_plugin.hook.outstanding import limits_path
-from slurm_rl_plugin.metrics.served import ServedMetrics, read_served_metrics
+from slurm_rl_plugin.metrics.served import read_live_state
 
 logger = logging.getLogger(__name__)
 
@@ -71,9 +72,9 @@ def build_batch_system(
     return choice.kind.build(parts)
 
 
-def daemon_metrics(configuration: Configuration) -> ServedMetrics | str:
-    """The daemon's own words, or one sentence that says why there are none."""
+def daemon_state(configuration: Configuration) -> LiveState | str:
+    """The live state of the daemon, or one sentence that says why there is none."""
     where = configuration.sections.metrics
     if where.port == 0:
-        return "[metrics] port is 0, any free one, so the daemon cannot be asked"
-    return read_served_metrics(where.address, where.port, configuration.tls_of("metrics"))
+        return "[metrics] port is 0, any free one, so the daemon cannot be found"
+    return read_live_state(where.address, where.port, configuration.tls_of("metrics"))

@@ -34,7 +34,7 @@ class LoadedFiles:
 
     def reloaded(self, earlier: Cycle) -> Reloaded | None:
         """What the files say now; None, and all as before, where they are faulty."""
-        self.metrics.tell_reload(succeeded=False)
+        self.metrics.report_reload(succeeded=False)
         try:
             fresh = self.read()
             configuration = with_start_values(self.started, fresh)
@@ -54,7 +54,7 @@ class LoadedFiles:
         self._in_force, self.loaded = configuration, loaded
         self.metrics.describe_model(loaded.labels)
         describe(self.metrics, configuration, cycle)
-        self.metrics.tell_reload(succeeded=True)
+        self.metrics.report_reload(succeeded=True)
         logger.info("reload=done policy=%s", loaded.policy.name)
         left_out = [
             f"[{section}] {name}" for section, name in changed_start_keys(self.started, fresh)

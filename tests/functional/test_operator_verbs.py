@@ -6,12 +6,11 @@ import gzip
 import json
 import math
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
@@ -23,6 +22,7 @@ from slurm_rl_plugin.hook.experiment.turns import (
 )
 from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.metrics.pages import serve_metrics
 from slurm_rl_plugin.papers.switchback.clusters import declared
 from slurm_rl_plugin.units import DAY
 from tests.fakes.fake_cluster import FakeCluster
@@ -462,16 +462,11 @@ class TestStatus:
         assert not any("release" in each for each in words.json("status", code=None)["problems"])
 
     @pytest.fixture
-    def metrics(self, tmp_path: Path) -> Iterator[CycleMetrics]:
+    def metrics(self, tmp_path: Path) -> CycleMetrics:
         """What a daemon serves."""
-        registry = CollectorRegistry()
-        found = CycleMetrics(registry, {"name": "sjf"})
-        server, thread = start_http_server(0, addr="127.0.0.1", registry=registry)
-        configure(tmp_path, port=str(server.server_port))
-        yield found
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        found = CycleMetrics(CollectorRegistry(), {"name": "sjf"})
+        configure(tmp_path, port=str(serve_metrics(found, "127.0.0.1", 0)))
+        return found
 
     def report(self, **values: Any) -> CycleReport:
         now = time.time()  # noqa: TID251 - the daemon's clock

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.metrics.pages import serve_metrics
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.running_daemon import free_port
 from tests.functional.small_site import small_network, write_site_utility_model
@@ -203,14 +204,8 @@ def test_shares(checks: Checks, site: Site) -> None:
 
 
 @pytest.fixture
-def served() -> Iterator[int]:
-    registry = CollectorRegistry()
-    CycleMetrics(registry, {"name": "sjf"})
-    server, thread = start_http_server(0, addr="127.0.0.1", registry=registry)
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
-    thread.join()
+def served() -> int:
+    return serve_metrics(CycleMetrics(CollectorRegistry(), {"name": "sjf"}), "127.0.0.1", 0)
 
 
 def test_metrics_port(checks: Checks, site: Site, served: int) -> None:

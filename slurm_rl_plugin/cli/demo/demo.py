@@ -188,7 +188,7 @@ def _run_hook(
     """
     loaded, registry = load_policy(str(model)), CollectorRegistry()
     metrics = CycleMetrics(registry, loaded.labels)
-    port = serve_metrics(registry, "127.0.0.1", 0)
+    port = serve_metrics(metrics, "127.0.0.1", 0)
     settings = SimulationSettings(capacity=prepared.capacity)
     for mode in ("shadow", "active"):
         cluster = SimulatedCluster(prepared, settings)

@@ -175,7 +175,7 @@ class ExperimentFiles:
         """What was found of each goal, and of how many pairs; nothing where that is odd."""
         try:
             found = self.found() or {"goals": (), "pairs": 0}
-            return tuple(_goal(each) for each in found["goals"]), int(found["pairs"])
+            return tuple(goal_of(each) for each in found["goals"]), int(found["pairs"])
         except (KeyError, TypeError, ValueError, OverflowError):
             return (), 0
 
@@ -225,7 +225,8 @@ def _told(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _goal(found: Mapping[str, Any]) -> GoalSeen:
+def goal_of(found: Mapping[str, Any]) -> GoalSeen:
+    """A finding of a JSON document, in which null is a figure that is not known."""
     ratio, low, high = (
         math.nan if found[name] is None else float(str(found[name]))
         for name in ("ratio", "low", "high")

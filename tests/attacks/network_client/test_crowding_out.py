@@ -19,6 +19,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from slurm_rl_plugin.configuration import read_configuration
+from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import serve_metrics
 from slurm_rl_plugin.services.offer_service import build_offer_pages
 from slurm_rl_plugin.serving.tls import reading_context
@@ -127,29 +128,29 @@ def scrapes(url: str, context: ssl.SSLContext | None = None) -> int:
 
 
 @pytest.fixture
-def registry() -> CollectorRegistry:
+def metrics() -> CycleMetrics:
     """Of 1 MB, which no socket takes at once."""
-    registry = CollectorRegistry()
-    long = Gauge("slurm_rl_long", "words", ["name"], registry=registry)
+    metrics = CycleMetrics(CollectorRegistry(), {})
+    long = Gauge("slurm_rl_long", "words", ["name"], registry=metrics.registry)
     for number in range(400):
         long.labels(f"{'y' * 2500}{number}").set(1.0)
-    return registry
+    return metrics
 
 
 @pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.9", "many"])
 @pytest.mark.parametrize("kind", ["silent", "bytes", "untaken", "body", "head"])
 def test_one_client_that_holds_all_it_can_keeps_no_scrape_out(
-    registry: CollectorRegistry, kind: str, source: str
+    metrics: CycleMetrics, kind: str, source: str
 ) -> None:
     """Prometheus may have the same address as the attacker, and he as many as the loopback has."""
-    port = serve_metrics(registry, "127.0.0.1", 0)
+    port = serve_metrics(metrics, "127.0.0.1", 0)
     with attacker(port, "64", source, kind, "0.01"):
         assert scrapes(f"http://127.0.0.1:{port}/metrics") == 10
 
 
-def test_a_client_that_stays_after_its_answer_keeps_no_place(registry: CollectorRegistry) -> None:
+def test_a_client_that_stays_after_its_answer_keeps_no_place(metrics: CycleMetrics) -> None:
     """Nor does one whose request is refused hold up the thread that accepts connections."""
-    port = serve_metrics(registry, "127.0.0.1", 0)
+    port = serve_metrics(metrics, "127.0.0.1", 0)
     begin = time.monotonic()
     for head in (b"GET /metrics HTTP/1.1\r\n\r\n", b"GET /metrics\r\n\r\n"):
         with socket.create_connection(("127.0.0.1", port), timeout=SCRAPE_TIMEOUT) as client:
@@ -160,10 +161,10 @@ def test_a_client_that_stays_after_its_answer_keeps_no_place(registry: Collector
 
 
 def test_no_variable_of_a_parent_chooses_what_is_listened_on(
-    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+    metrics: CycleMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LISTEN_PID", "1")
-    port = serve_metrics(registry, "127.0.0.1", 0)
+    port = serve_metrics(metrics, "127.0.0.1", 0)
     assert scrapes(f"http://127.0.0.1:{port}/metrics") == 10
 
 
@@ -171,10 +172,11 @@ def test_no_variable_of_a_parent_chooses_what_is_listened_on(
 SERVICE = """
 import re, sys
 from prometheus_client import CollectorRegistry, Gauge
+from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import serve_metrics
-registry = CollectorRegistry()
-Gauge("slurm_rl_long", "words", registry=registry)
-print(serve_metrics(registry, "127.0.0.1", 0), flush=True)
+metrics = CycleMetrics(CollectorRegistry(), {})
+Gauge("slurm_rl_long", "words", registry=metrics.registry)
+print(serve_metrics(metrics, "127.0.0.1", 0), flush=True)
 for _ in sys.stdin:
     print(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1], flush=True)
 """
@@ -209,11 +211,9 @@ def test_a_flood_of_long_requests_costs_little_memory_and_keeps_nobody_out(kind:
         service.stdin.close()
 
 
-def test_who_never_begins_tls_keeps_no_scrape_out(
-    registry: CollectorRegistry, tmp_path: Path
-) -> None:
+def test_who_never_begins_tls_keeps_no_scrape_out(metrics: CycleMetrics, tmp_path: Path) -> None:
     files = self_signed(tmp_path, "head")
-    port = serve_metrics(registry, "127.0.0.1", 0, files)
+    port = serve_metrics(metrics, "127.0.0.1", 0, files)
     with attacker(port, "64", "127.0.0.1", "silent", "0.01"):
         context = reading_context(files.certificate)
         assert scrapes(f"https://127.0.0.1:{port}/metrics", context) == 10

@@ -169,9 +169,8 @@ def offer_body_target(folder: Path) -> Callable[[bytes, Path], bool]:
 def metrics_target(folder: Path) -> HttpTarget:
     """The daemon's endpoint."""
     del folder
-    registry = CollectorRegistry()
-    CycleMetrics(registry, {"name": "fuzz"})
-    return HttpTarget(metrics_pages(registry), json_only=False)
+    metrics = CycleMetrics(CollectorRegistry(), {"name": "fuzz"})
+    return HttpTarget(metrics_pages(metrics), json_only=False)
 
 
 class RaisesBroken(logging.Handler):

@@ -20,9 +20,10 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.live_state import LiveState
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import serve_metrics
-from slurm_rl_plugin.metrics.served import ServedMetrics, read_served_metrics
+from slurm_rl_plugin.metrics.served import read_live_state
 from slurm_rl_plugin.serving import page_server
 from slurm_rl_plugin.serving.page_server import PageServer, serve_pages
 from slurm_rl_plugin.serving.tls import ServedTls, TlsFiles, reading_context
@@ -30,18 +31,19 @@ from tests.fakes.certificates import self_signed
 
 
 @pytest.fixture
-def registry() -> CollectorRegistry:
-    registry = CollectorRegistry()
-    metrics = CycleMetrics(registry, {"name": "<b>model</b>", "sha256": "0123456789abcdef"})
+def metrics() -> CycleMetrics:
+    metrics = CycleMetrics(
+        CollectorRegistry(), {"name": "<b>model</b>", "sha256": "0123456789abcdef"}
+    )
     metrics.publish(
         CycleReport(time=1795300000.0, mode="fallback", policy="p", fallback_reason="broken")
     )
-    return registry
+    return metrics
 
 
 @pytest.fixture
-def port(registry: CollectorRegistry) -> int:
-    return serve_metrics(registry, "127.0.0.1", 0)
+def port(metrics: CycleMetrics) -> int:
+    return serve_metrics(metrics, "127.0.0.1", 0)
 
 
 def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
@@ -61,17 +63,17 @@ def test_the_landing_page_tells_how_the_daemon_is(port: int) -> None:
     assert "<b>model" not in page
 
 
-def test_only_the_two_pages_are_there(port: int) -> None:
+def test_only_three_pages_are_there(port: int) -> None:
     assert get(port, "/metrics")[0] == 200
     assert "slurm_rl_up 1.0" in get(port, "/metrics?x=1")[1]
-    assert get(port, "/metrics/") == (404, "see / and /metrics\n")
+    assert get(port, "/metrics/") == (404, "see /, /metrics and /state\n")
     assert get(port, "/../../etc/passwd")[0] == 404
     assert get(port, "/metrics", "POST")[0] == 405
     assert get(port, "/", "DELETE")[0] == 405
 
 
 def test_a_fault_of_ours_is_answered_and_logged(
-    registry: CollectorRegistry, port: int, caplog: pytest.LogCaptureFixture
+    metrics: CycleMetrics, port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken:
         def collect(self) -> Iterator[None]:
@@ -80,17 +82,18 @@ def test_a_fault_of_ours_is_answered_and_logged(
         def describe(self) -> list[None]:
             return []
 
-    registry.register(Broken())  # type: ignore[arg-type]
+    metrics.registry.register(Broken())  # type: ignore[arg-type]
     assert get(port, "/metrics")[0] == 500
+    metrics.state = None  # type: ignore[assignment]
     assert get(port, "/")[0] == 500
     assert "metrics=broken path=/metrics" in caplog.text
 
 
-def test_ipv6_is_served(registry: CollectorRegistry) -> None:
+def test_ipv6_is_served(metrics: CycleMetrics) -> None:
     if not socket.has_ipv6 or not Path("/proc/net/if_inet6").exists():
         pytest.skip("this machine has no IPv6")
-    port = serve_metrics(registry, "::1", 0)
-    assert isinstance(read_served_metrics("::1", port), ServedMetrics)
+    port = serve_metrics(metrics, "::1", 0)
+    assert isinstance(read_live_state("::1", port), LiveState)
 
 
 def silent_clients(port: int, number: int) -> list[socket.socket]:
@@ -121,10 +124,10 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_silent_clients_take_few_threads_and_are_put_out(
-    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch, served: Callable[[], int]
+    metrics: CycleMetrics, monkeypatch: pytest.MonkeyPatch, served: Callable[[], int]
 ) -> None:
     monkeypatch.setattr(page_server, "REQUEST_DEADLINE", 4.0)
-    port = serve_metrics(registry, "127.0.0.1", 0)
+    port = serve_metrics(metrics, "127.0.0.1", 0)
     scanner = silent_clients(port, 3 * page_server.MOST_CONNECTIONS)
     until(lambda: served() >= page_server.OF_ONE_CLIENT)
     assert get(port, "/metrics")[0] == 200
@@ -136,11 +139,11 @@ def test_silent_clients_take_few_threads_and_are_put_out(
 
 
 def test_a_client_that_sends_byte_by_byte_is_put_out(
-    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+    metrics: CycleMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A time-out of each read alone would let it stay for ever."""
     monkeypatch.setattr(page_server, "REQUEST_DEADLINE", 1.0)
-    port = serve_metrics(registry, "127.0.0.1", 0)
+    port = serve_metrics(metrics, "127.0.0.1", 0)
     (slow,) = silent_clients(port, 1)
 
     def still_taken() -> bool:
@@ -155,13 +158,13 @@ def test_a_client_that_sends_byte_by_byte_is_put_out(
 
 
 def test_a_client_that_takes_no_answer_is_put_out(
-    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch, served: Callable[[], int]
+    metrics: CycleMetrics, monkeypatch: pytest.MonkeyPatch, served: Callable[[], int]
 ) -> None:
     monkeypatch.setattr(page_server, "DEADLINE", 1.0)
-    long = Gauge("long", "x" * 50, ["name"], registry=registry)
+    long = Gauge("long", "x" * 50, ["name"], registry=metrics.registry)
     for number in range(3000):
         long.labels(f"{'y' * 3000}{number}")
-    port = serve_metrics(registry, "127.0.0.1", 0)
+    port = serve_metrics(metrics, "127.0.0.1", 0)
     (lazy,) = silent_clients(port, 1)
     lazy.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
     until(lambda: served() == 1)
@@ -223,17 +226,17 @@ def files(tmp_path: Path) -> TlsFiles:
 
 
 def test_tls_is_served_and_read_with_the_sites_own_certificate(
-    registry: CollectorRegistry, files: TlsFiles, tmp_path: Path
+    metrics: CycleMetrics, files: TlsFiles, tmp_path: Path
 ) -> None:
-    port = serve_metrics(registry, "127.0.0.1", 0, files)
-    answer = read_served_metrics("127.0.0.1", port, files)
-    assert isinstance(answer, ServedMetrics)
+    port = serve_metrics(metrics, "127.0.0.1", 0, files)
+    answer = read_live_state("127.0.0.1", port, files)
+    assert isinstance(answer, LiveState)
     assert answer.mode == "fallback"
-    other = read_served_metrics("127.0.0.1", port, self_signed(tmp_path, "other"))
+    other = read_live_state("127.0.0.1", port, self_signed(tmp_path, "other"))
     assert "certificate verify failed" in str(other)
-    assert "no daemon answers at http://" in str(read_served_metrics("127.0.0.1", port))
+    assert "no daemon answers at http://" in str(read_live_state("127.0.0.1", port))
     gone = replace(files, certificate=tmp_path / "gone.pem")
-    assert "gone.pem cannot be read" in str(read_served_metrics("127.0.0.1", port, gone))
+    assert "gone.pem cannot be read" in str(read_live_state("127.0.0.1", port, gone))
 
 
 def test_old_tls_is_refused(files: TlsFiles) -> None:
@@ -241,12 +244,12 @@ def test_old_tls_is_refused(files: TlsFiles) -> None:
 
 
 def test_clients_without_a_certificate_of_the_authority_are_refused(
-    registry: CollectorRegistry, files: TlsFiles, tmp_path: Path
+    metrics: CycleMetrics, files: TlsFiles, tmp_path: Path
 ) -> None:
     client = self_signed(tmp_path, "prometheus")
     mutual = replace(files, client_authority=client.certificate)
-    port = serve_metrics(registry, "127.0.0.1", 0, mutual)
-    assert "wants a client's certificate" in str(read_served_metrics("127.0.0.1", port, mutual))
+    port = serve_metrics(metrics, "127.0.0.1", 0, mutual)
+    assert "wants a client's certificate" in str(read_live_state("127.0.0.1", port, mutual))
 
     def status(certificate: TlsFiles | None) -> int:
         context = reading_context(files.certificate)
@@ -265,43 +268,43 @@ def test_clients_without_a_certificate_of_the_authority_are_refused(
 
 
 def test_a_renewed_certificate_is_taken_without_a_restart(
-    registry: CollectorRegistry, files: TlsFiles, tmp_path: Path
+    metrics: CycleMetrics, files: TlsFiles, tmp_path: Path
 ) -> None:
-    port = serve_metrics(registry, "127.0.0.1", 0, files)
+    port = serve_metrics(metrics, "127.0.0.1", 0, files)
     renewed = self_signed(tmp_path, "renewed")
     shutil.copy(renewed.certificate, files.certificate)  # half of it: the old one is served on
     time.sleep(0.02)  # another time of change
     old = ssl.get_server_certificate(("127.0.0.1", port))
     assert old.strip() not in files.certificate.read_text()
     shutil.copy(renewed.key, files.key)
-    assert isinstance(read_served_metrics("127.0.0.1", port, files), ServedMetrics)
+    assert isinstance(read_live_state("127.0.0.1", port, files), LiveState)
 
 
-def refused(registry: CollectorRegistry, files: TlsFiles) -> str:
+def refused(metrics: CycleMetrics, files: TlsFiles) -> str:
     with pytest.raises(ConfigurationError) as caught:
-        serve_metrics(registry, "127.0.0.1", 0, files)
+        serve_metrics(metrics, "127.0.0.1", 0, files)
     (sentence,) = caught.value.faults
     assert "\n" not in sentence
     return sentence
 
 
 def test_files_that_cannot_be_used_are_named(
-    registry: CollectorRegistry, files: TlsFiles, tmp_path: Path
+    metrics: CycleMetrics, files: TlsFiles, tmp_path: Path
 ) -> None:
     other = self_signed(tmp_path, "other")
     gone, text = tmp_path / "gone.pem", tmp_path / "text.pem"
     text.write_text("no certificate\n")
-    assert "tls_certificate" in refused(registry, replace(files, certificate=gone))
-    assert "No such file" in refused(registry, replace(files, key=gone))
-    assert "KEY_VALUES_MISMATCH" in refused(registry, replace(files, key=other.key))
-    assert "cannot be used" in refused(registry, replace(files, certificate=text))
-    assert "tls_client_ca" in refused(registry, replace(files, client_authority=text))
+    assert "tls_certificate" in refused(metrics, replace(files, certificate=gone))
+    assert "No such file" in refused(metrics, replace(files, key=gone))
+    assert "KEY_VALUES_MISMATCH" in refused(metrics, replace(files, key=other.key))
+    assert "cannot be used" in refused(metrics, replace(files, certificate=text))
+    assert "tls_client_ca" in refused(metrics, replace(files, client_authority=text))
 
 
 def test_a_key_with_a_passphrase_is_refused_and_nobody_is_asked(
-    registry: CollectorRegistry, files: TlsFiles, tmp_path: Path
+    metrics: CycleMetrics, files: TlsFiles, tmp_path: Path
 ) -> None:
     locked = tmp_path / "locked.key"
     words = ["openssl", "ec", "-in", str(files.key), "-aes128", "-passout", "pass:secret"]
     subprocess.run([*words, "-out", str(locked)], check=True, capture_output=True)
-    assert "without a passphrase" in refused(registry, replace(files, key=locked))
+    assert "without a passphrase" in refused(metrics, replace(files, key=locked))

@@ -1,0 +1,144 @@
+"""A daemon's live state, over HTTP and as words."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from slurm_rl_plugin.cli.status import service_lines
+from slurm_rl_plugin.domain.resources import ResourcesNow
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.experiment.turns import ExperimentReport, GoalSeen
+from slurm_rl_plugin.hook.live_state import LiveState
+from slurm_rl_plugin.hook.rails.reserve import LimitReport
+from slurm_rl_plugin.metrics import served
+from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.metrics.served import read_live_state
+from tests.unit.hook.queues import pending_jobs, snapshot_of
+
+
+def test_a_document_of_the_state_is_read_as_the_same_state() -> None:
+    metrics = CycleMetrics(CollectorRegistry(), {"name": "default", "sha256": "abc"})
+    metrics.publish(CycleReport(time=0.0, mode="active", policy="p", failure="write"))
+    goal = GoalSeen(goal="wait", ratio=0.9, low=0.5, high=1.2, word="inconclusive")
+    machine = ResourcesNow(names=("cpus",), capacity=np.ones(1), free=np.ones(1))
+    metrics.publish(
+        CycleReport(
+            time=99.0,
+            mode="fallback",
+            policy="p",
+            snapshot=replace(snapshot_of(pending_jobs([1, 1])), resources=machine),
+            fallback_reason="x",
+            limit=LimitReport(amounts={"cpus": 5}),
+            experiment=ExperimentReport(phase="site", state="running", goals=(goal,), pairs=1),
+            adjustments={"up": 2, "down": 1},
+        )
+    )
+    state = metrics.state
+    assert (state.fallback, state.cycles, state.failures, state.writes) == (
+        True,
+        2,
+        {"write": 1},
+        3,
+    )
+    assert LiveState.of_document(json.loads(json.dumps(state.document()))) == state
+    assert service_lines(state) == []
+
+
+def test_who_got_what_is_said() -> None:
+    state = LiveState(
+        misdelivered=0.125,
+        entitlement={str(n): n / 4 for n in range(5, 0, -1)},
+        lifts={"1": 0.75, "2": 0.0},
+    )
+    assert service_lines(state) == [
+        "service of a fortnight: 12.5 % to the wrong account; least of their entitlement got: "
+        "1 0.25 (lifted by 0.75 doublings), 2 0.50, 3 0.75"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cycles", "many"),
+        ("mode", None),
+        ("model", {"sha256": 1}),
+        ("shares", {"physics": "half"}),
+        ("limit", {"amounts": [1]}),
+        ("limit", {"strange": 1}),
+        ("pending", [[1]]),
+        ("strange", 1),
+    ],
+)
+def test_another_document_is_refused(name: str, value: object) -> None:
+    with pytest.raises((TypeError, KeyError, ValueError)):
+        LiveState.of_document({**LiveState().document(), name: value})
+
+
+@pytest.fixture
+def stranger() -> Iterator[tuple[HTTPServer, list[bytes]]]:
+    """A server that is not ours, and what it says."""
+    says = [b"up 1\n"]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(says[0])
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server, says
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize("said", [b"up 1\n", b"\xff\xfe", b"", b"[]", b"{}", b"[" * 100_000])
+def test_someone_else_at_the_port_is_said(
+    stranger: tuple[HTTPServer, list[bytes]], said: bytes
+) -> None:
+    server, says = stranger
+    says[0] = said
+    answer = read_live_state("0.0.0.0", server.server_port)
+    assert isinstance(answer, str)
+    assert "is not a slurm-rl daemon" in answer
+
+
+def test_a_server_that_does_not_answer_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket  # noqa: PLC0415
+
+    monkeypatch.setattr(served, "TIMEOUT", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        answer = read_live_state("127.0.0.1", silent.getsockname()[1])
+    assert isinstance(answer, str)
+    assert "no daemon answers" in answer
+
+
+def test_who_does_not_speak_http_is_said() -> None:
+    import socket  # noqa: PLC0415
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"SSH-2.0-OpenSSH\r\n")
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        answer = read_live_state("127.0.0.1", listener.getsockname()[1])
+        thread.join()
+    assert "is not a slurm-rl daemon" in str(answer)
