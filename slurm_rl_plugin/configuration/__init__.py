@@ -1,6 +1,6 @@
-"""The site's configuration: files, environment and flags become typed objects, with every fault.
+"""The site's configuration: files, environment and flags become typed objects.
 
-A fault raises ConfigurationError, which lists all of them, one line each.
+Any fault raises ConfigurationError, which lists all faults, one line each.
 """
 
 from slurm_rl_plugin.configuration.configuration import (
@@ -14,7 +14,7 @@ from slurm_rl_plugin.configuration.reading import (
     KnownConfiguration,
     known_configuration,
     read_configuration,
-    way_out_of,
+    rollback_values,
 )
 from slurm_rl_plugin.configuration.sections import KEYS
 
@@ -28,6 +28,6 @@ __all__ = [
     "changed_start_keys",
     "known_configuration",
     "read_configuration",
-    "way_out_of",
+    "rollback_values",
     "with_start_values",
 ]

@@ -1,4 +1,4 @@
-"""The whole configuration of a site as one checked object."""
+"""The whole configuration of a site as one valid object."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ OF_GOALS = "[goals]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """Every section of the configuration, checked, with where each value comes from."""
+    """Every section of the configuration, with the origin of each value."""
 
     values: Mapping[str, Mapping[str, Any]]  #: section -> key -> value, defaults filled in
-    #: account -> share with sum 1; None takes the batch system's own
+    #: account -> share with sum 1; None for the batch system's own
     shares: Mapping[str, float] | None = None
-    shares_source: str = DEFAULT_SOURCE  #: the word for that, where no shares are given
+    shares_source: str = DEFAULT_SOURCE  #: the batch system, if no shares are given
     classifier: JobClassifier = field(default_factory=JobClassifier)
-    has_class_rules: bool = False  #: whether the site wrote rules or classes of its own
-    #: section -> key -> where its value comes from; also of each share, of each class by its name,
-    #: and of each job-class rule by its number from 1
+    has_class_rules: bool = False  #: whether the site gives rules or classes
+    #: section -> key -> origin of its value; also of each share, of each class by its name, and of
+    #: each job-class rule by its number from 1
     origins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()  #: one sentence for each removed name in use
-    #: no key was faulty; else some have their default for what the site wrote
+    #: no key was faulty; else some have their default instead of the site's value
     is_whole: bool = True
 
     @property
     def sections(self) -> Sections:
-        """The same values, each with its type."""
+        """The values with their types."""
         return Sections.of(self.values)
 
     @property
     def goals(self) -> Goals:
-        """What counts in the order; of shares nothing where the site says nothing of them."""
+        """The weights of the order; `shares` is None if the site gives no shares and no weight."""
         goals: dict[str, Any] = {key: float(each) for key, each in self.values["goals"].items()}
         if self.origins.get("goals", {}).get("shares", DEFAULT) == DEFAULT and self.shares is None:
             goals["shares"] = None
@@ -65,10 +65,10 @@ class Configuration:
         return RewardWeights(**{key: float(value) for key, value in self.values["reward"].items()})
 
     def other_rewards(self, trained: Mapping[str, float]) -> dict[str, float]:
-        """The weights of a model that was trained for other rewards than the site's.
+        """The weights of a model that differ from the site's.
 
-        A weight that only follows from [goals] is none of them: goals act on the model that was
-        trained for the default ones.
+        A weight that only follows from [goals] never differs: goals act on a model that was trained
+        for the default weights.
         """
         wanted, derived = self.values["reward"], reward_for(self.goals)
         default = asdict(RewardSection())
@@ -101,13 +101,13 @@ class Configuration:
 
     @property
     def disable_file(self) -> Path | None:
-        """While it exists nothing is written; None for none."""
+        """While this file exists, the daemon writes nothing; None for no such file."""
         name = self.sections.hook.disable_file
         return Path(name) if name else None
 
     @property
     def pace(self) -> Pace:
-        """How long the daemon waits between cycles, in seconds, as [hook] says."""
+        """How long the daemon waits between cycles, seconds."""
         hook = self.sections.hook
         return Pace(
             longest=float(hook.cycle),
@@ -116,7 +116,7 @@ class Configuration:
         )
 
     def tls_of(self, section: str) -> TlsFiles | None:
-        """Files to serve what a section says by TLS with; None for plain HTTP."""
+        """The TLS files of a section that serves pages; None for plain HTTP."""
         where = self.values[section]
         if not where["tls_certificate"]:
             return None
@@ -130,7 +130,7 @@ class Configuration:
 
     @property
     def reserve(self) -> ReserveSettings | None:
-        """What may be kept free of batch jobs; None where nothing may."""
+        """What may be kept free of batch jobs; None for nothing."""
         reserve = self.sections.reserve
         if reserve.mechanism == OFF:
             return None
@@ -157,9 +157,9 @@ class Configuration:
 def reward_for(goals: Goals) -> dict[str, float]:
     """Weights of [reward] that follow from [goals]; those of the default goals are the defaults.
 
-    Slowdown grows with `short_jobs`, what groups lose with `wide_jobs`, the tail with
-    `longest_wait`; fairness is half of the first three at the default points of `shares`, and
-    `interactive` moves what is left from time utility to responsiveness.
+    Slowdown grows with `short_jobs`, the losses of groups with `wide_jobs`, the tail with
+    `longest_wait`. Fairness is half of the first three weights at the default points of `shares`,
+    and `interactive` moves the rest from time utility to responsiveness.
     """
     default = RewardSection()
     shares = POINTS_A_DOUBLING if goals.shares is None else goals.shares
@@ -177,9 +177,9 @@ def reward_for(goals: Goals) -> dict[str, float]:
 
 
 def with_derived_reward(found: Configuration) -> Configuration:
-    """The same with the weights of [reward] that the site does not give taken from [goals].
+    """Derive the weights of [reward] that the site does not give from [goals].
 
-    The first three sum to 1, so they are derived together or not at all.
+    The first three sum to 1, so all of them are derived or none.
     """
     origins = found.origins["reward"]
     together = {"time_utility", "responsiveness", "fairness"}
@@ -197,7 +197,7 @@ def with_derived_reward(found: Configuration) -> Configuration:
 
 
 def changed_start_keys(running: Configuration, fresh: Configuration) -> list[tuple[str, str]]:
-    """(section, name) of each key that a reload cannot take over and that has changed."""
+    """(section, name) of each changed key that needs a restart."""
     return [
         place
         for place in _start_keys()
@@ -206,7 +206,7 @@ def changed_start_keys(running: Configuration, fresh: Configuration) -> list[tup
 
 
 def with_start_values(running: Configuration, fresh: Configuration) -> Configuration:
-    """What a reload takes over: `fresh`, but for keys that are read at the start only."""
+    """The configuration after a reload: `fresh`, except for keys that need a restart."""
     values = {section: dict(found) for section, found in fresh.values.items()}
     for section, name in _start_keys():
         values[section][name] = running.values[section][name]

@@ -1,4 +1,4 @@
-"""The files of a configuration, the line of each key, and what still counts in a broken file."""
+"""The files of a configuration, the line of each key, and the readable lines of a broken file."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from typing import Any
 from slurm_rl_plugin.configuration.sections import KEYS
 from slurm_rl_plugin.whole_file import read_whole
 
-#: Folder beside the file whose *.toml are read after it, in the order of their names.
+#: Folder next to the file; its *.toml are read after the file, in the order of their names.
 FURTHER_FILES = "conf.d"
-#: Keys and, for elements of lists of tables, places from 0.
+#: Keys and, in lists of tables, places from 0.
 TomlPath = tuple[str | int, ...]
 _WORD = r"""(?:[\w-]+|"(?:\\[btnfr\\]|[^"\\])*"|'[^']*')"""
 _WORDS = rf"({_WORD}(?:\s*\.\s*{_WORD})*)\s*"
 _HEADER = re.compile(rf"\s*\[(\[?)\s*{_WORDS}\]")
 _STATEMENT = re.compile(rf"\s*{_WORDS}=")
-#: A comment or a text; one of several lines, whose lines are no keys, is the group.
+#: A comment or a text; the group is a text of several lines, in which no line is a key.
 _NO_KEYS = re.compile(
     r"""#[^\n]*|(\"{3}(?:\\.|[^\\])*?\"{3}|'{3}.*?'{3})|"(?:\\.|[^"\\\n])*"|'[^'\n]*'""", re.DOTALL
 )
 _LINE = re.compile(r"\s*([A-Za-z_]+)\s*=\s*(.*)")
-#: A text whose quotes are the typo.
+#: A text, with or without its quotes.
 _TEXT = re.compile(r"[\"']?([^\"'#]+)")
 
 
 def _statements(text: str) -> Iterator[tuple[TomlPath, int, bool]]:
-    """Path and line of each header or key that begins a line, and whether it is a header."""
+    """Path and line of each header or key at the start of a line, and whether it is a header."""
     table: TomlPath = ()
     places: dict[TomlPath, int] = {}
     known = _NO_KEYS.sub(lambda each: "\n" * each[0].count("\n") if each[1] else each[0], text)
@@ -58,10 +58,9 @@ def _keys(words: str) -> TomlPath:
 
 
 def lines_of(text: str, content: Mapping[str, Any]) -> dict[TomlPath, int]:
-    """The line, from 1, in which each key and table of a valid document is given first.
+    """The first line, from 1, of each key and table of a valid document.
 
-    A path that `content`, the parsed text, does not have was misread: it has no line, because a
-    wrong one would be worse.
+    A path that `content`, the parsed text, does not have was misread, so it gets no line.
     """
     lines: dict[TomlPath, int] = {}
     for path, line, _ in _statements(text):
@@ -81,7 +80,7 @@ def _exists(path: TomlPath, content: Any) -> bool:
 
 
 def _given_twice(text: str, last: int) -> tuple[TomlPath, int, int] | None:
-    """The last key given twice up to line `last`, with the lines of both; None for none."""
+    """The last key given twice up to line `last`, with both lines; None for none."""
     first: dict[tuple[TomlPath, bool], int] = {}
     found = None
     for path, line, is_header in _statements(text):
@@ -93,90 +92,90 @@ def _given_twice(text: str, last: int) -> tuple[TomlPath, int, int] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationFile:
-    """The content of one TOML file, with the line that each key stands in."""
+    """The content of one TOML file, with the line of each key."""
 
-    name: str  #: that faults begin with
+    name: str  #: at the start of messages
     content: Mapping[str, Any]
-    #: where its keys stand; a key that is missing here is in a line that we do not know
+    #: the lines of its keys, as far as they are known
     lines: Mapping[TomlPath, int] = field(default_factory=dict)
 
     def where(self, *path: str | int) -> str:
-        """`file:line` of a key, or the file alone where the line is not known."""
+        """`file:line` of a key, or only the file if the line is unknown."""
         line = self.lines.get(path)
         return self.name if line is None else f"{self.name}:{line}"
 
 
 def configuration_paths(path: Path, faults: list[str]) -> list[Path]:
-    """The named file and those of conf.d, in the order in which they count."""
+    """The named file and those of conf.d, in the order in which they are read."""
     folder = path.parent / FURTHER_FILES
     found: list[Path] = []
     try:
         found = sorted(folder.iterdir(), key=lambda each: each.name)
     except OSError as error:
-        if os.path.lexists(folder):  # else there is none
+        if os.path.lexists(folder):  # else no further files are wanted
             faults.append(f"configuration {folder} cannot be read: {error.strerror}.")
     further = [each for each in found if each.suffix == ".toml" and each.name[0] != "."]
     return [path, *further]
 
 
 def read_files(path: Path, faults: list[str]) -> list[ConfigurationFile]:
-    """The named file and those of conf.d; what cannot be read is added to the faults."""
+    """The named file and those of conf.d; unreadable files are added to the faults."""
     read = [read_file(each, faults) for each in configuration_paths(path, faults)]
     return [each for each in read if each is not None]
 
 
 def read_file(path: Path, faults: list[str]) -> ConfigurationFile | None:
-    """One file alone; None, and a fault more, where it cannot be read."""
+    """One file; None, and one more fault, if it cannot be read."""
     try:
         text = read_whole(path).decode()
     except FileNotFoundError:
-        faults.append(f"configuration {path} does not exist: write one or give --config.")
+        faults.append(f"configuration {path} does not exist: write it or give --config.")
         return None
     except OSError as error:
         faults.append(f"configuration {path} cannot be read: {error.strerror}.")
         return None
     except UnicodeDecodeError as error:
-        faults.append(f"configuration {path} cannot be read: byte {error.start} is no UTF-8.")
+        faults.append(f"configuration {path} cannot be read: byte {error.start} is not UTF-8.")
         return None
     try:
         content = tomllib.loads(text)
     except ValueError as error:  # a TOMLDecodeError, or a number of thousands of digits
-        faults.append(_no_toml(path, text, str(error)))
+        faults.append(_not_toml(path, text, str(error)))
         return None
     except RecursionError:
-        faults.append(f"{path} is no TOML that can be read: it is nested too deeply.")
+        faults.append(f"{path} is not readable TOML: it is nested too deeply.")
         return None
     return ConfigurationFile(name=str(path), content=content, lines=lines_of(text, content))
 
 
-def _no_toml(path: Path, text: str, problem: str) -> str:
+def _not_toml(path: Path, text: str, problem: str) -> str:
     found = re.search(r" \(at line (\d+), column (\d+)\)$", problem)
     if found is None:
-        return f"{path} is no TOML: {problem}."
+        return f"{path} is not TOML: {problem}."
     line, column = int(found[1]), found[2]
     twice = _given_twice(text, line) if re.search("overwrite|twice", problem) else None
     if twice is None:
-        return f"{path}:{line}: is no TOML: {problem[: found.start()]}, in column {column}."
+        return f"{path}:{line}: is not TOML: {problem[: found.start()]}, in column {column}."
     keys, first, again = twice
     return f"{path}:{again}: {shown_path(keys)} is given twice, first in line {first}."
 
 
 def shown_path(path: TomlPath) -> str:
-    """A path of keys in one line: `[hook] cycle`."""
+    """A path of keys on one line: `[hook] cycle`."""
     words = [shown(each) if isinstance(each, str) else str(each + 1) for each in path]
     return f"[{words[0]}] {'.'.join(words[1:])}".strip() if len(words) > 1 else words[0]
 
 
 def shown(key: str) -> str:
-    """A key as TOML has it, always in one line."""
+    """A key as TOML writes it, always on one line."""
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)
 
 
-def standing_lines(path: Path, wanted: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Section -> key -> value, of the lines that can be read by themselves.
+def readable_lines(path: Path, wanted: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Section -> key -> value, from the lines that are valid by themselves.
 
-    Headings are not looked at, since one of them may be the typo: a key counts where one section
-    alone has it.
+    Headings are ignored, because one of them may be the typo: a key counts if only one section has
+    it.
     """
     sections: dict[str, list[str]] = {}
     for section, names in KEYS.items():

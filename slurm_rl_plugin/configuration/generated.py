@@ -1,6 +1,6 @@
-"""The example file and the tables of docs/configuration.md, and how values are written as TOML.
+"""The example file and the tables of docs/configuration.md, and values as TOML.
 
-``python -m slurm_rl_plugin.configuration.generated`` writes both in a source tree; tests compare.
+``python -m slurm_rl_plugin.configuration.generated`` writes both; tests compare.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ from slurm_rl_plugin.whole_file import write_whole
 
 TOP = Path(__file__).resolve().parents[2]
 DOCUMENT = Path("docs") / "configuration.md"
-#: Between these two lines of the document nothing is written by hand.
+#: The lines of the document between these two are generated.
 BEGIN = "<!-- keys: made of their definitions by slurm_rl_plugin.configuration.generated -->"
 END = "<!-- end of keys -->"
 _WIDTH = 99
 _OPENING = (
-    "slurm-rl.toml(5): every key with its default. A key that is left out takes its default, also "
-    "that of a later release.",
-    "conf.d/*.toml beside this file are read after it, in the order of their names; variables such "
-    "as SLURM_RL_HOOK_MODE go over files, and --set hook.mode=shadow over variables. "
-    "`slurm-rl show-config` says what is in force and where it comes from.",
+    "slurm-rl.toml(5): every key with its default. A missing key takes its default, which a later "
+    "release may change.",
+    "Files conf.d/*.toml next to this file are read after it, in the order of their names. "
+    "Variables such as SLURM_RL_HOOK_MODE override files, and --set hook.mode=shadow overrides "
+    "variables. `slurm-rl show-config` prints what is in force and its sources.",
 )
 _SHARES = (
     'Either from = "slurm", which takes the raw shares of the account tree (with OpenPBS from = '
-    '"pbs", those of its fairshare groups), or one line for each '
-    "account with its fraction, such as physics = 0.7; they sum to 1."
+    '"pbs", those of its fairshare groups), or one line for each account with its fraction, such '
+    "as physics = 0.7; the fractions sum to 1."
 )
 _JOB_CLASS = (
-    "Rules in order; the first that matches decides, and a job that none matches is batch. Without "
-    "any these apply:"
+    "An ordered list of rules. The first rule that matches decides; a job that no rule matches is "
+    "batch. Without any rule, these apply:"
 )
 
 _UTILITY = (
     "A class of service that [[job_class]] rules may name, with its time utility; see "
-    "slurm-rl.toml(5). Without any there are interactive and batch:"
+    "slurm-rl.toml(5). Without any, the classes are interactive and batch:"
 )
 _UTILITY_LINES = ("[utility.SDJ]", 'form = "deadline"', "sigma = 60", "interactive = true")
 
 
 @cache
 def documented_keys() -> Keys:
-    """Every key with its help, which is the text below its field in `sections`."""
+    """Every key with its help, the text below its field in `sections`."""
     rules = [each.name for each in NAMED_POLICIES.values() if each.is_rule and not each.needs_log]
     named = {"rules": rules, "models": SHIPPED_MODELS}
     words = {kind: ", ".join(f"`{name}`" for name in names) for kind, names in named.items()}
@@ -88,13 +88,13 @@ def documented_keys() -> Keys:
 
 
 def section_note(section: str) -> str:
-    """What is to be said of a whole section, in Markdown; "" for nothing."""
+    """The note on a whole section, in Markdown; "" for none."""
     doc = inspect.getdoc(get_type_hints(Sections).get(section)) or ""
     return " ".join(doc.partition("\n\n")[2].split())
 
 
 def example_text(keys: Keys | None = None) -> str:
-    """The example slurm-rl.toml: every key with its default, its meaning as a comment."""
+    """The example slurm-rl.toml: every key with its default, and its meaning as a comment."""
     lines = [line for paragraph in _OPENING for line in _comment(paragraph)]
     for section, definitions in (keys or documented_keys()).items():
         lines += ["", *_comment(plain(section_note(section))), f"[{section}]"]
@@ -111,7 +111,7 @@ def example_text(keys: Keys | None = None) -> str:
 
 
 def follows(section: str, name: str) -> bool:
-    """Whether a key that is not given follows from others; to write its default would give it."""
+    """Whether the value of a missing key follows from other keys, so that it must stay missing."""
     return section == "reward" or (section, name) == ("goals", "shares")
 
 
@@ -121,7 +121,7 @@ def _comment(text: str) -> Iterator[str]:
 
 
 def toml_value(value: Any) -> str:
-    """A text, number, truth value or list, where JSON and TOML agree but for a sign; or a table."""
+    """A value as TOML; JSON differs only in one sign and in tables."""
     if isinstance(value, Mapping):
         entries = ", ".join(key_line(*each) for each in value.items())
         return f"{{ {entries} }}" if entries else "{}"
@@ -163,7 +163,7 @@ def generated_files(top: Path = TOP) -> dict[Path, str]:
 
 
 def with_tables(document: str) -> str:
-    """The document with its tables made anew from the definitions of keys."""
+    """The document with new tables of the keys."""
     before, begin, rest = document.partition(f"{BEGIN}\n")
     _, end, after = rest.partition(END)
     if not begin or not end:

@@ -1,4 +1,4 @@
-"""One configuration key: its type, default, bounds and help, of which all else is made."""
+"""One configuration key: its type, default, bounds and help."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
 _KIND_NAMES = {
-    str: "text",
+    str: "a text",
     int: "a whole number",
     float: "a number",
     bool: "true or false",
@@ -19,25 +19,24 @@ _KIND_NAMES = {
     dict: "a table of numbers",
 }
 
-#: What every name in the environment begins with.
+#: The beginning of every variable of the environment that gives a key.
 ENVIRONMENT_PREFIX = "SLURM_RL_"
-#: `section` or `section.key` -> what follows its name in a warning: what it was, that it is gone,
-#: and what to do.
+#: Removed `section` or `section.key` -> the warning after its name: what it was and what to do.
 REMOVED: dict[str, str] = {
-    "hook.class_defaults_file": "named the table from which job_submit.lua gave new jobs a factor; "
-    "it is gone: new jobs get their factor in the next cycle. Remove this line, and take our "
-    "job_submit.lua out of JobSubmitPlugins in slurm.conf before you delete the script.",
-    "plan": "gave the scheduler predicted run times; it is gone, because jobs waited just as long "
-    "with it. Remove the section.",
+    "hook.class_defaults_file": "named the table of factors for job_submit.lua and was removed: "
+    "new jobs get their factor in the next cycle. Remove this line, and take our job_submit.lua "
+    "out of JobSubmitPlugins in slurm.conf before you delete the script.",
+    "plan": "gave the scheduler predicted run times and was removed, because jobs waited just as "
+    "long with it. Remove the section.",
 }
-#: A link of Markdown: its words, and the document, with or without an anchor.
+#: A Markdown link: its words and its document, with or without an anchor.
 _LINK = re.compile(r"\[([^]]*)\]\(([^)]*)\)")
-#: What is said before the choices of a text, and before the names that a table may have.
+#: Introduces the choices of a text, and the names of a table.
 _CHOICES = ("One of", "Names are")
 DEFAULT_PATH = Path("/etc/slurm-rl/slurm-rl.toml")
-#: Origin of a value that no source gives.
+#: Origin of a value that no file, variable or option gives.
 DEFAULT = "default"
-#: Sections with keys of the site's own choice.
+#: Sections whose keys the site chooses.
 SHARES, JOB_CLASS, UTILITY = "shares", "job_class", "utility"
 
 
@@ -45,43 +44,38 @@ SHARES, JOB_CLASS, UTILITY = "shares", "job_class", "utility"
 class Key:
     """One configuration key; validation, example file, man page and documents are made of it."""
 
-    kind: type  #: type of the value; a list is one of names, a dict has numbers by names
+    kind: type  #: type of the value: a list has names, a dict has numbers by names
     default: Any
-    help: str = ""  #: in Markdown; the first sentence stands before the choices
-    #: all that a text may be, or the names in a table; () for any text
+    help: str = ""  #: in Markdown; the choices follow its first sentence
+    #: all valid texts, or the valid names in a table; () for any text
     choices: tuple[str, ...] = ()
     least: float = -math.inf
     most: float = math.inf
-    at_start: bool = False  #: read at the start of the daemon only, not at a reload
+    at_start: bool = False  #: a reload does not change it, only a restart of the daemon
 
     def fault(self, value: Any) -> str | None:
-        """What is wrong with a value, or None."""
-        allowed: tuple[type, ...] = (int, float) if self.kind is float else (self.kind,)
-        if not isinstance(value, allowed) or (isinstance(value, bool) and self.kind is not bool):
-            return f"is {value!r}, give {_KIND_NAMES[self.kind]}"
-        if isinstance(value, list) and not all(isinstance(each, str) for each in value):
-            return f"is {value!r}, give a list of names"
-        if isinstance(value, dict):
+        """What is wrong with a value, as "must be ..., not ..."; None if it is valid."""
+        kinds = (int, float) if self.kind is float else self.kind
+        valid = isinstance(value, kinds) and isinstance(value, bool) is (self.kind is bool)
+        if isinstance(value, list):
+            valid = valid and all(isinstance(each, str) for each in value)
+        if not valid:
+            return f"must be {_KIND_NAMES[self.kind]}, not {value!r}"
+        if self.kind is dict:
             return self._fault_of_table(value)
-        if isinstance(value, int | float):
-            return self._out_of_bounds(value)
-        return self._fault_of_text(value) if isinstance(value, str) else None
-
-    def _fault_of_text(self, text: str) -> str | None:
-        if len(text) < self.least:
-            return "is empty, give a path"
-        if self.choices and text not in self.choices:
-            return f"is {text!r}, give one of {', '.join(self.choices)}"
-        return None
+        if self.kind is str and len(value) < self.least:
+            return "must be a path, not empty"
+        if self.kind is str and self.choices and value not in self.choices:
+            return f"must be one of {', '.join(self.choices)}, not {value!r}"
+        return self._out_of_bounds(value) if self.kind in (int, float) else None
 
     def _fault_of_table(self, table: Mapping[str, Any]) -> str | None:
         for name, number in table.items():
             if name not in self.choices:
-                return f"names {name!r}, give some of {', '.join(self.choices)}"
+                return f"must not name {name!r}: the names are {', '.join(self.choices)}"
             if isinstance(number, bool) or not isinstance(number, int | float):
-                return f"of {name!r} is {number!r}, give a number"
-            fault = self._out_of_bounds(number)
-            if fault is not None:
+                return f"of {name!r} must be a number, not {number!r}"
+            if fault := self._out_of_bounds(number):
                 return f"of {name!r} {fault}"
         return None
 
@@ -89,18 +83,16 @@ class Key:
         try:
             finite = not math.isinf(value)
         except OverflowError:  # an integer that no float can hold
-            return "is out of all bounds, give a finite number"
-        if not finite:
-            return f"is {value!r}, give a finite number"
-        if not self.least <= value <= self.most:
-            bound = f" and at most {self.most:g}" if self.most < math.inf else ""
-            return f"is {value!r}, give at least {self.least:g}{bound}"
+            return "must be a finite number, not one of hundreds of digits"
+        if not finite or not self.least <= value <= self.most:
+            bounds = (finite and self.bounds) or "a finite number"
+            return f"must be {bounds}, not {value!r}"
         return None
 
     def parsed(self, text: str) -> Any:
-        """The value that a text of the environment or the command line means.
+        """The value of a text from the environment or the command line.
 
-        Where it means none the text itself comes back, in which `fault` then finds the fault.
+        A text without a value is returned unchanged, so that `fault` reports it.
         """
         words = text.strip()
         try:
@@ -117,28 +109,28 @@ class Key:
 
     @property
     def bounds(self) -> str:
-        """The bounds of a number as a sentence; "" for none."""
+        """The bounds of a number, such as `from 0 to 10`; "" for none."""
         if self.kind not in (int, float, dict) or self.least == -math.inf:
             return ""
-        if self.most == math.inf:
-            return f"At least {self.least:g}."
-        return f"From {self.least:g} to {self.most:g}."
+        return f"{'at least' if self.most == math.inf else 'from'} {self.least:g}" + (
+            f" to {self.most:g}" if self.most < math.inf else ""
+        )
 
 
 #: Section -> key -> its definition.
 Keys = Mapping[str, Mapping[str, Key]]
 
 
-def key(default: Any, **told: Any) -> Any:
-    """A field of a section that is a key: its type is the field's, its default is given here."""
-    metadata = {"key": {"default": default, **told}}
+def key(default: Any, **more: Any) -> Any:
+    """A field of a section that is a key of the field's type."""
+    metadata = {"key": {"default": default, **more}}
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
 def keys_of(section: type) -> dict[str, Key]:
-    """Name -> key of every field of a section; with AT_START, each is read at the start only."""
+    """Name -> key of every field of a section; AT_START holds for all of them."""
     kinds, shared = get_type_hints(section), {"at_start": getattr(section, "AT_START", False)}
     return {
         each.name: Key(
@@ -155,7 +147,7 @@ def environment_name(section: str, name: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence on an unknown name."""
+    """The end of a sentence about an unknown name: the nearest known one, or all."""
     candidates = list(known)
     near = get_close_matches(name, candidates, n=1)
     if near:
@@ -164,28 +156,28 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def removal_of(section: str, name: str = "") -> str | None:
-    """Why a section or a key no longer exists; None if no release had it."""
+    """The warning about a removed section or key; None if no release had it."""
     return REMOVED.get(section) or REMOVED.get(f"{section}.{name}")
 
 
 def markdown_of(key: Key) -> str:
-    """What a key means, its choices and its bounds, on one line of Markdown."""
+    """A key's meaning, choices and bounds on one line of Markdown."""
     meaning, end, more = key.help.partition(". ")
     choices = ", ".join(f"`{choice}`" for choice in key.choices)
     sentences = [
         f"{meaning}." if end else meaning,
         f"{_CHOICES[key.kind is dict]} {choices}." if choices else "",
         more,
-        key.bounds,
-        "Read at start only." if key.at_start else "",
+        f"{key.bounds[0].upper()}{key.bounds[1:]}." if key.bounds else "",
+        "A change needs a restart." if key.at_start else "",
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
 def plain(markdown: str) -> str:
-    """Markdown without its marks; a link to a document becomes its words and the path of that.
+    """Markdown without its marks; a link becomes its words and the path of the document.
 
-    The path alone where the words are no more than the document's name.
+    If the words are only the document's name, the link becomes the path.
     """
 
     def linked(link: re.Match[str]) -> str:

@@ -1,8 +1,7 @@
 """Reads a configuration: flags over the environment over files over defaults, key by key.
 
-The daemon writes the sections that say how the cluster is reached and what may stand there into
-its state file: what takes factors back reads them where the configuration is broken, so that a typo
-leaves no factor standing.
+The daemon writes the sections that a rollback needs into its state file. Commands that roll back
+read them there if the configuration is broken, so that a typo leaves no factor behind.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from slurm_rl_plugin.batch_systems.registry import LIMITS, LIMITS_OF_RESOURCES
 from slurm_rl_plugin.brokers.live.remote_site import is_loopback
 from slurm_rl_plugin.brokers.market.formula import machine_function, user_function
 from slurm_rl_plugin.configuration.configuration import Configuration, with_derived_reward
-from slurm_rl_plugin.configuration.files import ConfigurationFile, read_files, shown, standing_lines
+from slurm_rl_plugin.configuration.files import ConfigurationFile, read_files, readable_lines, shown
 from slurm_rl_plugin.configuration.key import (
     DEFAULT,
     ENVIRONMENT_PREFIX,
@@ -39,13 +38,13 @@ from slurm_rl_plugin.utility.reward import RewardWeights
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 #: Section and name of every key.
 _PLACES = tuple((section, name) for section, names in KEYS.items() for name in names)
-_IN_FILES_ONLY = "is given in files only: write it there."
-_NO_KEY = "is no key: see `slurm-rl show-config --defaults` for all keys."
-#: How alike two names must be, from 0 to 1, for one to be a slip of the other.
+_IN_FILES_ONLY = "can be given only in a file: write it there."
+_NO_KEY = "is not a key: `slurm-rl show-config --defaults` lists all keys."
+#: How similar two names must be, from 0 to 1, for one to be a misspelling of the other.
 _SLIP = 0.8
-#: Sections that serve.
+#: Sections that serve pages.
 _SERVING = ("metrics", "offer", "forecast")
-#: Key of such a section that is given -> the one that it needs.
+#: Given key of such a section -> the key that it needs.
 _NEEDS = (
     ("tls_certificate", "tls_key"),
     ("tls_key", "tls_certificate"),
@@ -53,13 +52,13 @@ _NEEDS = (
 )
 #: Mechanism of [reserve] -> keys that it needs.
 _RESERVE_NEEDS = {name: ("most_processors", *keys) for name, keys in LIMITS.items()}
-#: They become words of commands that take commas and blanks for several names.
+#: Names that become words of commands, where commas and blanks separate several names.
 _ONE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-
+#: Sections that the daemon writes into its state file.
 _LEFT = ("hook", "batch_system", "reserve", "metrics")
-#: Paths that the daemon's account must not choose for root, who may run `disable`.
+#: Paths that the daemon's account must not choose, because root may run `disable`.
 _NOT_LEFT = ("state_file", "disable_file", "audit_file")
-_LOOKED_FOR = (*_LEFT, "policy")
+_WANTED = (*_LEFT, "policy")
 
 
 class Flag(NamedTuple):
@@ -70,7 +69,7 @@ class Flag(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A value and where it comes from: `default`, `file:line`, a variable, or a flag."""
+    """A value and its origin: `default`, `file:line`, a variable, or a flag."""
 
     value: Any
     origin: str
@@ -82,12 +81,12 @@ class GivenKeys:
 
     faults: list[str] = field(default_factory=list)  #: one sentence each
     warnings: list[str] = field(default_factory=list)  #: one sentence for each removed name in use
-    #: (section, name) of keys with a fault anywhere
+    #: (section, name) of keys with a fault in any source
     faulty: set[tuple[str, str]] = field(default_factory=set)
     _given: dict[tuple[str, str], Given] = field(default_factory=dict)
 
     def give(self, section: str, name: str, value: Any, origin: str) -> None:
-        """Take a value over all that were given before, or its fault."""
+        """Take a value, which replaces earlier ones, or its fault."""
         fault = KEYS[section][name].fault(value)
         if fault is None:
             self._given[section, name] = Given(value, origin)
@@ -96,11 +95,11 @@ class GivenKeys:
             self.faults.append(f"{origin}: [{section}] {name} {fault}.")
 
     def value(self, section: str, name: str) -> Given:
-        """The value that was given last, or the key's default, with where it comes from."""
+        """The value given last, or the key's default, with its origin."""
         return self._given.get((section, name)) or Given(KEYS[section][name].default, DEFAULT)
 
     def take_file(self, file: ConfigurationFile) -> None:
-        """Take what one file says over what was given before; shares and classes are not keys."""
+        """Take the keys of one file; `GivenTables` takes shares and classes."""
         for section, content in file.content.items():
             where, gone = file.where(section), removal_of(section)
             if section in (SHARES, JOB_CLASS, UTILITY):
@@ -113,7 +112,7 @@ class GivenKeys:
             elif not isinstance(content, Mapping):
                 self.faulty.update((section, name) for name in KEYS[section])
                 self.faults.append(
-                    f"{where}: [{section}] is no section: write [{section}] on a line of its own."
+                    f"{where}: {section} must be a section: write [{section}] on its own line."
                 )
             else:
                 self._take_section(file, section, content)
@@ -132,9 +131,9 @@ class GivenKeys:
                 self.give(section, name, value, where)
 
     def take_environment(self, environment: Mapping[str, str]) -> None:
-        """Take every variable that names a key; one that nearly does, or begins so, is a fault.
+        """Take every variable that names a key; a misspelled name is a fault.
 
-        Other variables that begin with SLURM_RL_ mean something else.
+        Other variables that begin with SLURM_RL_ are not keys.
         """
         places = {environment_name(*each): each for each in _PLACES}
         variables = [each for each in environment if each.startswith(ENVIRONMENT_PREFIX)]
@@ -149,7 +148,7 @@ class GivenKeys:
                 self.faults.append(f"{variable}: {problem}")
 
     def take_flags(self, flags: Iterable[Flag]) -> None:
-        """Take what the command line gives; a later flag wins."""
+        """Take the keys of the command line; a later flag wins."""
         for flag in flags:
             place, sign, value = flag.setting.partition("=")
             section, dot, name = place.strip().partition(".")
@@ -160,17 +159,17 @@ class GivenKeys:
             if gone is not None and sign and name:
                 self.warnings.append(f"{flag.words}: [{section}] {name} {gone}")
             elif not sign or not dot:
-                self.faults.append(f"{flag.words}: write section.key=value, such as hook.cycle=10.")
+                self.faults.append(f"{flag.words}: give section.key=value, such as hook.cycle=10.")
             elif section in (SHARES, JOB_CLASS):
                 self.faults.append(f"{flag.words}: [{section}] {_IN_FILES_ONLY}")
             else:
                 near = get_close_matches(place.strip(), map(".".join, _PLACES), n=1)
-                problem = f"is no key, did you mean {near[0]}?" if near else _NO_KEY
+                problem = f"is not a key, did you mean {near[0]}?" if near else _NO_KEY
                 self.faults.append(f"{flag.words}: {problem}")
 
 
 def _removal(variable: str) -> str | None:
-    """Why the key, or the section, that a variable names no longer exists."""
+    """The warning about the removed key or section that a variable names."""
     for place, gone in REMOVED.items():
         section, dot, name = place.partition(".")
         named = environment_name(section, name)
@@ -180,15 +179,15 @@ def _removal(variable: str) -> str | None:
 
 
 def _problem(variable: str, names: Iterable[str]) -> str | None:
-    """What is wrong with a variable that names no key; None where it was not meant to."""
+    """What is wrong with a variable that names no key; None if it was not meant to."""
     for section in (SHARES, JOB_CLASS, UTILITY):
         if f"{variable}_".startswith(environment_name(section, "")):
             return f"[{section}] {_IN_FILES_ONLY}"
-    # compared without the prefix, which would make any two names alike
+    # compared without the prefix, which would make any two names similar
     short = [name.removeprefix(ENVIRONMENT_PREFIX) for name in names]
     wanted = variable.removeprefix(ENVIRONMENT_PREFIX)
     if near := get_close_matches(wanted, short, n=1, cutoff=_SLIP):
-        return f"is no key, did you mean {ENVIRONMENT_PREFIX}{near[0]}?"
+        return f"is not a key, did you mean {ENVIRONMENT_PREFIX}{near[0]}?"
     meant = any(f"{variable}_".startswith(environment_name(section, "")) for section in KEYS)
     return _NO_KEY if meant else None
 
@@ -196,10 +195,10 @@ def _problem(variable: str, names: Iterable[str]) -> str | None:
 def read_configuration(
     path: Path | None, *, environment: Mapping[str, str] = _NOTHING, flags: Sequence[Flag] = ()
 ) -> Configuration:
-    """Read the file, those of conf.d beside it, variables and flags."""
+    """Read the file, those of conf.d next to it, variables and flags."""
     faults: list[str] = []
     files = [] if path is None else read_files(path, faults)
-    # without a file the other of a pair may stand where we could not look
+    # an unreadable file may hold the other key of a pair
     found, more = configuration_of_parts(files, environment, flags, complete=not faults)
     if faults or more:
         raise ConfigurationError([*faults, *more])
@@ -213,9 +212,9 @@ def configuration_of_parts(
     *,
     complete: bool,
 ) -> tuple[Configuration, list[str]]:
-    """What is right by itself, with the default of each key that is not, and the faults.
+    """The valid keys, the default of each faulty key, and the faults.
 
-    Keys that must fit each other are looked at only where `complete`: where no file is missing.
+    Keys that depend on each other are checked only if `complete`: if no file is missing.
     """
     given = GivenKeys()
     tables = GivenTables(given.faults)
@@ -227,14 +226,10 @@ def configuration_of_parts(
     if complete:
         for faults in (_reserve_faults, _reward_faults, _tls_faults, _offer_faults):
             given.faults.extend(faults(given))
-    found = {
-        section: {name: given.value(section, name) for name in names}
-        for section, names in KEYS.items()
-    }
     values, origins = (
         {
-            section: {name: each[part] for name, each in names.items()}
-            for section, names in found.items()
+            section: {name: given.value(section, name)[part] for name in names}
+            for section, names in KEYS.items()
         }
         for part in (0, 1)
     )
@@ -259,19 +254,19 @@ def _reserve_faults(given: GivenKeys) -> Iterator[str]:
         if known and not given.value("reserve", name).value:
             yield (
                 f'{mechanism.origin}: [reserve] mechanism = "{mechanism.value}" needs {name}: give '
-                "both."
+                "both keys."
             )
     lift, idle = given.value("reserve", "lift_hours"), given.value("reserve", "idle_minutes")
     if mechanism.value in _RESERVE_NEEDS and not lift.value and not idle.value:
         yield (
-            f"{lift.origin}: [reserve] lift_hours and idle_minutes are both 0, so a wide batch job "
-            "might never start: give one of them."
+            f"{lift.origin}: [reserve] lift_hours and idle_minutes are both 0: a wide batch job "
+            "might never start. Give one of them."
         )
     narrow = given.value("reserve", "narrow_first")
     if mechanism.value in _RESERVE_NEEDS and narrow.value and not lift.value:
         yield (
-            f"{narrow.origin}: [reserve] narrow_first puts wide batch jobs behind the others until "
-            "lift_hours, which is 0, so one might never start: give lift_hours."
+            f"{narrow.origin}: [reserve] narrow_first needs lift_hours: a wide batch job behind "
+            "narrower ones might never start. Give lift_hours."
         )
     for name in ("most_resources", "widest_batch_resources"):
         value = given.value("reserve", name)
@@ -279,21 +274,21 @@ def _reserve_faults(given: GivenKeys) -> Iterator[str]:
             amounts = reserved_amounts(value.value)
         except ValueError as error:
             yield (
-                f"{value.origin}: [reserve] {name} has {str(error)!r}, give each resource once, as "
-                "gres/gpu=2 or mem=64G."
+                f"{value.origin}: [reserve] {name} must name each resource once, as gres/gpu=2 or "
+                f"mem=64G, not {str(error)!r}."
             )
             continue
         if amounts and mechanism.value not in (OFF, *LIMITS_OF_RESOURCES):
             yield (
-                f'{value.origin}: [reserve] mechanism = "{mechanism.value}" limits processors '
-                f'alone: take {name} out, or set mechanism = "qos".'
+                f'{value.origin}: [reserve] mechanism = "{mechanism.value}" limits only '
+                f'processors: remove {name}, or set mechanism = "qos".'
             )
     for name in ("qos", "license", "reservation"):
         value = given.value("reserve", name)
         if value.value and not _ONE_NAME.fullmatch(value.value):
             yield (
-                f"{value.origin}: [reserve] {name} is {value.value!r}, give one name of letters, "
-                "digits, dots, dashes and underscores."
+                f"{value.origin}: [reserve] {name} must be one name of letters, digits, dots, "
+                f"dashes and underscores, not {value.value!r}."
             )
 
 
@@ -314,18 +309,18 @@ def _tls_faults(given: GivenKeys) -> Iterator[str]:
             value = given.value(section, name)
             known = (section, needed) not in given.faulty
             if value.value and known and not given.value(section, needed).value:
-                yield f"{value.origin}: [{section}] {name} needs {needed}: give both, or neither."
+                yield f"{value.origin}: [{section}] {name} needs {needed}: give both or neither."
 
 
 def _offer_faults(given: GivenKeys) -> Iterator[str]:
-    """Of tokens that would be sent in clear text, and of formulas."""
+    """Faults of tokens that would be sent in clear text, and of formulas."""
     for section in ("offer", "forecast"):
         address, tls = given.value(section, "address"), given.value(section, "tls_certificate")
         secret = (section, "tls_certificate") in given.faulty or tls.value
         if address.value and not secret and not is_loopback(address.value):
             yield (
-                f"{address.origin}: [{section}] address {address.value!r} would show the token to "
-                "the network: give tls_certificate and tls_key, or address 127.0.0.1."
+                f"{address.origin}: [{section}] address {address.value!r} would send the token in "
+                "clear text: give tls_certificate and tls_key, or address 127.0.0.1."
             )
     formulas = (("offer", "price", machine_function), ("route", "formula", user_function))
     for section, name, read in formulas:
@@ -339,28 +334,28 @@ def _offer_faults(given: GivenKeys) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownConfiguration:
-    """The configuration as far as it can be known, so that factors can be taken back with it."""
+    """The configuration as far as it is known, so that factors can be rolled back with it."""
 
-    configuration: Configuration  #: with the default of each key that nobody tells
-    faults: tuple[str, ...] = ()  #: of the configuration, one sentence each; none where it is whole
-    is_read: bool = True  #: whether its files could be read; otherwise the state file told the rest
+    configuration: Configuration  #: with the default of each unknown key
+    faults: tuple[str, ...] = ()  #: one sentence each; empty if the configuration is valid
+    is_read: bool = True  #: whether its files could be read; else the state file gave the rest
 
     @property
     def state_file(self) -> Path:
-        """Where the jobs that carry a factor of ours are remembered."""
+        """The file that lists the jobs that carry our factor."""
         return Path(self.configuration.sections.hook.state_file)
 
     @property
     def beside_controllers(self) -> bool | None:
-        """Whether a daemon runs beside each controller; None where a fault may hide it."""
-        told = self.configuration.origins["hook"]["beside_controllers"] != DEFAULT
-        if self.faults and not told:
+        """Whether a daemon runs next to each controller; None if a fault may hide that."""
+        is_given = self.configuration.origins["hook"]["beside_controllers"] != DEFAULT
+        if self.faults and not is_given:
             return None
         return bool(self.configuration.sections.hook.beside_controllers)
 
 
-def way_out_of(configuration: Configuration) -> dict[str, dict[str, Any]]:
-    """Section -> key -> value that a daemon leaves for those who have to clear up after it."""
+def rollback_values(configuration: Configuration) -> dict[str, dict[str, Any]]:
+    """Section -> key -> value that a daemon leaves for commands that roll back after it."""
     found = {section: dict(configuration.values[section]) for section in _LEFT}
     for name in _NOT_LEFT:
         del found["hook"][name]
@@ -376,11 +371,14 @@ def known_configuration(
 ) -> KnownConfiguration:
     """Read a configuration, however broken it is.
 
-    What is right by itself counts; the rest is what the daemon left behind. Where no file can be
-    read, the lines that still stand say where the state file is, unless environment or flags do.
+    Valid keys apply; the daemon's state file gives the others. If no file can be read, its readable
+    lines name the state file, unless the environment or a flag does.
 
-    `left_behind` reads `way_out_of` from a state file and gives {} where it tells nothing. A
-    flag that gives no key raises ConfigurationError: a slip of the one who types breaks no file.
+    Args:
+        left_behind: reads `rollback_values` from a state file; {} if it has none.
+
+    Raises:
+        ConfigurationError: a flag gives no key. The user mistyped it; no file is broken.
     """
     _, slips = configuration_of_parts((), {}, flags, complete=False)
     if slips:
@@ -389,21 +387,21 @@ def known_configuration(
     files = read_files(path, faults)
     is_read = not faults
     if not is_read:
-        files = [ConfigurationFile(name=str(path), content=standing_lines(path, _LOOKED_FOR))]
+        files = [ConfigurationFile(name=str(path), content=readable_lines(path, _WANTED))]
     configuration, wrong = configuration_of_parts(files, environment, flags, complete=is_read)
     faults += wrong
     if not faults:
         return KnownConfiguration(configuration=configuration)
     state = str(configuration.sections.hook.state_file)
-    # what a daemon leaves; anybody may have written the rest
+    # only what a daemon leaves: another user may have written the rest
     found = left_behind(Path(state))
     own = {section: found[section] for section in _LEFT if isinstance(found.get(section), dict)}
     if "hook" in own:
         own["hook"] = {name: each for name, each in own["hook"].items() if name not in _NOT_LEFT}
     left = ConfigurationFile(name=state, content=own)
-    # what a file says goes before what was left, but not what was pieced together from its lines
+    # a file overrides what the daemon left, but single readable lines do not
     files = [left, *files] if is_read else [*files, left]
     configuration, _ = configuration_of_parts(files, environment, flags, complete=is_read)
-    if not left.content:  # what the faulty lines said is not known
+    if not left.content:  # the values of the faulty lines are unknown
         configuration = replace(configuration, is_whole=False)
     return KnownConfiguration(configuration=configuration, faults=tuple(faults), is_read=is_read)

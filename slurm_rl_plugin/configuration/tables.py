@@ -1,6 +1,6 @@
-"""The tables that are no keys: [shares], [[job_class]] and [utility.NAME]; [[site]] for `route`.
+"""The tables [shares], [[job_class]] and [utility.NAME]; [[site]] for `route`.
 
-Shares and rules of a later file replace those of earlier ones, its classes those of their names.
+Shares and rules of a later file replace all earlier ones; a class replaces that of its name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES, JobClassif
 from slurm_rl_plugin.domain.utility_class import BATCH, BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import ConfigurationError
 
-#: Key that names a batch system, whose own shares are then taken.
+#: Key that names the batch system whose own shares apply.
 FROM = "from"
 DEFAULT_SOURCE, *_OTHERS = BATCH_SYSTEMS
 _EITHER = (
@@ -47,19 +47,19 @@ class GivenTables:
     #: account -> share with sum 1; None takes the batch system's own
     shares: dict[str, float] | None = None
     source: str = DEFAULT_SOURCE
-    #: by its number from 1; without those that are faulty
+    #: valid rules by their number from 1
     rules: dict[int, JobClassRule] = field(default_factory=lambda: {**_DEFAULT_RULES})
-    has_rules: bool = False  #: whether a file gives any; otherwise they are those of the product
-    #: by name, those of the paper among them
+    has_rules: bool = False  #: whether a file gives any; else the defaults apply
+    #: by name, with the built-in ones
     classes: dict[str, UtilityClass] = field(default_factory=lambda: {**BUILT_IN})
-    #: of each key of [shares], of each rule by its number from 1, and of each given class by its
-    #: name, `file:line`
+    #: `file:line` of each key of [shares], of each rule by its number from 1, and of each class by
+    #: its name
     origins: dict[str, dict[str, str]] = field(
         default_factory=lambda: {SHARES: {FROM: DEFAULT}, JOB_CLASS: _DEFAULT_ORIGINS}
     )
 
     def take(self, file: ConfigurationFile) -> None:
-        """Take what a file gives over those of earlier ones."""
+        """Take the tables of a file, which replace earlier ones."""
         if SHARES in file.content:
             self._take_shares(file, file.content[SHARES])
         if JOB_CLASS in file.content:
@@ -69,21 +69,23 @@ class GivenTables:
     def _take_shares(self, file: ConfigurationFile, given: Any) -> None:
         where, found = file.where(SHARES), len(self.faults)
         if not isinstance(given, Mapping):
-            self.faults.append(f"{where}: [shares] is no section: write one line for each account.")
+            self.faults.append(
+                f"{where}: shares must be a section: write one line for each account."
+            )
             return
         origins = {key: file.where(SHARES, key) for key in given}
         if FROM in given:
             source = given[FROM]
-            if source not in tuple(BATCH_SYSTEMS):  # it may be of any type
-                self.faults.append(f"{origins[FROM]}: [shares] from is {source!r}: {_EITHER}.")
+            if source not in tuple(BATCH_SYSTEMS):  # of any type
+                self.faults.append(f"{origins[FROM]}: [shares] from = {source!r}: {_EITHER}.")
             elif len(given) > 1:
                 self.faults.append(f"{origins[FROM]}: [shares] {_EITHER}.")
             else:
                 self.shares, self.source, self.origins[SHARES] = None, source, origins
             return
         self.faults.extend(
-            f"{origins[account]}: [shares] {shown(account)} is {share!r}, give a number from 0 to "
-            "1."
+            f"{origins[account]}: [shares] {shown(account)} must be a number from 0 to 1, not "
+            f"{share!r}."
             for account, share in given.items()
             if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1
         )
@@ -100,7 +102,7 @@ class GivenTables:
         where = file.where(JOB_CLASS)
         if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
             self.faults.append(
-                f"{where}: job_class is no list: write each rule under [[job_class]]."
+                f"{where}: job_class must be a list: write each rule under [[job_class]]."
             )
             return
         self.has_rules, self.rules = bool(given), {} if given else {**_DEFAULT_RULES}
@@ -126,7 +128,7 @@ class GivenTables:
         tables = given.values() if isinstance(given, Mapping) else [given]
         if not all(isinstance(each, Mapping) for each in tables):
             self.faults.append(
-                f"{file.where(UTILITY)}: [utility] has tables only: write [utility.NAME]."
+                f"{file.where(UTILITY)}: [utility] must have only tables: write [utility.NAME]."
             )
             return
         for name, keys in given.items():
@@ -135,11 +137,11 @@ class GivenTables:
                 self.classes[name] = _class(name, keys)
                 self.origins.setdefault(UTILITY, {})[name] = where
             except ConfigurationError as error:
-                self.classes.setdefault(name, BUILT_IN[BATCH])  # rules for it are right
+                self.classes.setdefault(name, BUILT_IN[BATCH])  # so that rules for it are valid
                 self.faults.append(f"{where}: [utility.{shown(name)}] {error}")
 
     def classifier(self) -> JobClassifier:
-        """The rules with their classes; a rule for an unknown class is a fault, and left out."""
+        """The rules with their classes, without rules for unknown classes, which are faults."""
         known = []
         for number, rule in self.rules.items():
             try:
@@ -152,7 +154,7 @@ class GivenTables:
 
 
 def _class(name: str, given: Mapping[str, Any]) -> UtilityClass:
-    own = BUILT_IN.get(name)  # these two are interactive or not by their names
+    own = BUILT_IN.get(name)  # the name decides whether these two are interactive
     known = [key for key in CLASS_KEYS if own is None or key != "interactive"]
     for key in given:
         if key not in known:
@@ -160,7 +162,7 @@ def _class(name: str, given: Mapping[str, Any]) -> UtilityClass:
     return UtilityClass(**given) if own is None else replace(own, **given)
 
 
-#: Key of a site -> field of `SiteAddress`; those after the third may be left out.
+#: Key of a site -> field of `SiteAddress`; the last three are optional.
 _SITE_FIELDS = {
     "name": "name",
     "url": "url",
@@ -173,7 +175,7 @@ _NO_FILES = frozenset({"name", "url"})
 
 
 def read_sites(paths: list[Path]) -> list[SiteAddress]:
-    """The sites of all files, in order; a later file's site takes the place of one of its name."""
+    """The sites of all files, in order; a later file's site replaces that of its name."""
     faults: list[str] = []
     found: dict[str, SiteAddress] = {}
     for path in paths:
@@ -193,7 +195,7 @@ def _sites(file: ConfigurationFile, folder: Path, faults: list[str]) -> Iterator
     ]
     given = file.content.get("site", [])
     if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
-        faults.append(f"{file.where('site')}: site is no list: write each under [[site]].")
+        faults.append(f"{file.where('site')}: site must be a list: write each under [[site]].")
         return
     names: set[str] = set()
     for place, each in enumerate(given):
@@ -201,12 +203,12 @@ def _sites(file: ConfigurationFile, folder: Path, faults: list[str]) -> Iterator
         problems = [*_problems(each)]
         name = each.get("name")
         if isinstance(name, str) and name in names:
-            problems.append(f"name {name!r} is given twice: each site has its own.")
+            problems.append(f"name {name!r} is given twice: give each site its own.")
         if problems:
             faults += [f"{where}: {problem}" for problem in problems]
             continue
         names.add(str(name))
-        # a path of a file is taken from the folder of the file that names it
+        # a relative path is relative to the file that names it
         found: dict[str, Any] = {
             to: each[key] if key in _NO_FILES else folder / Path(each[key]).expanduser()
             for key, to in _SITE_FIELDS.items()
@@ -223,10 +225,10 @@ def _problems(site: Mapping[str, Any]) -> Iterator[str]:
         if key not in _SITE_FIELDS:
             yield f"{shown(key)} is unknown{nearest(key, list(_SITE_FIELDS))}"
         elif not isinstance(value, str) or not value or not value.isprintable():
-            yield f"{key} is {value!r}, give text."
+            yield f"{key} must be a text, not {value!r}."
     if "name" not in site:
-        yield "name is missing: give the cluster's."
+        yield "name is missing: give the name of the cluster."
     if ("url" in site) != ("token_file" in site):
-        yield "url and token_file go together: give both, or neither, for --broker learning alone."
+        yield "url needs token_file: give both, or neither for --broker learning."
     if ("client_certificate" in site) != ("client_key" in site):
-        yield "client_certificate and client_key go together: give both, or neither."
+        yield "client_certificate needs client_key: give both or neither."

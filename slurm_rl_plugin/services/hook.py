@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slurm_rl_plugin.configuration import Configuration, way_out_of
+from slurm_rl_plugin.configuration import Configuration, rollback_values
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
@@ -126,7 +126,7 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
         settings=configuration.cycle_settings,
         guard_rails=default_guard_rails(configuration.starvation_bound, reserve),
         untouched=untouched,
-        state=StateFile(Path(hook.state_file), way_out_of(configuration)),
+        state=StateFile(Path(hook.state_file), rollback_values(configuration)),
         audit=AuditLog(Path(hook.audit_file) if hook.audit_file else None),
         monotonic=time.monotonic,
         limit=BatchLimit(

@@ -267,7 +267,7 @@ def test_a_state_folder_that_cannot_be_written(site_fault: Site) -> None:
 
 
 def test_a_missing_file_and_no_toml(site_fault: Site) -> None:
-    assert "does not exist: write one or give --config." in refused(
+    assert "does not exist: write it or give --config." in refused(
         site_fault, "run", "--config=x.toml"
     )
     site_fault.sections["hook"] += "cycle = 3\n"
@@ -286,7 +286,9 @@ def test_thirty_faults_are_thirty_lines_of_every_verb(site_fault: Site) -> None:
     for verb in ("run", "check", "show-config", "queue", "audit"):
         code, lines = site_fault.run(verb, *flags, **env)
         assert (code, len(lines)) == (2, 30), (verb, lines)
-        assert lines[0].startswith(f"slurm-rl {verb}: site.toml:6: [hook] max_writes is -1")
+        assert lines[0].startswith(
+            f"slurm-rl {verb}: site.toml:6: [hook] max_writes must be at least 0, not -1"
+        )
         assert (
             lines[25]
             == "conf.d/3.toml:7: [hook] key35 is unknown, give one of "
@@ -300,6 +302,6 @@ def test_thirty_faults_are_thirty_lines_of_every_verb(site_fault: Site) -> None:
 
 
 def test_a_fault_of_the_environment_or_a_flag_needs_no_file_to_be_wrong(site_fault: Site) -> None:
-    fault = "[hook] cycle is 'x', give a number."
+    fault = "[hook] cycle must be a number, not 'x'."
     assert refused(site_fault, SLURM_RL_HOOK_CYCLE="x") == f"SLURM_RL_HOOK_CYCLE: {fault}"
     assert refused(site_fault, "run", "--set", "hook.cycle=x") == f"--set hook.cycle=x: {fault}"

@@ -398,7 +398,7 @@ def test_every_fault_of_the_list_of_sites_is_told(sites: Sites, route: Typed) ->
     assert status == 2
     for fault in (
         ":1: [[site]] 1: url 'http://elsewhere:1' would show the token",
-        ":5: [[site]] 2: url and token_file go together",
+        ":5: [[site]] 2: url needs token_file",
         ":8: [[site]] 3: urll is unknown, did you mean url?",
         ":12: other is unknown: write [[site]].",
     ):

@@ -124,8 +124,8 @@ def test_a_faulty_reload_names_each_fault_and_changes_nothing(daemon: RunningDae
     path = daemon.folder / "conf.d" / "a.toml"
     path.write_text("[hook]\nmode = 'on'\n[metrics]\nport = -1\n")
     daemon.reload("reload=refused")
-    assert "conf.d/a.toml:2: [hook] mode is 'on', give one of shadow, active." in daemon.log
-    assert "conf.d/a.toml:4: [metrics] port is -1" in daemon.log
+    assert "conf.d/a.toml:2: [hook] mode must be one of shadow, active, not 'on'." in daemon.log
+    assert "conf.d/a.toml:4: [metrics] port must be from 0 to 65535, not -1" in daemon.log
     path.unlink()
     daemon.write("missing.onnx")
     daemon.reload("reload=refused", times=2)

@@ -246,10 +246,10 @@ def test_disable_and_status_work_on_a_broken_configuration(site: Site) -> None:
     code, out, err = site.says("disable", "--wait", "1")
     assert (code, "2 pending jobs carry a factor" in out) == (1, True)
     assert (site.folder / "DISABLE").exists()
-    assert f"{site.file}:1: is no TOML" in err
+    assert f"{site.file}:1: is not TOML" in err
     code, out, _ = site.says("status")
     assert code == 1
-    assert f"problem: {site.file}:1: is no TOML" in out
+    assert f"problem: {site.file}:1: is not TOML" in out
     assert "state file: 2 jobs" in out
     assert "2 with a factor" in out
     assert site.says("enable")[0] == 0
@@ -452,7 +452,7 @@ def test_a_squeue_that_never_stops_printing_takes_no_memory(site: Site, script: 
 def test_a_slip_of_the_one_who_types_is_no_broken_configuration(site: Site) -> None:
     code, _, err = site.says("release", "--set", "hook.mod=active")
     assert (code, site.factors) == (2, [500, 700, 0])
-    assert "is no key" in err
+    assert "is not a key" in err
 
 
 def test_a_fault_of_ours_is_one_sentence(site: Site) -> None:

@@ -119,25 +119,29 @@ class TestEnvironment:
     @pytest.mark.parametrize(
         ("variable", "value", "fault"),
         [
-            ("SLURM_RL_HOOK_CYCLE", "soon", "[hook] cycle is 'soon', give a number."),
-            ("SLURM_RL_HOOK_CYCLE", "nan", "[hook] cycle is nan, give at least 0.1."),
-            ("SLURM_RL_HOOK_CYCLE", "", "[hook] cycle is '', give a number."),
-            ("SLURM_RL_METRICS_PORT", "1.5", "[metrics] port is '1.5', give a whole number."),
+            ("SLURM_RL_HOOK_CYCLE", "soon", "[hook] cycle must be a number, not 'soon'."),
+            ("SLURM_RL_HOOK_CYCLE", "nan", "[hook] cycle must be at least 0.1, not nan."),
+            ("SLURM_RL_HOOK_CYCLE", "", "[hook] cycle must be a number, not ''."),
+            ("SLURM_RL_METRICS_PORT", "1.5", "[metrics] port must be a whole number, not '1.5'."),
             (
                 *("SLURM_RL_HOOK_BESIDE_CONTROLLERS", "yes"),
-                "[hook] beside_controllers is 'yes', give true or false.",
+                "[hook] beside_controllers must be true or false, not 'yes'.",
             ),
-            ("SLURM_RL_HOOK_MODE", "on", "[hook] mode is 'on', give one of shadow, active."),
-            ("SLURM_RL_HOOK_MOD", "on", "is no key, did you mean SLURM_RL_HOOK_MODE?"),
-            ("SLURM_RL_HOK_MODE", "on", "is no key, did you mean SLURM_RL_HOOK_MODE?"),
-            ("SLURM_RL_METRIC_PORT", "1", "is no key, did you mean SLURM_RL_METRICS_PORT?"),
+            ("SLURM_RL_HOOK_MODE", "on", "[hook] mode must be one of shadow, active, not 'on'."),
+            ("SLURM_RL_HOOK_MOD", "on", "is not a key, did you mean SLURM_RL_HOOK_MODE?"),
+            ("SLURM_RL_HOK_MODE", "on", "is not a key, did you mean SLURM_RL_HOOK_MODE?"),
+            ("SLURM_RL_METRIC_PORT", "1", "is not a key, did you mean SLURM_RL_METRICS_PORT?"),
             (
                 "SLURM_RL_HOOK_COLOUR",
                 "1",
-                "is no key: see `slurm-rl show-config --defaults` for all keys.",
+                "is not a key: `slurm-rl show-config --defaults` lists all keys.",
             ),
-            ("SLURM_RL_SHARES_PHYSICS", "1", "[shares] is given in files only: write it there."),
-            ("SLURM_RL_JOB_CLASS", "1", "[job_class] is given in files only: write it there."),
+            (
+                "SLURM_RL_SHARES_PHYSICS",
+                "1",
+                "[shares] can be given only in a file: write it there.",
+            ),
+            ("SLURM_RL_JOB_CLASS", "1", "[job_class] can be given only in a file: write it there."),
         ],
     )
     def test_a_fault_names_the_variable(
@@ -193,12 +197,12 @@ class TestFlags:
     @pytest.mark.parametrize(
         ("flag", "fault"),
         [
-            ("hook.mode", "write section.key=value, such as hook.cycle=10."),
-            ("mode=active", "write section.key=value, such as hook.cycle=10."),
-            ("hook.mod=active", "is no key, did you mean hook.mode?"),
-            ("x.y=1", "is no key: see `slurm-rl show-config --defaults` for all keys."),
-            ("shares.physics=1", "[shares] is given in files only: write it there."),
-            ("hook.cycle=0", "[hook] cycle is 0.0, give at least 0.1."),
+            ("hook.mode", "give section.key=value, such as hook.cycle=10."),
+            ("mode=active", "give section.key=value, such as hook.cycle=10."),
+            ("hook.mod=active", "is not a key, did you mean hook.mode?"),
+            ("x.y=1", "is not a key: `slurm-rl show-config --defaults` lists all keys."),
+            ("shares.physics=1", "[shares] can be given only in a file: write it there."),
+            ("hook.cycle=0", "[hook] cycle must be at least 0.1, not 0.0."),
         ],
     )
     def test_a_fault_names_the_flag(self, tmp_path: Path, flag: str, fault: str) -> None:
@@ -212,22 +216,31 @@ class TestFlags:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("# x\n[hook]\n\ncycle = 0", "4: [hook] cycle is 0, give at least 0.1."),
-        ("hook.cycle = 0", "1: [hook] cycle is 0, give at least 0.1."),
-        ("hook = { mode = 'x' }", "slurm-rl.toml: [hook] mode is 'x', give one of shadow, active."),
-        ("[hook]\r\n\r\ncycle = 0\r\n", "3: [hook] cycle is 0, give at least 0.1."),
-        ('[hook]\nmode = """\ncycl = 3\n"""\n', "2: [hook] mode is 'cycl = 3\\n', give one of"),
-        ('[hook]\nstate_file = """\ncycle = 0 """\n\ncycle = 0', "5: [hook] cycle is 0, give at"),
-        ("[hook]\nstate_file = '''\n[reward]\n'''\ncycle = 0", "5: [hook] cycle is 0, give at"),
+        ("# x\n[hook]\n\ncycle = 0", "4: [hook] cycle must be at least 0.1, not 0."),
+        ("hook.cycle = 0", "1: [hook] cycle must be at least 0.1, not 0."),
+        (
+            "hook = { mode = 'x' }",
+            "slurm-rl.toml: [hook] mode must be one of shadow, active, not 'x'.",
+        ),
+        ("[hook]\r\n\r\ncycle = 0\r\n", "3: [hook] cycle must be at least 0.1, not 0."),
+        (
+            '[hook]\nmode = """\ncycl = 3\n"""\n',
+            "2: [hook] mode must be one of shadow, active, not",
+        ),
+        (
+            '[hook]\nstate_file = """\ncycle = 0 """\n\ncycle = 0',
+            "5: [hook] cycle must be at least 0.1",
+        ),
+        ("[hook]\nstate_file = '''\n[reward]\n'''\ncycle = 0", "5: [hook] cycle must be at"),
         ("[hook]\n'cyc le' = 1", '2: [hook] "cyc le" is unknown, did you mean cycle?'),
         ('[hook]\n"a\\nb" = 1', '2: [hook] "a\\nb" is unknown, give one of mode'),
-        ("[hook]\n[hook.mode]\nx = 1", "2: [hook] mode is {'x': 1}, give text."),
+        ("[hook]\n[hook.mode]\nx = 1", "2: [hook] mode must be a text, not {'x': 1}."),
         ("\n[hok]\nx = 1", "2: section [hok] is unknown, did you mean hook?"),
         (
             "[guard_rails]\nexempt_qos = [\n 3,\n]\n",
-            "2: [guard_rails] exempt_qos is [3], give a list of names.",
+            "2: [guard_rails] exempt_qos must be a list of names, not [3].",
         ),
-        ("\n[shares]\na = 0.5\nb = 2\n", "4: [shares] b is 2, give a number from 0 to 1."),
+        ("\n[shares]\na = 0.5\nb = 2\n", "4: [shares] b must be a number from 0 to 1, not 2."),
         (
             "\n[shares]\na = 0.5\nb = 0.75\n",
             "2: [shares] sum to 1.25 (a 0.5, b 0.75): make them sum to 1.",
@@ -235,7 +248,7 @@ class TestFlags:
         ("[shares]\n", "1: [shares] names no account: make them sum to 1."),
         (
             "[shares]\n\nfrom = 'lsf'",
-            '3: [shares] from is \'lsf\': give either from = "slurm" (or "pbs") or one share',
+            '3: [shares] from = \'lsf\': give either from = "slurm" (or "pbs") or one share',
         ),
         (
             "[[job_class]]\nclass = 'batch'\nqos = 'x'\n[[job_class]]\nclass = 'batch'\nqueue = 1",
@@ -248,66 +261,66 @@ class TestFlags:
         ("[reward]\ntail = 1\nfairness = 0.9", "3: [reward]: reward weights time_utility,"),
         ("[metrics]\ntls_key = 'x'", "2: [metrics] tls_key needs tls_certificate: give both"),
         ("[metrics]\ntls_certificate = 'x'", "2: [metrics] tls_certificate needs tls_key: give"),
-        ("[hook]\nx = [1,\n", "is no TOML: Invalid value"),
-        ("[hook]\ncycle == 1\n", "2: is no TOML: Invalid value, in column 8."),
+        ("[hook]\nx = [1,\n", "is not TOML: Invalid value"),
+        ("[hook]\ncycle == 1\n", "2: is not TOML: Invalid value, in column 8."),
         ("[hook]\ncycle = 1\ncycle = 2\n", "3: [hook] cycle is given twice, first in line 2."),
         (
             "[hook]\ncycle = 1\ncycle = [\n1,\n2]\nport = = 3",
             "3: [hook] cycle is given twice, first",
         ),
         ("[hook]\n[policy]\n[hook]\n", "3: hook is given twice, first in line 1."),
-        ("hook = 3\n[hook]\n", "2: is no TOML: Cannot"),
-        (f"[hook]\ncycle = {'9' * 400}", "2: [hook] cycle is out of all bounds, give a finite"),
-        (f"[hook]\ncycle = {'9' * 5000}", "is no TOML: Exceeds the limit"),
-        ("a = " + "[" * 5000, "is no TOML that can be read: it is nested too deeply."),
-        ("[hook]\ncycle = true", "[hook] cycle is True, give a number."),
+        ("hook = 3\n[hook]\n", "2: is not TOML: Cannot"),
+        (f"[hook]\ncycle = {'9' * 400}", "2: [hook] cycle must be a finite number"),
+        (f"[hook]\ncycle = {'9' * 5000}", "is not TOML: Exceeds the limit"),
+        ("a = " + "[" * 5000, "is not readable TOML: it is nested too deeply."),
+        ("[hook]\ncycle = true", "[hook] cycle must be a number, not True."),
         ("[hook]\ncycel = 3", "[hook] cycel is unknown, did you mean cycle?"),
-        ("hook = 3", "[hook] is no section"),
-        ("[forecast]\naddress = '0.0.0.0'", "2: [forecast] address '0.0.0.0' would show the token"),
-        ("[shares]\na = nan\nb = 1", "[shares] a is nan, give a number from 0 to 1."),
-        ("[hook]\ncycle = inf", "[hook] cycle is inf, give a finite number."),
-        ("[hook]\nstate_file = ''", "[hook] state_file is empty, give a path."),
-        ("[metrics]\nport = 99999", "[metrics] port is 99999, give at least 0 and at most 65535."),
+        ("hook = 3", "hook must be a section"),
+        ("[forecast]\naddress = '0.0.0.0'", "2: [forecast] address '0.0.0.0' would send the token"),
+        ("[shares]\na = nan\nb = 1", "[shares] a must be a number from 0 to 1, not nan."),
+        ("[hook]\ncycle = inf", "[hook] cycle must be a finite number, not inf."),
+        ("[hook]\nstate_file = ''", "[hook] state_file must be a path, not empty."),
+        ("[metrics]\nport = 99999", "[metrics] port must be from 0 to 65535, not 99999."),
         (
             "[[job_class]]\nclass = 'batch'\ntime_limit_at_most = '60'",
             "time_limit_at_most is '60': give seconds",
         ),
         ("[[job_class]]\nclass = 'batch'", "names nothing to match"),
         ("[[job_class]]\nclass = 'batch'\nname = 3", "is no regular expression"),
-        ("[guard]\nwait_hours = 6", "[guard] wait_hours is 6, give a table of numbers."),
+        ("[guard]\nwait_hours = 6", "[guard] wait_hours must be a table of numbers, not 6."),
         (
             '[guard]\nwait_hours = { "half or more" = 6, wide = 3 }',
-            "[guard] wait_hours names 'wide', give some of one processor, up to an eighth, ",
+            "[guard] wait_hours must not name 'wide': the names are one processor, up to",
         ),
         (
             '[guard]\nwait_hours = { "half or more" = "six" }',
-            "[guard] wait_hours of 'half or more' is 'six', give a number.",
+            "[guard] wait_hours of 'half or more' must be a number, not 'six'.",
         ),
         (
             '[guard]\nwait_hours = { "half or more" = true }',
-            "[guard] wait_hours of 'half or more' is True, give a number.",
+            "[guard] wait_hours of 'half or more' must be a number, not True.",
         ),
         (
             '[guard]\nwait_hours = { "up to 1 h" = 0 }',
-            "[guard] wait_hours of 'up to 1 h' is 0, give at least 0.01.",
+            "[guard] wait_hours of 'up to 1 h' must be at least 0.01, not 0.",
         ),
-        ("[goals]\nshares = 101", "[goals] shares is 101, give at least 0 and at most 100."),
+        ("[goals]\nshares = 101", "[goals] shares must be from 0 to 100, not 101."),
         ("[goals]\nwide_job = 1", "[goals] wide_job is unknown, did you mean wide_jobs?"),
         (
             "[reserve]\nmechanism = 'qos'\nqos = 'batch'\nmost_processors = 4\n"
             "narrow_first = true\nlift_hours = 0",
-            "so one might never start: give lift_hours.",
+            "might never start. Give lift_hours.",
         ),
         (
             "[[job_class]]\nclass = 'quick'\nuser = 'ada'",
             "[[job_class]] rule 1: job class 'quick' is unknown: give batch, interactive, or add",
         ),
-        ("[utility]\nform = 'power'", "[utility] has tables only: write [utility.NAME]."),
+        ("[utility]\nform = 'power'", "[utility] must have only tables: write [utility.NAME]."),
         (
             "[utility.due]\nform = 'linear'\n[[job_class]]\nclass = 'due'\nuser = 'ada'",
             "[utility.due] form is 'linear': give one of",
         ),
-        ("utility = 3", "[utility] has tables only: write [utility.NAME]."),
+        ("utility = 3", "[utility] must have only tables: write [utility.NAME]."),
         ("[utility.due]\nsigma = 5", "[utility.due] form is '': give one of"),
         (
             "[utility.due]\nform = 'power'\nbet = 1",
@@ -337,7 +350,7 @@ def test_a_rule_behind_a_faulty_one_keeps_its_number_and_line(tmp_path: Path) ->
 def test_client_authorities_need_a_certificate_of_ours(tmp_path: Path) -> None:
     text = "[metrics]\ntls_client_ca = 'ca.pem'\n"
     assert faults_of(write(tmp_path, text)) == [
-        "slurm-rl.toml:2: [metrics] tls_client_ca needs tls_certificate: give both, or neither."
+        "slurm-rl.toml:2: [metrics] tls_client_ca needs tls_certificate: give both or neither."
     ]
     whole = text + "tls_certificate = 'c.pem'\ntls_key = 'k.pem'\n"
     assert read(write(tmp_path, whole)).values["metrics"]["tls_key"] == "k.pem"
@@ -355,10 +368,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "conf.d" / "b.toml").mkdir()
     (tmp_path / "conf.d" / "c.toml").symlink_to(tmp_path / "conf.d" / "c.toml")
     assert faults_of(path) == [
-        "configuration conf.d/a.toml cannot be read: byte 2 is no UTF-8.",
+        "configuration conf.d/a.toml cannot be read: byte 2 is not UTF-8.",
         "configuration conf.d/b.toml cannot be read: Is a directory.",
         "configuration conf.d/c.toml cannot be read: Too many levels of symbolic links.",
-        "slurm-rl.toml:2: [hook] cycle is 0, give at least 0.1.",
+        "slurm-rl.toml:2: [hook] cycle must be at least 0.1, not 0.",
     ]
 
 
@@ -376,7 +389,7 @@ def test_a_conf_d_that_is_no_folder(tmp_path: Path, what: str) -> None:
 
 def test_no_key_is_missed_where_a_file_could_not_be_read(tmp_path: Path) -> None:
     path = write(tmp_path, "[metrics]\ntls_key = 'k'\n", a="[metrics]\ntls_certificate = \n")
-    assert faults_of(path) == ["conf.d/a.toml:2: is no TOML: Invalid value, in column 19."]
+    assert faults_of(path) == ["conf.d/a.toml:2: is not TOML: Invalid value, in column 19."]
 
 
 def test_thirty_faults_of_all_sources_are_thirty_lines(tmp_path: Path) -> None:

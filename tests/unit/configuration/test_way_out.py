@@ -12,13 +12,13 @@ from slurm_rl_plugin.configuration import (
     Flag,
     KnownConfiguration,
     known_configuration,
-    way_out_of,
+    rollback_values,
 )
-from slurm_rl_plugin.configuration.files import standing_lines
+from slurm_rl_plugin.configuration.files import readable_lines
 from slurm_rl_plugin.errors import ConfigurationError
 from tests.unit.configuration.given_content import configuration_of
 
-LEFT = way_out_of(
+LEFT = rollback_values(
     configuration_of(
         {
             "hook": {"disable_file": "/left/DISABLE", "beside_controllers": True, "cycle": 7.0},
@@ -91,7 +91,7 @@ def test_environment_and_flags_go_before_all(path: Path) -> None:
     assert known_of(path, LEFT, SLURM_RL_HOOK_STATE_FILE="/e/state.json")[1] == ["/e/state.json"]
     flag = "hook.state_file=/f/state.json"
     assert known_of(path, LEFT, flag, SLURM_RL_HOOK_STATE_FILE="/e/s")[1] == ["/f/state.json"]
-    with pytest.raises(ConfigurationError, match="is no key"):
+    with pytest.raises(ConfigurationError, match="is not a key"):
         known_of(path, LEFT, "hook.state=/f")
 
 
@@ -126,7 +126,7 @@ def test_lines_stand_by_themselves(path: Path) -> None:
         b'[hook\n# state_file = "/no"\n\xff\nstate_file = "/s"\nmode = "activ"\n'
         b"port = 3\nbeside_controllers = true\nadapter = 'pbs' # words\nfairness = 0.9\n"
     )
-    assert standing_lines(path, ("hook", "batch_system", "metrics")) == {
+    assert readable_lines(path, ("hook", "batch_system", "metrics")) == {
         "hook": {"state_file": "/d/state.json", "beside_controllers": True},
         "batch_system": {"adapter": "pbs"},
     }
