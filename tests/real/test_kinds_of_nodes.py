@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from slurm_rl_plugin.machine_files.statements import expand
-from tests.bench.node_hours.replay import Placement, placements_of
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.private_cluster import ClusterPlan, NodeKind, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
@@ -70,9 +70,13 @@ def test_memory_and_gpus_bind(cluster: PrivateSlurm) -> None:
             cluster.wait_until(lambda job=job: placed(cluster, job) != [], 20, str(options))  # type: ignore[misc]
     time.sleep(4.0)  # rounds of both schedulers
     assert {job: placed(cluster, job) for job in wanted} == wanted
-    given = placements_of(cluster.run("scontrol", "-o", "-d", "show", "jobs").stdout)
-    assert given[1] == [Placement(node="n1", processors=3, memory=3000, gpus=0)]  # DefMemPerCPU
-    assert given[4] == [Placement(node="g1", processors=1, memory=1000, gpus=1)]
+    assert " Nodes=n1 CPU_IDs=0-2 Mem=3000" in shown(cluster, 1)  # DefMemPerCPU
+    assert " JOB_GRES=gpu:1 " in shown(cluster, 4)
+    assert re.search(r" Nodes=g1 CPU_IDs=\d Mem=1000", shown(cluster, 4))
+
+
+def shown(cluster: PrivateSlurm, job: int) -> str:
+    return cluster.run("scontrol", "-o", "-d", "show", "job", str(job)).stdout
 
 
 def placed(cluster: PrivateSlurm, job: int) -> list[str]:
