@@ -1,16 +1,42 @@
 """Metadata and extras of slurm_rl_plugin."""
 
 import os
+import subprocess
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
 TOP = Path(__file__).parent
-VERSION = next(
+RELEASE = next(
     line.split('"')[1]
     for line in (TOP / "slurm_rl_plugin" / "__init__.py").read_text().splitlines()
-    if line.startswith("__version__")
+    if line.startswith("RELEASE")
 )
+
+
+def build_version() -> str:
+    """0.2.0 at its tag, 0.2.0.post3+gHASH three commits later, 0.2.0.dev900+gHASH before the tag."""
+    given = os.environ.get("SLURM_RL_VERSION")  # a build of files that were copied out of git
+    if given or not (TOP / ".git").exists():
+        return given or RELEASE
+
+    def git(*words: str) -> str:
+        found = subprocess.run(
+            ["git", "-C", str(TOP), *words], capture_output=True, text=True, check=False
+        )
+        return found.stdout.strip()
+
+    tag = f"v{RELEASE}"
+    tagged = git("tag", "--list", tag, "--merged", "HEAD")
+    count, commit = (
+        git("rev-list", "--count", f"{tag}..HEAD" if tagged else "HEAD"),
+        git("rev-parse", "--short=8", "HEAD"),
+    )
+    if not commit or (tagged and count == "0"):
+        return RELEASE
+    return f"{RELEASE}.{'post' if tagged else 'dev'}{count}+g{commit}"
+
+
 # Lower bounds are the oldest versions that work: `make test-lowest` installs exactly these.
 RUNTIME = [
     "numpy>=1.26",
@@ -41,7 +67,7 @@ WING = ["slurm_rl_plugin.papers*"] if os.environ.get("SLURM_RL_PAPERS") == "no" 
 
 setup(
     name="slurm_rl_plugin",
-    version=VERSION,
+    version=build_version(),
     description=(
         "Orders a Slurm or PBS queue by a model that is made offline, within a bound: by default a "
         "linear score with weights chosen on past logs, or a Q-network trained on accounting logs"

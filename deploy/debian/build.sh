@@ -59,18 +59,22 @@ copy_source() {
     mkdir "$work/source"
     (cd "$top" && tar -c --exclude=__pycache__ --exclude='*.nb[ic]' setup.py pyproject.toml README.md \
         LICENSE CHANGELOG.md slurm_rl_plugin policy_models deploy requirements) | tar -x -C "$work/source"
-    version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' "$work/source/slurm_rl_plugin/__init__.py")
+    release=$(sed -n 's/^RELEASE = "\(.*\)"/\1/p' "$work/source/slurm_rl_plugin/__init__.py")
     architecture=$(dpkg --print-architecture)
-    day=$(sed -n "s/^## \\[$version\\] - //p" "$top/CHANGELOG.md")
+    day=$(sed -n "s/^## \\[$release\\] - //p" "$top/CHANGELOG.md")
     SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$top" log -1 --format=%ct 2>/dev/null || date --utc --date="$day" +%s)}
     export SOURCE_DATE_EPOCH
 }
 
 install_python() {
     "$python" -m venv "$work/tools"
+    "$work/tools/bin/pip" install --quiet -r "$work/source/requirements/build.txt"
+    # The copy has no git; Debian sorts 0.2.0~dev9 before 0.2.0.
+    SLURM_RL_VERSION=$("$work/tools/bin/python" "$top/setup.py" --version)
+    export SLURM_RL_VERSION
+    version=$(echo "$SLURM_RL_VERSION" | sed 's/\.dev/~dev/')
     "$python" -m venv --without-pip "$root$prefix"
-    "$work/tools/bin/pip" install --quiet -r "$work/source/requirements/build.txt" \
-        -r "$work/source/requirements/tools.txt"
+    "$work/tools/bin/pip" install --quiet -r "$work/source/requirements/tools.txt"
     SLURM_RL_PAPERS=no "$work/tools/bin/pip" wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work" "$work/source"
     "$work/tools/bin/pip" --python "$root$prefix/bin/python" install --quiet --no-compile \
         --no-warn-script-location --report "$work/report.json" -r "$work/source/requirements/runtime.txt"
@@ -142,7 +146,7 @@ write_documents() {
     put "$work/source/CHANGELOG.md" /usr/share/doc/slurm-rl
     {
         echo "slurm-rl ($version) stable; urgency=medium"
-        printf '\n  * What changed is told in CHANGELOG.md.\n\n'
+        printf '\n  * CHANGELOG.md lists what changed.\n\n'
         echo " -- $maintainer  $(date --utc --rfc-email --date="$day")"
     } >"$root/usr/share/doc/slurm-rl/changelog"
     gzip -9n "$root/usr/share/doc/slurm-rl/changelog" "$root/usr/share/doc/slurm-rl/CHANGELOG.md"

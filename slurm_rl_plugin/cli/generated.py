@@ -16,7 +16,7 @@ from pathlib import Path
 
 import shtab
 
-from slurm_rl_plugin import __version__
+from slurm_rl_plugin import RELEASE
 from slurm_rl_plugin.cli.entry import GROUPS, VERBS, program_parser, verb_parser
 from slurm_rl_plugin.configuration import DEFAULT_PATH
 from slurm_rl_plugin.configuration.generated import documented_keys, section_note, toml_value
@@ -190,7 +190,7 @@ def manual_page(day: str, keys: Keys | None = None) -> str:
 
 
 def _title(name: str, section: int, day: str, meaning: str) -> list[str]:
-    head = f'.TH {_text(name.upper())} {section} {day} "slurm\\-rl {_text(__version__)}"'
+    head = f'.TH {_text(name.upper())} {section} {day} "slurm\\-rl {_text(RELEASE)}"'
     ragged = [".nh", ".ad l"]  # long lists of choices do not fill a line
     return [head, *ragged, ".SH NAME", f"{_text(name)} \\- {_text(meaning)}"]
 

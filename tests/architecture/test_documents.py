@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
-from slurm_rl_plugin import __version__
+from slurm_rl_plugin import RELEASE
 from slurm_rl_plugin.brokers.live.job_document import FIELDS
 from slurm_rl_plugin.cli.entry import VERBS, verb_parser
 from slurm_rl_plugin.configuration import KEYS
@@ -330,4 +330,4 @@ def test_readers_are_told_of_every_release_that_is_tested() -> None:
 
 def test_the_newest_entry_of_the_changelog_is_this_version() -> None:
     versions = re.findall(r"^## \[(\d[^\]]*)\]", (TOP / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert versions[0] == __version__
+    assert versions[0] == RELEASE

@@ -12,7 +12,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from requirements.lock import HERE, packages_of
-from slurm_rl_plugin import __version__
+from slurm_rl_plugin import RELEASE
 from tests.architecture.markdown_documents import TOP
 from tests.real.package_under_test import skip_without
 from tests.real.slurm_releases import MARK
@@ -69,8 +69,15 @@ def test_there_is_no_network_in_the_root(fresh: ThrowawayRoot) -> None:
     assert [line.split(":")[0].strip() for line in names] == ["lo"]
 
 
-def test_the_command_and_its_version(installed: ThrowawayRoot) -> None:
-    assert installed.run("slurm-rl", "--version").stdout == f"slurm-rl {__version__}\n"
+def version_of(package: Path) -> str:
+    """Of its name, in Python's spelling."""
+    return package.name.split("_")[1].replace("~", ".")
+
+
+def test_the_command_and_its_version(installed: ThrowawayRoot, debian_package: Path) -> None:
+    printed = installed.run("slurm-rl", "--version").stdout
+    assert printed == f"slurm-rl {version_of(debian_package)}\n"
+    assert version_of(debian_package).startswith(RELEASE)
     assert installed.run("runuser", "-u", "slurmrl", "--", "slurm-rl", "--version").stdout
 
 
@@ -127,10 +134,11 @@ def test_manual_pages_and_completion_are_found(installed: ThrowawayRoot) -> None
 
 def test_it_lists_what_it_contains_with_licences_and_locked_hashes(
     installed: ThrowawayRoot,
+    debian_package: Path,
 ) -> None:
     folder = "/usr/share/doc/slurm-rl"
     parts = json.loads(installed.run("cat", f"{folder}/slurm-rl.cdx.json").stdout)
-    assert parts["metadata"]["component"]["version"] == __version__
+    assert parts["metadata"]["component"]["version"] == version_of(debian_package)
     locked = packages_of((HERE / "runtime.txt").read_text())
     found = {canonicalize_name(each["name"]): each for each in parts["components"]}
     assert found.keys() == locked.keys()
