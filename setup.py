@@ -84,7 +84,7 @@ setup(
             "cli/demo/logs/*",
             "html_pages/templates/*",
         ],
-        "slurm_rl_plugin.batch_systems": ["*/answers/*.toml", "pbs/*.toml"],
+        "slurm_rl_plugin.batch_systems": ["*/*.toml"],
         "slurm_rl_plugin.machine_files": ["*.toml"],
     },
     data_files=[

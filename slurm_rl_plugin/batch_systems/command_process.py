@@ -1,4 +1,4 @@
-"""Run one command of a batch system as a child with a bound on its time and on what it prints."""
+"""Run one command of a batch system in a child process, bounded in time and in output."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
 
-#: Bytes that a command may print, errors included: `squeue` prints 200 for a job, so this is the
-#: answer of a million jobs, and a host that has only 1 GB for `release` holds it.
+if TYPE_CHECKING:
+    from slurm_rl_plugin.batch_systems.kind import AdapterParts
+
+#: Bytes that a command may print, errors included. `squeue` prints 200 for a job, so this is the
+#: answer for a million jobs, and `release` can hold it on a host with 1 GB.
 LONGEST_ANSWER = 256 << 20
 _READ_AT_ONCE = 1 << 20
 _WRITABLE = selectors.EVENT_WRITE
@@ -29,7 +32,7 @@ _WRITABLE = selectors.EVENT_WRITE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a command said; `status` is its exit status."""
+    """Exit status and output of a command."""
 
     status: int
     output: str
@@ -37,27 +40,25 @@ class Answer:
 
 
 def start_python(words: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
-    """Start a program of ours in this Python; the only way in which the package does so.
+    """Start a Python program of this package; nothing in the package starts Python otherwise.
 
-    Neither the current folder nor that of the program is searched for modules: another user may
-    have laid some there. The child's folder is the root folder, so paths have to be absolute.
+    Python searches neither the current folder nor the program's for modules, since another user may
+    have put some there. The child runs in the root folder, so paths must be absolute.
     """
     return subprocess.Popen([sys.executable, "-P", *words], cwd="/", **more)
 
 
 class KillableCommands:
-    """Runs commands with a time-out, each in a group of processes that is killed as a whole.
+    """Runs commands with a time-out, each in a process group that is killed as a whole.
 
-    Children have the variables of `environment`, None for this process's own. After every call
-    `on_call` is told the command's name and its seconds.
+    Children get the variables of `environment`, or this process's own if it is None. After every
+    call `on_call` gets the command's name and its seconds.
     """
 
-    #: What a subclass says of its batch system: its name, what an operator does where it does not
-    #: answer, words of a command that could not reach it, and bytes that a call may print.
-    title = "the batch system"
-    what_to_do = "check it"
-    unreachable: tuple[str, ...] = ()
-    longest = LONGEST_ANSWER
+    title = "the batch system"  #: name for messages
+    what_to_do = "check it"  #: what an operator does if the batch system does not answer
+    unreachable: tuple[str, ...] = ()  #: phrases of a command that could not reach it
+    longest = LONGEST_ANSWER  #: bytes that a call may print
 
     def __init__(
         self,
@@ -70,12 +71,17 @@ class KillableCommands:
         self.timeout = timeout
         self._on_call = on_call
 
+    @classmethod
+    def of(cls, given: AdapterParts) -> Self:
+        """The commands of an adapter."""
+        return cls(timeout=given.timeout, environment=given.environment, on_call=given.on_call)
+
     def _prepared(self, environment: Mapping[str, str]) -> dict[str, str]:
         return dict(environment)
 
     @classmethod
     def failure(cls, command: str, words: str) -> BatchSystemError:
-        """Make the error for a command that failed with these words."""
+        """Make the error for a command that failed with this output."""
         first = first_line(words)
         if cls.is_unreachable(words):
             return BatchSystemUnavailable(
@@ -84,14 +90,29 @@ class KillableCommands:
         return BatchSystemError(f"{command} failed: {first}; run it by hand to see more")
 
     @classmethod
+    def not_understood(cls, command: str, text: str) -> BatchSystemError:
+        """Make the error for output in an unknown form."""
+        return BatchSystemError(
+            f"{command} answered a line that is not understood: {text[:200]!r}; "
+            f"run it by hand, and report it if this release of {cls.title} prints another form"
+        )
+
+    @classmethod
     def child_ended(cls, library: str, words: str) -> BatchSystemError:
-        """Make the error for a program of ours that a library ended with these words."""
+        """Make the error for a child of ours that a library ended with this output."""
         return cls.failure(library, words)
 
     @classmethod
     def is_unreachable(cls, words: str) -> bool:
-        """Whether these are the words of a command that could not reach the batch system."""
+        """Whether a command that printed this could not reach the batch system."""
         return any(phrase in words for phrase in cls.unreachable)
+
+    def answers(self, *words: str) -> bool:
+        """Whether a command succeeds in time."""
+        try:
+            return self.call(words).status == 0
+        except BatchSystemError:
+            return False
 
     def read(self, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
         """Output of a command that must succeed."""
@@ -111,11 +132,12 @@ class KillableCommands:
         longest: int | None = None,
         start: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen,
     ) -> Answer:
-        """Run a command, `extra` seconds longer than usual where needed, whatever its status.
+        """Run a command, for `extra` seconds longer than usual; its status does not matter.
 
-        Messages and metrics call it `name`. Only the child's user and root see its `variables`, on
-        top of `environment`; every user of the host sees arguments. If it prints more than
-        `longest` bytes, it is killed: BatchSystemError. `start_python` starts a program of ours.
+        Messages and metrics call it `name`. Every user of the host sees arguments; only the child's
+        user and root see `variables`, which are added to `environment`. A command that prints more
+        than `longest` bytes is killed: BatchSystemError. `start` is `start_python` for a program of
+        this package.
         """
         called, timeout = name or arguments[0], self.timeout + extra
         longest = self.longest if longest is None else longest
@@ -165,33 +187,32 @@ class KillableCommands:
         name: str,
         extra: float = 0.0,
     ) -> dict[str, Any]:
-        """The answer of a program of ours, a child for this one question, both as JSON objects.
+        """Start a program of this package for one question; question and answer are JSON objects.
 
-        A library that crashes, hangs or ends its process takes the child alone with it. An answer
+        If the library crashes, hangs or ends its process, only the child is lost. An answer
         `{"failed": WORDS, "reached": BOOL}` becomes an error.
         """
-        words = [str(program)]
         answer = self.call(
-            words, stdin=json.dumps(question), extra=extra, name=name, start=start_python
+            [str(program)], stdin=json.dumps(question), extra=extra, name=name, start=start_python
         )
         if answer.status:
-            said = last_line(answer.errors, f"exit status {answer.status}")
-            raise self.child_ended(library, said)
+            last = last_line(answer.errors, f"exit status {answer.status}")
+            raise self.child_ended(library, last)
         try:
-            told: dict[str, Any] = json.loads(answer.output)
+            found: dict[str, Any] = json.loads(answer.output)
         except ValueError:
             raise self.failure(
                 library, f"its answer is not understood: {answer.output[:200]!r}"
             ) from None
-        if "failed" not in told:
-            return told
-        if told["reached"]:
-            raise self.failure(library, told["failed"])
-        raise BatchSystemUnavailable(f"{told['failed']}; {self.what_to_do}")
+        if "failed" not in found:
+            return found
+        if found["reached"]:
+            raise self.failure(library, found["failed"])
+        raise BatchSystemUnavailable(f"{found['failed']}; {self.what_to_do}")
 
     @contextlib.contextmanager
     def timed(self, call: str) -> Iterator[None]:
-        """Tell `on_call` how long the block took, however it ends."""
+        """Report to `on_call` how long the block took, also if it raises."""
         began = time.monotonic()
         try:
             yield
@@ -207,11 +228,11 @@ class TooMuchPrinted(Exception):
 def exchange(
     child: subprocess.Popen[bytes], stdin: bytes, timeout: float, longest: int
 ) -> tuple[bytearray, bytearray]:
-    """Give a child its input and wait for its end; what it printed, output and errors.
+    """Write a child's input and wait for its end; returns its output and its errors.
 
-    `Popen.communicate` would keep all that a child prints, however much that is. A child that ends
-    without reading is no fault. One that has not ended (subprocess.TimeoutExpired), or printed more
-    than `longest` bytes (TooMuchPrinted), still runs.
+    `Popen.communicate` would keep output of any size. A child may end without reading its input.
+    The child still runs after subprocess.TimeoutExpired and after TooMuchPrinted (more than
+    `longest` bytes).
     """
     deadline = time.monotonic() + timeout
     left = memoryview(stdin)
@@ -246,34 +267,25 @@ def exchange(
 
 
 def _written(pipe: int, left: memoryview) -> memoryview:
-    """What is still left to write; nothing for a child that has ended or does not read."""
+    """What is still to be written; nothing if the child has ended or does not read."""
     try:
         return left[os.write(pipe, left[: select.PIPE_BUF]) :]
     except BrokenPipeError:
         return left[:0]
 
 
-def answers(commands: KillableCommands, words: Sequence[str]) -> bool:
-    """Whether a command succeeds in time."""
-    try:
-        return commands.call(words).status == 0
-    except BatchSystemError:
-        return False
-
-
 def first_line(words: str, otherwise: str = "(no message)") -> str:
-    """The first line with anything on it."""
+    """The first line that is not blank."""
     return next((line.strip() for line in words.splitlines() if line.strip()), otherwise)
 
 
 def last_line(words: str, otherwise: str = "(no message)") -> str:
-    """The last line with anything on it."""
-    lines = [line.strip() for line in words.splitlines() if line.strip()]
-    return lines[-1] if lines else otherwise
+    """The last line that is not blank."""
+    return first_line("\n".join(reversed(words.splitlines())), otherwise)
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """Kill a child with all that it started, and leave no zombie."""
+    """Kill a child's process group, and leave no zombie."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -286,10 +298,10 @@ def end(child: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No pass of the collector within; it goes on as before afterwards.
+    """Pause the garbage collector within the block.
 
-    A pass is due after so many new objects, and visits every row that is kept. None of them is part
-    of a cycle: with 100,000 jobs a third of the time of a look went into such passes.
+    A pass starts after a number of new objects and visits every kept row, and no row is part of a
+    reference cycle. With 100,000 jobs a third of the time of a snapshot was spent in such passes.
     """
     was_on = gc.isenabled()
     gc.disable()

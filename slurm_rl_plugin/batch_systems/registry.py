@@ -1,7 +1,4 @@
-"""Every batch system by name: a new one is its folder and a line here.
-
-The configuration and the way out ask for the names, so no adapter is imported before it is made.
-"""
+"""Every batch system by name: a new one is its folder and a line here."""
 
 from __future__ import annotations
 
@@ -12,18 +9,15 @@ from slurm_rl_plugin.batch_systems.kind import BatchSystemKind, Presence
 from slurm_rl_plugin.batch_systems.pbs.kind import PBS
 from slurm_rl_plugin.batch_systems.slurm.kind import SLURM
 
-#: The first is taken where none is configured and none other is here.
-BATCH_SYSTEMS: Mapping[str, BatchSystemKind] = {
-    SLURM.name: SLURM,
-    PBS.name: PBS,
-}
-#: As [batch_system] adapter: the one that is here.
+#: The first is the default if no other is configured or found.
+BATCH_SYSTEMS: Mapping[str, BatchSystemKind] = {SLURM.name: SLURM, PBS.name: PBS}
+#: Value of [batch_system] adapter for the batch system of this host.
 AUTO = "auto"
-#: What [batch_system] adapter may be otherwise, each with the batch system that it reaches.
+#: Other values of [batch_system] adapter, each with its batch system.
 ADAPTERS: Mapping[str, BatchSystemKind] = {
     adapter: kind for kind in BATCH_SYSTEMS.values() for adapter in kind.adapters
 }
-#: Mechanism of [reserve] -> keys that it needs beside how much is kept free.
+#: Mechanism of [reserve] -> keys that it needs in addition to the size of the reserve.
 LIMITS: Mapping[str, tuple[str, ...]] = {
     mechanism: keys for kind in BATCH_SYSTEMS.values() for mechanism, keys in kind.limits.items()
 }
@@ -31,15 +25,13 @@ LIMITS: Mapping[str, tuple[str, ...]] = {
 LIMITS_OF_RESOURCES: frozenset[str] = frozenset().union(
     *(kind.limit_resources for kind in BATCH_SYSTEMS.values())
 )
-
-
-#: Seconds that each may take to answer; asked only where there are several.
+#: Seconds that each may take to answer; asked only if several are installed.
 SECONDS_TO_ANSWER = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSystemChoice:
-    """Which one is taken, why in a few words, and whether that is beyond doubt."""
+    """Which one is chosen, why in a few words, and whether that is certain."""
 
     kind: BatchSystemKind
     because: str
@@ -47,7 +39,7 @@ class BatchSystemChoice:
 
 
 def choose_batch_system(wanted: str, environment: Mapping[str, str]) -> BatchSystemChoice:
-    """As configured, else the one that is here, else the one that answers."""
+    """The configured one, else the one on this host, else the one that answers."""
     if wanted != AUTO:
         return BatchSystemChoice(ADAPTERS[wanted], f'adapter = "{wanted}" is configured')
     first, *others = BATCH_SYSTEMS.values()
@@ -69,7 +61,7 @@ def _of_two(
     sign: str,
     environment: Mapping[str, str],
 ) -> BatchSystemChoice:
-    """Both have their commands here: one may be a left-over."""
+    """Choose between two that have their commands here: one may be left over."""
     answer = first.answers(environment, SECONDS_TO_ANSWER)
     if answer != other.answers(environment, SECONDS_TO_ANSWER):
         one, silent = (first, other) if answer else (other, first)
@@ -87,9 +79,9 @@ def _of_two(
 
 
 def taken_back_by_hand(environment: Mapping[str, str]) -> str:
-    """The line of the batch system that is on this host; of each where that is not known."""
-    known = list(BATCH_SYSTEMS.values())
-    here = [kind for kind in known if kind.presence(environment).is_here] or known
+    """Shell command that ends our order on this host; of each batch system if not known."""
+    known = BATCH_SYSTEMS.values()
+    here = [kind for kind in known if kind.presence(environment).is_here] or list(known)
     if len(here) == 1:
         return f"`{here[0].by_hand}`"
     return " or ".join(f"`{kind.by_hand}` ({kind.title})" for kind in here)

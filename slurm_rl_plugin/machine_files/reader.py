@@ -49,7 +49,7 @@ from slurm_rl_plugin.machine_files.statements import (
 from slurm_rl_plugin.whole_file import plain_file, read_whole
 
 
-def resources_of(nodes: Iterable[Node]) -> tuple[str, ...]:
+def names_of_resources(nodes: Iterable[Node]) -> tuple[str, ...]:
     """Names of all that nodes have, BASIC_RESOURCES first."""
     others = {name for node in nodes for name in node.counts} - set(BASIC_RESOURCES)
     return (*BASIC_RESOURCES, *sorted(others))
@@ -126,7 +126,7 @@ def machine_of_node_list(path: Path) -> Machine:
         grouped.setdefault((tuple(node.counts.items()), node.features), []).append(node)
     nodes = {node.name: node for alike in grouped.values() for node in alike}
     check_size(nodes.values())
-    resources = resources_of(nodes.values())
+    resources = names_of_resources(nodes.values())
     whole = MachinePartition(name=_NAME, kinds=(), is_default=True)
     kinds, partitions = kinds_of(nodes, [ServedPartition(whole, frozenset(nodes))], resources)
     return Machine(
@@ -213,7 +213,7 @@ def machine_of(
         left_out.append(f"{compress(idle)}: in no partition, so not part of the machine.")
     serving = {name: node for name, node in nodes.items() if name not in set(idle)}
     check_size(serving.values())
-    resources = resources_of(serving.values())
+    resources = names_of_resources(serving.values())
     kinds, served = kinds_of(serving, partitions, resources)
     sharing = sharing_of(settings)
     database = enforced(database_of(entries), settings, served)

@@ -47,7 +47,7 @@ def test_running_and_written_machine_are_the_same(cluster: PrivateSlurm) -> None
     live, written = running_machine(cluster), written_machine(cluster)
     assert [(kind.name, kind.count) for kind in live.kinds] == [("g[01-03]", 3), ("n[1-2]", 2)]
     assert live.kinds[0].resources == (6.0, 7500.0, 2.0, 2.0)
-    told = "n2: down or drained now, and counted all the same."
+    told = "n2: down or drained now, but counted."
     assert told in live.left_out
     assert replace(live, left_out=()) == replace(written, left_out=())
     core = "g[01-03]: a core of 2 CPUs goes to one job whole; CPUs are given out one by one."

@@ -19,7 +19,7 @@ from slurm_rl_plugin.batch_systems.slurm.adapter import (
     installed_pyslurm,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
-from slurm_rl_plugin.batch_systems.slurm.process import commands_of
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (
@@ -242,12 +242,12 @@ class TestFaults:
         given = settings_of(closed_slurm, environment=environment, timeout=3.0)
         began = time.monotonic()
         with pytest.raises(BatchSystemUnavailable):
-            ask_pyslurm(commands_of(given), "pyslurm_read", {"read": ["id"]})
+            ask_pyslurm(CommandRunner.of(given), "pyslurm_read", {"read": ["id"]})
         assert time.monotonic() - began < 5
 
 
 def test_auto_takes_it(closed_slurm: PrivateSlurm) -> None:
-    adapter, because = choose_adapter("auto", commands_of(settings_of(closed_slurm)))
+    adapter, because = choose_adapter("auto", CommandRunner.of(settings_of(closed_slurm)))
     assert adapter is Slurm
     assert "is for this Slurm" in because
 

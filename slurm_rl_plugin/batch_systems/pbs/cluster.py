@@ -83,9 +83,7 @@ class Pbs(BatchSystem):
     name = "pbs"
 
     def __init__(self, given: AdapterParts) -> None:
-        self.commands = PbsCommands(
-            environment=given.environment, timeout=given.timeout, on_call=given.on_call
-        )
+        self.commands = PbsCommands.of(given)
         library = installed_library(self.commands)
         self._queue = PbsQueueReader(self.commands, library)
         self._sender = Ifl(library) if library else Qalter(self.commands)

@@ -1,26 +1,27 @@
-"""OpenPBS as the registry knows it; each part is imported when it is made."""
+"""OpenPBS as the registry knows it; each part is imported by its first call."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, Presence
+from slurm_rl_plugin.batch_systems.kind import BatchSystemKind, Presence
 
-if TYPE_CHECKING:
-    from slurm_rl_plugin.batch_systems.kind import JobRecord
-    from slurm_rl_plugin.batch_systems.port import BatchSystem
-    from slurm_rl_plugin.domain.machine import Machine
-    from slurm_rl_plugin.domain.nodes import NodeNow
+
+def _pbs(module: str) -> Any:
+    return import_module(f"slurm_rl_plugin.batch_systems.pbs.{module}")
+
+
+def _commands(timeout: float, environment: Mapping[str, str] | None = None) -> Any:
+    return _pbs("process").PbsCommands(timeout=timeout, environment=environment)
 
 
 def pbs_presence(environment: Mapping[str, str]) -> Presence:
-    """By the pbs.conf that PBS_CONF_FILE names."""
-    from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_CONF, read_pbs_conf
-
-    conf = environment.get("PBS_CONF_FILE") or DEFAULT_CONF
-    installed = read_pbs_conf(conf).get("PBS_EXEC")
+    """Look for `qstat` where the pbs.conf that PBS_CONF_FILE names says."""
+    conf = environment.get("PBS_CONF_FILE") or _pbs("process").DEFAULT_CONF
+    installed = _pbs("process").read_pbs_conf(conf).get("PBS_EXEC")
     is_here = installed is not None and Path(installed, "bin", "qstat").exists()
     lacks = f"no PBS_EXEC in {conf}"
     return Presence(
@@ -32,42 +33,10 @@ def pbs_presence(environment: Mapping[str, str]) -> Presence:
     )
 
 
-def pbs_answers(environment: Mapping[str, str], seconds: float) -> bool:
-    """Whether pbs_server does."""
-    from slurm_rl_plugin.batch_systems.command_process import answers
-    from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
-
-    commands = PbsCommands(environment=environment, timeout=seconds)
-    return answers(commands, ("qstat", "-B"))
-
-
-def _build(parts: AdapterParts) -> BatchSystem:
-    from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
-
-    return Pbs(parts)
-
-
-def _job_record(job: int, timeout: float) -> JobRecord:
-    from slurm_rl_plugin.batch_systems.pbs.job_record import job_record
-
-    return job_record(job, timeout)
-
-
-def _machine(timeout: float) -> Machine:
-    from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import sched_folder
-    from slurm_rl_plugin.batch_systems.pbs.answers.machine import read_running_machine
-    from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
-
-    commands = PbsCommands(timeout=timeout)
-    return read_running_machine(commands.read_json, sched_folder(commands))
-
-
-def _nodes(timeout: float) -> Sequence[NodeNow]:
-    from slurm_rl_plugin.batch_systems.pbs.answers.machine import VNODES_NOW, parse_nodes
-    from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
-
-    commands = PbsCommands(timeout=timeout)
-    return parse_nodes(commands.read_json(VNODES_NOW))
+def _machine(timeout: float) -> Any:
+    commands = _commands(timeout)
+    folder = _pbs("answers.fair_share").sched_folder(commands)
+    return _pbs("answers.machine").read_running_machine(commands.read_json, folder)
 
 
 PBS = BatchSystemKind(
@@ -76,12 +45,12 @@ PBS = BatchSystemKind(
     adapters=("pbs",),
     limits={"max_run_res": ("queues",)},
     limit_resources=frozenset({"max_run_res"}),
-    job_record=_job_record,
-    build=_build,
     presence=pbs_presence,
-    answers=pbs_answers,
-    by_hand='qmgr -c "unset server job_sort_formula"',  # root's alone
-    machine=_machine,
-    nodes=_nodes,
+    by_hand='qmgr -c "unset server job_sort_formula"',  # only root may
     bounds_order=False,
+    build=lambda parts: _pbs("cluster").Pbs(parts),
+    answers=lambda environment, timeout: _commands(timeout, environment).answers("qstat", "-B"),
+    job_record=lambda job, timeout: _pbs("job_record").job_record(job, timeout),
+    machine=_machine,
+    nodes=lambda timeout: _pbs("answers.machine").read_nodes(_commands(timeout)),
 )

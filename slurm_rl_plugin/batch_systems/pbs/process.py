@@ -1,9 +1,9 @@
-"""PBS's commands as children with a time-out, and their JSON, also where a user's words break it.
+"""PBS's commands as child processes with a time-out, and repairs of the JSON that they print.
 
-Up to 23.06 a value that C reads as a number stands there bare, `.5`, `0x10`, `nan` or `007`, and a
-backslash as it was given; so one variable of one job would make the whole queue unreadable. These
-releases print one value a line: where the answer is no JSON, each value is mended by itself.
-A number with a fraction or an exponent stays the text that it is: `1.10` may be an account's name.
+Up to 23.06 PBS prints a value that C reads as a number unquoted (`.5`, `0x10`, `nan`, `007`), and
+backslashes unescaped, so one variable of one job would make the whole queue unreadable. These
+releases print one value on each line: if the output is no JSON, each value is repaired by itself.
+A number with a fraction or an exponent stays text, since `1.10` may be an account's name.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.command_process import KillableCommands
-from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.whole_file import read_whole
 
 _KEY = re.compile(r'\s*("[^"\\]*(?:\\.[^"\\]*)*"):')
-#: The name of a variable, which stands there as it was given, with quotes and backslashes.
+#: The name of a variable, printed with its quotes and backslashes unescaped.
 _RAW_KEY = re.compile(r'\s*"(.*?)":')
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
-#: Digits of the largest whole numbers that are read as such; others stay text.
+#: Digits of the largest whole numbers that are read as numbers; longer ones stay text.
 _DIGITS = 18
 
 
-class Told(dict[str, Any]):
-    """An object of the answer; `twice` are the names that stand in it more than once."""
+class ParsedObject(dict[str, Any]):
+    """An object of the document; `twice` are the names that occur in it more than once."""
 
     twice: frozenset[str] = frozenset()
 
@@ -39,7 +38,7 @@ def read_json(text: str) -> Any:
     try:
         return _read(text)
     except ValueError:
-        return _read("\n".join(_mended(line) for line in text.split("\n")))
+        return _read("\n".join(_repaired(line) for line in text.split("\n")))
 
 
 def _read(text: str) -> Any:
@@ -57,15 +56,15 @@ def _whole(digits: str) -> int | str:
     return int(digits) if len(digits) <= _DIGITS else digits
 
 
-def _object(pairs: Sequence[tuple[str, Any]]) -> Told:
-    found = Told(pairs)
+def _object(pairs: Sequence[tuple[str, Any]]) -> ParsedObject:
+    found = ParsedObject(pairs)
     if len(found) < len(pairs):
         times = Counter(name for name, _ in pairs)
         found.twice = frozenset(name for name, count in times.items() if count > 1)
     return found
 
 
-def _mended(line: str) -> str:
+def _repaired(line: str) -> str:
     key = _KEY.match(line)
     name = None if key is None else key[1]
     if name is None or ("\\" in name and not _is_json(name)):
@@ -79,7 +78,7 @@ def _mended(line: str) -> str:
 
 
 def _sound(value: str) -> str:
-    """A value as it stands where that is JSON, else as text."""
+    """A value unchanged if it is JSON, else as text."""
     if value in ("{", "[", "{}", "[]", "true", "false", "null") or _NUMBER.fullmatch(value):
         return value
     if not value.startswith('"'):
@@ -95,34 +94,26 @@ def _is_json(text: str) -> bool:
     return True
 
 
-#: Words of a command that could not reach the server.
-_UNREACHABLE = (
-    "annot connect to",
-    "Connection refused",
-    "Communication failure",
-    "No default server",
-    "Unknown Host",
-    "auth: error returned",
-    "Munge",
-    "Premature end of message",
-    "End of File",
-)
 DEFAULT_CONF, DEFAULT_HOME = "/etc/pbs.conf", "/var/spool/pbs"
 QSTAT_JOBS = ("qstat", "-f", "-F", "json")
 QSTAT_QUEUES = ("qstat", "-Q", "-f", "-F", "json")
-#: Those that are named, by one question (18.1 and later): without -E qstat connects anew for each,
-#: and some hundreds would take longer than a call may.
+#: Named jobs in one query (18.1 and later). Without -E qstat connects again for each job, and some
+#: hundreds would take longer than a call may.
 QSTAT_BY_NAME = (*QSTAT_JOBS, "-E")
-#: Told by the users' own environments: never wanted, and none of our business.
+#: Attributes from the users' environments: private, and never needed.
 PRIVATE = ("Variable_List", "Submit_arguments")
 
 
 class PbsCommands(KillableCommands):
-    """Runs PBS's commands; times in their answers are UTC, since each writes them locally."""
+    """Runs PBS's commands in UTC, since they print local times."""
 
     title = "PBS"
     what_to_do = "check pbs_server with `qstat -B`"
-    unreachable = _UNREACHABLE
+    unreachable = (
+        *("annot connect to", "Connection refused", "Communication failure", "No default server"),
+        *("Unknown Host", "auth: error returned", "Munge", "Premature end of message"),
+        "End of File",
+    )
     longest = 512 << 20  # `qstat -f` shows a job with its user's environment
 
     def _prepared(self, environment: Mapping[str, str]) -> dict[str, str]:
@@ -134,7 +125,7 @@ class PbsCommands(KillableCommands):
         return {**environment, "PATH": path, "TZ": "UTC", "LC_ALL": "C"}
 
     def read_json(self, arguments: Sequence[str], *, or_nothing: bool = False) -> dict[str, Any]:
-        """The JSON document that a command prints; with `or_nothing` asked jobs may be gone."""
+        """The JSON document that a command prints; with `or_nothing` named jobs may be gone."""
         answer = self.call(arguments)
         if answer.status and (not or_nothing or self.is_unreachable(answer.errors)):
             raise self.failure(arguments[0], answer.errors or answer.output)
@@ -143,11 +134,11 @@ class PbsCommands(KillableCommands):
         return parse_json(arguments[0], answer.output)
 
 
-failure = PbsCommands.failure
+failure, not_understood = PbsCommands.failure, PbsCommands.not_understood
 
 
 def parse_json(command: str, text: str) -> dict[str, Any]:
-    """A document of `-F json`, also where a value in it is none; see `read_json`."""
+    """Read a document of `-F json`; see `read_json`."""
     try:
         document = read_json(text)
     except (ValueError, RecursionError):
@@ -158,15 +149,15 @@ def parse_json(command: str, text: str) -> dict[str, Any]:
 
 
 def section(document: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]:
-    """The named objects of one section, `Jobs` for example; without what is private to users.
+    """The named objects of one section, `Jobs` for example, without attributes private to users.
 
-    One that is told of twice is left out: up to PBS 23.06 the name of a variable could pretend to
-    be another job, and nobody can tell which of the two is meant.
+    A name that occurs twice is left out: up to PBS 23.06 the name of a variable could pretend to be
+    another job, and which one is real cannot be seen.
     """
     found = document.get(name)
     if not isinstance(found, dict):
         return {}
-    twice = found.twice if isinstance(found, Told) else frozenset()
+    twice = found.twice if isinstance(found, ParsedObject) else frozenset()
     return {
         key: {field: each for field, each in value.items() if field not in PRIVATE}
         for key, value in found.items()
@@ -175,18 +166,10 @@ def section(document: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]
 
 
 def read_pbs_conf(path: str) -> dict[str, str]:
-    """What pbs.conf says; nothing where it cannot be read."""
+    """Keys and values of pbs.conf; empty if it cannot be read."""
     try:
         lines = read_whole(Path(path)).decode(errors="replace").splitlines()
     except OSError:
         return {}
     pairs = (line.partition("=") for line in lines if not line.lstrip().startswith("#"))
     return {name.strip(): value.strip() for name, sign, value in pairs if sign}
-
-
-def not_understood(command: str, text: str) -> BatchSystemError:
-    """Make the error for an answer of another form than this adapter knows."""
-    return BatchSystemError(
-        f"{command} gave an answer that is not understood: {text[:200]!r}; "
-        "run it by hand, and report it if this release of PBS prints another form"
-    )

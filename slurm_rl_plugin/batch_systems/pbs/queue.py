@@ -298,7 +298,7 @@ def describe(job: PbsJob) -> JobDescription:
         qos="",
         name=job.title,
         time_limit=job.time_limit,
-        has_batch_script=None if job.interactive is None else not job.interactive,
+        has_batch_script=not job.interactive,
         account=job.account,
         user=job.user,
         words=job.words,

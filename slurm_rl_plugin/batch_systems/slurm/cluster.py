@@ -45,7 +45,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
 )
 from slurm_rl_plugin.batch_systems.slurm.batch_limit import SlurmBatchLimit, keeps_back
 from slurm_rl_plugin.batch_systems.slurm.checks import limit_checks, slurm_checks
-from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, commands_of
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
     RowNumbers,
     TableBuilder,
@@ -119,7 +119,7 @@ class SlurmCommands(BatchSystem):
 
     def __init__(self, given: AdapterParts, commands: CommandRunner | None = None) -> None:
         self._given = given
-        self._runner = commands or commands_of(given)
+        self._runner = commands or CommandRunner.of(given)
         self._machine = MachineLook(self._runner, given.clock)
         self._queue, sender = self._parts(self._runner, self._machine)
         self._site_factor = SiteFactors(FactorWriter(sender, WRITES_PER_CALL))

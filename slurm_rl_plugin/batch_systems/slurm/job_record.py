@@ -1,10 +1,14 @@
-"""What Slurm says of one job in words and terms that a snapshot does not hold."""
+"""What Slurm says of one job that a snapshot does not hold: its reason and priority terms."""
 
 from __future__ import annotations
 
+import re
 import secrets
+import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.kind import JobRecord
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
@@ -15,16 +19,16 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     queue_format,
     with_comment,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.reasons import reason_sentence
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, first_of_each_array
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
 from slurm_rl_plugin.batch_systems.slurm.site_factor import PRIORITY_FORMAT, parse_terms
 from slurm_rl_plugin.errors import BatchSystemError
+from slurm_rl_plugin.whole_file import read_whole
 
 
 def job_record(job: int, timeout: float) -> JobRecord:
-    """Ask `squeue` and `sprio` for one job; what fails is told and not raised."""
+    """Ask `squeue` and `sprio` for one job; failures are reported in the record."""
     runner = CommandRunner(timeout=timeout)
     try:
         rows = _rows(runner, job)
@@ -45,14 +49,14 @@ def job_record(job: int, timeout: float) -> JobRecord:
 
 
 def _record_of(rows: Sequence[QueueRow]) -> JobRecord:
-    """What `squeue` tells: one row for each record of an array, none where it knows no such job."""
+    """The record of what `squeue` printed: a row for each record of an array, no row if unknown."""
     if not rows:
         return JobRecord()
     record = JobRecord(number=rows[0].array_id, state=rows[0].state)
     waiting = first_of_each_array(row for row in rows if row.state in WAITING_STATES)
     if not waiting:
         return record
-    first = waiting[0]  # the one that can start first, which speaks for the whole array
+    first = waiting[0]  # of the whole array the task that can start first
     return replace(
         record,
         is_pending=True,
@@ -67,7 +71,97 @@ def _record_of(rows: Sequence[QueueRow]) -> JobRecord:
 
 def _rows(runner: CommandRunner, job: int) -> list[QueueRow]:
     mark, fields = secrets.token_hex(4), with_comment(QUEUE_FIELDS)
-    # asked for one unknown job squeue fails, for several it does not: so name it twice
+    # squeue fails for one unknown job but not for several, so name it twice
     words = ("squeue", "--noheader", "--all", "--local", "--states", "all", "--jobs")
     answer = runner.read([*words, f"{job},{job}"], queue_format(mark, fields))
     return parse_queue(answer, mark, fields)
+
+
+_ADMINISTRATORS = "ask the administrators"
+_DECAY = f"wait until the usage decays, or {_ADMINISTRATORS}"
+
+
+@cache
+def _reasons() -> dict[str, tuple[str, str]]:
+    """Reason -> what it means for the job, and what its user can do."""
+    return tomllib.loads(read_whole(Path(__file__).with_name("reasons.toml")).decode())
+
+
+#: Limited resource in the name of a reason -> its amount, and its amount times minutes.
+_RESOURCES = {
+    "cpu": ("processors", "processor-minutes"),
+    "mem": ("memory", "memory-minutes"),
+    "memory": ("memory", "memory-minutes"),
+    "node": ("nodes", "node-minutes"),
+    "gres": ("GPUs or other GRES", "minutes of GPUs or other GRES"),
+    "license": ("licences", "licence-minutes"),
+    "bb": ("burst buffer space", "minutes of burst buffer space"),
+    "energy": ("energy", "energy-minutes"),
+    "billing": ("billing units", "minutes of billing units"),
+    "unknown": ("units of an unnamed resource", "minutes of an unnamed resource"),
+}
+_OWNERS = {"assoc": "the account or user", "qos": "the QOS", "": "the QOS"}
+_SHARERS = {"user": "the user in this QOS", "account": "the account in this QOS"}
+_LIMIT = re.compile(
+    rf"""
+    (?P<owner>assoc|qos)? (?P<of>grp|max|min)
+    (?: (?P<resource>{"|".join(_RESOURCES)})
+      | (?P<jobs>submitjobs?|jobs) | (?P<wall>wall(?:duration)?) )
+    (?P<time>minutes|runminutes|runmins)?
+    (?: per(?P<per>job|node|user|account) )?
+    (?: limit | notsatisfied )?
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def reason_sentence(reason: str) -> str:
+    """What a reason means for the job, and what its user can do: one sentence, no full stop."""
+    word = re.split(r"[,:( ]", reason, maxsplit=1)[0]
+    meaning, advice = (
+        _reasons().get(word)
+        or _limit(word)
+        or ("this release of slurm-rl does not know the reason", _ADMINISTRATORS)
+    )
+    return f"{meaning}; {advice}"
+
+
+def _limit(word: str) -> tuple[str, str] | None:
+    """Meaning and advice of a reason that names a limit; None for another word."""
+    found = _LIMIT.fullmatch(word)
+    if found is None:
+        return None
+    part = {name: (value or "").lower() for name, value in found.groupdict().items()}
+    owner, per = _OWNERS[part["owner"]], part["per"]
+    who = _SHARERS.get(per, owner)
+    if part["of"] == "max" and owner == _OWNERS["assoc"]:
+        who = "the user"
+    if part["jobs"].startswith("submit"):
+        said = f"{who} has as many pending and running jobs as allowed", "wait until some end"
+    elif part["jobs"]:
+        said = f"{who} has as many running jobs as allowed", "wait until one ends"
+    elif part["wall"] and per == "job":
+        said = f"the time limit is longer than {owner} allows", "shorten TimeLimit"
+    elif part["wall"]:
+        said = f"{who} has used up the limit on hours of running", _DECAY
+    else:
+        said = _of_resource(part, owner, who)
+    return said
+
+
+def _of_resource(part: dict[str, str], owner: str, who: str) -> tuple[str, str]:
+    (amount, minutes), time, per = _RESOURCES[part["resource"]], part["time"], part["per"]
+    if part["of"] == "min":
+        return f"the job asks for less than {owner} requires of {amount}", "ask for more"
+    if time.startswith("run"):
+        return f"running jobs of {who} hold the allowed {minutes}", "wait, or shorten TimeLimit"
+    if time and per == "job":
+        return (
+            f"the job asks for more {minutes} than {owner} allows for one job",
+            "shorten TimeLimit, or ask for less",
+        )
+    if time:
+        return f"{who} has used up the limit on {minutes}", _DECAY
+    if per in ("job", "node"):
+        return f"the job asks for more {amount} than {owner} allows for one {per}", "ask for less"
+    return f"{who} has too little left of the limit on {amount}", "wait, or ask for less"

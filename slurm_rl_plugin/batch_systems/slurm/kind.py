@@ -1,25 +1,14 @@
-"""Slurm as the registry knows it; each part is imported when it is made."""
+"""Slurm as the registry knows it; each part is imported by its first call."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, Presence
-
-if TYPE_CHECKING:
-    from slurm_rl_plugin.batch_systems.kind import (
-        JobRecord,
-        JobSubmission,
-        OfferingSite,
-        OwnAccounting,
-    )
-    from slurm_rl_plugin.batch_systems.port import BatchSystem
-    from slurm_rl_plugin.domain.machine import Machine
-    from slurm_rl_plugin.domain.nodes import NodeNow
-    from slurm_rl_plugin.machine_files.reader import DescribedCluster
+from slurm_rl_plugin.batch_systems.kind import BatchSystemKind, Presence
 
 #: Where Slurm's configuration is looked for, unless SLURM_CONF names it.
 SLURM_CONFS = (
@@ -30,8 +19,16 @@ SLURM_CONFS = (
 )
 
 
+def _slurm(module: str) -> Any:
+    return import_module(f"slurm_rl_plugin.batch_systems.slurm.{module}")
+
+
+def _commands(timeout: float, environment: Mapping[str, str] | None = None) -> Any:
+    return _slurm("process").CommandRunner(timeout=timeout, environment=environment)
+
+
 def slurm_presence(environment: Mapping[str, str]) -> Presence:
-    """By `scontrol` on the PATH, and by slurm.conf, which a configless host has not."""
+    """Look for `scontrol` on the PATH, and for slurm.conf, which a configless host lacks."""
     named = environment.get("SLURM_CONF")
     places = (named,) if named else SLURM_CONFS
     return Presence(
@@ -43,78 +40,7 @@ def slurm_presence(environment: Mapping[str, str]) -> Presence:
     )
 
 
-def slurm_answers(environment: Mapping[str, str], seconds: float) -> bool:
-    """Whether slurmctld does."""
-    from slurm_rl_plugin.batch_systems.command_process import answers
-    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-
-    commands = CommandRunner(environment=environment, timeout=seconds)
-    return answers(commands, ("scontrol", "ping"))
-
-
-def _build(parts: AdapterParts) -> BatchSystem:
-    from slurm_rl_plugin.batch_systems.slurm.adapter import slurm_batch_system
-
-    return slurm_batch_system(parts)
-
-
-def _job_record(job: int, timeout: float) -> JobRecord:
-    from slurm_rl_plugin.batch_systems.slurm.job_record import job_record
-
-    return job_record(job, timeout)
-
-
-def _offers(timeout: float, account: str) -> OfferingSite:
-    from slurm_rl_plugin.batch_systems.slurm.offers import SlurmOffers
-    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-
-    return SlurmOffers(CommandRunner(timeout=timeout), account)
-
-
-def _accounting(timeout: float) -> OwnAccounting:
-    from slurm_rl_plugin.batch_systems.slurm.own_accounting import SlurmAccounting
-
-    return SlurmAccounting(timeout)
-
-
-def _submission(environment: Mapping[str, str], timeout: float) -> JobSubmission:
-    from slurm_rl_plugin.batch_systems.slurm.offers import user_submission
-
-    return user_submission(environment, timeout)
-
-
-def _machine(timeout: float) -> Machine:
-    return _cluster(timeout).machine
-
-
-def _cluster(timeout: float) -> DescribedCluster:
-    from slurm_rl_plugin.batch_systems.slurm.answers.machine import read_running_cluster
-    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-
-    commands = CommandRunner(timeout=timeout)
-    return read_running_cluster(commands.read)
-
-
-def _nodes(timeout: float) -> Sequence[NodeNow]:
-    from slurm_rl_plugin.batch_systems.slurm.answers.machine import SHOW_NODES_NOW, parse_nodes
-    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-
-    commands = CommandRunner(timeout=timeout)
-    return parse_nodes(commands.read(SHOW_NODES_NOW), counts_memory=True)
-
-
-def _licences(timeout: float) -> Mapping[str, float]:
-    from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
-        SHOW_LICENCES,
-        parse_free_licences,
-    )
-    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-
-    commands = CommandRunner(timeout=timeout)
-    return parse_free_licences(commands.read(SHOW_LICENCES))
-
-
-#: Suspended and stopped jobs too: they may be requeued. The flags of waiting ones are no PD.
+#: Suspended and stopped jobs too, since they may be requeued. PD does not find flagged jobs.
 _BY_HAND = (
     "squeue --local -h -t PD,R,S,RD,RH,SE,ST -o %A | sort -u"
     " | sed 's/.*/update jobid=& sitefactor=0/' | scontrol"
@@ -125,16 +51,20 @@ SLURM = BatchSystemKind(
     adapters=("slurm_commands", "slurm"),
     limits={"qos": ("qos",), "licenses": ("license", "reservation")},
     limit_resources=frozenset({"qos"}),
-    job_record=_job_record,
-    build=_build,
     presence=slurm_presence,
-    answers=slurm_answers,
     by_hand=_BY_HAND,
-    offers=_offers,
-    accounting=_accounting,
-    submission=_submission,
-    machine=_machine,
-    cluster=_cluster,
-    nodes=_nodes,
-    licences=_licences,
+    build=lambda parts: _slurm("adapter").slurm_batch_system(parts),
+    answers=lambda environment, timeout: _commands(timeout, environment).answers(
+        "scontrol", "ping"
+    ),
+    job_record=lambda job, timeout: _slurm("job_record").job_record(job, timeout),
+    offers=lambda timeout, account: _slurm("offers").SlurmOffers(_commands(timeout), account),
+    accounting=lambda timeout: _slurm("own_accounting").SlurmAccounting(timeout),
+    submission=lambda environment, timeout: _slurm("offers").user_submission(environment, timeout),
+    machine=lambda timeout: (
+        _slurm("answers.machine").read_running_cluster(_commands(timeout).read).machine
+    ),
+    cluster=lambda timeout: _slurm("answers.machine").read_running_cluster(_commands(timeout).read),
+    nodes=lambda timeout: _slurm("answers.machine").read_nodes(_commands(timeout).read),
+    licences=lambda timeout: _slurm("answers.machine").read_free_licences(_commands(timeout).read),
 )

@@ -1,4 +1,4 @@
-"""Terms of each pending job's priority by `sprio`; of them SiteFactor, which the daemon writes."""
+"""Reads the terms of pending jobs' priorities by `sprio`, and writes one of them, SiteFactor."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     bounded,
     parse_integer,
 )
-from slurm_rl_plugin.batch_systems.slurm.process import (
-    CommandRunner,
-    failure,
-    not_understood,
-)
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import Lines
 from slurm_rl_plugin.errors import ChangeRejected
 from slurm_rl_plugin.units import BoolArray, IntArray
@@ -31,53 +27,43 @@ from slurm_rl_plugin.units import BoolArray, IntArray
 #: Format letters of `sprio -o`: job, partition, total, site, nice, then the weighted factors
 #: age, association, fair share, job size, partition and QOS; TRES is a list and comes last.
 PRIORITY_FORMAT = "%i|%r|%Y|%S|%N|%A|%B|%F|%J|%P|%Q|%T"
-#: The numbers of a line, between job and partition and the TRES.
+#: The numbers of a line, after job and partition and before the TRES.
 PRINTED_TERMS = (
-    "total",
-    "site",
-    "nice",
-    "age",
-    "association",
-    "fairshare",
-    "job_size",
-    "partition",
-    "qos",
+    *("total", "site", "nice", "age", "association", "fairshare", "job_size", "partition", "qos"),
 )
-#: Characters that are read at once, and the rest of a line.
+#: Characters that are parsed at once, up to the end of a line.
 _PART = 1 << 18
-#: How one begins that is not 0.
+#: First characters of a number other than 0.
 _NOT_ZERO = frozenset("123456789")
-#: Places of those that QOS, partition and association add.
+#: Places of the terms by QOS, partition and association.
 _STANDING = tuple(PRINTED_TERMS.index(name) for name in ("association", "partition", "qos"))
-#: Fields behind the first three of them: weighted factors, and the TRES.
+#: Fields after total, site and nice: weighted factors, and the TRES.
 _FIELDS = len(PRINTED_TERMS) - 2
-#: Slurm's NO_VAL, printed by 22.05 for the terms of a job with several partitions and a priority
+#: Slurm's NO_VAL. 22.05 prints it as the terms of a job with several partitions and a priority set
 #: by hand; 24.11 prints 0.
 NO_TERM = -2147483648
-#: Points by which rounded factors and the total may differ: half a point for each of the seven.
+#: Points by which rounded factors and the total may differ: half a point for each of seven factors.
 ROUNDING = 4
 LEAST_PRIORITY = 1
-
-
-#: What a line says: number of the record, number of the partition, priority in all, and its terms.
+#: A line: number of the record, number of the partition, total priority, and its terms.
 LISTED = np.dtype(
     [
         *((name, np.int64) for name in ("job_id", "partition", "total")),
         ("native", np.int64),  # priority without our term
-        ("site", np.int64),  # SiteFactor; 0 where a priority set by hand hides it
-        # an administrator fixed the priority: then every factor is 0 or, in 22.05, no number
+        ("site", np.int64),  # SiteFactor; 0 if a priority set by hand hides it
+        # set by an administrator: then every factor is 0 or, in 22.05, no number
         ("by_hand", np.bool_),
         ("nice", np.int64),  # the user's, as `native` counts it; Slurm counts a new one later
-        ("standing", np.int64),  # what association, partition and QOS add
+        ("standing", np.int64),  # sum of the terms by association, partition and QOS
     ]
 )
 Listed = NDArray[Any]
-#: A line in the order of LISTED, with the partition by its name.
+#: A line in the order of LISTED, with the partition's name.
 ListedJob = tuple[int, str, int, int, int, bool, int, int]
 
 
 class PriorityReader:
-    """Reads answers of `sprio`; of a line that stood in the last answer nothing is read again.
+    """Reads answers of `sprio`, and parses only lines that the last answer did not have.
 
     A job with several partitions has a line for each; see `best`. Held jobs and jobs that are not
     eligible (begin time, dependency, array limit) have no line.
@@ -85,7 +71,7 @@ class PriorityReader:
 
     def __init__(self) -> None:
         self._partitions: dict[str, int] = {}
-        #: What each line says, and hashes of the lines in rising order with the lines' places.
+        #: Parsed lines, and hashes of the lines in ascending order with the lines' places.
         self._listed: Listed = np.empty(0, dtype=LISTED)
         self._keys: IntArray = np.empty(0, dtype=np.int64)
         self._places: IntArray = np.empty(0, dtype=np.int64)
@@ -98,7 +84,7 @@ class PriorityReader:
         self._keys = keys[self._places]
 
     def _part(self, text: str) -> tuple[IntArray, Listed]:
-        """Hashes of some lines, and what they say."""
+        """Hashes of some lines, and the parsed lines."""
         lines = text.splitlines()
         keys = np.fromiter(map(hash, lines), np.int64, len(lines))
         place = places_in(self._keys, keys)
@@ -114,9 +100,9 @@ class PriorityReader:
         return job_id, self._partitions.setdefault(partition, len(self._partitions)), *others
 
     def best(self, tiers: Mapping[str, int]) -> Listed:
-        """Each job's line of the partition that can start it first: by tier, then by total.
+        """Each job's line of the partition that can start it first: by tier, total, then place.
 
-        Of several of one total it is the first one: Slurm cuts totals at 1.
+        Equal totals occur since Slurm cuts totals at 1.
         """
         listed = self._listed
         tier = np.array([tiers.get(name, LOWEST_TIER) for name in self._partitions], dtype=np.int64)
@@ -128,7 +114,7 @@ class PriorityReader:
 
 
 def _parts(text: str) -> Iterator[tuple[int, int]]:
-    """Where parts of whole lines begin and end, at least one: all lines at once take room."""
+    """Beginnings and ends of parts of whole lines, to save memory; at least one part."""
     begin = 0
     while begin < len(text) or begin == 0:
         end = text.find("\n", begin + _PART) + 1 or len(text)
@@ -137,7 +123,7 @@ def _parts(text: str) -> Iterator[tuple[int, int]]:
 
 
 def places_in(rising: IntArray, wanted: IntArray) -> IntArray:
-    """Place of each wanted number among rising ones, -1 for one that is not there."""
+    """Place of each wanted number among ascending ones, -1 for a missing one."""
     if len(rising) == 0:
         return np.full(len(wanted), -1, dtype=np.int64)
     place = np.minimum(np.searchsorted(rising, wanted), len(rising) - 1)
@@ -157,7 +143,7 @@ def _listed_job(line: str) -> ListedJob:
     is_by_terms = site != NO_TERM and (site != 0 or factors[:1] in _NOT_ZERO)
     if is_by_terms and total > LEAST_PRIORITY:
         fields = factors.split(SEPARATOR)
-        if len(fields) == _FIELDS:  # nearly all lines: the other factors tell nothing more
+        if len(fields) == _FIELDS:  # nearly all lines, whose other factors are not needed
             nice_and_standing = _nice_and_standing(nice, fields[1], fields[4], fields[5])
             job = parse_integer(job_id), partition, total
             return *job, total - site, site, False, *nice_and_standing
@@ -180,7 +166,7 @@ def _listed_by_terms(line: str) -> ListedJob:
         return job_id, partition, total, total, 0, True, 0, 0
     native = total - site
     if total <= LEAST_PRIORITY:
-        # Slurm cuts at 1, so that the total no longer tells what the rest adds up to.
+        # Slurm cuts the total at 1, so the sum of the terms is needed
         native = max(sum(factors) - nice, LEAST_PRIORITY)
     standing = sum(numbers[each] for each in _STANDING)
     return job_id, partition, total, native, site, False, nice, standing
@@ -225,27 +211,27 @@ def _points_of_tres(text: str) -> tuple[tuple[str, float], ...]:
 #: Seconds allowed for one change, on top of a call's time-out; measured: below a millisecond,
 #: and a backfill cycle in between.
 SECONDS_A_WRITE = 0.01
-#: Both ways in which `scontrol` names the job: at the end, or with its tasks at the beginning.
+#: `scontrol` names the job at the end, or with its tasks at the beginning.
 REFUSALS = (
     re.compile(r"^(?P<text>.+) for job (?P<job>\d+)\S*$"),
     re.compile(r"^(?P<job>\d+)(?:_\S+)?: (?P<text>.+)$"),
 )
-#: What Slurm says to a change of another user's job by who is no operator, and to nobody else.
+#: Slurm's refusal of a change of another user's job if the writer is no operator.
 NO_RIGHT = "Invalid user id"
-#: What it says to a change by who owns the job or coordinates its account and is no operator; and
-#: where a job_submit plugin of the site refuses a change of one job, to operators as well.
+#: Its refusal if the writer owns the job or coordinates its account but is no operator; also to
+#: operators, if a job_submit plugin of the site refuses the change of one job.
 DENIED = "Access/permission denied"
-#: What it says to a change of a job that has left the queue; any other refusal leaves it as it was.
+#: Its refusals of a job that has left the queue; after any other refusal the job is as before.
 GONE = ("Invalid job id specified", "Job has already finished", "already completing or completed")
-#: What it says of those tasks of an array that it has changed, where it refuses others.
+#: Its message for the tasks of an array that it changed, if it refused others.
 DONE = "No error"
-#: What stands for bytes that are no text.
+#: Replaces bytes that are not text.
 NO_TEXT = "\N{REPLACEMENT CHARACTER}"
 ValueWrite = tuple[int, int]
 
 
 def still_waiting(rejected: Mapping[int, str]) -> frozenset[int]:
-    """The jobs of refused changes that, by Slurm's words, may not have left the queue."""
+    """The jobs of refused changes that, by Slurm's message, may still be in the queue."""
     return frozenset(
         job_id for job_id, words in rejected.items() if not any(gone in words for gone in GONE)
     )
@@ -261,9 +247,9 @@ class FactorWriter:
         self._had_right = False
 
     def refused(self, changes: Sequence[ValueWrite]) -> dict[int, str]:
-        """Set each job's (or array's) factor; those refused, and why.
+        """Set the factor of each job or array; returns refused jobs, and why.
 
-        Slurm accepts a running job's without a word; the value shows when the job is requeued.
+        Slurm silently accepts the factor of a running job, and shows it after a requeue.
         """
         rejected = {
             job_id: f"factor {factor} is outside ±{LARGEST_FACTOR}"
@@ -286,20 +272,20 @@ class FactorWriter:
         return rejected
 
     def _is_denied_right(self, refused: Mapping[int, str]) -> bool:
-        """Whether refusals of a whole burst tell that we are no operator, and not of these jobs."""
+        """Whether refusals of a whole burst are about our right, and not about these jobs."""
         if any(NO_RIGHT in words for words in refused.values()):
             return True
         return not self._had_right and all(DENIED in words for words in refused.values())
 
 
 class Scontrol:
-    """Sends a burst of changes by one `scontrol`; an array's number names every record of it."""
+    """Sends a burst of changes by one `scontrol`; an array's number names all of its records."""
 
     def __init__(self, commands: CommandRunner) -> None:
         self._commands = commands
 
     def send(self, changes: Sequence[ValueWrite]) -> dict[int, str]:
-        """Set each job's (or array's) factor; those refused, and why in Slurm's own words."""
+        """Set the factor of each job or array; returns refused jobs with Slurm's message."""
         lines = [f"update jobid={job_id} sitefactor={value}\n" for job_id, value in changes]
         answer = self._commands.call(
             ["scontrol"], stdin="".join(lines), extra=SECONDS_A_WRITE * len(changes)
@@ -308,16 +294,16 @@ class Scontrol:
 
 
 def _refusals(answer: Answer, asked: set[int]) -> dict[int, str]:
-    """Job id -> Slurm's words. The exit status is no guide: releases differ in it.
+    """Job id -> Slurm's message. Releases differ in the exit status, so it is not used.
 
-    An array of which some tasks were changed is not refused: the others have just left the queue,
-    or the next look at it shows that they have not.
+    An array with some changed tasks is not refused: the others have just left the queue, or the
+    next snapshot shows that they have not.
     """
     refused: dict[int, str] = {}
     changed: set[int] = set()
     others: list[str] = []
     for line in (answer.errors + answer.output).splitlines():
-        if NO_TEXT in line:  # who says that has not done what it was told
+        if NO_TEXT in line:  # not a message of scontrol, so the changes may not have been made
             raise not_understood("scontrol", line)
     for line in answer.errors.splitlines():
         job_id, text = _refusal(line.strip())
@@ -342,8 +328,8 @@ def _refusal(line: str) -> tuple[int, str]:
 
 
 SPRIO = ("sprio", "--noheader", "-o", PRIORITY_FORMAT)
-#: Terms of a job's priority, points; `spread` is by how much components of a heterogeneous job
-#: differ, 0 for others, and `standing` what association, partition and QOS add.
+#: Terms of a job's priority, points. `spread` is the difference between the components of a
+#: heterogeneous job, 0 for others; `standing` is the sum by association, partition and QOS.
 TERMS = np.dtype(
     [
         *(("native", np.int64), ("site", np.int64), ("by_hand", np.bool_)),
@@ -352,43 +338,43 @@ TERMS = np.dtype(
 )
 Terms = NDArray[Any]
 RECORD = np.dtype([(name, np.int64) for name in ("array_id", "job_id", "nice")])
-#: Columns of a line that association, partition and QOS are told by.
+#: Columns of a line that determine `standing`.
 KIND = ("partitions", "qos", "account", "user")
 
 
 class SiteFactors:
-    """Takes factors from `sprio`, which alone shows them, and writes them.
+    """Reads factors from `sprio`, which alone shows them, and writes them.
 
-    Held jobs and jobs that are not eligible yet are not listed by `sprio`; their factor is what we
-    last wrote or saw, 0 if never, and the rest of their priority is native. A priority set by hand
-    hides our term.
+    `sprio` does not list held jobs and jobs that are not eligible yet. Their factor is what we last
+    wrote or saw, else 0, and the rest of their priority is native. A priority set by hand hides our
+    term.
 
-    A factor of a heterogeneous job is that of its component with the lowest native priority; the
-    other ones get what puts them at the same priority. Slurm sets the factor of all when told to
-    set the leader's, so that is written first, and 0 needs no more.
+    The factor of a heterogeneous job is that of its component with the lowest native priority; the
+    others get the factor that lifts them to the same priority. Slurm sets the factor of all
+    components with the leader's, so the leader's is written first, and 0 is written only there.
     """
 
     def __init__(self, writer: FactorWriter) -> None:
         self._writer = writer
         self._reader = PriorityReader()
         self._listed: Listed = self._reader.best({})
-        #: Factors other than 0 that we wrote or saw, by array number: `sprio` lists not every job.
+        #: Factors other than 0 that we wrote or saw, by array number: `sprio` does not list all.
         self._factors: dict[int, int] = {}
-        #: What partition, QOS and association added, by partitions, QOS, account and user.
+        #: `standing` by the columns of KIND.
         self._standing: dict[tuple[int, ...], int] = {}
-        self._doubted: set[int] = set()  #: arrays whose factor did not show once
-        #: Leader -> component -> points from it up to the one that speaks for the job.
+        self._doubted: set[int] = set()  #: arrays whose factor was missing once
+        #: Leader -> component -> points from it up to the component with the lowest priority.
         self._lifts: dict[int, dict[int, int]] = {}
 
     def take(self, answer: str) -> None:
-        """Take the terms of every pending job's priority from an answer of SPRIO."""
+        """Read an answer of SPRIO."""
         self._reader.take(answer)
         self._listed = self._reader.best({})
 
     def terms(self, waiting: Sequence[QueueRow], lines: Lines, tiers: Mapping[str, int]) -> Terms:
-        """SiteFactor as ours, the rest of `sprio`'s terms; of several partitions the best.
+        """Terms of pending jobs, shape [n], in the partition that can start each first.
 
-        One waiting row for each job or array, and their lines, shape [n].
+        `waiting` has one row for each job or array, and `lines` their lines.
         """
         if len(set(tiers.values())) > 1:
             self._listed = self._reader.best(tiers)
@@ -413,7 +399,7 @@ class SiteFactors:
         return terms
 
     def _listed_terms(self, lines: Lines | Terms) -> tuple[Terms, BoolArray]:
-        """What `sprio` lists of each record, with the nice that it has now; and whether it does."""
+        """Each record's terms with its present nice, and whether `sprio` lists it."""
         place = places_in(self._listed["job_id"], lines["job_id"])
         terms = np.zeros(len(lines), dtype=TERMS)
         found = self._listed[place[place >= 0]]
@@ -424,13 +410,13 @@ class SiteFactors:
         return terms, place >= 0
 
     def _speak_for_all(self, row: QueueRow, terms: Terms) -> bool:
-        """Write the terms of a heterogeneous job; not where a component is not listed.
+        """Set the terms of a heterogeneous job, unless a component is not listed.
 
-        The component speaks that the site puts last, since all wait for it; where the priority of
-        one was set by hand, that one does.
+        They are those of the component with the lowest priority, since all wait for it, or of one
+        with a priority set by hand.
         """
         records, listed, is_listed = self._of_records([row])
-        if not is_listed.all():  # one cannot start yet, so none can
+        if not is_listed.all():  # this component cannot start yet, so the job cannot
             return False
         speaker = listed[np.lexsort((listed["native"], ~listed["by_hand"]))[0]]
         lifts = (speaker["native"] - listed["native"]).tolist()
@@ -441,10 +427,10 @@ class SiteFactors:
         return True
 
     def _hide(self, terms: Terms, is_listed: BoolArray, numbers: IntArray) -> None:
-        """Mark priorities of 1 to 4 that were set by hand, though they look like none.
+        """Mark priorities of 1 to 4 that were set by hand but look like computed ones.
 
-        Such a one hides what we write. One write may have been lost by slurmctld; where the factor
-        does not show after a second one, it is hidden.
+        Such a priority hides our factor. slurmctld may lose one write, so a factor counts as hidden
+        only if it is still missing after a second write.
         """
         low = is_listed & (terms["site"] == 0) & (terms["native"] <= ROUNDING)
         doubted = set()
@@ -452,12 +438,12 @@ class SiteFactors:
             if self._factors.get(number := int(numbers[at]), 0):
                 terms["by_hand"][at] |= number in self._doubted
                 doubted.add(number)
-        if self._doubted:  # of those that cannot be seen nothing new is known
+        if self._doubted:  # nothing new is known of jobs that are not listed
             doubted |= self._doubted.intersection(numbers[~is_listed | low].tolist())
         self._doubted = doubted
 
     def _complete_standing(self, standing: IntArray, lines: Lines) -> None:
-        """Give an unlisted job, just come or starting, what another of its kind has, else 0."""
+        """Give an unlisted job, which is new or starting, the value of a similar job, else 0."""
         kinds = first = np.zeros(len(lines), dtype=np.int64)
         for name in KIND:
             kinds = kinds * (int(lines[name].max(initial=0)) + 1) + lines[name]
@@ -476,13 +462,13 @@ class SiteFactors:
         return list(dict.fromkeys(records["array_id"][chosen].tolist()))
 
     def showing(self, rows: Sequence[QueueRow]) -> frozenset[int]:
-        """Numbers of the jobs and arrays whose factor can be seen and is not 0."""
+        """Numbers of the jobs and arrays with a visible factor other than 0."""
         records, listed, is_listed = self._of_records(rows)
         chosen = is_listed & ~listed["by_hand"] & (listed["site"] != 0)
         return frozenset(records["array_id"][chosen].tolist())
 
     def _of_records(self, rows: Sequence[QueueRow]) -> tuple[Terms, Terms, BoolArray]:
-        """Each record and component as RECORD, what `sprio` lists of it, and whether it does."""
+        """Each record and component as RECORD, its terms, and whether `sprio` lists it."""
         records = [
             (row.array_id, record.job_id, record.nice)
             for row in rows
@@ -492,7 +478,7 @@ class SiteFactors:
         return lines, *self._listed_terms(lines)
 
     def write(self, changes: Sequence[ValueWrite]) -> ApplyReport:
-        """Set SiteFactor; components of a heterogeneous job get what lifts them to the leader."""
+        """Set SiteFactor, for the components of a heterogeneous job to equal priorities."""
         if not changes:
             return ApplyReport()
         leader_of: dict[int, int] = {}

@@ -90,9 +90,9 @@ def test_vnodes_and_queues(tmp_path: Path) -> None:
 def test_what_is_not_modelled_is_told() -> None:
     machine = parse_machine(NODES, QUEUES)
     assert machine.left_out[1:] == (
-        "n2: out of use now, and counted all the same.",
-        "g2: given out whole by its sharing; jobs share it here.",
-        "queue gpu: stopped or closed now; its jobs start all the same.",
+        "n2: out of use now, but counted.",
+        "g2: allocated whole by its sharing attribute; jobs share it here.",
+        "queue gpu: stopped or closed now, but its jobs start here.",
     )
 
 

@@ -31,7 +31,7 @@ from slurm_rl_plugin.batch_systems.slurm.adapter import (
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
-from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, commands_of
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue import job_tables
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
 from slurm_rl_plugin.errors import (
@@ -276,7 +276,7 @@ class TestChild:
     @pytest.fixture
     def commands(self, cluster: PyslurmCluster) -> CommandRunner:
         cluster.add(7)
-        return commands_of(cluster.adapter_settings(timeout=1.0))
+        return CommandRunner.of(cluster.adapter_settings(timeout=1.0))
 
     @pytest.mark.parametrize("mode", ["hang", "hang_at_import"])
     def test_one_that_hangs_is_killed_in_time(
@@ -344,7 +344,7 @@ class TestChild:
         cluster.add(7)
         record = cluster.record(7)
         cluster.set(jobs=[{**record, "job_id": n, "name": "x" * 900} for n in range(1000)])
-        commands = commands_of(cluster.adapter_settings(timeout=20.0))
+        commands = CommandRunner.of(cluster.adapter_settings(timeout=20.0))
         assert len(ask_pyslurm(commands, "read", {"read": ["id", "name"]})["jobs"]) == 1000
         cluster.set(jobs=[])
         burst = [[job_id, -2147483645] for job_id in range(10**9, 10**9 + 500)]

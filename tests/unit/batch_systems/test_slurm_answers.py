@@ -206,7 +206,7 @@ def test_states_and_times(jobs: dict[str, int], rows: dict[int, QueueRow]) -> No
     assert math.isnan(rows[jobs["no limit known"]].time_limit)
     assert rows[jobs["plain"]].time_limit == 300
     assert rows[jobs["nice"]].nice == 50
-    assert rows[jobs["two partitions"]].partition == "batch"
+    assert rows[jobs["two partitions"]].partitions[0] == "batch"
 
 
 def test_ends(jobs: dict[str, int], rows: dict[int, QueueRow]) -> None:
@@ -222,8 +222,8 @@ def test_components_are_one_job(jobs: dict[str, int], rows: dict[int, QueueRow])
     together = {row.job_id: row for row in whole_jobs(list(rows.values()))}
     assert rows.keys() - together.keys() == {leader + 1, leader + 2}
     whole = together[leader]
-    assert (whole.processors, whole.partition, whole.het_id) == (6, "batch", leader)
-    assert [row.partition for row in whole.components] == ["batch", "batch", "short"]
+    assert (whole.processors, whole.partitions[0], whole.het_id) == (6, "batch", leader)
+    assert [row.partitions[0] for row in whole.components] == ["batch", "batch", "short"]
     assert whole.priority == min(row.priority for row in whole.components)
     assert {job for job, row in together.items() if row.het_id} == {leader}
 

@@ -17,7 +17,7 @@ from slurm_rl_plugin.batch_systems.command_process import Answer
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
-from slurm_rl_plugin.batch_systems.slurm.process import commands_of
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue import reader as slurm_accounting
 from slurm_rl_plugin.batch_systems.slurm.site_factor import (
     DENIED,
@@ -110,7 +110,7 @@ class TestSnapshot:
     def test_commands_are_asked_for_this_cluster_of_a_federation(
         self, cluster: FakeCluster
     ) -> None:
-        words = commands_of(cluster.adapter_settings()).read(["env"]).splitlines()
+        words = CommandRunner.of(cluster.adapter_settings()).read(["env"]).splitlines()
         of_this = {"SINFO_LOCAL=1", "SPRIO_LOCAL=1", "SCONTROL_LOCAL=1", "SACCT_LOCAL=1"}
         assert of_this <= set(words)
 

@@ -350,7 +350,7 @@ def test_the_machine_of_each_release(folder: Path) -> None:
     assert machine.weights.resources == {"cpus": 10.0, "memory": 0.03, "gpus": 300.0}
     assert machine.licences == {"matlab": 10.0, "ansys": 1.0}
     assert machine.users == {"alice": ResourceLimit(group={"jobs": 1.0})}
-    assert "n2: down or drained now, and counted all the same." in machine.left_out
+    assert "n2: down or drained now, but counted." in machine.left_out
 
 
 def test_without_accounting_no_limits_are_asked_for() -> None:

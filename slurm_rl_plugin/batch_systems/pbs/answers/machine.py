@@ -1,4 +1,4 @@
-"""The machine of a running OpenPBS: what `pbsnodes` says of its nodes, and `qstat` of queues."""
+"""The machine of a running OpenPBS: its nodes by `pbsnodes`, and its queues by `qstat`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.accounting.pbs.records import parse_duration
-from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import (
-    FairShareFiles,
-    read_fair_share,
-)
-from slurm_rl_plugin.batch_systems.pbs.answers.fields import parse_count, text
+from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import FairShareFiles, read_fair_share
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import parse_count, resources_of, text
 from slurm_rl_plugin.batch_systems.pbs.answers.server import (
     QSTAT_SERVER,
     parse_server,
     without_ours,
 )
-from slurm_rl_plugin.batch_systems.pbs.process import QSTAT_QUEUES, not_understood, section
+from slurm_rl_plugin.batch_systems.pbs.process import (
+    QSTAT_QUEUES,
+    PbsCommands,
+    not_understood,
+    section,
+)
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, PriorityWeights
 from slurm_rl_plugin.domain.nodes import NodeNow
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
@@ -28,47 +30,38 @@ from slurm_rl_plugin.domain.site_priority import CLASSIC
 from slurm_rl_plugin.domain.sort_formula import check_formula
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.nodes import Node, ServedPartition
-from slurm_rl_plugin.machine_files.reader import kinds_of, resources_of
+from slurm_rl_plugin.machine_files.reader import kinds_of, names_of_resources
 from slurm_rl_plugin.machine_files.statements import compress
 
-#: Hosts, each with what its vnodes have together.
+#: Hosts, each with the sum of its vnodes.
 PBSNODES = ("pbsnodes", "-a", "-F", "json")
-#: Each vnode: only so is told which of a host's are out of use or taken whole.
+#: Vnodes: nothing else shows which vnodes of a host are out of use or taken whole.
 VNODES_NOW = ("pbsnodes", "-a", "-v", "-F", "json")
 _SIZE = re.compile(r"(\d{1,18})([kmgtp]?)([bw]?)", re.ASCII | re.IGNORECASE)
 _IN_MIB = {"": 2.0**-20, "k": 2.0**-10, "m": 1.0, "g": 2.0**10, "t": 2.0**20, "p": 2.0**30}
 _BYTES_OF_A_WORD = 8
-#: A node in one of these states takes no new job; jobs that run there may end. `busy` is one whose
-#: load is above its max_load.
+#: A node in one of these states takes no new job; jobs that run there may end. The load of a `busy`
+#: node is above its max_load.
 _OUT_OF_USE = frozenset(
     {
-        "down",
-        "offline",
-        "busy",
-        "initializing",
-        "unknown",
-        "state-unknown",
-        "stale",
-        "provisioning",
-        "wait-provisioning",
-        "unresolvable",
-        "maintenance",
-        "sleep",
+        *("down", "offline", "busy", "initializing", "unknown", "state-unknown", "stale"),
+        *("provisioning", "wait-provisioning", "unresolvable", "maintenance", "sleep"),
     }
 )
-#: A job, or a reservation, has it for itself.
+#: A job or a reservation has the node to itself.
 _TAKEN_WHOLE = frozenset({"job-exclusive", "resv-exclusive"})
 
 
 def parse_capacity(document: Mapping[str, Any]) -> int:
-    """Usable processors: of nodes out of use only those that a job still has."""
-    return sum(_usable(node) for node in section(document, "nodes").values())
-
-
-def _usable(node: Mapping[str, Any]) -> int:
-    available, assigned = node.get("resources_available"), node.get("resources_assigned")
-    told = assigned if is_out_of_use(node) else available
-    return parse_count(told.get("ncpus")) if isinstance(told, dict) else 0
+    """Usable processors; of nodes out of use only those that a job still has."""
+    return sum(
+        parse_count(
+            resources_of(
+                node, "resources_assigned" if is_out_of_use(node) else "resources_available"
+            ).get("ncpus")
+        )
+        for node in section(document, "nodes").values()
+    )
 
 
 def is_out_of_use(node: Mapping[str, Any]) -> bool:
@@ -77,28 +70,32 @@ def is_out_of_use(node: Mapping[str, Any]) -> bool:
 
 
 def _states(node: Mapping[str, Any]) -> set[str]:
-    """PBS writes all of them small but `Stale`."""
+    """States in lower case: PBS writes `Stale` with a capital."""
     return {word.strip().lower() for word in text(node.get("state")).split(",")}
 
 
-def parse_nodes(document: Mapping[str, Any]) -> list[NodeNow]:
-    """Each host of this moment; one that names no queue serves those that no host names.
+def read_nodes(commands: PbsCommands) -> list[NodeNow]:
+    """What hosts have and what of it is free now; see `parse_nodes`."""
+    return parse_nodes(commands.read_json(VNODES_NOW))
 
-    Vnodes of a host that serve the same queue count as one node: a chunk of a job may have parts of
-    several (seen on 23.06).
+
+def parse_nodes(document: Mapping[str, Any]) -> list[NodeNow]:
+    """The hosts now; a host without a queue serves the queues that no host names.
+
+    Vnodes of a host that serve the same queue count as one node, since a chunk of a job may have
+    parts of several (seen on 23.06).
     """
     hosts: dict[tuple[str, str], list[NodeNow]] = {}
     for name, values in section(document, "nodes").items():
         queue = text(values.get("queue"))
-        resources = values.get("resources_available")
-        host = text(resources.get("host")) if isinstance(resources, dict) else ""
-        hosts.setdefault((host or name, queue), []).append(_vnode(host or name, queue, values))
+        host = text(resources_of(values, "resources_available").get("host")) or name
+        hosts.setdefault((host, queue), []).append(_vnode(host, queue, values))
     return [_host(vnodes) for vnodes in hosts.values()]
 
 
 def _vnode(host: str, queue: str, values: Mapping[str, Any]) -> NodeNow:
-    has = amounts_of(values.get("resources_available"))
-    taken = amounts_of(values.get("resources_assigned"))
+    has = amounts_of(resources_of(values, "resources_available"))
+    taken = amounts_of(resources_of(values, "resources_assigned"))
     return NodeNow(
         name=host,
         partitions=frozenset({queue}) if queue else frozenset(),
@@ -109,7 +106,7 @@ def _vnode(host: str, queue: str, values: Mapping[str, Any]) -> NodeNow:
 
 
 def _host(vnodes: Sequence[NodeNow]) -> NodeNow:
-    """Vnodes together; those that are out of use count with what jobs still have there."""
+    """One node of several vnodes; of a vnode out of use only what jobs still have counts."""
     first = vnodes[0]
     if len(vnodes) == 1:
         return first
@@ -124,18 +121,17 @@ def _host(vnodes: Sequence[NodeNow]) -> NodeNow:
     )
 
 
-def amounts_of(resources: Any) -> dict[str, float]:
-    """Amounts of the resources that are counted here, memory in MiB; 0 for what is not told."""
-    told = resources if isinstance(resources, dict) else {}
+def amounts_of(resources: Mapping[str, Any]) -> dict[str, float]:
+    """Amounts of the modelled resources, memory in MiB; 0 for a missing one."""
     return {
-        CPUS: float(parse_count(told.get("ncpus"))),
-        MEMORY: _mebibytes(text(told.get("mem"))),
-        GPUS: float(parse_count(told.get("ngpus"))),
+        CPUS: float(parse_count(resources.get("ncpus"))),
+        MEMORY: _mebibytes(text(resources.get("mem"))),
+        GPUS: float(parse_count(resources.get("ngpus"))),
     }
 
 
 def _mebibytes(size: str) -> float:
-    """MiB of a size such as 4022272kb; 0 where it is none."""
+    """MiB of a size such as 4022272kb; 0 for other text."""
     found = _SIZE.fullmatch(size)
     if found is None:
         return 0.0
@@ -147,23 +143,23 @@ _NOT_READ = (
     "limits of queues and of the server and how pbs_sched plans are not read: jobs start as under "
     "Slurm's backfill, in one order for all queues."
 )
-#: Points of the best place in the order of `fair_share`: each rank is another whole number.
+#: Points of the first place in the order of `fair_share`, so that each rank is a whole number.
 _FAIR_SHARE_POINTS = 1e6
 
 
 def read_running_machine(
     read_json: Callable[[Sequence[str]], Mapping[str, Any]], folder: Path
 ) -> Machine:
-    """Ask a running OpenPBS for its machine; vnodes that are out of use now are counted."""
+    """Ask a running OpenPBS for its machine; vnodes that are out of use now count."""
     nodes, queues, server = (read_json(each) for each in (PBSNODES, QSTAT_QUEUES, QSTAT_SERVER))
     formula, files = parse_server(server).formula, read_fair_share(folder)
     return with_order(parse_machine(nodes, queues), formula, files)
 
 
 def with_order(machine: Machine, formula: str, files: FairShareFiles) -> Machine:
-    """The machine whose jobs are sorted as pbs_sched does it: by formula, else by fair share.
+    """The machine with the order of pbs_sched: by formula, else by fair share.
 
-    With a formula that replays cannot follow jobs go in the order of their submission.
+    If replays cannot compute the formula, jobs are in the order of their submission.
     """
     notes = [*machine.left_out, *files.notes]
     weights = replace(
@@ -197,23 +193,26 @@ def _ordered(weights: PriorityWeights, formula: str, files: FairShareFiles) -> P
     return replace(weights, formula=formula or files.sort_key, flags=frozenset({CLASSIC}))
 
 
-def parse_machine(told_nodes: Mapping[str, Any], told_queues: Mapping[str, Any]) -> Machine:
-    """The machine of both answers."""
-    found = section(told_nodes, "nodes")
+def parse_machine(node_list: Mapping[str, Any], queue_list: Mapping[str, Any]) -> Machine:
+    """The machine of the answers to PBSNODES and QSTAT_QUEUES."""
+    found = section(node_list, "nodes")
     queues = {
         name: values
-        for name, values in section(told_queues, "Queue").items()
+        for name, values in section(queue_list, "Queue").items()
         if text(values.get("queue_type")).lower().startswith("e")
     }
     if not found or not queues:
         command = PBSNODES if not found else QSTAT_QUEUES
-        raise not_understood(" ".join(command), str(told_queues if found else told_nodes))
-    nodes = {name: _node(name, values) for name, values in found.items()}
+        raise not_understood(" ".join(command), str(queue_list if found else node_list))
+    nodes = {
+        name: Node(name, amounts_of(resources_of(values, "resources_available")), frozenset(), 1)
+        for name, values in found.items()
+    }
     partitions = [_served(name, values, found) for name, values in queues.items()]
-    resources = resources_of(nodes.values())
+    resources = names_of_resources(nodes.values())
     kinds, served = kinds_of(nodes, partitions, resources)
     return Machine(
-        name=text(told_nodes.get("pbs_server")),
+        name=text(node_list.get("pbs_server")),
         resources=resources,
         kinds=kinds,
         partitions=served,
@@ -221,53 +220,38 @@ def parse_machine(told_nodes: Mapping[str, Any], told_queues: Mapping[str, Any])
     )
 
 
-def _node(name: str, values: Mapping[str, Any]) -> Node:
-    return Node(name, amounts_of(values.get("resources_available")), frozenset(), 1)
-
-
 def _served(
     name: str, values: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]
 ) -> ServedPartition:
-    """A queue; the vnodes that name it serve it alone, and a queue that none names has the rest."""
-    own = frozenset(node for node, told in nodes.items() if text(told.get("queue")) == name)
-    rest = frozenset(node for node, told in nodes.items() if not text(told.get("queue")))
+    """A queue; vnodes that name it serve it alone, and a queue without such vnodes has the rest."""
+    own = frozenset(node for node, each in nodes.items() if text(each.get("queue")) == name)
+    rest = frozenset(node for node, each in nodes.items() if not text(each.get("queue")))
+    priority = text(values.get("Priority"))
+    widest = parse_count(resources_of(values, "resources_max").get("nodect"))
     partition = MachinePartition(
         name=name,
         kinds=(),
-        priority_factor=_priority(values),
+        priority_factor=int(priority) if re.fullmatch(r"-?\d{1,6}", priority, re.ASCII) else 0,
         longest=_seconds(values, "resources_max"),
         default_time=_seconds(values, "resources_default"),
-        widest=_widest(values),
+        widest=float(widest) if widest else math.inf,
     )
     return ServedPartition(partition, own or rest)
 
 
-def _priority(values: Mapping[str, Any]) -> int:
-    """`queue_priority` of formulas; 0 where none is set."""
-    said = text(values.get("Priority"))
-    return int(said) if re.fullmatch(r"-?\d{1,6}", said, re.ASCII) else 0
-
-
 def _seconds(values: Mapping[str, Any], key: str) -> float:
-    told = values.get(key)
-    seconds = parse_duration(text(told.get("walltime"))) if isinstance(told, dict) else math.nan
+    seconds = parse_duration(text(resources_of(values, key).get("walltime")))
     return math.inf if math.isnan(seconds) else seconds
-
-
-def _widest(values: Mapping[str, Any]) -> float:
-    told = values.get("resources_max")
-    nodes = parse_count(told.get("nodect")) if isinstance(told, dict) else 0
-    return float(nodes) if nodes else math.inf
 
 
 def _notes(
     nodes: Mapping[str, Mapping[str, Any]], queues: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
     if away := [name for name, values in nodes.items() if is_out_of_use(values)]:
-        yield f"{compress(away)}: out of use now, and counted all the same."
+        yield f"{compress(away)}: out of use now, but counted."
     whole = [n for n, values in nodes.items() if "excl" in text(values.get("sharing")).lower()]
     if whole:
-        yield f"{compress(whole)}: given out whole by its sharing; jobs share it here."
+        yield f"{compress(whole)}: allocated whole by its sharing attribute; jobs share it here."
     for name, values in queues.items():
         if text(values.get("started")) == "False" or text(values.get("enabled")) == "False":
-            yield f"queue {name}: stopped or closed now; its jobs start all the same."
+            yield f"queue {name}: stopped or closed now, but its jobs start here."

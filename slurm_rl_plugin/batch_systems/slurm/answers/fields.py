@@ -1,4 +1,4 @@
-"""Slurm's words: fields of `squeue`, requests, states, times; ValueError for another form."""
+"""Fields of `squeue`: jobs, requests, states and times; ValueError for another form."""
 
 from __future__ import annotations
 
@@ -24,20 +24,19 @@ from slurm_rl_plugin.domain.job_class import words_for_us
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, ResourceRequests
 from slurm_rl_plugin.units import IntArray
 
-#: The last six are what the user wrote, a separator among it on any release. They stand behind all
-#: other fields but the name, so that it shifts nothing but that job's own request and name.
+#: The last six are the user's text, which may hold a separator on any release. They come after all
+#: other fields but the name, so that it can only shift that job's own request and name.
 REQUEST_FIELDS = (
     *("tres-alloc", "NumTasks", "cpus-per-task", "MinMemory", "OverSubscribe"),
     *("Sockets", "cpus-per-tres"),
     *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task", "Licenses", "Feature"),
 )
-#: Of these, what may hold `|` in its own right: `a100|v100` is a constraint.
+#: Fields whose values use `|` themselves, such as the constraint `a100|v100`.
 ALTERNATIVES = frozenset({"Licenses", "Feature"})
-#: What takes the place of OverSubscribe from 26.05 on, where that is NO for each job that shares as
-#: jobs do unless they ask for more.
+#: Replaces OverSubscribe from 26.05 on, where OverSubscribe is NO for jobs that share by default.
 EXCLUSIVE = "Exclusive"
-#: What a job has that wants its nodes for itself: NO of OverSubscribe, NODE of EXCLUSIVE, TOPO of
-#: both. One that shares them with jobs of its user or label alone shares them here.
+#: Values of a job with its nodes to itself: NO of OverSubscribe, NODE of EXCLUSIVE, TOPO of both. A
+#: job that shares its nodes only with jobs of its user or label counts as sharing.
 _ALONE = {"OverSubscribe": frozenset({"NO", "TOPO"}), EXCLUSIVE: frozenset({"NODE", "TOPO"})}
 #: `gres:gpu:a100:2` of 22.05, `gres/gpu:a100:2` and `gres/gpu=2` of later releases.
 _GRES = re.compile(r"gres[:/][\w.-]+(?:[:=][\w.-]+){0,2}", re.ASCII)
@@ -46,23 +45,23 @@ _NONE = frozenset({"", "(null)", "N/A"})
 
 
 class NodeRequest(NamedTuple):
-    """What one job asks nodes for."""
+    """What one job requests of nodes."""
 
-    amounts: tuple[tuple[str, float], ...] = ()  #: of the whole job beside CPUs; sorted
-    nodes: int = 0  #: 0 where none are told
+    amounts: tuple[tuple[str, float], ...] = ()  #: of the whole job without CPUs; sorted
+    nodes: int = 0  #: 0 if not known
     cpus_per_task: int = 1  #: > 0
     memory_per_cpu: bool = False  #: see `ResourceRequests`
-    exclusive: bool = False  #: it wants its nodes for itself
+    exclusive: bool = False  #: it wants its nodes to itself
     constraint: str = ""  #: over features of nodes, "" for any node
 
 
-#: Of a job of which only processors are told.
+#: Request of a job if only its processors are known.
 PROCESSORS_ALONE = NodeRequest()
 
 
 @lru_cache(maxsize=1 << 14)
 def node_request(values: tuple[str, ...], alone: str = REQUEST_FIELDS[4]) -> NodeRequest:
-    """Read the fields of REQUEST_FIELDS; what is not understood of them is left out."""
+    """Read the fields of REQUEST_FIELDS, and ignore those that are not understood."""
     total, tasks, cpus_per_task, memory, shares, sockets, _, *per, licences, constraint = values
     tres = parse_tres(total)
     nodes = int(tres.get("node", 0))
@@ -86,12 +85,12 @@ def node_request(values: tuple[str, ...], alone: str = REQUEST_FIELDS[4]) -> Nod
 
 @lru_cache(maxsize=1 << 12)
 def cpus_with_gpus(text: str, gpus: float) -> int:
-    """CPUs that a job gets at least, which squeue counts only once it runs."""
+    """The least CPUs that a job gets by --cpus-per-gpu; squeue counts them only once it runs."""
     return int(gpus * parse_gres(",".join(_asked_gres(text))).get("gres/gpu", 0.0))
 
 
 def _licences(text: str) -> dict[str, float]:
-    """By name; none where any of several would do, as from 25.05 on."""
+    """Licences by name; empty if the job accepts any one of several (25.05 and later)."""
     try:
         return {} if text in _NONE or "|" in text else parse_licences(text)
     except ValueError:
@@ -100,7 +99,7 @@ def _licences(text: str) -> dict[str, float]:
 
 @lru_cache(maxsize=1 << 14)
 def request_of_tres(text: str) -> NodeRequest:
-    """The same from TRES alone, as accounting keeps them."""
+    """The request of TRES alone, as accounting keeps it."""
     tres = parse_tres(text)
     amounts = requested(tres)
     amounts.pop(CPUS, None)
@@ -114,7 +113,7 @@ def _asked_gres(text: str) -> Iterator[str]:
 
 
 def _goes_with_cpus(least: str, tres: dict[str, float], nodes: int) -> bool:
-    """Whether MinMemory is of each CPU: squeue does not say, but it makes up the total."""
+    """Whether MinMemory counts for each CPU: squeue does not say, but the total shows it."""
     try:
         each = parse_memory(least)
     except ValueError:
@@ -128,9 +127,9 @@ def _number(text: str) -> int:
 
 
 def together(parts: Sequence[NodeRequest | None]) -> NodeRequest | None:
-    """What the components of a heterogeneous job ask for as one; None where any tells nothing.
+    """The request of a heterogeneous job with these components; None if one is not known.
 
-    A constraint that not all of them have is none of the whole.
+    Only a constraint of all components is a constraint of the job.
     """
     known = [part for part in parts if part is not None]
     if len(known) != len(parts) or not known:
@@ -153,10 +152,10 @@ def request_columns(
     names: tuple[str, ...],
     uncounted: tuple[str, ...] = (),
 ) -> ResourceRequests | None:
-    """What jobs ask for as columns; None where the machine has nothing but processors."""
+    """Requests of jobs as columns; None if the machine has only processors."""
     if not names:
         return None
-    places: dict[int, int] = {}  # by identity: rows share their requests, and to compare is slow
+    places: dict[int, int] = {}  # by identity: rows share their requests, and comparing is slow
     index = [places.setdefault(id(each), len(places)) for each in asked]
     distinct = [PROCESSORS_ALONE] * len(places)
     for each, found in zip(asked, index, strict=True):
@@ -164,8 +163,8 @@ def request_columns(
     place = np.array(index, dtype=np.int64)
     amounts = np.zeros((len(distinct), len(names)))
     for row, request in zip(amounts, distinct, strict=True):
-        told = dict(request.amounts)
-        row[:] = [0.0 if name in uncounted else told.get(name, 0.0) for name in names]
+        of_job = dict(request.amounts)
+        row[:] = [0.0 if name in uncounted else of_job.get(name, 0.0) for name in names]
     total = amounts[place]
     total[:, names.index(CPUS)] = processors
     constraints: dict[str, int] = {"": 0}
@@ -182,49 +181,49 @@ def request_columns(
     )
 
 
-#: Fields of `squeue` in the order asked for. The job name comes last, since it may hold
-#: separators and newlines; no other field is a user's free text.
+#: Fields of `squeue` in order. The job name comes last, since it may hold separators and newlines;
+#: no other field is a user's free text.
 QUEUE_FIELDS = (
     *("JobID", "ArrayJobID", "State", "Reason", "PriorityLong", "Nice", "NumCPUs"),
     *("SubmitTime", "EligibleTime", "AccrueTime", "StartTime", "EndTime", "TimeLimit"),
     *("Account", "UserName", "Partition", "QOS", "BatchFlag", "NodeList", "ArrayTaskID"),
     *("HetJobID", "Name"),
 )
-#: Of the same, where users may choose classes; a user's text, so it stands before the name alone.
+#: Added before the name if users may choose classes; a user's text.
 COMMENT = "Comment"
-#: The same where the machine has more than processors.
+#: Fields if the machine has more than processors.
 FIELDS_WITH_REQUESTS = (*QUEUE_FIELDS[:-1], *REQUEST_FIELDS, QUEUE_FIELDS[-1])
 _PRIORITY = QUEUE_FIELDS.index("PriorityLong")
 _CPUS_PER_GPU = REQUEST_FIELDS.index("cpus-per-tres")
-#: What `cpus-per-tres` is of jobs without --cpus-per-gpu, which are most.
+#: `cpus-per-tres` of most jobs, which have no --cpus-per-gpu.
 _NO_CPUS_PER_GPU = "N/A"
-#: From this release on squeue has a field for jobs that want their nodes for themselves.
+#: From this release on squeue has the field EXCLUSIVE.
 _SHOWS_EXCLUSIVE = (26, 5)
 _FIELDS_OF_26_05 = tuple(
     EXCLUSIVE if each == "OverSubscribe" else each for each in FIELDS_WITH_REQUESTS
 )
 SEPARATOR = "|"
-#: PriorityTier where slurm.conf names none; also taken for partitions without nodes.
+#: PriorityTier unless slurm.conf sets one; also of partitions without nodes.
 LOWEST_TIER = 1
-#: Seconds since the epoch are the same everywhere. Where no zone is named, the C library looks at
-#: the file of the host's zone for each time that squeue prints.
+#: Seconds since the epoch are the same everywhere. Without TZ the C library would check the file of
+#: the host's zone for each time that squeue prints.
 _AT_GREENWICH = {"TZ": "UTC0"}
-#: Behind what may hold a separator in its own right.
+#: Ends a field whose value may hold a separator.
 _END = "|;|"
 _ANY_TEXT = ALTERNATIVES | {COMMENT}
 
 PENDING = "PENDING"
-#: States of a job that waits. All but the first are flags that Slurm shows in their place, some for
-#: good: a job whose reservation has ended keeps its flag when it is released, until it starts.
+#: States of a job that waits. All but the first are flags that Slurm shows instead. A job whose
+#: reservation has ended keeps its flag after its release, until it starts.
 WAITING_STATES = frozenset(
     {PENDING, "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 )
 #: States in which a job occupies processors. COMPLETING does not count: its work is over.
 RUNNING_STATES = frozenset({"RUNNING", "CONFIGURING", "RESIZING", "SIGNALING", "STOPPED"})
 WAITING_OR_RUNNING = WAITING_STATES | RUNNING_STATES
-#: States of a job that is over; a requeued one shows COMPLETING at first and then PENDING.
-#: Of a job that its time limit ended.
+#: State of a job that its time limit ended.
 TIMED_OUT = "TIMEOUT"
+#: States of a job that is over; a requeued one shows COMPLETING at first and then PENDING.
 FINAL_STATES = frozenset(
     {
         *("COMPLETED", "CANCELLED", "FAILED", TIMED_OUT, "NODE_FAIL", "PREEMPTED"),
@@ -232,16 +231,16 @@ FINAL_STATES = frozenset(
     }
 )
 _HELD_REASONS = frozenset({"JobHeldUser", "JobHeldAdmin"})
-#: Values of `squeue`'s state option that name these jobs. PENDING and RUNNING alone leave out all
-#: that have a flag. REQUEUED would add jobs that complete, and every release knows these names.
+#: Values of `squeue`'s state option for these jobs. PENDING and RUNNING alone leave out all jobs
+#: with a flag; REQUEUED would add completing jobs. Every release knows these names.
 ASK_WAITING = "PENDING,REQUEUE_HOLD,RESV_DEL_HOLD,SPECIAL_EXIT"
 ASK_WAITING_OR_RUNNING = f"{ASK_WAITING},RUNNING,CONFIGURING,RESIZING,SIGNALING,STOPPED"
 
 NO_TIME = frozenset({"N/A", "NONE", "Unknown", "None", "(null)", ""})
 NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "INVALID", "Partition_Limit", "N/A", ""})
-#: Slurm prints no larger number of a job; columns and their sums hold it, and floats are exact.
+#: Slurm prints no larger number; columns and their sums can hold it, and floats are exact.
 _MOST = 2**53
-#: Digits of a priority that is smaller than this for certain.
+#: A priority of this many digits is certainly smaller than _MOST.
 _MOST_DIGITS = 15
 SCALE = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
@@ -251,37 +250,32 @@ class QueueRow:
     """One record of `squeue`: a job, a task of a job array, or the rest of a pending array."""
 
     job_id: int  #: number of the record, different for each task
-    array_id: int  #: number of the array; `job_id` for a job that is no array
+    array_id: int  #: number of the array; `job_id` for another job
     state: str
     reason: str
-    priority: int  #: at the last look that showed the record
+    priority: int  #: in the last snapshot that showed the record
     nice: int
     processors: int
     submit: float
     #: Without enforced limits a hold resets `eligible` but not `accrue`.
-    eligible: float  #: seconds since the epoch; inf where Slurm gives none (held, dependency)
+    eligible: float  #: seconds since the epoch; inf if Slurm gives none (held, dependency)
     accrue: float  #: since when its age counts; inf for none
-    start: float  #: seconds since the epoch, expected where pending; NaN where Slurm gives none
+    start: float  #: seconds since the epoch, expected if pending; NaN if Slurm gives none
     end: float  #: the same, expected unless the job is over
-    time_limit: float  #: seconds; NaN where there is none
+    time_limit: float  #: seconds; NaN if there is none
     account: str
     user: str
-    partitions: tuple[str, ...]  #: those that it may start in, at least one
+    partitions: tuple[str, ...]  #: in which it may start, at least one
     qos: str
     has_batch_script: bool
     nodes: str  #: node list; empty for a job that never started
-    tasks: str  #: task numbers that the record stands for; empty for a job that is no array
+    tasks: str  #: task numbers of the record; empty for a job that is no array
     name: str
     het_id: int = 0  #: number of the heterogeneous job of a component; 0 for others
-    components: tuple[QueueRow, ...] = ()  #: where it is a whole heterogeneous job
-    asked: NodeRequest | None = None  #: of nodes, beside processors; None where that was not read
-    words: str = ""  #: of its user for us, from its comment
-    place: int = 0  #: of its line in `RowNumbers`, where it has one
-
-    @property
-    def partition(self) -> str:
-        """A job for several partitions stands in the first one it names."""
-        return self.partitions[0]
+    components: tuple[QueueRow, ...] = ()  #: of a whole heterogeneous job
+    asked: NodeRequest | None = None  #: without processors; None if not read
+    words: str = ""  #: its user's words for us, from its comment
+    place: int = 0  #: of its line in `RowNumbers`, if it has one
 
     @property
     def held(self) -> bool:
@@ -290,10 +284,10 @@ class QueueRow:
 
 
 def queue_format(mark: str, names: Sequence[str] = QUEUE_FIELDS) -> dict[str, str]:
-    """What makes `squeue` print these fields; `mark` after the first tells where a record begins.
+    """Variables by which `squeue` prints these fields; `mark` after the first begins a record.
 
-    A variable and not `-O`: every user of the host sees a command's arguments, and one who knew the
-    mark could rename a job to something that reads like another job's record.
+    Variables and not `-O`, since every user of the host sees a command's arguments: a user who knew
+    the mark could rename a job so that it reads like another job's record.
     """
     first, *others, last = names
     ends = [f"{first}:{SEPARATOR}{mark}{SEPARATOR}", *(f"{name}:{end_of(name)}" for name in others)]
@@ -301,7 +295,7 @@ def queue_format(mark: str, names: Sequence[str] = QUEUE_FIELDS) -> dict[str, st
 
 
 def request_fields(release: tuple[int, int]) -> tuple[str, ...]:
-    """Fields that tell what jobs ask for beside processors, on a release (year and month)."""
+    """Fields with the requests of jobs on a release (year and month)."""
     return _FIELDS_OF_26_05 if release >= _SHOWS_EXCLUSIVE else FIELDS_WITH_REQUESTS
 
 
@@ -311,15 +305,15 @@ def with_comment(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def end_of(name: str) -> str:
-    """What stands behind a field of this name."""
+    """What ends a field of this name."""
     return _END if name in _ANY_TEXT else SEPARATOR
 
 
 def parse_queue(text: str, mark: str, names: Sequence[str] = QUEUE_FIELDS) -> list[QueueRow]:
-    """Read the answer of a `squeue` that got `queue_format(mark, names)`.
+    """Read the answer of `squeue` with the variables of `queue_format(mark, names)`.
 
-    A job name may hold newlines and separators; only a caller who knows `mark` could forge the
-    beginning of a record, so it must be new in every call.
+    A job name may hold newlines and separators. Only a user who knows `mark` could forge the
+    beginning of a record, so every call must have a new one.
     """
     return list(parse_records(text, mark, {}, names).values())
 
@@ -327,10 +321,10 @@ def parse_queue(text: str, mark: str, names: Sequence[str] = QUEUE_FIELDS) -> li
 def parse_records(
     text: str, mark: str, known: Mapping[int, QueueRow], names: Sequence[str] = QUEUE_FIELDS
 ) -> dict[int, QueueRow]:
-    """The same by a key of the record, without reading again what the last answer held.
+    """Read the answer into rows by a key of the record; rows of the last answer are used again.
 
-    Of 10,000 waiting jobs few change from one look to the next, but for their priority: Slurm
-    computes those of all anew every few minutes. So that is no part of the key, unless it is 0: the
+    Few of 10,000 pending jobs change between two snapshots, except for their priority, which Slurm
+    computes again every few minutes. So the key holds no priority, only whether it is 0, and the
     row of the last answer gets the new one.
     """
     found = {}
@@ -352,7 +346,7 @@ def _records(text: str, mark: str) -> Iterator[str]:
     number, is_any = text[: end if end >= 0 else None], end >= 0
     if not number.isdecimal() if is_any else number.strip():
         raise not_understood("squeue", next(iter(number.strip().splitlines()), ""))
-    while end >= 0:  # each piece ends with the number of the next record on a line of its own
+    while end >= 0:  # a line with the number of the next record ends each piece
         begin = end + len(between)
         end = text.find(between, begin)
         rest, _, following = text[begin : end if end >= 0 else None].rpartition("\n")
@@ -380,18 +374,19 @@ def _values(record: str, names: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=1 << 16)
 def _shared(text: str) -> str:
-    """The same words as one object; early releases of 3.12 would keep interned ones for ever."""
+    """Equal text as one object. Early releases of Python 3.12 would never free interned text."""
     return text
 
 
 def _to_row(values: Sequence[str], names: Sequence[str]) -> QueueRow:
-    """A row from its fields in their order; words that many rows share are kept once."""
+    """A row from its fields in their order; text that many rows share is kept once."""
     job, array, state, reason, priority, nice, processors = values[:7]
     submit, eligible, accrue, start, end, limit = values[7:13]
     account, user, partitions, qos, batch_flag, nodes, tasks, het, *asked, name = values[13:]
     words = words_for_us(asked.pop()) if COMMENT in names else ""
     job_id, array_id = parse_integer(job), parse_integer(array)
-    request = _asked(asked, names) if asked else None
+    alone = EXCLUSIVE if EXCLUSIVE in names else "OverSubscribe"
+    request = node_request(tuple(asked), alone) if asked else None
     return QueueRow(
         job_id=job_id,
         array_id=job_id if array_id == job_id else array_id,
@@ -420,18 +415,13 @@ def _to_row(values: Sequence[str], names: Sequence[str]) -> QueueRow:
     )
 
 
-def _asked(values: Sequence[str], names: Sequence[str]) -> NodeRequest:
-    alone = EXCLUSIVE if EXCLUSIVE in names else "OverSubscribe"
-    return node_request(tuple(values), alone)
-
-
 def _cpus_with_gpus(values: Sequence[str], request: NodeRequest | None) -> int:
     if request is None or (each := values[_CPUS_PER_GPU]) == _NO_CPUS_PER_GPU:
         return 0
     return cpus_with_gpus(each, dict(request.amounts).get(GPUS, 0.0))
 
 
-@lru_cache(maxsize=4096)  # most jobs are eligible when they come, and most limits are of few
+@lru_cache(maxsize=4096)  # most jobs are eligible when submitted, and few time limits are common
 def parse_time(text: str, missing: float) -> float:
     """Seconds since the epoch, as printed under SLURM_TIME_FORMAT=%s."""
     return missing if text in NO_TIME else float(parse_integer(text))
@@ -449,7 +439,7 @@ def _partitions(text: str) -> tuple[str, ...]:
 
 
 def parse_count(text: str) -> int:
-    """Read a number that Slurm may shorten with K, M or G, or of a range the least."""
+    """Read a number that Slurm may shorten with K, M or G, or the least of a range."""
     least = text.partition("-")[0]
     if least[-1:] not in SCALE:
         return parse_integer(least)
@@ -457,14 +447,14 @@ def parse_count(text: str) -> int:
 
 
 def parse_integer(text: str) -> int:
-    """Read a number of Slurm's."""
+    """Read a whole number that columns can hold."""
     number = int(text)
     bounded(number)
     return number
 
 
 def bounded(number: float) -> float:
-    """A number that columns can hold."""
+    """The number; ValueError if columns cannot hold it."""
     if not abs(number) <= _MOST:
         raise ValueError("larger than any number that Slurm prints")
     return number
@@ -472,34 +462,29 @@ def bounded(number: float) -> float:
 
 def parse_capacity(text: str) -> int:
     """Usable processors from `sinfo -N -o "%N|%C|%R|%p"`: allocated and idle; each node once."""
-    return sum(allocated + idle for allocated, idle, _, _ in _processors_of_nodes(text))
+    return sum(allocated + idle for allocated, idle, _, _ in _nodes_and_tiers(text)[0].values())
 
 
 def parse_all_processors(text: str) -> int:
-    """All processors from the same answer, those of nodes that are down or drained included."""
-    return sum(total for _, _, _, total in _processors_of_nodes(text))
+    """All processors from the same answer, down and drained nodes included."""
+    return sum(total for _, _, _, total in _nodes_and_tiers(text)[0].values())
 
 
 def parse_tiers(text: str) -> dict[str, int]:
-    """Partition -> its PriorityTier, from the same answer; those without nodes are not in it."""
+    """Partition -> its PriorityTier, from the same answer, which lacks partitions without nodes."""
+    return _nodes_and_tiers(text)[1]
+
+
+def _nodes_and_tiers(text: str) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
+    """Allocated, idle, other and all processors of each node, and each partition's PriorityTier."""
+    nodes: dict[str, tuple[int, ...]] = {}
     tiers: dict[str, int] = {}
     for line in text.splitlines():
         try:
-            _node, _counts, partition, tier = line.split(SEPARATOR)
+            name, counts, partition, tier = line.split(SEPARATOR)
+            allocated, idle, other, total = (parse_count(part) for part in counts.split("/"))
             tiers[partition] = parse_integer(tier)
         except ValueError as error:
             raise not_understood("sinfo", line) from error
-    return tiers
-
-
-def _processors_of_nodes(text: str) -> list[tuple[int, int, int, int]]:
-    """Allocated, idle, other and all processors of each node, which has a line a partition."""
-    nodes: dict[str, tuple[int, int, int, int]] = {}
-    for line in text.splitlines():
-        try:
-            name, counts, _partition, _tier = line.split(SEPARATOR)
-            allocated, idle, other, total = (parse_count(part) for part in counts.split("/"))
-        except ValueError as error:
-            raise not_understood("sinfo", line) from error
         nodes[name] = (allocated, idle, other, total)
-    return list(nodes.values())
+    return nodes, tiers

@@ -1,4 +1,4 @@
-"""What a running Slurm says of its machine: nodes, partitions, limits, shares and names."""
+"""Nodes, partitions, limits, shares and names as a running Slurm prints them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import SiteNames
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
-    SEPARATOR,
-    parse_count,
-)
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import SEPARATOR, parse_count
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 from slurm_rl_plugin.domain.billing import Billing
@@ -36,6 +33,8 @@ from slurm_rl_plugin.machine_files.statements import (
 )
 from slurm_rl_plugin.units import MINUTE, FloatArray
 
+Read = Callable[[Sequence[str]], str]
+
 SHOW_NODES = ("scontrol", "--all", "--oneliner", "show", "nodes")
 SHOW_PARTITIONS = ("scontrol", "--all", "--oneliner", "show", "partitions")
 _TABLE = ("sacctmgr", "--parsable2", "--readonly", "show")
@@ -52,36 +51,32 @@ SHOW_ASSOCIATIONS = (
     f"format=Cluster,Account,User,Partition,ParentName,Share,Priority,{_LIMITS},MaxJobs,MaxWall",
 )
 SHOW_USERS = (*_TABLE, "users", "format=User,DefaultAccount")
-#: Of a node, as slurm.conf calls what scontrol shows; the rest is of the hour.
-_OF_NODE = {
-    "cputot": "cpus",
-    "availablefeatures": "features",
-    **{
-        key: key
-        for key in (
-            *("boards", "sockets", "corespersocket", "threadspercore", "corespeccount", "gres"),
-            *("cpuspeclist", "realmemory", "memspeclimit", "weight", "restrictedcorespergpu"),
-        )
-    },
+#: Fields of a node in scontrol that are configuration -> their keys in slurm.conf.
+_OF_NODE = {"cputot": "cpus", "availablefeatures": "features"} | {
+    key: key
+    for key in (
+        *("boards", "sockets", "corespersocket", "threadspercore", "corespeccount", "gres"),
+        *("cpuspeclist", "realmemory", "memspeclimit", "weight", "restrictedcorespergpu"),
+    )
 }
-#: Of a partition, what follows from its nodes.
+#: Fields of a partition that follow from its nodes.
 _COUNTED = frozenset({"totalcpus", "totalnodes", "tres", "nodesets", "nodeindices"})
-#: Of the configuration, what is of the hour.
-_OF_THE_HOUR = frozenset({"boot_time", "hash_val", "multiple_slurmd", "next_job_id"})
+#: Lines of `scontrol show config` that are state, not configuration.
+_STATE = frozenset({"boot_time", "hash_val", "multiple_slurmd", "next_job_id"})
 _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z_]+)=")
 _UNIT = re.compile(r"(\d+) (?:sec|min|percent|nodes/min)")
 _UNSET = Value("", "", "")
 _AWAY = re.compile(r"DOWN|DRAIN|FAIL", re.IGNORECASE)
 
 
-def read_running_cluster(read: Callable[[Sequence[str]], str]) -> DescribedCluster:
-    """Ask a running Slurm for its machine: down and drained nodes count, FUTURE ones do not."""
+def read_running_cluster(read: Read) -> DescribedCluster:
+    """Ask a running Slurm for its machine; down and drained nodes count, FUTURE ones do not."""
     settings = parse_config(read(SHOW_CONFIG))
     said = parse_machine(settings, read(SHOW_NODES), read(SHOW_PARTITIONS))
     return DescribedCluster(said=said, entries=list(_entries(read, settings)))
 
 
-def read_billing(read: Callable[[Sequence[str]], str]) -> Billing:
+def read_billing(read: Read) -> Billing:
     """Ask a running Slurm what it bills."""
     settings = parse_config(read(SHOW_CONFIG))
     shown = _records(read(SHOW_PARTITIONS), "partitionname", SHOW_PARTITIONS)
@@ -100,13 +95,12 @@ def parse_config(text: str) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for line in text.splitlines():
         if not line.strip() and found:
-            break  # what follows is of other files, and who is in charge
-        key, equals, told = line.partition("=")
-        name = key.strip()
-        if equals and name.lower() not in _OF_THE_HOUR:
-            bare = _UNIT.fullmatch(told.strip())
-            value = bare[1] if bare else told.strip()
-            found[name.lower()] = Value(command, name, value)
+            break  # other files and the controllers follow
+        key, equals, text = line.partition("=")
+        name, value = key.strip(), text.strip()
+        if equals and name.lower() not in _STATE:
+            bare = _UNIT.fullmatch(value)
+            found[name.lower()] = Value(command, name, bare[1] if bare else value)
     if not name_of(found):
         raise not_understood(command, "no line ClusterName")
     return found
@@ -114,33 +108,28 @@ def parse_config(text: str) -> dict[str, Value]:
 
 def parse_machine(settings: Mapping[str, Value], nodes: str, partitions: str) -> Statements:
     """What scontrol shows, as slurm.conf would say it."""
-    of_nodes = [(fields, fields["state"]) for fields in _records(nodes, "nodename", SHOW_NODES)]
-    shown = {fields["nodename"] for fields, _ in of_nodes}
+    shown = list(_records(nodes, "nodename", SHOW_NODES))
     served = [_partition(each) for each in _records(partitions, "partitionname", SHOW_PARTITIONS)]
-    away = [name for name, state in _states(of_nodes) if _AWAY.search(state)]
-    notes = [f"{compress(away)}: down or drained now, and counted all the same."] if away else []
+    away = [fields["nodename"] for fields in shown if _AWAY.search(fields["state"])]
+    notes = [f"{compress(away)}: down or drained now, but counted."] if away else []
     if "NO_NORMAL_ALL" in settings.get("priorityflags", _UNSET).text.upper():
         notes.append(
             "PriorityFlags=NO_NORMAL_ALL: up to Slurm 24.11 scontrol shows this for any of the "
-            "NO_NORMAL_* flags; slurm.conf tells which."
+            "NO_NORMAL_* flags; see slurm.conf for the flag that is set."
         )
-    hidden = sorted({name for each in served for name in _nodes_of(each)} - shown)
+    hidden = {name for each in served for name in _nodes_of(each)}
+    hidden -= {fields["nodename"] for fields in shown}
     return Statements(
         settings=settings,
-        nodes=[_node(fields) for fields, state in of_nodes if "FUTURE" not in state.upper()],
+        nodes=[_node(fields) for fields in shown if "FUTURE" not in fields["state"].upper()],
         partitions=served,
-        down=[_future(name) for name in hidden],
+        down=[_future(name) for name in sorted(hidden)],
         notes=notes,
     )
 
 
-def _states(nodes: Sequence[tuple[Mapping[str, str], str]]) -> Iterator[tuple[str, str]]:
-    for fields, state in nodes:
-        yield fields["nodename"], state
-
-
 def _records(text: str, key: str, command: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Fields of each line by lower-case name; the first of a name, since free text comes last."""
+    """Fields of each line by lower-case name; the first of equal names, since free text is last."""
     for line in text.splitlines():
         if not line.strip():
             continue
@@ -170,8 +159,8 @@ def _partition(fields: Mapping[str, str]) -> ConfRecord:
     name = fields["partitionname"]
     place = f"scontrol show partition {name}"
     keys = {
-        key: Value(place, key, told)
-        for key, told in fields.items()
+        key: Value(place, key, text)
+        for key, text in fields.items()
         if key not in _COUNTED and key != "partitionname"
     }
     return ConfRecord(Value(place, "PartitionName", name), keys)
@@ -183,17 +172,17 @@ def _nodes_of(partition: ConfRecord) -> list[str]:
 
 
 def _future(name: str) -> ConfRecord:
-    """A node that a partition names and that scontrol does not show."""
+    """A node that a partition names and scontrol does not show."""
     value = Value(" ".join(SHOW_PARTITIONS), "Nodes", name)
     return ConfRecord(value, {"state": Value(value.place, "State", "FUTURE")})
 
 
 def _entries(
-    read: Callable[[Sequence[str]], str],
+    read: Read,
     settings: Mapping[str, Value],
     commands: Sequence[tuple[str, ...]] = (SHOW_QOS, SHOW_ASSOCIATIONS, SHOW_USERS),
 ) -> list[DatabaseEntry]:
-    """Entries of the accounting database by some commands; none where none is kept."""
+    """Entries of the accounting database; empty if the cluster has none."""
     if not settings.get("accountingstoragetype", _UNSET).text.endswith("slurmdbd"):
         return []
     cluster = name_of(settings)
@@ -205,13 +194,7 @@ def _entries(
 
 
 _FIELDS = (
-    "NodeList",
-    "PartitionName",
-    "CPUsState",
-    "Memory",
-    "AllocMem",
-    "Gres",
-    "GresUsed",
+    *("NodeList", "PartitionName", "CPUsState", "Memory", "AllocMem", "Gres", "GresUsed"),
     "Features",
 )
 _FORM = ",".join(f"{field}:{SEPARATOR}" for field in (*_FIELDS, "StateLong"))
@@ -220,10 +203,15 @@ SHOW_NODES_NOW = ("sinfo", "--noheader", "--all", "--Node", "-O", _FORM)
 _NOT_SERVING = re.compile(r"down|drain|fail|error|future|inval", re.IGNORECASE)
 
 
+def read_nodes(read: Read, *, counts_memory: bool = True) -> list[NodeNow]:
+    """What nodes have and what of it is free now; see `parse_nodes`."""
+    return parse_nodes(read(SHOW_NODES_NOW), counts_memory=counts_memory)
+
+
 def parse_nodes(text: str, *, counts_memory: bool) -> list[NodeNow]:
     """Read the answer of SHOW_NODES_NOW, in which a node has a line for each of its partitions.
 
-    Where Slurm does not count memory, jobs share it.
+    Jobs share memory that Slurm does not count.
     """
     lines: dict[str, list[str]] = {}
     partitions: dict[str, set[str]] = {}
@@ -253,7 +241,7 @@ def _node_now(
     except (ValueError, ConfigurationError) as error:
         raise not_understood("sinfo", SEPARATOR.join([name, *fields])) from error
     serves = _NOT_SERVING.match(state) is None
-    if serves and not idle:  # nobody can get the memory and GPUs that are left there
+    if serves and not idle:  # without a free CPU no job gets the memory and GPUs left there
         in_use = {resource: max(has[resource], in_use.get(resource, 0.0)) for resource in has}
     return NodeNow(
         name=name,
@@ -265,14 +253,14 @@ def _node_now(
     )
 
 
-SHOW_LICENCES = ("scontrol", "-o", "show", "licenses")
-#: Not of hierarchical resources: of these one name has a line for each layer of nodes.
+#: Not of hierarchical resources, since their names have a line for each layer of nodes.
 _FREE = re.compile(r"^LicenseName=(?P<name>\S+) (?!.*\bMode=).*?\bFree=(?P<free>\d+)", re.MULTILINE)
 
 
-def parse_free_licences(text: str) -> dict[str, float]:
-    """How many of each are free, by the names of `domain.resources`; {} where there are none."""
-    return {LICENCE_PREFIX + found["name"]: float(found["free"]) for found in _FREE.finditer(text)}
+def read_free_licences(read: Read) -> dict[str, float]:
+    """Number of free licences by the names of `domain.resources`."""
+    found = _FREE.finditer(read(("scontrol", "-o", "show", "licenses")))
+    return {LICENCE_PREFIX + each["name"]: float(each["free"]) for each in found}
 
 
 SHOW_QOS_NAMES = (
@@ -282,26 +270,22 @@ SHOW_QOS_NAMES = (
 _PARTITION = re.compile(r"^PartitionName=(\S+)", re.MULTILINE)
 
 
-def read_site_names(read: Callable[[Sequence[str]], str], sshare: Sequence[str]) -> SiteNames:
-    """Ask for all names; those that nobody tells are None."""
+def read_site_names(read: Read, sshare: Sequence[str]) -> SiteNames:
+    """Ask for all names; None if a command fails or prints none, as without accounting."""
+
+    def names(
+        command: Sequence[str], names_in: Callable[[str], Iterable[str]]
+    ) -> frozenset[str] | None:
+        try:
+            return frozenset(names_in(read(command))) or None
+        except BatchSystemError:
+            return None
+
     return SiteNames(
-        accounts=_names(read, sshare, lambda text: parse_shares(text).shares),
-        partitions=_names(read, SHOW_PARTITIONS, _PARTITION.findall),
-        qos=_names(read, SHOW_QOS_NAMES, str.split),
+        accounts=names(sshare, lambda text: parse_shares(text).shares),
+        partitions=names(SHOW_PARTITIONS, _PARTITION.findall),
+        qos=names(SHOW_QOS_NAMES, str.split),
     )
-
-
-def _names(
-    read: Callable[[Sequence[str]], str],
-    command: Sequence[str],
-    names_in: Callable[[str], Iterable[str]],
-) -> frozenset[str] | None:
-    """The names in an answer; none at all is no answer: there is no accounting, for example."""
-    try:
-        found = names_in(read(command))
-    except BatchSystemError:
-        return None
-    return frozenset(found) or None
 
 
 SHARE_FORMAT = "Account,User,RawShares,RawUsage,TRESRunMins"
@@ -312,28 +296,20 @@ ROOT = "root"
 class AccountTree:
     """Accounts that have users of their own, in the order of `sshare`."""
 
-    #: Account -> fraction of the cluster, sum 1; 0 where `RawShares` is no number.
+    #: Account -> fraction of the cluster, sum 1; 0 if `RawShares` is no number.
     shares: dict[str, float]
-    #: Account -> decayed billing-seconds of its own users, not of its sub-accounts'.
+    #: Account -> decayed billing-seconds of its own users, without its sub-accounts'.
     usage: dict[str, float]
-    #: Account -> what the running jobs of its own users had left until their time limits when
-    #: slurmctld last calculated usage; accounts without any are left out.
-    left: dict[str, RunTimeLeft] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunTimeLeft:
-    """Time limits less the time that slurmctld has counted, summed up over running jobs."""
-
-    processors: float  #: processor-seconds
-    billing: float  #: billing-seconds
+    #: Account -> processor-seconds and billing-seconds that the running jobs of its own users had
+    #: left until their time limits when slurmctld last calculated usage; only accounts with any.
+    left: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def parse_shares(text: str) -> AccountTree:
     """Shares and usage from `sshare -a -P -h -o SHARE_FORMAT`.
 
-    Sub-accounts and users of an account divide what it has, as in Slurm's fair tree; the users'
-    parts together are its own. Users directly under the root take no part.
+    Sub-accounts and users of an account divide its share, as in Slurm's fair tree; its own share is
+    the sum of its users' parts. Users directly under the root have none.
     """
     tree, usage = parse_tree(text)
     fractions, own, parent = _fractions(tree), usage.tolist(), tree.parent.tolist()
@@ -355,11 +331,11 @@ def parse_shares(text: str) -> AccountTree:
 def usage_now(
     tree: AccountTree, accounts: Sequence[str], running: RunningJobs, now: float
 ) -> FloatArray:
-    """Usage of accounts with what their running jobs used since slurmctld last counted it.
+    """Usage of accounts, with what their running jobs used since slurmctld last counted it.
 
-    slurmctld counts running jobs each PriorityCalcPeriod, five minutes by default, and a job again
-    when it ends. The uncounted time is what slurmctld believes to be left until the time limits,
-    less what is left now. An account with a running job without a time limit gets nothing added.
+    slurmctld counts running jobs each PriorityCalcPeriod (five minutes by default), and each job
+    when it ends. The uncounted time is the run time left by slurmctld's count, less what is left
+    now. An account with a running job without a time limit gets nothing added.
     """
     usage = np.array([tree.usage.get(name, 0.0) for name in accounts], dtype=np.float64)
     jobs, ran = running.jobs, np.maximum(now - running.start, 0.0)
@@ -368,41 +344,33 @@ def usage_now(
     for at, name in enumerate(accounts):
         counted = tree.left.get(name)
         if counted is not None and not math.isnan(left[at]):
-            uncounted = min(max(counted.processors - left[at], 0.0), used[at])
-            usage[at] += uncounted * counted.billing / counted.processors
+            processors, billing = counted
+            usage[at] += min(max(processors - left[at], 0.0), used[at]) * billing / processors
     return usage
 
 
-def _left(text: str) -> dict[str, RunTimeLeft]:
-    """`AccountTree.left` from the lines of users."""
-    processors: dict[str, float] = {}
-    billing: dict[str, float] = {}
+def _left(text: str) -> dict[str, tuple[float, float]]:
+    """`AccountTree.left` from the lines of users, with TRESRunMins such as `cpu=12,mem=640`."""
+    found: dict[str, tuple[float, float]] = {}
     for line in text.splitlines():
         account, user, _, _, *run_minutes = line.split("|")
         if not user or not run_minutes:
             continue
-        minutes = dict(each.rpartition("=")[::2] for each in run_minutes[0].split(","))
-        name, whole = account.strip(), _minutes(minutes, "cpu")
-        processors[name] = processors.get(name, 0.0) + whole * MINUTE
-        billing[name] = billing.get(name, 0.0) + _minutes(minutes, "billing", whole) * MINUTE
-    return {
-        name: RunTimeLeft(processors=each, billing=billing[name])
-        for name, each in processors.items()
-        if each > 0.0
-    }
-
-
-def _minutes(amounts: Mapping[str, str], name: str, otherwise: float = 0.0) -> float:
-    """An amount of `cpu=12,mem=640`; `otherwise` if it is missing or not a number."""
-    text = amounts.get(name, "")
-    return float(text) if text.isdigit() else otherwise
+        pairs = (each.rpartition("=") for each in run_minutes[0].split(","))
+        minutes = {name: float(amount) for name, _, amount in pairs if amount.isdigit()}
+        processors = minutes.get("cpu", 0.0)
+        before = found.get(name := account.strip(), (0.0, 0.0))
+        found[name] = (
+            before[0] + processors * MINUTE,
+            before[1] + minutes.get("billing", processors) * MINUTE,
+        )
+    return {name: left for name, left in found.items() if left[0] > 0.0}
 
 
 def parse_tree(text: str) -> tuple[ShareTree, FloatArray]:
-    """The tree of `sshare -a -P -h -o SHARE_FORMAT`, and usage, billing-seconds, shape [n].
+    """The tree of `sshare -a -P -h -o SHARE_FORMAT`, and usage in billing-seconds, shape [n].
 
-    sshare prints no priorities of associations. Where PrivateData hides the root, accounts are
-    below an implied one.
+    sshare prints no priorities of associations. If PrivateData hides the root, it is implied.
     """
     accounts, users, parent = [ROOT], [""], [-1]
     raw, used = [math.nan], [0.0]
@@ -442,12 +410,12 @@ def parse_tree(text: str) -> tuple[ShareTree, FloatArray]:
 
 
 def _shares(text: str) -> float:
-    """RawShares as a number; NaN for the word `parent`, and for nothing at all."""
+    """RawShares as a number; NaN for `parent` and for nothing."""
     return float(text) if text.isdigit() else math.nan
 
 
 def _fractions(tree: ShareTree) -> list[float]:
-    """Each account's part of the cluster that is its own users', by place; 0 for users."""
+    """The part of the cluster of each account's own users, by place; 0 for users."""
     count, parent, users = len(tree), tree.parent.tolist(), tree.users
     numbers = np.nan_to_num(tree.shares).tolist()
     of_users, sub_accounts = [0.0] * count, [0.0] * count

@@ -1,4 +1,4 @@
-"""What slurmctld says of itself: its settings by `scontrol`, and how busy it is by `sdiag`."""
+"""slurmctld's settings by `scontrol`, and its load by `sdiag`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slurm_rl_plugin.units import HOUR
 SHOW_CONFIG = ("scontrol", "show", "config")
 logger = logging.getLogger(__name__)
 
-#: Seconds between the passes of Slurm's main and backfill schedulers where slurm.conf names none.
+#: Seconds between the passes of Slurm's main and backfill schedulers, unless slurm.conf sets them.
 DEFAULT_PASSES = {"sched_interval": 60.0, "bf_interval": 30.0}
 NOTHING = frozenset({"(null)", "none", "NONE", ""})
 MULTIFACTOR, BASIC = "priority/multifactor", "priority/basic"
@@ -25,17 +25,17 @@ _NO_WEIGHTS = (
     "PriorityWeightAge=0, PriorityWeightAssoc=0, PriorityWeightFairshare=0, "
     "PriorityWeightJobSize=0, PriorityWeightPartition=0 and PriorityWeightQOS=0"
 )
-#: Printed by `scontrol show config` and `scontrol ping` for each controller, the first in turn.
+#: Printed by `scontrol show config` and `scontrol ping` for each controller, in their order.
 _CONTROLLER = re.compile(r"^Slurmctld\(\w+\) at (?P<host>\S+) is (?P<state>UP|DOWN)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmSettings:
-    """The parts of slurm.conf, as slurmctld has read it, that decide what our writes do."""
+    """The settings of slurm.conf, as slurmctld has read it, that decide what our writes do."""
 
     release: str  #: such as 22.05.8
     priority_type: str  #: MULTIFACTOR or BASIC
-    site_factor_plugin: str  #: "" where none is loaded
+    site_factor_plugin: str  #: "" if none is loaded
     age_weight: float  #: priority points of a job of the highest age
     highest_age: float  #: seconds after which age adds no more
     fairshare_weight: float  #: priority points of fair share at its highest
@@ -44,20 +44,20 @@ class SlurmSettings:
     scheduler: Mapping[str, str]  #: SchedulerParameters, "" for a word without a value
     controllers: tuple[tuple[str, bool], ...]  #: host and whether it is up, in their order
     enforced: frozenset[str] = frozenset()  #: words of AccountingStorageEnforce
-    counts_memory: bool = False  #: memory is given out as CPUs are (CR_*_Memory)
+    counts_memory: bool = False  #: jobs are allocated memory (CR_*_Memory)
     counts_gres: bool = False  #: there are generic resources (GresTypes)
     tracked: frozenset[str] = frozenset()  #: what accounting counts (AccountingStorageTRES)
     licences: tuple[str, ...] = ()  #: names of the cluster's licences (Licenses)
 
     @property
     def release_number(self) -> tuple[int, int]:
-        """Year and month of the release; 0 for what is not told."""
+        """Year and month of the release; 0 for an unknown one."""
         year, month, *_ = (*release_numbers(self.release), 0, 0)
         return year, month
 
     @property
     def unlimited(self) -> str | None:
-        """Why no limit of a QOS is enforced, one sentence with the mend; None where they are."""
+        """Why limits of a QOS are not enforced, one sentence with the fix; None if they are."""
         if "all" in self.enforced or {"limits", "qos"} <= self.enforced:
             return None
         words = ",".join(sorted(self.enforced | {"associations", "limits", "qos"}))
@@ -68,11 +68,11 @@ class SlurmSettings:
 
     @property
     def harm(self) -> str | None:
-        """Why writing would do nothing or would be undone, one sentence; None where it works."""
+        """Why writes would have no effect or be undone, one sentence; None if they work."""
         if self.priority_type == BASIC:
             return (
                 f"PriorityType={BASIC} ignores SiteFactor: write PriorityType={MULTIFACTOR}, "
-                f"{_NO_WEIGHTS} into slurm.conf and restart slurmctld; jobs without a factor then "
+                f"{_NO_WEIGHTS} into slurm.conf and restart slurmctld. Jobs without a factor then "
                 "start in order of submission."
             )
         if self.priority_type != MULTIFACTOR:
@@ -82,17 +82,17 @@ class SlurmSettings:
             )
         if self.site_factor_plugin:
             return (
-                f"PrioritySiteFactorPlugin={self.site_factor_plugin} overwrites every factor: take "
-                'it out of slurm.conf, or set mode = "shadow".'
+                f"PrioritySiteFactorPlugin={self.site_factor_plugin} overwrites every factor: "
+                'remove it from slurm.conf, or set mode = "shadow".'
             )
         return None
 
     def in_charge(self, host: str) -> bool | None:
-        """Whether a daemon on this host has to act; None where that cannot be told.
+        """Whether a daemon on this host must act; None if that is not known.
 
-        Beside a controller only the one in charge acts, so that two of them do not undo each
-        other's order; on a host without a controller the daemon always acts. One of them gave
-        this answer: where none is called up, its own ping was too slow.
+        Among daemons on controller hosts only the one on the active controller's host acts, so that
+        they do not undo each other's order; a daemon on another host always acts. A controller gave
+        this answer, so if none is reported UP, its own ping was too slow.
         """
         if not self.names_controller(host):
             return True
@@ -105,7 +105,7 @@ class SlurmSettings:
 
     @property
     def points_an_hour(self) -> float:
-        """Priority points that an hour of waiting is worth; 0 where age does not count."""
+        """Priority points of an hour of waiting; 0 if age does not count."""
         if self.priority_type != MULTIFACTOR or not self.highest_age > 0:
             return 0.0
         return self.age_weight / (self.highest_age / HOUR)
@@ -118,7 +118,7 @@ class SlurmSettings:
 
     @property
     def pass_interval(self) -> float:
-        """Seconds between Slurm's own passes over the queue, the more frequent kind."""
+        """Seconds between Slurm's own passes over the queue, by the more frequent scheduler."""
         return min(self._interval(name) for name in DEFAULT_PASSES)
 
     def _interval(self, name: str) -> float:
@@ -134,7 +134,7 @@ def _short(host: str) -> str:
 
 
 def release_numbers(release: str) -> tuple[int, ...]:
-    """The leading numbers of a release: 26.05.0-0rc1 gives (26, 5, 0); empty for none."""
+    """The leading numbers of a release, such as (26, 5, 0) of 26.05.0-0rc1."""
     found = re.match(r"\d+(?:\.\d+)*", release)
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
@@ -176,7 +176,7 @@ def parse_cluster_name(text: str) -> str:
 
 
 def _licences(text: str) -> tuple[str, ...]:
-    """Names of the resources, in order; none where the text is not understood."""
+    """Sorted names of the licences; empty if the text is not understood."""
     try:
         return tuple(sorted(parse_licences(text)))
     except ValueError:
@@ -185,7 +185,7 @@ def _licences(text: str) -> tuple[str, ...]:
 
 
 def _number(kind: Callable[[str], float], text: str) -> float:
-    """A number that a cycle can do without: 0 where it is not understood."""
+    """A number that no cycle depends on; 0 if it is not understood."""
     try:
         return kind(text)
     except ValueError:
@@ -200,7 +200,7 @@ def _weights(text: str) -> dict[str, float]:
 
 
 def _enforced(text: str) -> Iterator[str]:
-    """Words of AccountingStorageEnforce; `safe` is stricter than `limits` and holds it."""
+    """Words of AccountingStorageEnforce; `safe` includes `limits`."""
     for word in text.lower().split(","):
         if word.strip():
             yield word.strip()
@@ -220,17 +220,17 @@ def _controllers(text: str) -> Iterator[tuple[str, bool]]:
 
 
 SDIAG = ("sdiag",)
-#: Of the 256 threads that slurmctld serves calls with; beyond, callers wait and time out.
+#: Of the 256 threads with which slurmctld serves calls; beyond these, callers wait and time out.
 BUSY_THREADS = 180
-#: Messages to nodes that wait for their turn.
+#: Messages to nodes that wait to be sent.
 BUSY_AGENTS = 500
-#: What happened to jobs since slurmctld counts; any of them changes the queue.
+#: Counters of jobs; any change of them is a change of the queue.
 EVENTS = ("submitted", "started", "completed", "canceled", "failed")
 _NUMBER = re.compile(r"^\s*(?P<name>[A-Za-z][A-Za-z ]*):\s+(?P<value>\d+)\s*$", re.MULTILINE)
 
 
 def parse_load(text: str) -> SchedulerLoad:
-    """Read the answer of SDIAG; slurmctld counts EVENTS anew from time to time."""
+    """Read the answer of SDIAG; slurmctld resets its counters from time to time."""
     found: dict[str, int] = {}
     for match in _NUMBER.finditer(text):
         found.setdefault(match["name"], int(match["value"]))

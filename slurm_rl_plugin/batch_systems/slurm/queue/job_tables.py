@@ -1,4 +1,4 @@
-"""Columns of the snapshot from rows of `squeue`, of which most are the same as in the last one."""
+"""Columns of the snapshot from rows of `squeue`; most rows are in the last snapshot too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from slurm_rl_plugin.domain.jobs import measures
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.units import IntArray
 
-#: What a row comes to; names and partitions by their places in `words` and `partition_lists`.
+#: A row as numbers; names and partitions are places in `words` and `partition_lists`.
 LINE = np.dtype(
     [
         *((name, np.int64) for name in ("job_id", "array_id", "processors", "nice")),
@@ -37,13 +37,13 @@ LINE = np.dtype(
         *((name, np.bool_) for name in ("held", "own_doing", "for_processors")),
     ]
 )
-#: Rows that have gone are forgotten when there are more of them than this, and a tenth of all.
+#: Old rows are dropped once there are more than this, and more than a tenth of all.
 GONE_AT_LEAST = 1000
 Coded = TypeVar("Coded", str, tuple[str, ...])
 
 
 class Codes(dict[Coded, int]):
-    """Numbers words in the order in which they are met; `list(codes)` gives them back."""
+    """Numbers words in the order of their first use; `list(codes)` are the words."""
 
     def __missing__(self, word: Coded) -> int:
         number = self[word] = len(self)
@@ -52,7 +52,7 @@ class Codes(dict[Coded, int]):
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines of n rows; `lines[name]` is a column by itself in memory, shape [n]."""
+    """Lines of n rows; `lines[name]` is a contiguous column, shape [n]."""
 
     all: NDArray[Any]  #: of dtype LINE
     places: IntArray
@@ -65,9 +65,9 @@ class Lines:
 
 
 class RowNumbers:
-    """Lines of rows; of a row object that was met before nothing is computed again.
+    """Lines of rows, computed once for each row object.
 
-    `keeps_back` says whether our limit on batch jobs may be what a row waits for.
+    `keeps_back` says whether a row may wait for our limit on batch jobs.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class RowNumbers:
         self._keeps_back = keeps_back
         self.words: Codes[str] = Codes()
         self.partition_lists: Codes[tuple[str, ...]] = Codes()
-        #: Each stands at the place that it names itself; a row of another place is not known here.
+        #: Each at its `place`; a row that is not at its place is new.
         self._rows: list[QueueRow] = []
         self._lines: NDArray[Any] = np.empty(0, dtype=LINE)
 
@@ -99,7 +99,7 @@ class RowNumbers:
         return row.place < len(self._rows) and self._rows[row.place] is row
 
     def forget_others(self, rows: Sequence[QueueRow]) -> None:
-        """Forget rows that are none of these, once there are many."""
+        """Drop all other rows, once there are many."""
         here = [row for row in rows if self._knows(row)]
         gone = len(self._rows) - len(here)
         if gone > max(GONE_AT_LEAST, len(here) // 10):
@@ -126,7 +126,7 @@ def _places(rows: Sequence[QueueRow]) -> IntArray:
 
 
 def numbers_of(names: Names, codes: IntArray, words: Sequence[str]) -> IntArray:
-    """Numbers of names among those of a snapshot, new ones in the order of the rows; shape [n]."""
+    """Numbers of a snapshot's names, new ones in the order of the rows; shape [n]."""
     first = np.full(len(words), -1, dtype=np.int64)
     first[codes[::-1]] = np.arange(len(codes))[::-1]
     met = np.flatnonzero(first >= 0)
@@ -137,7 +137,7 @@ def numbers_of(names: Names, codes: IntArray, words: Sequence[str]) -> IntArray:
 
 
 def describe(row: QueueRow) -> JobDescription:
-    """Show the class rules what they may see of a row."""
+    """What the class rules may see of a row."""
     return JobDescription(
         partition=",".join(row.partitions),
         qos=row.qos,
@@ -152,15 +152,15 @@ def describe(row: QueueRow) -> JobDescription:
 
 #: Jobs that one line names.
 SHOWN = 5
-#: Tasks of an array: one, or a range with or without a step.
+#: A task of an array, or a range with or without a step.
 _TASKS = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?")
 
 
 class TableBuilder:
-    """Turns rows into columns; accounts, users and partitions are numbered on the way.
+    """Turns rows into columns, and numbers accounts, users and partitions.
 
-    `resources` are what the machine has beside processors, and `uncounted` those of them that Slurm
-    gives to any number of jobs.
+    `resources` are the machine's resources, empty if it has only processors, and `uncounted` those
+    that Slurm gives to any number of jobs.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class TableBuilder:
         return self._table(rows, self._numbers.of(rows), "job_id")
 
     def _table(self, rows: Sequence[QueueRow], lines: Lines, number: str) -> JobTable:
-        """Columns of rows and of their lines, of which one is the job's number."""
+        """Columns of rows and their lines; `number` names the column with the job's number."""
         processors = lines["processors"]
         first = [partitions[0] for partitions in self._numbers.partition_lists]
         return JobTable(
@@ -206,10 +206,10 @@ class TableBuilder:
         return numbers_of(names, codes, list(self._numbers.words))
 
     def _users(self, codes: IntArray) -> IntArray:
-        """Numbers of users, -1 for a job of whose user nothing is told."""
-        told = codes != self._numbers.words[""]
+        """Numbers of users, -1 for a job without a known user."""
+        known = codes != self._numbers.words[""]
         numbers = np.full(len(codes), -1, dtype=np.int64)
-        numbers[told] = self._named(self.users, codes[told])
+        numbers[known] = self._named(self.users, codes[known])
         return numbers
 
     def _requests(
@@ -229,12 +229,12 @@ class TableBuilder:
         return replace(seen, asked=self._requests(asked, processors), waited_as=arrays)
 
     def past_jobs(self, runs: Sequence[PastRun]) -> JobTable:
-        """Columns of runs from accounting; account, partition and class are not asked for."""
-        told = measures(runs)
+        """Columns of runs from accounting, without account, partition and class."""
+        measured = measures(runs)
         processors = _integers([run.processors for run in runs])
         nowhere = np.full(len(runs), -1, dtype=np.int64)
         return JobTable(
-            **told | {"eligible": told["submit"]},
+            **measured | {"eligible": measured["submit"]},
             job_id=_integers([run.job_id for run in runs]),
             processors=processors,
             account=nowhere,
@@ -255,7 +255,7 @@ class TableBuilder:
         last_start: Mapping[int, float] | None = None,
         shared: frozenset[int] = frozenset(),
     ) -> PendingJobs:
-        """Columns of waiting jobs and of the terms of their priorities."""
+        """Columns of pending jobs and of the terms of their priorities."""
         jobs = self._table(rows, lines, "array_id")
         counted_from = np.maximum(lines["accrue"], jobs.eligible)
         tier_of = np.array(
@@ -288,18 +288,17 @@ class TableBuilder:
 
 
 def some_jobs(numbers: Sequence[int]) -> str:
-    """Numbers of jobs for one line, which names the first ones."""
+    """The first numbers of some jobs, for one line."""
     more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
     return "job " + ", ".join(str(number) for number in numbers[:SHOWN]) + more
 
 
 def first_of_each_array(rows: Iterable[QueueRow]) -> list[QueueRow]:
-    """One row for each array or single job: of its records the one that can start first.
+    """One row for each array or single job: the record of it that can start first.
 
-    A record that is not held goes before a held one, then an eligible one (a requeued task waits
-    two minutes), then one that does not wait by its own doing, then the one eligible first, then
-    the higher priority, then the lower number. What it has accrued is the array's: no other record
-    lends it any.
+    Records are ordered by: not held, eligible (a requeued task waits two minutes), not waiting by
+    its user's own doing, eligible first, higher priority, lower number. Only what this record has
+    accrued counts for the array.
     """
     best: dict[int, QueueRow] = {}
     for row in rows:
@@ -310,7 +309,7 @@ def first_of_each_array(rows: Iterable[QueueRow]) -> list[QueueRow]:
 
 
 def waiting_tasks(rows: Iterable[QueueRow]) -> dict[int, int]:
-    """How many jobs wait under each array's number; a job that is no array is one."""
+    """Number of pending tasks of each array, by its number."""
     counts: dict[int, int] = {}
     for row in rows:
         if row.tasks:
@@ -319,9 +318,9 @@ def waiting_tasks(rows: Iterable[QueueRow]) -> dict[int, int]:
 
 
 def tasks_in(text: str) -> int:
-    """How many tasks `3`, `1-5,9`, `0-8:2` or `1-100%10` names, at least 1.
+    """Number of tasks in `3`, `1-5,9`, `0-8:2` or `1-100%10`, at least 1.
 
-    Slurm cuts long lists, with `...` behind: then as many as it still names.
+    Slurm cuts long lists and adds `...`; only the tasks before it count.
     """
     count = 0
     for part in text.strip("[]").partition("%")[0].split(","):
