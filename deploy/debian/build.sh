@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the Debian package of this checkout: code, models and every Python package that the daemon needs, in
+# Builds the Debian package of this checkout (and by deploy/rpm/build.sh the RPM): code, models and every Python package that the daemon needs, in
 # /opt/slurm-rl; nothing is downloaded when it is installed. On Debian, with python3-venv; needs no root.
 #
 #   deploy/debian/build.sh [FOLDER]     dist by default; prints the path of the package
@@ -12,17 +12,19 @@ set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 folder=${1:-$top/dist}
 # The distribution's, as the package depends on it; another one in PATH would not be on the head node.
-python=/usr/bin/python3
+python=${PYTHON:-/usr/bin/python3}
+format=${SLURM_RL_FORMAT:-deb}
 prefix=/opt/slurm-rl
 maintainer="${DEBFULLNAME:-slurm_rl_plugin} <${DEBEMAIL:-root@localhost}>"
 
 main() {
-    for program in "$python" dpkg-deb; do
-        command -v "$program" >/dev/null || stop "$program is missing: build the package on Debian"
+    [ "$format" = rpm ] && packer=rpmbuild || packer=dpkg-deb
+    for program in "$python" "$packer"; do
+        command -v "$program" >/dev/null || stop "$program is missing: install it, or build the package where it is"
     done
-    "$python" -c 'import ensurepip' 2>/dev/null || stop "apt-get install python3-venv, then try again"
+    "$python" -c 'import ensurepip' 2>/dev/null || stop "install python3-venv (on RHEL: python3-pip), then try again"
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-        stop "$python is older than 3.11: build the package on Debian 12 or newer"
+        stop "$python is older than 3.11: name a newer one by PYTHON=/usr/bin/python3.11"
     umask 022
     export LC_ALL=C.UTF-8 PYTHONHASHSEED=0 PIP_DISABLE_PIP_VERSION_CHECK=1
     work=$(mktemp -d)
@@ -35,12 +37,35 @@ main() {
     install_files
     write_documents
     write_bill_of_materials
-    write_control
-    pack
     mkdir -p "$folder"
-    package=$folder/slurm-rl_${version}_$architecture.deb
-    mv "$work/part.deb" "$package"
+    if [ "$format" = rpm ]; then
+        pack_rpm
+        package=$folder/slurm-rl-$version-1.$architecture.rpm
+    else
+        write_control
+        pack
+        package=$folder/slurm-rl_${version}_$architecture.deb
+    fi
+    mv "$work/part.$format" "$package"
     echo "$package"
+}
+
+# rpm calls scripts with the number of versions that will be left; dpkg's scripts know words.
+pack_rpm() {
+    find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
+    mkdir "$work/scripts"
+    rpm_script pre prerm '[ "$1" -gt 1 ] || exit 0; set -- upgrade'
+    rpm_script post postinst 'set -- configure'
+    rpm_script preun prerm '[ "$1" -eq 0 ] || exit 0; set -- remove'
+    rpm_script postun postrm '[ "$1" -eq 0 ] || exit 0; set -- remove'
+    rpmbuild -bb --quiet --target "$architecture" --define "_topdir $work/rpm" --define "tree $root" \
+        --define "scripts $work/scripts" --define "python $(readlink -f "$python")" --define "build_version $version" \
+        "$work/source/deploy/rpm/slurm-rl.spec"
+    mv "$work"/rpm/RPMS/*/*.rpm "$work/part.rpm"
+}
+
+rpm_script() { # NAME SCRIPT WORDS
+    { echo "$3"; sed 1d "$work/source/deploy/debian/$2"; } >"$work/scripts/$1"
 }
 
 # The bytes must not depend on when and where the files were made, nor on how many processors compress them.
@@ -60,7 +85,7 @@ copy_source() {
     (cd "$top" && tar -c --exclude=__pycache__ --exclude='*.nb[ic]' setup.py pyproject.toml README.md \
         LICENSE CHANGELOG.md slurm_rl_plugin policy_models deploy requirements) | tar -x -C "$work/source"
     release=$(sed -n 's/^RELEASE = "\(.*\)"/\1/p' "$work/source/slurm_rl_plugin/__init__.py")
-    architecture=$(dpkg --print-architecture)
+    [ "$format" = rpm ] && architecture=$(uname -m) || architecture=$(dpkg --print-architecture)
     day=$(sed -n "s/^## \\[$release\\] - //p" "$top/CHANGELOG.md")
     SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$top" log -1 --format=%ct 2>/dev/null || date --utc --date="$day" +%s)}
     export SOURCE_DATE_EPOCH
