@@ -31,7 +31,7 @@ from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.recorded_runs import recent_runs
 from slurm_rl_plugin.units import DAY
-from tests.architecture.markdown_documents import TOP, table_rows
+from tests.architecture.markdown_documents import TOP, section, table_rows
 from tests.functional.small_site import write_small_site
 from tests.functional.typed import Typed
 
@@ -226,7 +226,10 @@ PARTS = (
     "CTC-SP2-1996-3.1-cln.swf.gz@jobs=46323:77205",
 )
 LOGS = ("SDSC-SP2", "HPC2N", "CTC-SP2")
-ROWS = [row for row in table_rows((TOP / "docs" / "rollout.md").read_text()) if len(row) == 5]
+MEASURED = section(
+    TOP / "docs" / "research" / "order-measured.md", "What the steps of a roll-out give"
+)
+ROWS = [row for row in table_rows(MEASURED) if len(row) == 5]
 
 
 def test_the_weeks_use_settings_of_the_table() -> None:
