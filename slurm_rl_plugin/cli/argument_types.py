@@ -1,4 +1,4 @@
-"""Words of a command line: numbers within bounds, times and jobs as Slurm writes them, files."""
+"""Types of arguments: numbers within bounds, times and jobs as Slurm writes them, files."""
 
 from __future__ import annotations
 
@@ -13,68 +13,72 @@ from pathlib import Path
 from slurm_rl_plugin.accounting.slurm.resources import asked_seconds
 from slurm_rl_plugin.errors import ConfigurationError
 
-#: What compiled code and generators of random numbers take; more is a slip of the hand.
+#: The largest number that compiled code and random generators take.
 LARGEST = 2**31 - 1
-
-
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _RELATIVE = re.compile(r"now(?:(?P<sign>[+-])(?P<count>\d{1,9})(?P<unit>[a-z]*))?")
 _FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%H:%M", "%H:%M:%S")
 _SHORT_UNITS = {name[0]: seconds for name, seconds in _UNITS.items()}
 _COUNTED = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
 _UNITED = re.compile(r"(?:\d{1,9}[smhdw])+", re.ASCII)
-#: Ten years: beyond, somebody means `disable`.
+#: Ten years: for longer, `disable` is the right command.
 _LONGEST_SPAN = 3650 * 86400.0
 #: A job, a job array, one task of it or a list of tasks in brackets, or a component.
 _JOB = re.compile(r"(?P<number>\d{1,10})(?:_(?:\d+|\[[\d,%:-]+\])|\+\d+)?")
 
 
 def whole_number(least: int, most: int = LARGEST) -> Callable[[str], int]:
-    """The type of a whole number from `least` to `most`, by default what compiled code takes."""
+    """The type of a whole number from `least` to `most`."""
 
     def parsed(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
             value = least - 1
-        if value < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least {least}")
-        if value > most:
-            raise argparse.ArgumentTypeError(f"{text!r} is too large: give {most} at most")
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number from {least} to {most}, not {text!r}"
+            )
         return value
 
     return parsed
 
 
-def number_above_zero(what: str) -> Callable[[str], float]:
-    """The type of a finite number above 0, which a refusal calls `what`: `number of seconds`."""
-    return _number(what, "above 0", lambda value: 0 < value < math.inf)
+def number_from_zero(most: float = math.inf) -> Callable[[str], float]:
+    """The type of a finite number from 0 to `most`."""
+    bounds = f"from 0 to {most:g}" if most < math.inf else "of at least 0"
 
-
-def number_from_zero(what: str, most: float = math.inf) -> Callable[[str], float]:
-    """The type of a finite number from 0 to `most`, which a refusal calls `what`."""
-    bound = f"from 0 to {most:g}" if most < math.inf else "of at least 0"
-    return _number(what, bound, lambda value: 0 <= value <= most and value < math.inf)
-
-
-def _number(what: str, bound: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
     def parsed(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not fits(value):
-            raise argparse.ArgumentTypeError(f"{text!r} is no {what} {bound}")
+        value = _finite(text)
+        if not 0 <= value <= most:
+            raise argparse.ArgumentTypeError(f"must be a number {bounds}, not {text!r}")
         return value
 
     return parsed
+
+
+def positive_number(text: str) -> float:
+    """A finite number above 0."""
+    value = _finite(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, not {text!r}")
+    return value
+
+
+def _finite(text: str) -> float:
+    """The number; NaN if it is not a finite one."""
+    try:
+        value = float(text)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
 
 
 at_least_one = whole_number(1)
 
 
 def time_argument(text: str) -> float:
-    """The type of an argument that `parse_slurm_time` understands at the present time."""
+    """Seconds since the epoch of a time that may be relative to now; see `parse_slurm_time`."""
     return parse_slurm_time(text, datetime.now())
 
 
@@ -101,13 +105,13 @@ def parse_slurm_time(text: str, now: datetime) -> float:
             if not form.startswith("%Y"):
                 found = found.replace(year=now.year, month=now.month, day=now.day)
             return found.timestamp()
-        except (ValueError, OverflowError, OSError):  # or of a year that no clock knows
+        except (ValueError, OverflowError, OSError):  # or a year beyond the clock's range
             continue
     raise _not_a_time(text)
 
 
 def parse_slurm_duration(text: str) -> float:
-    """Seconds of a span, as `--time` of Slurm's commands takes it, or with units.
+    """Seconds of a span in the form of Slurm's `--time`, or with units.
 
     Args:
         text: `MINUTES[:SECONDS]`, `HOURS:MINUTES:SECONDS`, `DAYS-HOURS[:MINUTES[:SECONDS]]`, or
@@ -122,39 +126,39 @@ def parse_slurm_duration(text: str) -> float:
         seconds = 0.0
     if not 0 < seconds <= _LONGEST_SPAN:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no span of time: give such as 30m, 2h, 1-00:00:00 or minutes"
+            f"{text!r} is not a span of time: give minutes, or such as 30m, 2h or 1-00:00:00"
         )
     return seconds
 
 
 def _not_a_time(text: str) -> argparse.ArgumentTypeError:
     return argparse.ArgumentTypeError(
-        f"{text!r} is no time: give YYYY-MM-DD[THH:MM[:SS]] or now-COUNT[hours]"
+        f"{text!r} is not a time: give YYYY-MM-DD[THH:MM[:SS]] or now-COUNT[hours]"
     )
 
 
 def job_number(text: str) -> int:
-    """The number of a job, of the whole for a part of one: `123`, `123_4`, `123_[5-7]`, `123+1`."""
+    """The number of a job, or of the whole job for a part: `123`, `123_4`, `123_[5-7]`, `123+1`."""
     found = _JOB.fullmatch(text.strip())
     if found is None:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no job: give a number, ARRAY_TASK or JOB+COMPONENT"
+            f"{text!r} is not a job ID: give NUMBER, ARRAY_TASK or JOB+COMPONENT"
         )
     return int(found["number"])
 
 
 def job_numbers(text: str) -> frozenset[int]:
-    """Numbers of jobs from a list with commas."""
+    """Numbers of jobs from a list separated by commas."""
     return frozenset(job_number(each) for each in re.split(r",(?![^\[]*\])", text))
 
 
 def names(text: str) -> frozenset[str]:
-    """Names from a list with commas."""
+    """Names from a list separated by commas."""
     return frozenset(each for each in text.split(",") if each)
 
 
 def make_folder(option: str, folder: Path | None) -> None:
-    """Make the folder for results before the work, so that no result is lost."""
+    """Make the folder for results before the work begins, so that no result is lost."""
     if folder is None:
         return
     try:
@@ -164,21 +168,21 @@ def make_folder(option: str, folder: Path | None) -> None:
             f"{option} {folder}: the folder cannot be made ({error.strerror})."
         ) from None
     if not os.access(folder, os.W_OK):
-        raise ConfigurationError(f"{option} {folder}: the folder cannot be written to.")
+        raise ConfigurationError(f"{option} {folder}: you cannot write to this folder.")
 
 
 def result_file(option: str, path: Path) -> Path:
-    """The file that a result is to be written to: links are followed, so that they stay."""
+    """The file for a result; a symbolic link is followed, so that it survives."""
     file = path.resolve()
     fault = ""
     if not file.parent.is_dir():
-        fault = "there is no such folder; make it."
+        fault = "there is no such folder: make it."
     elif not os.access(file.parent, os.W_OK):
-        fault = f"{file.parent} is no folder that can be written to."
+        fault = f"you cannot write to the folder {file.parent}."
     elif file.is_dir():
-        fault = "this is a folder; give a file."
+        fault = "this is a folder: give a file."
     elif file.exists() and not file.is_file():
-        fault = "this is no plain file; give another."
+        fault = "this is not a plain file: give another."
     if fault:
         raise ConfigurationError(f"{option} {path}: {fault}")
     return file

@@ -13,8 +13,8 @@ from typing import Any
 from slurm_rl_plugin.cli.argument_types import (
     at_least_one,
     make_folder,
-    number_above_zero,
     number_from_zero,
+    positive_number,
     whole_number,
 )
 from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs
@@ -130,7 +130,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--cycle",
-        type=number_from_zero("number of seconds", _LONGEST_CYCLE),
+        type=number_from_zero(_LONGEST_CYCLE),
         default=0.0,
         metavar="SECONDS",
         help="decide at multiples of so many seconds only (default: 0, at every event)",
@@ -148,7 +148,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--users", action="store_true", help="also a summary of each user")
     parser.add_argument(
         "--scale-load",
-        type=number_above_zero("number"),
+        type=positive_number,
         default=1.0,
         metavar="F",
         help="divide the gaps between arrivals by F; run times stay as they are",

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from slurm_rl_plugin.cli.argument_types import number_above_zero, result_file, whole_number
+from slurm_rl_plugin.cli.argument_types import positive_number, result_file, whole_number
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.service_process import log_to_standard_error, serve_until_stopped
 from slurm_rl_plugin.cli.site_options import (
@@ -73,21 +73,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     begin.add_argument("--goal", choices=GOAL_NAMES, default=GOAL_NAMES[0], help="what decides")
     begin.add_argument(
         "--harm",
-        type=number_above_zero("ratio"),
+        type=positive_number,
         default=1.0,
         metavar="RATIO",
         help="ours costs more than so many times the site's: harm (default: 1)",
     )
     begin.add_argument(
         "--longest-wait",
-        type=number_above_zero("number of hours"),
+        type=positive_number,
         default=math.inf,
         metavar="HOURS",
         help="beyond which no job may wait in a block of ours (default: no bound)",
     )
     begin.add_argument(
         "--misdelivered",
-        type=number_above_zero("part"),
+        type=positive_number,
         default=MISDELIVERED,
         metavar="PART",
         help="of a fortnight's service that may go to the wrong account (default: "
@@ -99,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     begin.add_argument(
         "--day",
-        type=number_above_zero("number of seconds"),
+        type=positive_number,
         default=DAY,
         metavar="SECONDS",
         help="of a day, to rehearse in compressed time on a test cluster (default: 86400)",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.cli.argument_types import number_above_zero
+from slurm_rl_plugin.cli.argument_types import positive_number
 from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs
 from slurm_rl_plugin.cli.tables import answer, print_table, slurm_duration
 from slurm_rl_plugin.errors import ConfigurationError
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("log", nargs="?", metavar="LOG", help="an accounting log")
     parser.add_argument(
         "--days",
-        type=number_above_zero("number of days"),
+        type=positive_number,
         default=7.0,
         metavar="DAYS",
         help="of the end of the log that are reported (default: 7)",

@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--reason", default="", metavar="TEXT", help="shown by status and log")
     parser.add_argument(
         "--wait",
-        type=number_from_zero("number of seconds"),
+        type=number_from_zero(),
         default=WAIT,
         metavar="SECONDS",
         help=f"for the daemon to follow; 0 does not wait (default: {WAIT:g})",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.batch_systems.kind import BatchSystemKind, LogDump, OwnAccounting
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS, choose_batch_system
-from slurm_rl_plugin.cli.argument_types import number_above_zero
+from slurm_rl_plugin.cli.argument_types import positive_number
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
@@ -82,7 +82,7 @@ def add_slurm_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--keep", type=Path, metavar="FILE", help=keep)
     group.add_argument(
         "--sacct-timeout",
-        type=number_above_zero("number of seconds"),
+        type=positive_number,
         default=SECONDS,
         metavar="SECONDS",
         help=f"allowed for each query, one a month (default: {SECONDS:g})",

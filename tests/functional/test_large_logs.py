@@ -75,7 +75,7 @@ def test_the_verb_tells_what_became_of_every_record(folder: Path, typed: Typed) 
     ("words", "said"),
     [
         (["site.swf", "-o", "site.txt"], "must end in .parquet"),
-        (["site.swf", "-o", "none/site.parquet"], "there is no such folder; make it"),
+        (["site.swf", "-o", "none/site.parquet"], "there is no such folder: make it"),
         (["none.swf", "-o", "x.parquet"], "none.swf: there is no such file"),
         (["site.parquet", "-o", "x.parquet"], "site.parquet: "),
     ],

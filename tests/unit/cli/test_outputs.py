@@ -27,7 +27,7 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
 def test_no_pipe_and_no_folder_is_taken_for_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
-    for name, what in (("pipe", "no plain file"), ("folder", "a folder")):
+    for name, what in (("pipe", "not a plain file"), ("folder", "a folder")):
         with pytest.raises(ConfigurationError, match=f"-o .*{name}: this is {what}"):
             result_file("-o", tmp_path / name)
         with pytest.raises(OSError, match="not a plain file"):
@@ -41,9 +41,9 @@ def test_a_folder_that_cannot_be_written_to_is_said_before_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)  # as for one who is not root
-    with pytest.raises(ConfigurationError, match="cannot be written to"):
+    with pytest.raises(ConfigurationError, match="cannot write to this folder"):
         make_folder("--plot", tmp_path)
-    with pytest.raises(ConfigurationError, match="no folder that can be written to"):
+    with pytest.raises(ConfigurationError, match="cannot write to the folder"):
         result_file("-o", tmp_path / "tuned.conf")
 
 

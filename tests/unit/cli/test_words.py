@@ -92,7 +92,7 @@ def test_forms_of_a_time(text: str, expected: datetime) -> None:
     "text", ["", "yesterdays", "2026-13-01", "now-2fortnights", "now-", "0001-01-01"]
 )
 def test_no_time(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is no time: give"):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a time: give"):
         parse_slurm_time(text, NOW)
 
 
@@ -145,7 +145,7 @@ def test_spans_are_read_as_slurm_reads_them(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "-5", "2 hours", "1.5h", "1-", "h", "1:2:3:4", "9999d"])
 def test_other_spans_are_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="no span of time"):
+    with pytest.raises(argparse.ArgumentTypeError, match="not a span of time"):
         parse_slurm_duration(text)
 
 
