@@ -13,7 +13,7 @@ from slurm_rl_plugin.cli.argument_types import positive_number, result_file, who
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.service_process import log_to_standard_error, serve_until_stopped
 from slurm_rl_plugin.cli.site_options import (
-    add_way_out_options,
+    add_rollback_options,
     become_state_owner,
     configuration_of,
     known_configuration_of,
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "leave the queue to the site; report: what was found; watch: the service that looks after "
         "each block",
     )
-    add_way_out_options(parser)
+    add_rollback_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     begin = parser.add_argument_group("start")
     begin.add_argument(

@@ -1,7 +1,7 @@
-"""LOG arguments of every verb: the options that go with them, and how they are read.
+"""LOG arguments of every command: their options, and how they are read.
 
-LOG@jobs=FIRST:LAST,load=L,processors=N is a part of a log, busier, or on another machine;
-LOG@weeks=N,seed=S some weeks of a log that is too large to be simulated whole.
+LOG@jobs=FIRST:LAST,load=L,processors=N is a part of a log, at another load or on another machine;
+LOG@weeks=N,seed=S is a sample of weeks of a log that is too large to simulate whole.
 """
 
 from __future__ import annotations
@@ -14,14 +14,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from slurm_rl_plugin.accounting.log_format import is_stored, read_log
 from slurm_rl_plugin.accounting.port import NOT_READ, JobLog, ReadReport
 from slurm_rl_plugin.batch_systems.registry import AUTO
-from slurm_rl_plugin.cli.argument_types import LARGEST, at_least_one
+from slurm_rl_plugin.cli.argument_types import (
+    at_least_one,
+    number_from_zero,
+    positive_number,
+    whole_number,
+)
 from slurm_rl_plugin.cli.progress import said_if_long
 from slurm_rl_plugin.cli.this_cluster import (
     PEAK,
@@ -50,16 +55,23 @@ from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 from slurm_rl_plugin.whole_file import read_whole
 
-if TYPE_CHECKING:  # without the extra that parquet needs, other logs are read all the same
+if TYPE_CHECKING:  # other logs can be read without the extra for parquet
     from slurm_rl_plugin.accounting.stored.log import StoredLog
 
-#: Accounts that a warning names.
+#: Maximum accounts that a warning names.
 _NAMED_ACCOUNTS = 8
-#: What most verbs take of --config.
-_CLASSES_AND_SHARES = "take job-class rules and shares from a TOML file"
+#: Meaning of --config for most commands.
+_CLASSES_AND_SHARES = "configuration file with the job-class rules and shares"
 _Number = TypeVar("_Number", int, float)
 WEEK = 7 * DAY
-#: Of a larger stored log `train` takes some weeks: as many as hold about this number of jobs.
+#: Setting after the `@` -> its type.
+_SETTINGS: dict[str, Callable[[str], float]] = {
+    "load": positive_number,
+    "processors": at_least_one,
+    "weeks": at_least_one,
+    "seed": whole_number(0),
+}
+#: `train` samples weeks with about this number of jobs from a larger stored log.
 MOST_JOBS = 500_000
 FEWEST_WEEKS, MOST_WEEKS = 2, 26
 
@@ -67,16 +79,16 @@ FEWEST_WEEKS, MOST_WEEKS = 2, 26
 def add_log_options(
     parser: argparse.ArgumentParser, *, or_model: bool = False, config: str = _CLASSES_AND_SHARES
 ) -> None:
-    """Options that say where a log comes from and how it becomes a workload."""
-    source = f"{SLURM}: jobs of this cluster's own accounting, by sacct, with --since"
+    """Add the options on the source of a log and on its machine."""
+    source = f"{SLURM}: read the jobs of this cluster's accounting with sacct; needs --since"
     if or_model:
-        model = f"else start from this model (write ./{SLURM} for a file of that name)"
+        model = f"else start from this model (./{SLURM} for a file of that name)"
         parser.add_argument(
             "--from",
             action=SlurmOrModel,
             dest="source",
             metavar=f"{SLURM}|NAME|MODEL.onnx",
-            help=f"{source}; {model}; may be given for both",
+            help=f"{source}; {model}; may be repeated",
         )
         parser.set_defaults(start=None)
     else:
@@ -85,35 +97,35 @@ def add_log_options(
         "--processors",
         type=at_least_one,
         metavar="N",
-        help="size of the machine (default: the log's; with --from slurm the cluster's)",
+        help="size of the machine (default: from the log; with --from slurm, from the cluster)",
     )
     parser.add_argument(
         "--shares",
         type=_shares,
-        metavar="A=.7,B=.3",
-        help="share of each account (default: its fraction of the log's work; with --from slurm "
+        metavar="A=0.7,B=0.3",
+        help="share of each account (default: its fraction of the log's work; with --from slurm, "
         "Slurm's own)",
     )
     parser.add_argument(
         "--account-of",
         type=Path,
         metavar="FILE",
-        help="accounts of users, `user,account` a line, in place of those in the log",
+        help="accounts of users, one `user,account` a line, instead of those in the log",
     )
     parser.add_argument(
         "--partitions",
-        type=partial(_pairs, number=at_least_one, fault="partition: write name=processors"),
+        type=partial(_pairs, number=at_least_one, form="name=processors"),
         metavar="A=64,B=16",
-        help="processors of each partition, where partitions share none",
+        help="processors of each partition, if partitions share no processors",
     )
     parser.add_argument(
         "--whole-nodes-of",
         type=at_least_one,
         default=1,
         metavar="N",
-        help="jobs get whole nodes of N processors",
+        help="give each job whole nodes of N processors (default: 1)",
     )
-    kill = "end jobs at their requested time"
+    kill = "end each job at its requested time"
     parser.add_argument("--kill-at-limit", action="store_true", help=kill)
     add_cluster_option(parser)
     parser.add_argument("--config", type=Path, metavar="FILE", help=config)
@@ -121,7 +133,7 @@ def add_log_options(
 
 
 def read_named_logs(arguments: Sequence[str], options: LogOptions) -> list[NamedLog]:
-    """The LOG arguments, or with `--from slurm` the cluster's own accounting, as options say."""
+    """Read the LOG arguments or, with `--from slurm`, the accounting, and put them on a machine."""
     machine, found = None, list[NamedLog]()
     for read in read_logs(arguments, options):
         if options.cluster is not None and machine is None:
@@ -135,33 +147,33 @@ def read_named_logs(arguments: Sequence[str], options: LogOptions) -> list[Named
 
 
 def read_logs(arguments: Sequence[str], options: LogOptions) -> list[ReadJobs]:
-    """The same before the jobs are put on a machine."""
+    """Read the LOG arguments or, with `--from slurm`, the accounting."""
     check_slurm_options(options)
     if options.source is None and not arguments:
-        raise ConfigurationError("no log is named: give a LOG, or --from slurm and --since.")
+        raise ConfigurationError("no log is given: give a LOG, or --from slurm and --since.")
     if options.source is None:
         return [_read_jobs(each, options) for each in arguments]
     if arguments:
         raise ConfigurationError(
-            f"--from slurm takes no LOG beside it: leave out {arguments[0]}, or write what sacct "
-            "gives with --keep FILE and name all of them as LOGs."
+            f"--from slurm excludes LOG arguments: leave out {arguments[0]}, or write the "
+            "accounting with --keep FILE and give all files as LOG."
         )
     return [_own_jobs(options)]
 
 
 def _own_jobs(options: LogOptions) -> ReadJobs:
-    """The log of this cluster; what the options give goes before what Slurm says."""
+    """The accounting of this cluster; options override what Slurm says."""
     log, report, origin = ask_accounting(options, datetime.now())
     if options.account_of is not None:
         raise ConfigurationError(
-            "--account-of is for a LOG: accounting knows the accounts; leave it out."
+            "--account-of needs a LOG: accounting knows the accounts. Leave it out."
         )
     given = _given_shares(options)
     shares = given or own_accounting().shares(log.accounts)
     sized = options.processors or options.partitions or options.cluster
     capacity = options.processors if sized else own_accounting().processors()
     billing = None if options.cluster else own_accounting().billing()
-    whence = {  # not in the manifest: the command there gives both, and must make the same model
+    whence = {  # not in the manifest, whose command gives both and must make the same model
         "processors_from": "cluster" if options.cluster else "options" if sized else "sinfo",
         "shares_from": "options" if given else SSHARE if shares else "work",
     }
@@ -181,7 +193,7 @@ def _own_jobs(options: LogOptions) -> ReadJobs:
 
 
 def _read_jobs(argument: str, options: LogOptions) -> ReadJobs:
-    whole = Path(argument).exists()  # a path may hold an @ of its own
+    whole = Path(argument).exists()  # a path may contain an @
     excerpt = LogExcerpt(log=argument) if whole else LogExcerpt.of(argument)
     given = excerpt.processors or options.processors
     log, report, capacity = _cut_log(excerpt, given)
@@ -191,7 +203,7 @@ def _read_jobs(argument: str, options: LogOptions) -> ReadJobs:
         _warn_of_shares(argument, log, options.shares)
     if excerpt.load is not None:
         log = excerpt.scaled(log, prepare_log(log, capacity=capacity).capacity)
-    told = given or log.processors_available or options.partitions or options.cluster
+    known = given or log.processors_available or options.partitions or options.cluster
     return ReadJobs(
         name=Path(argument).name,
         jobs=log,
@@ -199,7 +211,7 @@ def _read_jobs(argument: str, options: LogOptions) -> ReadJobs:
         options=options,
         shares=_given_shares(options),
         capacity=capacity,
-        whence={} if told or capacity is None else {"processors_from": PEAK},
+        whence={} if known or capacity is None else {"processors_from": PEAK},
     )
 
 
@@ -211,7 +223,7 @@ def _given_shares(options: LogOptions) -> Mapping[str, float] | None:
 
 
 def accounts_in_file(path: Path) -> dict[str, str]:
-    """Accounts of users: `user,account` a line, after a line of these words or without it."""
+    """Accounts of users: `user,account` a line, with or without a header of these words."""
     try:
         lines = read_whole(path).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -224,7 +236,7 @@ def accounts_in_file(path: Path) -> dict[str, str]:
             continue
         if not user or not account or "," in account:
             raise ConfigurationError(
-                f"{path}:{number}: {printable(line)!r} is no user,account: write one pair a line."
+                f"{path}:{number}: {printable(line)!r} is not user,account: give one pair a line."
             )
         if found.setdefault(user, account) != account:
             raise ConfigurationError(
@@ -235,12 +247,12 @@ def accounts_in_file(path: Path) -> dict[str, str]:
 
 
 def _warn_of_shares(argument: str, log: JobLog, shares: Mapping[str, float]) -> None:
-    """Say which accounts have a share and no job, or jobs and no share: fairness hides it."""
+    """Warn of accounts with a share and no job, or jobs and no share: fairness hides them."""
     there = {log.accounts[place] for place in np.unique(log.account)}
     missing = [name for name in shares if name not in there and name != OTHER_ACCOUNT]
     others = [] if OTHER_ACCOUNT in shares else sorted(there.difference(shares))
-    parts = [f"no job is of {_named(missing)}"] * bool(missing)
-    parts += [f"jobs of {_named(others)} have no share"] * bool(others)
+    parts = [f"{_named(missing)} have no jobs"] * bool(missing)
+    parts += [f"{_named(others)} have jobs and no share"] * bool(others)
     if parts:
         print(f"slurm-rl: --shares and {argument}: {'; '.join(parts)}.", file=sys.stderr)
 
@@ -252,23 +264,23 @@ def _named(accounts: Sequence[str]) -> str:
 
 
 def check_machine_options(options: LogOptions) -> None:
-    """Refuse options that tell another machine than --cluster does."""
+    """Refuse options that contradict --cluster."""
     if options.processors or options.partitions or options.whole_nodes_of > 1:
         raise ConfigurationError(
-            "--cluster tells processors, partitions and nodes: leave out --processors, "
+            "--cluster already gives processors, partitions and nodes: leave out --processors, "
             "--partitions and --whole-nodes-of."
         )
 
 
 def site_adapter(options: LogOptions) -> str:
-    """Which batch system --config says that is here; AUTO where it is not given."""
+    """The batch system that --config names; AUTO without --config."""
     if options.config is None:
         return AUTO
     return read_configuration(options.config).sections.batch_system.adapter
 
 
 def _cut_log(excerpt: LogExcerpt, given: int | None) -> tuple[JobLog, ReadReport, int | None]:
-    """The jobs of an argument, the reader's report and the size of the machine."""
+    """The jobs of an argument, the reader's report and the size of the machine, if known."""
     path = Path(excerpt.log)
     if is_stored(path):
         from slurm_rl_plugin.accounting.stored.log import StoredLog  # noqa: PLC0415 - an extra's
@@ -292,7 +304,7 @@ def _cut_log(excerpt: LogExcerpt, given: int | None) -> tuple[JobLog, ReadReport
 
 
 def _check_report(log: str, report: ReadReport) -> None:
-    """Refuse a log without a job that ran; say what jobs asked for and no policy will see."""
+    """Refuse a log in which no job ran; warn of requests that no policy will see."""
     if why := report.why_none_kept():
         raise ConfigurationError(f"{log}: {why}.")
     for oddity, count in report.noticed.items():
@@ -301,7 +313,7 @@ def _check_report(log: str, report: ReadReport) -> None:
 
 
 def warn_of_malformed(report: ReadReport) -> None:
-    """Print the broken records; they are left out and counted among the dropped ones."""
+    """Warn of broken records, which are counted among the dropped ones."""
     for place in report.malformed:
         print(f"slurm-rl: left out {place}", file=sys.stderr)
     more = report.dropped.get("malformed record", 0) - len(report.malformed)
@@ -310,7 +322,7 @@ def warn_of_malformed(report: ReadReport) -> None:
 
 
 def _capacity(log: JobLog, given: int | None, whole: JobLog | StoredLog | None) -> int | None:
-    """Most sacct dumps do not say the machine's size: then the most that was ever in use."""
+    """The size of the machine; if no source has it, the most processors ever in use."""
     if given or log.processors_available or log.kind == "swf":
         return given
     if whole is None or isinstance(whole, JobLog):
@@ -329,22 +341,19 @@ def peak_processors(start: FloatArray, run_time: FloatArray, processors: IntArra
     return int(np.cumsum(change[order]).max())
 
 
-def _pairs(text: str, number: Callable[[str], _Number], fault: str) -> dict[str, _Number]:
-    """`NAME=NUMBER,...`; `fault` says what a part without a number is not."""
+def _pairs(text: str, number: Callable[[str], _Number], form: str) -> dict[str, _Number]:
+    """`NAME=NUMBER,...`; `form` is such a part in words."""
     pairs = {}
     for part in text.split(","):
         name, sign, value = part.partition("=")
-        try:
-            pairs[name.strip()] = number(value if sign else "none")
-        except (ValueError, argparse.ArgumentTypeError) as error:
-            if sign and not isinstance(error, ValueError):
-                raise
-            raise argparse.ArgumentTypeError(f"{part!r} is no {fault}") from None
+        if not sign:
+            raise argparse.ArgumentTypeError(f"{part!r} is not {form}")
+        pairs[name.strip()] = number(value)
     return pairs
 
 
 def _shares(text: str) -> dict[str, float]:
-    shares = _pairs(text, float, "share: write account=fraction")
+    shares = _pairs(text, number_from_zero(), "account=fraction")
     try:
         check_shares(shares)
     except ConfigurationError as error:
@@ -354,48 +363,48 @@ def _shares(text: str) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogExcerpt:
-    """What a LOG argument asks of its log."""
+    """The part of a log that a LOG argument asks for."""
 
-    log: str  #: the argument without the excerpt
-    #: first, last: jobs taken, counted from 0 in order of submission, `last` not included; None for
-    #: all
+    log: str  #: the argument before the `@`
+    #: first, last: jobs taken, from 0 in order of submission, without `last`; None for all
     first: int | None = None
     last: int | None = None
     #: mean fraction of the processors that the jobs ask for; None as recorded
     load: float | None = None
-    processors: int | None = None  #: size of the machine; None as elsewhere given
-    #: so many weeks, one out of each of as many equal stretches of the log; None for all
+    processors: int | None = None  #: size of the machine; None if the argument does not give it
+    #: number of weeks, one out of each of as many equal stretches of the log; None for all
     weeks: int | None = None
     seed: int = 1
 
     @classmethod
     def of(cls, argument: str) -> LogExcerpt:
-        """Split a LOG argument at its `@` into the log and the part of it that is wanted."""
+        """Split a LOG argument at its `@` into the log and the wanted part."""
         log, sign, words = argument.rpartition("@")
         if not sign or "=" not in words:
             return cls(log=argument)
-        found: dict[str, int | float] = {}
+        found: dict[str, Any] = {}
         for part in words.split(","):
             key, _, text = part.partition("=")
-            if key == "jobs":
-                first, _, last = text.partition(":")
-                found["first"] = _setting(argument, key, first, int, 0)
-                found["last"] = _setting(argument, key, last, int, int(found["first"]) + 1)
-            elif key == "load":
-                found[key] = _setting(argument, key, text, float, 1e-6)
-            elif key in ("processors", "weeks", "seed"):
-                found[key] = _setting(argument, key, text, int, 0 if key == "seed" else 1)
-            else:
-                raise ConfigurationError(
-                    f"{argument!r}: unknown setting {key!r} behind the @; give jobs=FIRST:LAST, "
-                    "load, processors, weeks or seed."
-                )
+            try:
+                if key == "jobs":
+                    first, _, last = text.partition(":")
+                    found["first"] = whole_number(0)(first)
+                    found["last"] = whole_number(found["first"] + 1)(last)
+                elif key in _SETTINGS:
+                    found[key] = _SETTINGS[key](text)
+                else:
+                    raise ConfigurationError(
+                        f"{argument!r}: unknown setting {key!r} after the @: give jobs=FIRST:LAST, "
+                        f"{', '.join(_SETTINGS)}."
+                    )
+            except argparse.ArgumentTypeError as error:
+                raise ConfigurationError(f"{argument!r}: {key} {error}.") from None
         if "weeks" in found and "last" in found:
-            raise ConfigurationError(f"{argument!r}: give either jobs or weeks behind the @.")
-        return cls(log=log, **found)  # type: ignore[arg-type]
+            raise ConfigurationError(f"{argument!r}: give either jobs or weeks after the @.")
+        return cls(log=log, **found)
 
     def cut(self, log: JobLog) -> JobLog:
-        """Those jobs of the log that the settings behind the `@` choose."""
+        """The wanted jobs of the log."""
         if self.weeks is not None:
             wanted = np.zeros(len(log), dtype=np.bool_)
             for begin, end in self.drawn_weeks(float(log.submit[0]), float(log.submit[-1])):
@@ -407,7 +416,7 @@ class LogExcerpt:
         return log.select(np.arange(self.first or 0, self.last))
 
     def stored(self, stored: StoredLog) -> JobLog:
-        """The jobs asked for out of a parquet file, of which no others are read."""
+        """The wanted jobs of a parquet file; no others are read."""
         if self.weeks is not None and len(stored):
             return stored.stretches(self.drawn_weeks(*stored.first_and_last_submit()))
         if self.last is not None:
@@ -415,11 +424,11 @@ class LogExcerpt:
         return stored.log(self.first or 0, self.last)
 
     def drawn_weeks(self, first: float, last: float) -> list[tuple[float, float]]:
-        """Begin and end of each week drawn, seconds."""
+        """Begin and end of each sampled week, seconds."""
         there = int((last - first) // WEEK)
         if self.weeks is None or self.weeks > there:
             held = f"{there} whole {'week' if there == 1 else 'weeks'}"
-            raise ConfigurationError(f"{self.log} holds {held}: weeks={self.weeks} are more.")
+            raise ConfigurationError(f"{self.log} has {held}: weeks={self.weeks} are more.")
         edges = np.linspace(0, there, self.weeks + 1).round().astype(np.int64)
         drawn = np.random.default_rng(self.seed).integers(edges[:-1], edges[1:])
         return [(first + week * WEEK, first + (week + 1) * WEEK) for week in drawn.tolist()]
@@ -427,11 +436,11 @@ class LogExcerpt:
     def _check_jobs(self, jobs: int) -> None:
         if self.last is not None and self.last > jobs:
             raise ConfigurationError(
-                f"{self.log} holds {jobs} jobs that ran: jobs={self.first}:{self.last} goes beyond."
+                f"{self.log} has {jobs} jobs that ran: jobs={self.first}:{self.last} goes beyond."
             )
 
     def scaled(self, log: JobLog, processors: int) -> JobLog:
-        """The same jobs arriving so that they ask for `load` of the processors on average."""
+        """The same jobs with arrivals at which they ask for `load` of the processors on average."""
         if self.load is None:
             return log
         span = float(log.submit[-1] - log.submit[0])
@@ -440,7 +449,7 @@ class LogExcerpt:
 
 
 def sampled(argument: str) -> str:
-    """The LOG argument, with the weeks that are drawn of it where the log is a large one."""
+    """The LOG argument, with a sample of weeks if the log is large."""
     path = Path(argument)
     if not is_stored(path):
         return argument
@@ -455,26 +464,8 @@ def sampled(argument: str) -> str:
     if there <= weeks:
         return argument
     print(
-        f"slurm-rl: {argument} holds {len(stored):,} jobs of {there} weeks: {weeks} weeks are "
-        "drawn; @weeks=N behind it takes others.",
+        f"slurm-rl: {argument} has {len(stored):,} jobs in {there} weeks: sampling {weeks} weeks; "
+        "@weeks=N after it changes the number.",
         file=sys.stderr,
     )
     return f"{argument}@weeks={weeks}"
-
-
-def _setting(
-    argument: str, key: str, text: str, kind: Callable[[str], int | float], least: float
-) -> int | float:
-    try:
-        value = kind(text)
-    except ValueError:
-        value = -1
-    if not least <= value < float("inf"):
-        raise ConfigurationError(
-            f"{argument!r}: {key} has {text!r}, which is no number of at least {least:g}."
-        )
-    if value > LARGEST:
-        raise ConfigurationError(
-            f"{argument!r}: {key} has {text!r}, which is too large: give {LARGEST} at most."
-        )
-    return value

@@ -14,7 +14,7 @@ import numpy as np
 
 from slurm_rl_plugin.cli.argument_types import number_from_zero, parse_slurm_duration
 from slurm_rl_plugin.cli.site_options import (
-    add_way_out_options,
+    add_rollback_options,
     become_state_owner,
     known_configuration_of,
 )
@@ -51,7 +51,7 @@ _WHOSE = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How long writing stops and why, and how many seconds to wait for the daemon."""
-    add_way_out_options(parser)
+    add_rollback_options(parser)
     verb = parser.get_default("verb")
     if verb == "pause":
         parser.add_argument(

@@ -1,4 +1,4 @@
-"""Goals and reserves as a command line names them."""
+"""The options --goal and --reserve-as."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.kernel.class_limit import FREE, LIMIT, ClassLimit
 
 _GOALS = tuple(each.name for each in fields(Goals))
-#: What may stand behind `limit:` -> the attribute of ClassLimit, and its type; times in seconds.
+#: Setting after `limit:` -> the attribute of ClassLimit and its type; times in seconds.
 _LIMITS: dict[str, tuple[str, Callable[[str], float]]] = {
     "widest": ("widest_batch_job", whole_number(1)),
     "change": ("change_interval", float),
@@ -33,8 +33,7 @@ def add_goal_option(parser: argparse.ArgumentParser) -> None:
         type=partial(goal_of, refused=argparse.ArgumentTypeError),
         default=[],
         metavar="NAME=VALUE",
-        help=f"how much something counts in a model's order, as [goals] has it: "
-        f"{', '.join(_GOALS)}; repeat",
+        help=f"weight in a model's order, as in [goals]: {', '.join(_GOALS)}; may be repeated",
     )
 
 
@@ -47,7 +46,7 @@ def goal_of(text: str, refused: type[Exception] = ConfigurationError) -> tuple[s
     """Name and value of NAME=VALUE."""
     name, _, value = text.partition("=")
     if name not in _GOALS:
-        raise refused(f"{name!r} is no goal: give one of {', '.join(_GOALS)}")
+        raise refused(f"{name!r} is not a goal: give one of {', '.join(_GOALS)}")
     key = KEYS["goals"][name]
     number = key.parsed(value)
     if fault := key.fault(number):
@@ -61,15 +60,14 @@ def add_reserve_option(parser: argparse.ArgumentParser) -> None:
         "--reserve-as",
         type=_class_limit,
         metavar="{free,limit}",
-        help="what a reserve is: free processors beside all jobs, or a limit on the batch class as "
-        "[reserve] sets it; limit:change=60,lift=86400,idle=3600,widest=1,narrow=0,most=inf "
-        "has other seconds, another width, with narrow=1 wide batch jobs last, and a bound on what "
-        "the policy wants (default: free)",
+        help="how a reserve is kept: free processors, or the limit on batch jobs of [reserve] "
+        "(default: free). limit:change=60,lift=86400,idle=3600,widest=1,narrow=0,most=inf changes "
+        "seconds and widths, puts wide batch jobs last (narrow=1), and bounds the reserve",
     )
 
 
 def reserve_words(limit: ClassLimit | None) -> list[str]:
-    """The option's words for a command; none where processors are kept free."""
+    """The option as words of a command; none if processors are kept free."""
     if limit is None:
         return []
     values = [f"{name}={getattr(limit, of):g}" for name, (of, _) in _LIMITS.items()]
@@ -81,21 +79,23 @@ def _class_limit(text: str) -> ClassLimit | None:
     if text == FREE:
         return None
     if kind != LIMIT:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither {FREE} nor {LIMIT}")
+        raise argparse.ArgumentTypeError(f"must be {FREE} or {LIMIT}, not {text!r}")
     values: dict[str, float | int] = {}
     for part in filter(None, rest.split(",")):
         name, _, value = part.partition("=")
         if name not in _LIMITS:
-            raise argparse.ArgumentTypeError(f"{text!r}: {name!r} is none of {', '.join(_LIMITS)}")
+            raise argparse.ArgumentTypeError(
+                f"{text!r}: {name!r} is not a setting: give one of {', '.join(_LIMITS)}"
+            )
         attribute, number = _LIMITS[name]
         try:
             values[attribute] = number(value)
         except (KeyError, ValueError, argparse.ArgumentTypeError):
-            raise argparse.ArgumentTypeError(f"{text!r}: {part!r} has no such number") from None
+            raise argparse.ArgumentTypeError(f"{text!r}: {part!r} has no valid number") from None
     try:
         return ClassLimit(**values)  # type: ignore[arg-type]
     except ConfigurationError as error:
         sentence = str(error)
-        for name, (attribute, _) in _LIMITS.items():  # in the words of the option
+        for name, (attribute, _) in _LIMITS.items():  # with the names of the option
             sentence = sentence.replace(attribute, name)
         raise argparse.ArgumentTypeError(f"{text!r}: {sentence}") from None

@@ -1,4 +1,4 @@
-"""A progress bar on a terminal; in a log a line now and then, and none for short work."""
+"""A progress bar on a terminal; in a log a line from time to time, and none for short work."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from functools import partial
 from pathlib import Path
 from threading import Timer
 
-#: For those who wait at the beginning of the first run on a machine.
+#: Printed before the first run on a machine.
 COMPILES_FIRST = "the first run compiles the simulator for this machine: a minute or two"
-#: Seconds of silence that do not worry a user.
+#: Seconds without output after which a user is told what goes on.
 PATIENCE = 2.0
-#: Of the work that lies between two lines of a log, the least: its seconds and its fraction.
+#: Minimum seconds, and minimum fraction of the work, between two lines of a log.
 LOG_SECONDS, LOG_PART = 60.0, 0.1
-
-
-#: Since when nothing has been shown, by the monotonic clock.
+#: Monotonic time of the last output.
 _SILENT_SINCE = [time.monotonic()]
 
 
@@ -33,21 +31,21 @@ def _is_seen() -> bool:
 
 def _log_lines(title: str, steps: int) -> Callable[[int, float], None]:
     """Writes progress lines for a log: few, and none for short work."""
-    since, told = time.monotonic(), 0
+    since, last = time.monotonic(), 0
 
-    def tell(step: int, value: float) -> None:
-        nonlocal since, told
+    def report(step: int, value: float) -> None:
+        nonlocal since, last
         del value
         now = time.monotonic()
-        if now - since < LOG_SECONDS or step - told < LOG_PART * steps:
+        if now - since < LOG_SECONDS or step - last < LOG_PART * steps:
             return
-        since, told = now, step
+        since, last = now, step
         part = step / max(steps, 1)
         if sys.stderr is not None:
-            with suppress(OSError):  # who reads has gone away, and the work goes on
+            with suppress(OSError):  # the reader has closed the log, and the work continues
                 print(f"slurm-rl: {title.strip()}: {part:.0%}", file=sys.stderr, flush=True)
 
-    return tell
+    return report
 
 
 def _plain_progress(title: str, steps: int, step: int, value: float) -> None:
@@ -57,7 +55,7 @@ def _plain_progress(title: str, steps: int, step: int, value: float) -> None:
 
 
 def say_of_compiling(compiled_before: Callable[[], bool]) -> None:
-    """Say on a terminal that the first run takes longer, where this is one."""
+    """Say on a terminal that this run takes longer, if it compiles first."""
     if _is_seen() and not compiled_before():
         print(f"slurm-rl: {COMPILES_FIRST}", file=sys.stderr)
         _silence_ends()
@@ -65,10 +63,9 @@ def say_of_compiling(compiled_before: Callable[[], bool]) -> None:
 
 @contextmanager
 def said_if_long(what: str) -> Iterator[None]:
-    """Say on a terminal what goes on, once nothing was shown for PATIENCE; it is taken away again.
+    """Show `what` on a terminal after PATIENCE without output, and remove it at the end.
 
-    Args:
-        what: goes on; nobody else may write to the terminal meanwhile.
+    Nothing else may write to the terminal meanwhile.
     """
     if not _is_seen():
         yield
@@ -82,7 +79,7 @@ def said_if_long(what: str) -> Iterator[None]:
 
     timer = Timer(max(_SILENT_SINCE[0] + PATIENCE - time.monotonic(), 0.0), say)
     timer.daemon = True
-    with suppress(RuntimeError):  # a host may have no thread left, and the work needs none
+    with suppress(RuntimeError):  # the host has no thread left, and the work needs none
         timer.start()
     try:
         yield
@@ -99,13 +96,12 @@ def said_if_long(what: str) -> Iterator[None]:
 def progress_bar(
     title: str, steps: int, measure: str, *, drawn_by_itself: bool = True
 ) -> Iterator[Callable[[int, float], None]]:
-    """Show `steps` steps on standard error; yields a function of the step and a figure.
-
-    Where nobody looks on, a line follows LOG_SECONDS and LOG_PART of the work at the soonest.
+    """Show progress on standard error; yields a function of the step and a figure.
 
     Args:
-        measure: what the figure is.
-        drawn_by_itself: between steps too; a thread does it, which work that is measured can feel.
+        steps: number of steps in all.
+        measure: name of the figure.
+        drawn_by_itself: a thread redraws the bar between steps, which disturbs measurements.
     """
     if not _is_seen():
         yield _log_lines(title, steps)
@@ -141,7 +137,7 @@ def progress_bar(
 def parts_bar(
     title: str, parts: int, *, drawn_by_itself: bool = True
 ) -> Iterator[Callable[[int], None]]:
-    """The same for work that reports how many more parts are done; shows the fraction."""
+    """Show progress; yields a function of the number of parts done since the last call."""
     done = 0
     with progress_bar(title, parts, "part", drawn_by_itself=drawn_by_itself) as progress:
 
@@ -154,12 +150,12 @@ def parts_bar(
 
 
 @contextmanager
-def told_if_interrupted(checkpoint: Path | None, *, several: bool = False) -> Iterator[None]:
-    """On Ctrl-C name the file that the same command goes on from, where a step has been kept.
+def resumable(checkpoint: Path | None, *, several: bool = False) -> Iterator[None]:
+    """On Ctrl-C name the checkpoint from which the same command continues, if it has a step.
 
     Args:
-        checkpoint: of the computation; None keeps nothing.
-        several: of each training one, called the same with an ending.
+        checkpoint: file of the computation; None for none.
+        several: each training has a file of its own, named `checkpoint` with an ending.
     """
     try:
         yield
@@ -168,12 +164,12 @@ def told_if_interrupted(checkpoint: Path | None, *, several: bool = False) -> It
             raise
         from slurm_rl_plugin.learning.checkpoint import steps_kept  # noqa: PLC0415 - the extra
 
-        beside = checkpoint.parent.iterdir() if several else [checkpoint]
-        mine = [each for each in beside if each.name.startswith(checkpoint.name)]
+        files = checkpoint.parent.iterdir() if several else [checkpoint]
+        mine = [each for each in files if each.name.startswith(checkpoint.name)]
         kept = sorted(each for each in mine if steps_kept(each) > 0)
         if not kept:
             raise
         more = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
         raise KeyboardInterrupt(
-            f"interrupted: the same command goes on from {kept[0]}{more}."
+            f"interrupted: the same command continues from {kept[0]}{more}."
         ) from None

@@ -13,10 +13,10 @@ import numpy as np
 from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
 from slurm_rl_plugin.batch_systems.registry import taken_back_by_hand
 from slurm_rl_plugin.cli.site_options import (
-    add_way_out_options,
+    add_rollback_options,
     become_state_owner,
     known_configuration_of,
-    tell_faults,
+    print_faults,
 )
 from slurm_rl_plugin.configuration import KnownConfiguration
 from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
@@ -36,7 +36,7 @@ NOT_KNOWN = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The state file, and whether to act beside another controller or unattended."""
-    add_way_out_options(parser)
+    add_rollback_options(parser)
     parser.add_argument(
         "--force", action="store_true", help="beside a controller that is not in charge too"
     )
@@ -53,7 +53,7 @@ def main(options: argparse.Namespace) -> int:
     become_state_owner(known.configuration)
     if options.unattended and _rests(known):
         return 0
-    tell_faults("release", known)
+    print_faults("release", known)
     if not (known.is_read or may_exist(known.state_file)):
         return _tell(f"{NOT_KNOWN} {taken_back_by_hand(os.environ)}.")
     if options.unattended and not may_exist(known.state_file) and not _is_outstanding(known):

@@ -1,4 +1,4 @@
-"""The process of a service: its log on standard error, its signs of life, and its end."""
+"""The process of a service: its log on standard error, its watchdog messages, and its end."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from slurm_rl_plugin.readable import printable
 
 #: Characters of the longest line.
 LONGEST_LINE = 4000
-#: Seconds between signs of life to systemd, and between two times that `work` is done.
-_SIGN_OF_LIFE = 5.0
+#: Seconds between watchdog messages to systemd, and between calls of `work`.
+_WATCHDOG = 5.0
 
 
 class OneLineFormatter(logging.Formatter):
-    """A record as one line; those of a traceback follow it, indented."""
+    """A record as one line; a traceback follows, indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is inherited
-        """The record on one line of printable characters, at most LONGEST_LINE of them."""
+        """The record on one line of at most LONGEST_LINE printable characters."""
         return _line(super().formatMessage(record))
 
     def formatException(self, ei: object) -> str:  # noqa: N802 - the name is inherited
-        """The traceback, indented, so that no line of it can be taken for a record."""
-        text = super().formatException(ei)  # type: ignore[arg-type] # as logging gives it
+        """The traceback, indented, so that no line of it looks like a record."""
+        text = super().formatException(ei)  # type: ignore[arg-type] # the type of logging
         return "\n".join(f"  {_line(line)}" for line in text.split("\n"))
 
 
 def log_to_standard_error(*, verbose: bool) -> None:
-    """Begin the log; each record begins with the local time, unless the journal notes it."""
+    """Start the log; each record begins with the local time, unless the journal adds it."""
     handler = logging.StreamHandler(sys.stderr)
     when = "" if _is_journal(sys.stderr) else "%(asctime)s "
     handler.setFormatter(
@@ -44,10 +44,10 @@ def log_to_standard_error(*, verbose: bool) -> None:
 
 
 def _is_journal(stream: IO[str]) -> bool:
-    """Whether what is written goes to systemd's journal, as it says in JOURNAL_STREAM."""
+    """Whether the stream goes to systemd's journal, according to JOURNAL_STREAM."""
     try:
         found = os.fstat(stream.fileno())
-    except (OSError, ValueError):  # no file: a test's, say
+    except (OSError, ValueError):  # not a file, as in a test
         return False
     return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
 
@@ -59,13 +59,13 @@ def _line(text: str) -> str:
 
 
 def serve_until_stopped(begin: Callable[[], object], work: Callable[[], object]) -> None:
-    """Begin, then work every few seconds until SIGTERM or SIGINT comes.
+    """Call `begin`, then `work` every few seconds until SIGTERM or SIGINT.
 
-    SIGHUP changes nothing: what such a service reads it reads again by itself.
+    SIGHUP changes nothing: such a service reads its files again without it.
 
     Args:
-        begin: called first; it may raise what ends the service.
-        work: called after each sign of life; it must not raise.
+        begin: an error of it ends the service.
+        work: must not raise.
     """
     stop = SignalRequest(time.sleep)
 
@@ -78,7 +78,7 @@ def serve_until_stopped(begin: Callable[[], object], work: Callable[[], object])
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     begin()
     sd_notify("READY=1", os.environ)
-    while not stop.wait(_SIGN_OF_LIFE):
+    while not stop.wait(_WATCHDOG):
         sd_notify("WATCHDOG=1", os.environ)
         work()
     sd_notify("STOPPING=1", os.environ)

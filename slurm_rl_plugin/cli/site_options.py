@@ -1,7 +1,7 @@
-"""Options of commands on a configured site, and whose rights these commands have.
+"""Options of commands on a configured site, and the account that these commands take.
 
-A user who has a service's account may lay links in its folder and write what it likes into its
-files. Root would follow them: it becomes the owner of the folder before it reads what lies there.
+An attacker with a service's account can put links into the service's folder and change its files.
+So root becomes the owner of that folder before it reads any file in it.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ logger = logging.getLogger(__name__)
 
 
 def add_configuration_options(parser: argparse.ArgumentParser) -> None:
-    """Add --config FILE and --set SECTION.KEY=VALUE, by which a verb finds its configuration."""
+    """Add --config FILE and --set SECTION.KEY=VALUE."""
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help=f"the configuration (default: {DEFAULT_PATH})"
+        "--config", type=Path, metavar="FILE", help=f"configuration file (default: {DEFAULT_PATH})"
     )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="SECTION.KEY=VALUE",
-        help="a key of the configuration, over environment and files; repeat it",
+        help="override a key of the configuration; may be repeated",
     )
 
 
 def configuration_of(
     options: argparse.Namespace, *flags: Flag, or_defaults: bool = False
 ) -> Configuration:
-    """The configuration in force; warnings go to the log, which is standard error.
+    """The configuration in force; its warnings go to the log on standard error.
 
     Args:
-        flags: what other options of the verb say of keys; these go before --set.
-        or_defaults: where no file is named, the usual one may be missing or unreadable.
+        flags: keys that other options give; they override --set.
+        or_defaults: unless --config names a file, a missing or unreadable one means defaults.
     """
     settings = _settings(options)
     path = options.config or DEFAULT_PATH
     if or_defaults and options.config is None and not os.access(path, os.R_OK):
-        if may_exist(path):  # as where only the daemon's group may read it
-            logger.warning("%s is not yours to read: defaults are taken", path)
+        if may_exist(path):  # such as a file that only the daemon's group can read
+            logger.warning("you cannot read %s: defaults apply", path)
         path = None
     configuration = read_configuration(path, environment=os.environ, flags=[*settings, *flags])
     for warning in configuration.warnings:
@@ -64,22 +64,22 @@ def configuration_of(
     return configuration
 
 
-def add_way_out_options(parser: argparse.ArgumentParser) -> None:
-    """Add --config, --set and --state-file, for verbs that work without a configuration too."""
+def add_rollback_options(parser: argparse.ArgumentParser) -> None:
+    """Add --config, --set and --state-file, for commands that work with a broken configuration."""
     add_configuration_options(parser)
     parser.set_defaults(verb=parser.prog.rpartition(" ")[2])
     parser.add_argument(
         "--state-file",
         metavar="FILE",
-        help="the daemon's, which tells how to take factors back where the configuration cannot "
-        "be read; it is looked for otherwise",
+        help="the daemon's state file, which says how to roll factors back if the configuration "
+        "cannot be read (default: as the configuration says)",
     )
 
 
 def known_configuration_of(
     options: argparse.Namespace, *, quiet: bool = False
 ) -> KnownConfiguration:
-    """The configuration as far as it can be known; unless `quiet`, its faults go to stderr."""
+    """The configuration as far as it is known; its faults go to stderr unless `quiet`."""
     found = known_configuration(
         options.config or DEFAULT_PATH,
         environment=os.environ,
@@ -87,23 +87,23 @@ def known_configuration_of(
         left_behind=lambda path: StateFile(path).left_behind(),
     )
     if not quiet:
-        tell_faults(options.verb, found)
+        print_faults(options.verb, found)
     return found
 
 
 def state_file_flags(options: argparse.Namespace) -> list[Flag]:
-    """What --state-file says of the configuration, as `add_way_out_options` declares it."""
+    """The key that --state-file gives."""
     if not options.state_file:
         return []
     return [Flag(f"hook.state_file={options.state_file}", "--state-file")]
 
 
-def tell_faults(verb: str, known: KnownConfiguration) -> None:
-    """Say what is wrong with the configuration, and what is used in its place."""
+def print_faults(verb: str, known: KnownConfiguration) -> None:
+    """Print what is wrong with the configuration, and what is used instead."""
     lines = list(known.faults)
     if not known.is_read:
-        told = StateFile(known.state_file).left_behind()
-        what = "as the daemon left it" if told else "which does not tell how; defaults are tried"
+        found = StateFile(known.state_file).left_behind()
+        what = "as the daemon left it" if found else "which has no settings; trying the defaults"
         lines.append(f"going by the state file {known.state_file}, {what}.")
     with suppress(OSError):
         for line in lines:
@@ -115,14 +115,14 @@ def _settings(options: argparse.Namespace) -> list[Flag]:
 
 
 def become_state_owner(configuration: Configuration) -> None:
-    """Become the owner of the daemon's state folder for good; see `become_owner`."""
+    """Become the owner of the daemon's state folder; see `become_owner`."""
     become_owner(Path(configuration.sections.hook.state_file).parent)
 
 
 def become_owner(folder: Path) -> None:
-    """Become the folder's owner for good, home included; nothing if that is root.
+    """Become the folder's owner permanently, home included; nothing if that is root.
 
-    What only root may read or write has to be read or written before.
+    Files that only root can read or write must be read or written before.
     """
     if os.geteuid() != 0:
         return
@@ -135,22 +135,22 @@ def become_owner(folder: Path) -> None:
         os.initgroups(known.pw_name, known.pw_gid)
         os.setgid(known.pw_gid)
         os.environ.update(HOME=known.pw_dir, USER=known.pw_name, LOGNAME=known.pw_name)
-    except KeyError:  # an account without a name has no further groups and no home
+    except KeyError:  # an account without a name has no groups and no home
         os.setgroups([])
         os.setgid(group)
         os.environ["HOME"] = "/"
     for each in [name for name in os.environ if name.startswith("XDG_")]:
-        del os.environ[each]  # root's
+        del os.environ[each]  # these name folders of root's
     os.setuid(user)
     if not os.access(".", os.X_OK):
-        os.chdir("/")  # what this account starts could not begin in root's home
+        os.chdir("/")  # processes of this account could not start in root's home
 
 
 def _owner(folder: Path) -> tuple[int, int] | None:
-    """User and group of the first folder on the way there that is not root's; None if all are.
+    """User and group of the first folder on the path that is not root's; None if all are root's.
 
-    That user decides what lies further down. If a link of root's leads the way on, the folders of
-    its target are looked at too.
+    That user controls everything below. If a link of root's is on the path, the folders of its
+    target are checked too.
     """
     folder = folder.absolute()
     for way in (folder, Path(os.path.realpath(folder))):

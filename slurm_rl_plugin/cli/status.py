@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.cli.site_options import (
-    add_way_out_options,
+    add_rollback_options,
     become_state_owner,
     known_configuration_of,
 )
@@ -40,7 +40,7 @@ _START_IT = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which daemon is looked at: by its configuration or by its state file."""
-    add_way_out_options(parser)
+    add_rollback_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -17,7 +17,7 @@ from slurm_rl_plugin.units import DAY, HOUR
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[Any]], *, with_header: bool = True
 ) -> None:
-    """Print columns under capitals: the first flush left, numbers flush right."""
+    """Print aligned columns: the first flush left, the others flush right."""
     texts = [[_text(cell) for cell in row] for row in rows]
     columns = [header, *texts] if with_header else texts
     widths = [max((len(row[place]) for row in columns), default=0) for place in range(len(header))]
@@ -28,7 +28,7 @@ def print_table(
 
 
 def print_parsable(header: Sequence[str] | None, rows: Iterable[Sequence[Any]]) -> None:
-    """Print as Slurm's --parsable2: a bar between fields, numbers whole, nothing for none."""
+    """Print as Slurm's --parsable2: bars between fields, and nothing for None."""
     if header is not None:
         sys.stdout.write("|".join(header) + "\n")
     for row in rows:
@@ -37,11 +37,11 @@ def print_parsable(header: Sequence[str] | None, rows: Iterable[Sequence[Any]]) 
 
 
 #: The units of `waiting_time`, for a legend.
-WAIT_UNITS = "in seconds unless h (hours) or d (days) stands behind it"
+WAIT_UNITS = "in seconds unless marked h (hours) or d (days)"
 
 
 def waiting_time(seconds: float | None) -> float | str | None:
-    """A wait for a table: seconds below three hours, hours below two days, days above."""
+    """A wait for a table: seconds below three hours, hours below two days, else days."""
     if seconds is None or not abs(seconds) >= 3 * HOUR:
         return seconds
     if abs(seconds) < 2 * DAY:
@@ -50,7 +50,7 @@ def waiting_time(seconds: float | None) -> float | str | None:
 
 
 def slurm_duration(seconds: float) -> str:
-    """`[D-]HH:MM:SS` as Slurm prints it; `-` where there is none."""
+    """`[D-]HH:MM:SS` as Slurm prints it; `-` if not finite."""
     if not math.isfinite(seconds):
         return "-"
     minutes, second = divmod(int(seconds), 60)
@@ -60,7 +60,7 @@ def slurm_duration(seconds: float) -> str:
 
 
 def slurm_size(mib: float) -> str:
-    """A size as Slurm prints it, `500M`, `4G`, `62.5G`, `3T`: in the largest unit above 1."""
+    """A size as Slurm prints it, in the largest unit above 1: `500M`, `4G`, `62.5G`, `3T`."""
     size, units = mib, iter("MGT")
     unit = next(units)
     while size >= 1024.0 and unit != "T":
@@ -69,10 +69,10 @@ def slurm_size(mib: float) -> str:
 
 
 def slurm_time(seconds: float) -> str | None:
-    """`YYYY-MM-DDTHH:MM:SS` in local time; None where there is none."""
+    """`YYYY-MM-DDTHH:MM:SS` in local time; None if it has none."""
     try:
         return datetime.fromtimestamp(seconds).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):  # not finite, or no year that a clock knows
+    except (ValueError, OverflowError, OSError):  # not finite, or beyond the clock's range
         return None
 
 
@@ -85,7 +85,7 @@ def _text(cell: Any) -> str:
 
 
 def answer(options: Namespace, document: Mapping[str, Any], show: Callable[[], object]) -> int:
-    """Print the document where --json asks for it, and what `show` prints elsewhere; 0."""
+    """Print the document with --json, else call `show`; 0."""
     if options.json:
         print_json(document)
     else:
@@ -94,13 +94,13 @@ def answer(options: Namespace, document: Mapping[str, Any], show: Callable[[], o
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON document and nothing else; what is not finite becomes null."""
+    """Print one JSON document; numbers that are not finite become null."""
     json.dump(finite(document), sys.stdout, indent=2)
     sys.stdout.write("\n")
 
 
 def finite(value: Any) -> Any:
-    """The same document with null for every number that is not finite, which JSON cannot say."""
+    """The same document with None for every number that is not finite, which JSON lacks."""
     if isinstance(value, Mapping):
         return {key: finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

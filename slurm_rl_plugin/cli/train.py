@@ -14,7 +14,7 @@ from slurm_rl_plugin.cli.argument_types import at_least_one, result_file, whole_
 from slurm_rl_plugin.cli.evaluate import HELDOUT
 from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs, sampled
 from slurm_rl_plugin.cli.policy_arguments import add_reserve_option, reserve_words
-from slurm_rl_plugin.cli.progress import progress_bar, say_of_compiling, told_if_interrupted
+from slurm_rl_plugin.cli.progress import progress_bar, resumable, say_of_compiling
 from slurm_rl_plugin.cli.tables import answer, print_table
 from slurm_rl_plugin.cli.this_cluster import SLURM, print_origin
 from slurm_rl_plugin.configuration import read_configuration
@@ -146,7 +146,7 @@ def main(options: argparse.Namespace) -> int:
     begin = time.monotonic()
     kept = options.output.with_name(f"{options.output.name}.checkpoint")
     bar = progress_bar("training", plan.steps, how.measure)
-    with told_if_interrupted(kept, several=True), bar as progress:
+    with resumable(kept, several=True), bar as progress:
         trained, manifest = train_model(plan, options.output, progress=progress)
     seconds = time.monotonic() - begin
     if options.plot is not None:

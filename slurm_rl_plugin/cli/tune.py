@@ -14,9 +14,9 @@ from slurm_rl_plugin.cli.policy_arguments import goal_of
 from slurm_rl_plugin.cli.progress import (
     parts_bar,
     progress_bar,
+    resumable,
     said_if_long,
     say_of_compiling,
-    told_if_interrupted,
 )
 from slurm_rl_plugin.cli.tables import answer, print_table
 from slurm_rl_plugin.cli.what_if import add_result_options, cluster_and_jobs, intervals_words
@@ -129,7 +129,7 @@ def main(options: argparse.Namespace) -> int:
         for count in (plan.stretches, plan.checks)
     )
     key = digest_of(past, settings, weights)
-    with told_if_interrupted(options.checkpoint):
+    with resumable(options.checkpoint):
         with progress_bar("tuning", plan.generations, "gain") as progress:
             tuned = tune(short, checks, plan, progress, checkpoint=options.checkpoint, log_key=key)
         with said_if_long("comparing simple rules"):

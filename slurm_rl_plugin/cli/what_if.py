@@ -19,9 +19,9 @@ from slurm_rl_plugin.cli.log_arguments import (
 from slurm_rl_plugin.cli.policy_arguments import goal_of
 from slurm_rl_plugin.cli.progress import (
     parts_bar,
+    resumable,
     said_if_long,
     say_of_compiling,
-    told_if_interrupted,
 )
 from slurm_rl_plugin.cli.tables import answer, print_table
 from slurm_rl_plugin.cli.this_cluster import LIVE, described_cluster
@@ -94,7 +94,7 @@ def add_result_options(parser: argparse.ArgumentParser, kept: str, drawn: str) -
 def main(options: argparse.Namespace) -> int:
     """Replay the log under each change and print what it does, with intervals."""
     check_checkpoint(options.checkpoint)
-    with told_if_interrupted(options.checkpoint):
+    with resumable(options.checkpoint):
         found = cluster_and_jobs(options.log, LogOptions.of(options))
         variants = [
             variant_of(each, found.cluster, candidate_of, goal_of) for each in options.change

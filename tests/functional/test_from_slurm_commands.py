@@ -120,7 +120,7 @@ def test_usage_counts_what_the_cluster_bills(typed: Typed, cluster: FakeCluster)
     assert document["log"]["shares"]["biology"] == pytest.approx(share)
     accounts = document["policies"]["native"]["accounts"]
     assert accounts["biology"]["work_fraction"] == pytest.approx(share)
-    assert "what the site bills (by its billing weights and factors)" in typed.out(
+    assert "as the site bills it (by its billing weights and factors)" in typed.out(
         "evaluate", *FROM, "--policy", "fifo"
     )
 
@@ -147,8 +147,8 @@ def test_train_says_what_it_took_and_its_command_makes_the_same_model(
     words = ["train", "--from", "slurm", "--since", SINCE, *SMALL, "-o", "site.onnx"]
     said = typed.out(*words)
     assert "62 jobs ended" in said
-    assert "processors: 12 (all of the cluster's, by sinfo" in said
-    assert "shares: biology=0.3, physics=0.7 (Slurm's own, by sshare" in said
+    assert "processors: 12 (the whole cluster, from sinfo" in said
+    assert "shares: biology=0.3, physics=0.7 (Slurm's own, from sshare" in said
     manifest = json.loads((tmp_path / "site.json").read_text())
     (source,) = manifest["sources"]
     assert (source["log"], source["source"], source["jobs"]) == ("slurm", "slurm", 61)
@@ -177,14 +177,14 @@ FROM = ["--from", "slurm", "--since", SINCE]
     ("words", "fault"),
     [
         ([], "give a LOG, or --from slurm and --since"),
-        (["--from", "slurm"], "give --since"),
-        (["mmn:jobs=50", "--since", SINCE], "--since belongs to --from slurm"),
-        (["mmn:jobs=50", "--keep", "a.log"], "--keep belongs to --from slurm"),
-        (["mmn:jobs=50", *FROM], "takes no LOG beside it"),
+        (["--from", "slurm"], "needs --since"),
+        (["mmn:jobs=50", "--since", SINCE], "--since needs --from slurm"),
+        (["mmn:jobs=50", "--keep", "a.log"], "--keep needs --from slurm"),
+        (["mmn:jobs=50", *FROM], "excludes LOG arguments"),
         ([*FROM, "--until", SINCE], "is not before --until"),
-        ([*FROM, "--until", "tomorrow"], "is no local time"),
-        ([*FROM, "--since", "2026-01-01T00:00+01:00"], "is no local time"),
-        ([*FROM, "--sacct-timeout", "0"], "no number of seconds above 0"),
+        ([*FROM, "--until", "tomorrow"], "is not a time"),
+        ([*FROM, "--since", "2026-01-01T00:00+01:00"], "is not a time"),
+        ([*FROM, "--sacct-timeout", "0"], "must be a number above 0"),
         ([*FROM, "--keep", "nowhere/a.log"], "there is no such folder"),
         ([*FROM, "--until", f"{SINCE}T01:00"], "sacct: no job ended from"),
     ],

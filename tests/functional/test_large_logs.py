@@ -114,7 +114,7 @@ def test_a_week_comes_out_of_each_stretch_of_the_log(folder: Path) -> None:
 
 
 def test_a_log_has_no_more_weeks_than_it_has(folder: Path) -> None:
-    with pytest.raises(ConfigurationError, match="holds 4 whole weeks"):
+    with pytest.raises(ConfigurationError, match="has 4 whole weeks"):
         read(f"{folder / 'site.parquet'}@weeks=5")
     with pytest.raises(ConfigurationError, match="either jobs or weeks"):
         read(f"{folder / 'site.parquet'}@weeks=2,jobs=1:2")
@@ -140,7 +140,7 @@ def test_of_a_large_log_train_draws_weeks_and_says_so(
     assert sampled("mmn:jobs=10") == "mmn:jobs=10"
     monkeypatch.setattr(log_arguments, "MOST_JOBS", 2000)
     assert sampled(stored) == f"{stored}@weeks=2"
-    assert "3,000 jobs of 4 weeks: 2 weeks are drawn" in capsys.readouterr().err
+    assert "3,000 jobs in 4 weeks: sampling 2 weeks" in capsys.readouterr().err
 
     plans: list[TrainingPlan] = []
 

@@ -78,7 +78,7 @@ def test_an_interrupted_search_goes_on_to_the_same_end(
         interrupted.setattr(search, "objective_of", stop)
         status, _, errors = typed(*kept)
         assert status == 1
-        assert "interrupted: the same command goes on from kept.jsonl." in errors
+        assert "interrupted: the same command continues from kept.jsonl." in errors
     assert (tmp_path / "kept.jsonl").exists()
     with monkeypatch.context() as interrupted:  # the search is done, and all that follows is not
         interrupted.setattr(tune, "best_rule", _interrupt)

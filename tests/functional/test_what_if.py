@@ -200,7 +200,7 @@ def test_people_read_a_table_a_variant_and_see_a_picture(typed: Typed, tmp_path:
         (["--change", "goal shares=8"], "a goal is of our order: write hook MODEL; before"),
         (
             ["--change", "hook default; goal fairness=8"],
-            "--change: 'fairness' is no goal: give one",
+            "--change: 'fairness' is not a goal: give one",
         ),
         (["--change", "hook default; goal shares=-1"], "--change: goal shares"),
         (["--change", "reserve cpu=0.5"], "give a whole number"),
@@ -254,7 +254,7 @@ def test_an_interrupted_run_goes_on_to_the_same_end(
     monkeypatch.setattr(replay, "starts_under", interrupted)
     status, _, errors = typed(*_AT_THE_SITE, *kept)
     assert status == 1
-    assert "interrupted: the same command goes on from kept.jsonl." in errors
+    assert "interrupted: the same command continues from kept.jsonl." in errors
     steps = (tmp_path / "kept.jsonl").read_text().splitlines()
     assert len(steps) == 1 + 2  # as it is, and under the first change
     monkeypatch.setattr(replay, "starts_under", counted)

@@ -65,14 +65,14 @@ def test_a_file_may_be_cut_too(log):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("jobs=5:5", "jobs has '5', which is no number of at least 6"),
-        ("jobs=5", "jobs has '', which is no number"),
-        ("load=much", "load has 'much', which is no number"),
-        ("load=inf", "load has 'inf', which is no number"),
-        ("processors=99999999999999999999", "too large: give 2147483647 at most"),
-        ("processors=0", "processors has '0', which is no number of at least 1"),
-        ("cores=3", "unknown setting 'cores' behind the @; give jobs=FIRST:LAST, load, processors"),
-        ("jobs=0:301", "holds 300 jobs that ran: jobs=0:301 goes beyond"),
+        ("jobs=5:5", "jobs must be a whole number from 6 to 2147483647, not '5'"),
+        ("jobs=5", "jobs must be a whole number from 6"),
+        ("load=much", "load must be a number above 0, not 'much'"),
+        ("load=inf", "load must be a number above 0, not 'inf'"),
+        ("processors=99999999999999999999", "processors must be a whole number from 1 to"),
+        ("processors=0", "processors must be a whole number from 1 to"),
+        ("cores=3", "unknown setting 'cores' after the @: give jobs=FIRST:LAST, load, processors"),
+        ("jobs=0:301", "has 300 jobs that ran: jobs=0:301 goes beyond"),
     ],
 )
 def test_faults_are_told_in_one_sentence(words, message):
@@ -81,7 +81,7 @@ def test_faults_are_told_in_one_sentence(words, message):
 
 
 def test_one_week_is_one_week():
-    with pytest.raises(ConfigurationError, match=r"a.swf holds 1 whole week: weeks=2 are more"):
+    with pytest.raises(ConfigurationError, match=r"a.swf has 1 whole week: weeks=2 are more"):
         LogExcerpt(log="a.swf", weeks=2).drawn_weeks(0.0, 8 * 86400.0)
 
 
@@ -185,10 +185,10 @@ def accounts(tmp_path: Path) -> str:
     [
         ("1=.5,2=.2,3=.3", ""),
         ("1=.5,_other=.5", ""),
-        ("1=.5,2=.2,3=.2,9=.1", "no job is of 9."),
-        ("1=.5,9=.5", "no job is of 9; jobs of 2, 3 have no share."),
-        ("1=.5,2=.5", "jobs of 3 have no share."),
-        ("1=.5,_other=.3,8=.1,9=.1", "no job is of 8, 9."),
+        ("1=.5,2=.2,3=.2,9=.1", "9 have no jobs."),
+        ("1=.5,9=.5", "9 have no jobs; 2, 3 have jobs and no share."),
+        ("1=.5,2=.5", "3 have jobs and no share."),
+        ("1=.5,_other=.3,8=.1,9=.1", "8, 9 have no jobs."),
     ],
 )
 def test_accounts_that_do_not_meet_are_named(
@@ -202,7 +202,9 @@ def test_accounts_that_do_not_meet_are_named(
 def test_many_are_counted(accounts: str, capsys: pytest.CaptureFixture[str]) -> None:
     shares = ",".join(f"a{place}=.1" for place in range(10))
     read(accounts, "--shares", shares)
-    assert "a6, a7 and 2 more; jobs of 1, 2, 3 have no share." in capsys.readouterr().err
+    assert (
+        "a6, a7 and 2 more have no jobs; 1, 2, 3 have jobs and no share." in capsys.readouterr().err
+    )
 
 
 @pytest.fixture

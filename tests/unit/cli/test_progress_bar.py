@@ -1,4 +1,4 @@
-"""A terminal sees how far long work is; Ctrl-C names what the same command goes on from."""
+"""A terminal sees how far long work is; Ctrl-C names what the same command continues from."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from slurm_rl_plugin.cli import progress
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.progress import (
     parts_bar,
+    resumable,
     said_if_long,
     say_of_compiling,
-    told_if_interrupted,
 )
 from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
@@ -195,7 +195,7 @@ def test_a_benchmark_shows_how_far_it_is(
 
 
 def words_of(path: Path | None, *, several: bool = False) -> str:
-    with pytest.raises(KeyboardInterrupt) as stop, told_if_interrupted(path, several=several):
+    with pytest.raises(KeyboardInterrupt) as stop, resumable(path, several=several):
         raise KeyboardInterrupt
     return str(stop.value)
 
@@ -216,7 +216,7 @@ def test_nothing_kept_is_nothing_said(tmp_path: Path) -> None:
 def test_the_file_is_named(tmp_path: Path) -> None:
     keep(tmp_path / "kept", 2)
     keep(tmp_path / "kept.2", 2)
-    told = f"interrupted: the same command goes on from {tmp_path}/kept"
+    told = f"interrupted: the same command continues from {tmp_path}/kept"
     assert words_of(tmp_path / "kept") == f"{told}."
     assert words_of(tmp_path / "kept", several=True) == f"{told} and 1 more."
 
@@ -237,5 +237,5 @@ def test_a_training_names_its_checkpoint(
 
     monkeypatch.setattr(training, "train_policy", interrupted)
     assert main(["train", "mmn:seed=3,jobs=100", "-o", str(output), "--steps", "1"]) == 1
-    told = f"interrupted: the same command goes on from {output}.checkpoint."
+    told = f"interrupted: the same command continues from {output}.checkpoint."
     assert capsys.readouterr().err.endswith(f"slurm-rl train: {told if kept else 'interrupted.'}\n")
