@@ -1,25 +1,31 @@
-"""`slurm-rl status`: whether all is well, as a health check asks it."""
+"""`slurm-rl status`: whether all is well, for a health check or as a page."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.cli.argument_types import result_file
 from slurm_rl_plugin.cli.site_options import (
     add_rollback_options,
     become_state_owner,
     known_configuration_of,
 )
-from slurm_rl_plugin.cli.tables import answer, slurm_size, slurm_time
+from slurm_rl_plugin.cli.tables import answer, slurm_size
 from slurm_rl_plugin.configuration import Configuration, KnownConfiguration
 from slurm_rl_plugin.domain.queue_snapshot import ResourceUse, resource_use
 from slurm_rl_plugin.domain.resources import MEMORY
-from slurm_rl_plugin.errors import SlurmRLError
+from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
+from slurm_rl_plugin.hook.audit.log import AuditFilter, AuditReader, audit_files
+from slurm_rl_plugin.hook.audit.summary import AuditSummary
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs, lock_path
 from slurm_rl_plugin.hook.live_state import LiveState
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
@@ -27,21 +33,22 @@ from slurm_rl_plugin.hook.memory.disable_file import Disablement, read_disable_f
 from slurm_rl_plugin.hook.outstanding import outstanding_at
 from slurm_rl_plugin.readable import printable
 from slurm_rl_plugin.services.configured_site import build_batch_system, daemon_state
-from slurm_rl_plugin.whole_file import may_exist
+from slurm_rl_plugin.whole_file import PRIVATE, may_exist, write_whole
 
-#: Accounts that `service_lines` names.
-_FEWEST_SERVED = 3
-#: What mends the absence of a daemon, or says that it is meant.
+#: What to do if no daemon runs.
 _START_IT = (
     "start it with `systemctl enable --now slurm-rl.service` (`slurm-rl run` without systemd), or "
-    "say with `slurm-rl disable --reason TEXT` that it is not to run."
+    "state with `slurm-rl disable --reason TEXT` that it must not run."
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which daemon is looked at: by its configuration or by its state file."""
+    """Which daemon is meant, by its configuration or its state file, and the form of the answer."""
     add_rollback_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print one JSON document")
+    page = "write one page of HTML to FILE, or print it"
+    form.add_argument("--html", nargs="?", const="", metavar="FILE", help=page)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +85,7 @@ class Status:
     metrics: LiveState | str  #: of the daemon, or why it cannot be read
     jobs_in_state_file: int | None  #: None where the file cannot be read or trusted
     outstanding: dict[str, str | None]  #: name of each entry -> its words where it is outstanding
-    #: the queue, or why the batch system, whichever it is, does not answer
+    #: the queue, or why the batch system, whatever its name, does not answer
     slurm: QueueStatus | str
     problems: tuple[str, ...] = ()  #: sentences
 
@@ -98,11 +105,48 @@ class Status:
 
 def main(options: argparse.Namespace) -> int:
     """Print what is known of the daemon; 1 when something is wrong."""
-    known = known_configuration_of(options, quiet=True)
+    known, now = known_configuration_of(options, quiet=True), time.time()  # noqa: TID251 - the root
     become_state_owner(known.configuration)
-    status = _status(known, time.time())  # noqa: TID251 - the composition root
-    answer(options, status.document(), lambda: print(*map(printable, _lines(status)), sep="\n"))
+    status = _status(known, now)
+    if options.html:
+        file = result_file("--html", Path(options.html))
+        write_whole(file, _page(known.configuration, status), mode=PRIVATE)
+    elif options.html is not None:
+        sys.stdout.write(_page(known.configuration, status))
+    else:
+        answer(options, status.document(), lambda: print(*map(printable, _lines(status)), sep="\n"))
     return 1 if status.problems else 0
+
+
+def _page(configuration: Configuration, status: Status) -> str:
+    from slurm_rl_plugin.metrics.admin_page import AdminView, admin_page  # noqa: PLC0415 - jinja2
+
+    today, unread = _today(configuration.sections.hook.audit_file, status.time)
+    view = AdminView(
+        now=status.time,
+        problems=status.problems,
+        facts=_facts(status),
+        outstanding=[words for words in status.outstanding.values() if words],
+        today=today,
+        unread=unread,
+    )
+    return admin_page(status.metrics, view)
+
+
+def _today(audit_file: str, now: float) -> tuple[AuditSummary, list[str]]:
+    """The audit log since midnight, and why some of it cannot be read."""
+    midnight = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
+    since, summary = midnight.timestamp(), AuditSummary()
+    if not audit_file:
+        return summary, ["No audit log is kept: give its path in [hook] audit_file."]
+    try:
+        found = audit_files(Path(audit_file))
+        reader = AuditReader([each for each in found if each.stat().st_mtime >= since])
+    except (ConfigurationError, OSError) as error:
+        return summary, [str(error)]
+    for line in reader.lines(AuditFilter(since=since)):
+        summary.add(line)
+    return summary, reader.unread
 
 
 def _status(known: KnownConfiguration, now: float) -> Status:
@@ -129,10 +173,8 @@ def _status(known: KnownConfiguration, now: float) -> Status:
     )
     problems = list(known.faults)
     if not known.is_read:
-        problems.append(
-            f"what is said of mode and policy is what {state_path} tells, or a default."
-        )
-    return replace(status, problems=(*problems, *_problems(status, float(hook.cycle))))
+        problems.append(f"mode and policy are those that {state_path} holds, or defaults.")
+    return replace(status, problems=(*problems, *_problems(status)))
 
 
 def _policy(configuration: Configuration) -> PolicyStatus:
@@ -144,7 +186,7 @@ def _policy(configuration: Configuration) -> PolicyStatus:
     except SlurmRLError as error:
         return PolicyStatus(name=model, refused=str(error))
     except ImportError as error:
-        refused = f"the model cannot be looked at: {error}; install slurm_rl_plugin again."
+        refused = f"the model cannot be loaded: {error}; install slurm_rl_plugin again."
         return PolicyStatus(name=model, refused=refused)
     return PolicyStatus(name=loaded.policy.name, sha256=loaded.sha256 or None)
 
@@ -161,12 +203,12 @@ def _queue(configuration: Configuration) -> QueueStatus | str:
     )
 
 
-def _problems(status: Status, pace: float) -> list[str]:
+def _problems(status: Status) -> list[str]:
     problems, left = [], [words for words in status.outstanding.values() if words]
     absent = status.daemon == "absent"
     if absent and not status.disabled and not status.daemon_ran_before:
         problems.append(f"no daemon has run on this host yet: {_START_IT}")
-    elif absent and not status.disabled:  # nobody switched it off, and nothing is decided
+    elif absent and not status.disabled:
         lost = "ordered" if status.mode == "active" else "decided, recorded or measured"
         problems.append(f"no daemon runs, so nothing is {lost} (mode {status.mode}): {_START_IT}")
     if status.policy.refused:
@@ -182,28 +224,35 @@ def _problems(status: Status, pace: float) -> list[str]:
             for words in left
         ]
     elif not isinstance(status.metrics, str):
-        problems += status.metrics.problems(status.time, pace)
+        problems += status.metrics.problems(status.time)
     return problems
 
 
 def _lines(status: Status) -> list[str]:
+    return [
+        *_facts(status),
+        *(f"outstanding: {words}" for words in status.outstanding.values() if words),
+        *(f"problem: {each}" for each in status.problems),
+        *["all is well"] * (not status.problems),
+    ]
+
+
+def _facts(status: Status) -> list[str]:
+    """What is known, each `name: value`."""
     policy, carried = status.policy, status.jobs_in_state_file
     sha = f", model {policy.sha256[:12]}" if policy.sha256 else ""
     why_absent = ""
     if status.daemon == "absent" and status.disabled:
-        why_absent = ", and switched off by the disable file: that is no problem"
+        why_absent = " (switched off by the disable file, as intended)"
     elif status.daemon == "absent" and not status.daemon_ran_before:
-        why_absent = ", and has not run on this host yet"
+        why_absent = " (has not run on this host yet)"
     return [
         f"daemon: {status.daemon}{why_absent}",
         f"mode: {status.mode}{_disabled(status)}",
         f"policy: {policy.name}{sha}",
-        *_metric_lines(status.metrics, policy.sha256 or ""),
+        *_state_lines(status.metrics, policy.sha256 or ""),
         f"state file: {'cannot be read or trusted' if carried is None else f'{carried} jobs'}",
-        *(f"outstanding: {words}" for words in status.outstanding.values() if words),
         *_queue_lines(status.slurm),
-        *(f"problem: {each}" for each in status.problems),
-        *["all is well"] * (not status.problems),
     ]
 
 
@@ -233,39 +282,9 @@ def _disabled(status: Status) -> str:
     return f", {kind} {found.words}: nothing is written"
 
 
-def service_lines(served: LiveState) -> list[str]:
-    """Who got what in the last fortnight: the part that went wrong, and who got least."""
-    if served.misdelivered is None:
-        return []
-    least = sorted(served.entitlement.items(), key=lambda each: each[1])[:_FEWEST_SERVED]
-    lifts = {
-        account: f" (lifted by {doublings:.2g} doublings)"
-        for account, doublings in served.lifts.items()
-        if doublings
-    }
-    named = ", ".join(
-        printable(f"{account} {ratio:.2f}{lifts.get(account, '')}") for account, ratio in least
-    )
-    return [
-        f"service of a fortnight: {100 * served.misdelivered:.1f} % to the wrong account; least "
-        f"of their entitlement got: {named or 'nobody known'}"
-    ]
-
-
-def _metric_lines(told: LiveState | str, configured: str) -> list[str]:
+def _state_lines(told: LiveState | str, configured: str) -> list[str]:
     if isinstance(told, str):
         return [f"metrics: {told}"]
-    failed = ", ".join(f"{count} {reason}" for reason, count in told.failures.items())
-    when = slurm_time(told.last_success) if told.last_success else "never"
-    lines = [
-        f"daemon's mode: {told.mode}, fallback {'active' if told.fallback else 'no'}",
-        f"last success: {when}",
-        f"cycles: {told.cycles}, failed: {failed or '0'}, writes: {told.writes}",
-    ]
-    if told.limit.processors is not None:
-        lines.append(f"batch jobs: {told.limit.processors} processors together at most")
-    lines += service_lines(told)
-    served = told.model.get("sha256", "")
-    if served != configured:
-        lines.append(f"daemon's model: {served[:12] or told.model.get('name')}: not reloaded")
-    return lines
+    *lines, policy = told.lines()
+    is_reloaded = told.model.get("sha256", "") == configured
+    return lines if is_reloaded else [*lines, f"{policy}: not reloaded"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import datetime
 from types import UnionType
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -30,6 +31,8 @@ OTHER = "_other"
 UNSEEING = ("disabled", "standby")
 #: A running daemon is stuck if its last good cycle is this many paces and this many seconds old.
 _STALE_CYCLES, _STALE_SECONDS = 10, 300.0
+#: Accounts that `LiveState.lines` names.
+_FEWEST_SERVED = 3
 
 
 class PendingState(NamedTuple):
@@ -56,6 +59,7 @@ class LiveState:
     model: Mapping[str, str] = field(default_factory=dict)  #: labels of slurm_rl_model_info
     configured_mode: str = "shadow"  #: one of CONFIGURED_MODES
     starvation_bound: float | None = None  #: seconds; None for no bound
+    pace: float = 60.0  #: seconds between two cycles at most
     mode: str = "shadow"  #: of the last cycle, one of MODES
     up: bool = False  #: the last cycle worked
     reloaded: bool = True  #: the last reload took the files on disk over
@@ -122,8 +126,8 @@ class LiveState:
                 raise TypeError(name)
         return cls(**values)
 
-    def problems(self, now: float, pace: float) -> list[str]:
-        """What is wrong with the daemon, one sentence each; `pace` is seconds between cycles."""
+    def problems(self, now: float) -> list[str]:
+        """What is wrong with the daemon, one sentence each; `now` is seconds since the epoch."""
         problems = []
         if self.fallback:
             problems.append("the policy is not used, fallback is active: its log says why.")
@@ -132,12 +136,41 @@ class LiveState:
         if self.cycles and not self.up:
             problems.append("the last cycle failed: the daemon's log says why.")
         age = now - self.last_success
-        is_old = self.last_success and age > max(_STALE_CYCLES * pace, _STALE_SECONDS)
+        is_old = self.last_success and age > max(_STALE_CYCLES * self.pace, _STALE_SECONDS)
         if self.up and self.mode not in UNSEEING and is_old:
             problems.append(
                 f"the last good cycle was {span_text(age)} ago: the daemon may hang, restart it."
             )
         return problems
+
+    def lines(self) -> list[str]:
+        """What `status` prints of the daemon, each `name: value`."""
+        failed = ", ".join(f"{count} {reason}" for reason, count in self.failures.items())
+        last = datetime.fromtimestamp(self.last_success).isoformat(timespec="seconds")
+        lines = [
+            f"daemon's mode: {self.mode}, fallback {'active' if self.fallback else 'no'}",
+            f"last success: {last if self.last_success else 'never'}",
+            f"cycles: {self.cycles}, failed: {failed or '0'}, writes: {self.writes}",
+        ]
+        if self.limit.processors is not None:
+            lines.append(f"batch jobs: {self.limit.processors} processors together at most")
+        if self.misdelivered is not None:
+            lines.append(
+                f"service of a fortnight: {100 * self.misdelivered:.1f} % to the wrong account; "
+                f"accounts that got least of their entitlement: {self._least() or 'none known'}"
+            )
+        sha = f", model {self.model['sha256'][:12]}" if self.model.get("sha256") else ""
+        return [*lines, f"daemon's policy: {self.model.get('name', 'unknown')}{sha}"]
+
+    def _least(self) -> str:
+        """The accounts that got least of their entitlement, and their lifts."""
+        least = sorted(self.entitlement.items(), key=lambda each: each[1])[:_FEWEST_SERVED]
+        lifts = {
+            account: f" (lifted by {doublings:.2g} doublings)"
+            for account, doublings in self.lifts.items()
+            if doublings
+        }
+        return ", ".join(f"{name} {ratio:.2f}{lifts.get(name, '')}" for name, ratio in least)
 
     def after(self, report: CycleReport, partitions: LabelCap, accounts: LabelCap) -> Self:
         """The state once a cycle's report is taken in; what the report lacks keeps its value."""
@@ -149,7 +182,7 @@ class LiveState:
         )
         if report.of_new_jobs:
             return state
-        limit = report.limit
+        limit = replace(report.limit, failure_reason=None)  # it may quote names
         state = replace(
             state,
             mode=report.mode,

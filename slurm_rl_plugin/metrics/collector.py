@@ -108,12 +108,17 @@ class CycleMetrics(Collector):
         mode: str,
         starvation_bound: float,
         adapter: str,
+        pace: float = 60.0,
         classes: Mapping[str, UtilityClass] = BUILT_IN,
     ) -> None:
         """Replace what the configuration says; `starvation_bound` is inf for none."""
         bound = starvation_bound if math.isfinite(starvation_bound) else None
         self.state = replace(
-            self.state, configured_mode=mode, starvation_bound=bound, adapter=adapter
+            self.state,
+            configured_mode=mode,
+            starvation_bound=bound,
+            adapter=adapter,
+            pace=pace,
         )
         self._classes = classes
         for name in classes:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import html
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 
-from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.hook.live_state import LiveState
+from slurm_rl_plugin.html_pages.pages import security_headers
+from slurm_rl_plugin.metrics.admin_page import port_page
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.serving.page_server import Pages, serve_pages
 from slurm_rl_plugin.serving.tls import TlsFiles
@@ -63,13 +62,6 @@ class MetricsTextfile:
             logger.warning("textfile=left path=%s reason=%s", self.path, error)
 
 
-_HEADERS = [
-    ("Cache-Control", "no-store"),
-    ("Content-Security-Policy", "default-src 'none'"),
-    ("X-Content-Type-Options", "nosniff"),
-]
-
-
 def serve_metrics(
     metrics: CycleMetrics, address: str, port: int, tls: TlsFiles | None = None
 ) -> int:
@@ -97,7 +89,7 @@ def metrics_pages(metrics: CycleMetrics) -> Pages:
                 if path == "/state":
                     document = json.dumps(state.document())
                     return _say(start_response, "200 OK", "application/json", document)
-                page = landing_page(state)
+                page = port_page(state, time.time())  # noqa: TID251 - the time of the page
         except Exception:  # our bug must show in the log, not end the thread without a word
             logger.exception("metrics=broken path=%s", path)
             return _say(start_response, "500 Internal Server Error", "text/plain", "see the log\n")
@@ -119,33 +111,6 @@ def _metrics(
 
 
 def _say(start_response: Callable[..., Any], status: str, kind: str, text: str) -> Iterable[bytes]:
-    start_response(status, [("Content-Type", f"{kind}; charset=utf-8"), *_HEADERS])
+    headers = [("Content-Type", f"{kind}; charset=utf-8"), ("Cache-Control", "no-store")]
+    start_response(status, [*headers, *security_headers()])
     return [text.encode()]
-
-
-def landing_page(told: LiveState) -> str:
-    """The page that the daemon serves at /: how it is, in HTML."""
-    last = told.last_success
-    when = datetime.fromtimestamp(last, UTC).isoformat(" ", "seconds") if last else "never"
-    failed = ", ".join(f"{count} {reason}" for reason, count in told.failures.items())
-    model = told.model.get("name", "")
-    sha = told.model.get("sha256", "")
-    rows = {
-        "mode": told.mode,
-        "last cycle": ("worked" if told.up else "failed") if told.cycles else "not yet run",
-        "last success": when,
-        "fallback": "active: the model is not used" if told.fallback else "no",
-        "model": f"{model} {sha[:12]}".strip(),
-        "cycles": f"{told.cycles}, failed: {failed or 0}",
-        "factors written": str(told.writes),
-        "version": __version__,
-    }
-    cells = "\n".join(
-        f"<tr><th align=left>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
-        for name, value in rows.items()
-    )
-    return (
-        "<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8><title>slurm-rl</title></head>\n"
-        f"<body><h1>slurm-rl</h1>\n<table>\n{cells}\n</table>\n"
-        '<p><a href="/metrics">metrics</a></p></body></html>\n'
-    )

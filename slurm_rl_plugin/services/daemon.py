@@ -138,5 +138,6 @@ def describe(metrics: CycleMetrics, configuration: Configuration, cycle: Cycle) 
         mode=configuration.sections.hook.mode,
         starvation_bound=configuration.starvation_bound,
         adapter=cycle.batch_system.name,
+        pace=configuration.pace.longest,
         classes=configuration.classifier.classes,
     )

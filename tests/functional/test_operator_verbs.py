@@ -449,7 +449,17 @@ class TestStatus:
         (tmp_path / "DISABLE").touch()
         status, out, _ = words("status")
         assert (status, "all is well" in out) == (0, True)
-        assert "daemon: absent, and switched off by the disable file" in out
+        assert "daemon: absent (switched off by the disable file, as intended)" in out
+
+    def test_the_page_shows_what_the_audit_log_knows(self, words: Typed, tmp_path: Path) -> None:
+        words("run", "--once")
+        status, page, _ = words("status", "--html")
+        assert status == 1  # factors are outstanding, and no daemon runs
+        assert "No daemon runs" in page
+        for group in ("interactive", "account physics"):
+            assert f'<th scope="row">{group}</th>' in page
+        assert words("status", "--html", str(tmp_path / "page.html"))[1] == ""
+        assert "Who got their share" in (tmp_path / "page.html").read_text()
 
     def test_factors_without_a_daemon(self, words: Typed, tmp_path: Path) -> None:
         words("run", "--once")
