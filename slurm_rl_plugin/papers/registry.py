@@ -1,6 +1,6 @@
-"""Every study by name: a new one is its folder and a line here.
+"""Every study by name; a new one is a folder and a line here.
 
-Each is imported when it is run, so that who only asks for the names needs no library.
+A study is imported when it runs, so listing the names needs no library.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A study, and what must be known of it before it is imported."""
+    """A study, and what the command line needs before it is imported."""
 
     module: str  #: its module below `papers`, which has `run`
-    seeds: int = 30  #: how many it runs where nobody says
-    keeps: bool = True  #: whether it takes --models, --policy and --quick, or refuses them itself
+    seeds: int = 30  #: default of --seeds
+    keeps: bool = True  #: whether --models, --policy and --quick are passed to it
     searches: bool = False  #: whether it takes --search
 
     def load(self) -> Study:
@@ -28,7 +28,7 @@ class Entry:
         return cast("Study", import_module(f"{__package__}.{self.module}"))
 
 
-#: Name -> study, as the command line lists them.
+#: Name -> study, in the order of the command line.
 STUDIES: Mapping[str, Entry] = {
     "reactive-grids": Entry("reactive_grids_2008.study"),
     "non-markovian": Entry("non_markovian_2011.experiment"),

@@ -25,8 +25,8 @@ from slurm_rl_plugin.hook.experiment.turns import (
 )
 from slurm_rl_plugin.papers.switchback.clusters import (
     DrawnTrial,
-    alike,
     declared,
+    equal_models,
     reversed_model,
 )
 from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster
@@ -110,7 +110,7 @@ def test_it_steps_back_from_harm_and_a_restarted_service_goes_on(tmp_path: Path)
 
 def test_where_nothing_is_gained_it_says_so_and_stops(tmp_path: Path) -> None:
     experiment = declared(1003, 4)
-    site = begun(tmp_path, alike(3, 4), experiment)
+    site = begun(tmp_path, equal_models(3, 4), experiment)
     assert look_at(site, experiment.blocks[3].end + 1.0).state == RUNNING
     standing = look_at(site, experiment.end + 1.0)
     assert standing.state == OVER
@@ -119,7 +119,7 @@ def test_where_nothing_is_gained_it_says_so_and_stops(tmp_path: Path) -> None:
 
 def test_it_steps_back_where_too_much_goes_to_the_wrong_account(tmp_path: Path) -> None:
     experiment = declared(1003, 4)
-    site = begun(tmp_path, alike(3, 4), experiment)
+    site = begun(tmp_path, equal_models(3, 4), experiment)
     assert look_at(site, experiment.blocks[0].end + 1.0, 0.14).state == RUNNING
     standing = look_at(site, experiment.blocks[1].end + 1.0, 0.18)
     assert standing.state == STEPPED_BACK
@@ -128,10 +128,10 @@ def test_it_steps_back_where_too_much_goes_to_the_wrong_account(tmp_path: Path) 
 
 def test_what_a_block_cost_is_never_made_anew(tmp_path: Path) -> None:
     experiment = declared(1003, 4)
-    site = begun(tmp_path, alike(3, 4), experiment)
+    site = begun(tmp_path, equal_models(3, 4), experiment)
     look_at(site, experiment.blocks[2].end + 1.0)
     before = site.files.found()
-    site.trial = alike(4, 4)  # as if accounting told of other jobs now
+    site.trial = equal_models(4, 4)  # as if accounting told of other jobs now
     look_at(site, experiment.blocks[4].end + 1.0)
     after = site.files.found()
     assert before is not None
@@ -141,11 +141,11 @@ def test_what_a_block_cost_is_never_made_anew(tmp_path: Path) -> None:
 
 def test_findings_of_an_earlier_experiment_are_not_taken(tmp_path: Path) -> None:
     experiment = declared(1003, 4)
-    site = begun(tmp_path, alike(3, 4), experiment)
+    site = begun(tmp_path, equal_models(3, 4), experiment)
     look_at(site, experiment.blocks[2].end + 1.0)
     kept = site.files.findings.read_text()
     again = declared(1004, 4)
-    site = begun(tmp_path, alike(3, 4), again)
+    site = begun(tmp_path, equal_models(3, 4), again)
     assert site.files.found() is None
     site.files.findings.write_text(kept)  # a look that took minutes ends only now
     assert look_at(site, again.blocks[3].end + 1.0).looked == again.begin
@@ -170,7 +170,7 @@ def test_an_experiment_that_was_stopped_while_it_looked_stays_stopped(tmp_path: 
 
 def test_orders_that_were_not_in_force_end_it(tmp_path: Path) -> None:
     experiment = declared(1003, 8)
-    site = begun(tmp_path, alike(3, 8), experiment)
+    site = begun(tmp_path, equal_models(3, 8), experiment)
     watch = ExperimentWatch(site=cast("ExperimentSite", site))
     site.now = experiment.blocks[12].end
     watch.look(site.now + 1.0)  # the daemon has noted nothing at all
@@ -180,7 +180,7 @@ def test_orders_that_were_not_in_force_end_it(tmp_path: Path) -> None:
 
 def test_without_accounting_nobody_watches(tmp_path: Path) -> None:
     experiment = declared(1003, 4)
-    site = begun(tmp_path, alike(3, 4), experiment)
+    site = begun(tmp_path, equal_models(3, 4), experiment)
     site.away = True
     late = experiment.blocks[0].end + 2.0 * experiment.day / 24.0
     assert look_at(site, late).looked == experiment.begin
@@ -190,7 +190,7 @@ def test_without_accounting_nobody_watches(tmp_path: Path) -> None:
 
 def test_a_clock_that_is_set_back_leaves_it_watched(tmp_path: Path) -> None:
     experiment = declared(1003, 4)
-    site = begun(tmp_path, alike(3, 4), experiment)
+    site = begun(tmp_path, equal_models(3, 4), experiment)
     watch = ExperimentWatch(site=cast("ExperimentSite", site))
     ahead, right = experiment.begin + experiment.day, experiment.blocks[0].end + 1.0
     site.now, site.away = right, True

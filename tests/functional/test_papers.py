@@ -24,9 +24,9 @@ from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import CELLS
 from slurm_rl_plugin.papers.economic_2002.markets import CONFIGURATIONS, CTC, EXTRACTS, QUICK_JOBS
 from slurm_rl_plugin.papers.reactive_grids_2008.on_line import READINGS
 from slurm_rl_plugin.papers.site_utilities_2008 import experiment as site_utilities
-from slurm_rl_plugin.papers.switchback.clusters import alike, with_gain
+from slurm_rl_plugin.papers.switchback.clusters import equal_models, with_gain
 from slurm_rl_plugin.papers.switchback.study import (
-    ALIKE,
+    EQUAL,
     GAIN,
     HARM,
     KINDS,
@@ -397,7 +397,7 @@ def test_the_study_tells_what_it_claims(typed: Typed, tmp_path: Path) -> None:
 @pytest.mark.study
 def test_a_gain_is_what_it_is_said_to_be() -> None:
     for seed in (40_001, 40_002):
-        ratio = with_gain(seed, 28, 0.15).slowdown("ours") / alike(seed, 28).slowdown("site")
+        ratio = with_gain(seed, 28, 0.15).slowdown("ours") / equal_models(seed, 28).slowdown("site")
         assert ratio == pytest.approx(0.85, abs=0.02)
 
 
@@ -411,7 +411,7 @@ def test_a_trial_is_the_same_each_time(kind: str) -> None:
     assert one.hours(len(one.declared.blocks)) == pytest.approx(96.0)
     assert one.hours(one.blocks_within(SOON)) <= SOON
     assert one.damage(0) == (0.0, 0.0)
-    if kind == ALIKE:
+    if kind == EQUAL:
         assert one.ratio == 1.0
     if kind == GAIN:
         assert one.ratio == pytest.approx(0.85, abs=0.02)

@@ -19,12 +19,12 @@ from slurm_rl_plugin.papers.replayed_starts.experiment import (
     bands_set,
 )
 from slurm_rl_plugin.papers.start_times_2023.experiment import (
-    ALIKE,
     COVERAGE,
     ERROR,
     HEADLINE,
     OURS,
     PUBLISHED_PROTOCOL,
+    SIMILAR,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
@@ -65,7 +65,7 @@ def test_a_wait_that_can_be_known_is_foretold_with_a_band_that_holds(
     coverage = claim(document, f"{HEADLINE}: {OURS}, {COVERAGE}, to goal")
     assert coverage["measured"] == pytest.approx(0.9, abs=0.05)
     assert len(document["by day"]) == 6
-    published = f"{PUBLISHED_PROTOCOL}: {ALIKE}, {ERROR}, to Mila, Graham, random days"
+    published = f"{PUBLISHED_PROTOCOL}: {SIMILAR}, {ERROR}, to Mila, Graham, random days"
     assert claim(document, published)["printed"] == 0.66
     assert [Path(each).read_bytes()[:4] for each in document["figures"]] == [b"\x89PNG"]
 

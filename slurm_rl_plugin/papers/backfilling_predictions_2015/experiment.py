@@ -1,10 +1,9 @@
-"""Every cell without learning from this package's simulator, and one online method beside them."""
+"""The 2015 study: every cell without learning, simulated by this package, and one online method."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.manifest import file_checksum
@@ -32,12 +31,12 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 
-#: Slacks of a promise, parts of the longest wait that the site has known lately; the first ships.
+#: Slacks of a promise as parts of the longest recent wait at the site; the first is shipped.
 SETTINGS = (0.1, 0.05, 0.2)
 
 
-def refuse_without_prediction(network: object) -> QNetwork:
-    """The network, where it predicts run times."""
+def _predicting_network(network: object) -> QNetwork:
+    """The network, which must predict run times."""
     if not isinstance(network, QNetwork) or not network.looks_at_past:
         raise ConfigurationError(
             "the model of --policy looks at no past runs: give one of train --protocol heldout."
@@ -51,7 +50,7 @@ def refuse_without_prediction(network: object) -> QNetwork:
 
 
 def flows_under(slack: float, network: QNetwork, log: BenchmarkLog) -> Flows:
-    """The figures of the network's order with pending jobs planned by its own prediction."""
+    """Figures of the network's order with pending jobs planned by its predictions."""
     workload, capacity = log.workload, log.prepared.capacity
     order = QueueOrder(network=network)
     queue = SimulationSettings(capacity=capacity).ordered_queue(workload, order)
@@ -65,15 +64,15 @@ LOGS: Mapping[str, str] = {
     "CTC-SP2": "CTC-SP2-1996-3.1-cln",
     "SDSC-SP2": "SDSC-SP2-1998-4.2-cln",
 }
-#: Part by which a slowdown may differ from the published one.
+#: Accepted relative difference from the published slowdown.
 TOLERANCE = 0.03
-#: Jobs of each log that show that it runs.
+#: Jobs of each log in a smoke test.
 QUICK_JOBS = 1500
 SLOWDOWN, LONGEST = "mean bounded slowdown", "longest wait / EASY's"
 ONE_METHOD = "one online method"
-#: In place of a wait, which they do not tell.
+#: Replaces a wait, which they do not publish.
 _FLOWS = "their best learned cell, longest flow time"
-#: What is simulated on each log.
+#: Simulated on each log.
 _EVERY: tuple[Cell | float, ...] = (*CELLS, *SETTINGS)
 
 _BASE, _CLAIRVOYANT = Cell(EASY, REQUEST), Cell(PLUS_PLUS, TRUE)
@@ -89,7 +88,7 @@ def _longest_ratio(found: LogResults, slack: float) -> float:
 
 
 def _simulated(log: BenchmarkLog, network: QNetwork, add: Add) -> list[Flows]:
-    """The figures of CELLS and of SETTINGS on a log."""
+    """Figures of CELLS and of SETTINGS on a log."""
     found = []
     for each in _EVERY:
         if isinstance(each, Cell):
@@ -101,42 +100,34 @@ def _simulated(log: BenchmarkLog, network: QNetwork, add: Add) -> list[Flows]:
 
 
 def _published(log: str, cell: str) -> tuple[str, float]:
-    """Their mean bounded slowdown as text, and longest flow time in seconds."""
+    """Published mean bounded slowdown as text, and longest flow time in seconds."""
     slowdown, longest_flow = DECLARED.tables["published"][log][cell].split()
     return slowdown, float(longest_flow)
 
 
 def rows_of(results: Mapping[str, LogResults]) -> Iterator[Row]:
-    """The cells without learning, then the one method as it ships, of all logs."""
+    """The cells without learning, then the shipped method, of all logs."""
     for log, found in results.items():
         for cell in CELLS:
-            yield _cell_row(log, cell, found[cell])
-    for log, found in results.items():
-        yield from _method_rows(log, found)
-
-
-def _cell_row(log: str, cell: Cell, flows: Flows) -> Row:
-    text, longest_flow = _published(log, cell.name)
-    printed = Printed.of(text)
-    ratio, flow = flows.slowdown / printed.value, flows.longest_flow / longest_flow
-    because = f"{ratio:.3f} of the published slowdown, {flow:.3f} of the longest flow time"
-    judged = Judgement(abs(ratio - 1.0) <= TOLERANCE, because)
-    return row_of(log, cell.name, "", flows.slowdown, printed=printed, judged=judged)
-
-
-def _method_rows(log: str, found: LogResults) -> Iterator[Row]:
+            text, longest_flow = _published(log, cell.name)
+            printed, flows = Printed.of(text), found[cell]
+            ratio, flow = flows.slowdown / printed.value, flows.longest_flow / longest_flow
+            because = f"{ratio:.3f} of the published slowdown, {flow:.3f} of the longest flow time"
+            judged = Judgement(abs(ratio - 1.0) <= TOLERANCE, because)
+            yield row_of(log, cell.name, "", flows.slowdown, printed=printed, judged=judged)
     shipped = SETTINGS[0]
-    group, policy = f"{log}, {ONE_METHOD}", f"slack {shipped:g}"
-    learned, longest_flow = _published(log, "learned")
-    baselines = {
-        "EASY": found[_BASE].slowdown,
-        "EASY++ that knows run times": found[_CLAIRVOYANT].slowdown,
-        "their best learned cell": float(learned),
-    }
-    for column in (f"{SLOWDOWN}, to their best learned cell", f"{SLOWDOWN}, to the goal"):
-        yield row_of(group, policy, column, found[shipped].slowdown, baselines=baselines)
-    flows = {"EASY": 1.0, _FLOWS: longest_flow / _published(log, _BASE.name)[1]}
-    yield row_of(group, policy, LONGEST, _longest_ratio(found, shipped), baselines=flows)
+    for log, found in results.items():
+        group, policy = f"{log}, {ONE_METHOD}", f"slack {shipped:g}"
+        learned, longest_flow = _published(log, "learned")
+        baselines = {
+            "EASY": found[_BASE].slowdown,
+            "EASY++ that knows run times": found[_CLAIRVOYANT].slowdown,
+            "their best learned cell": float(learned),
+        }
+        for column in (f"{SLOWDOWN}, to their best learned cell", f"{SLOWDOWN}, to the goal"):
+            yield row_of(group, policy, column, found[shipped].slowdown, baselines=baselines)
+        waits = {"EASY": 1.0, _FLOWS: longest_flow / _published(log, _BASE.name)[1]}
+        yield row_of(group, policy, LONGEST, _longest_ratio(found, shipped), baselines=waits)
 
 
 _NO_TRACES = "backfilling-predictions needs CTC-SP2 and SDSC-SP2: give the directory of the traces."
@@ -145,11 +136,10 @@ _SHIPPED = "default"
 
 def run(asked: Asked) -> Outcome:
     """Simulate every cell without learning, and the one method, on both logs."""
-    if asked.seeds is not None:
-        raise ConfigurationError("--seeds is not for backfilling-predictions: its logs are given.")
+    asked.refuse_seeds("its logs are given")
     traces = asked.traces_or_refuse(_NO_TRACES)
     path = asked.policy or asked.shipped(_SHIPPED)
-    network = refuse_without_prediction(import_model(path))
+    network = _predicting_network(import_model(path))
     most = QUICK_JOBS if asked.quick else None
     logs = {name: read_benchmark_log(traces, file, most) for name, file in LOGS.items()}
     found = dict[str, LogResults]()
@@ -161,15 +151,26 @@ def run(asked: Asked) -> Outcome:
             kept = (Flows(*each) for each in flows)
             found[name] = dict(zip(_EVERY, kept, strict=True))
     claims = DECLARED.claims(rows_of(found))
-    fronts = {name: _front(name, each) for name, each in found.items()}
+    fronts = {
+        name: [
+            {
+                "slack": slack,
+                "bounded_slowdown": each[slack].slowdown,
+                "to_best_learned": each[slack].slowdown / float(_published(name, "learned")[0]),
+                "longest_wait_to_easy": _longest_ratio(each, slack),
+            }
+            for slack in SETTINGS
+        ]
+        for name, each in found.items()
+    }
     cells = [claim for claim in claims if claim.cell.group in LOGS]
-    told = "\nThe one method under other settings, the one that ships first:"
+    title = "\nThe one method under other settings, the shipped one first:"
     header = ["LOG", "SLACK", "BSLD", "TO BEST LEARNED", "LONGEST WAIT / EASY"]
     rows = [[name, *row.values()] for name, front in fronts.items() for row in front]
     return Outcome(
         claims=claims,
         seeds=(),
-        more=[told, TextTable(header, rows)],
+        more=[title, TextTable(header, rows)],
         facts={
             "settings": fronts,
             "jobs": {name: len(log.prepared.log) for name, log in logs.items()},
@@ -178,17 +179,3 @@ def run(asked: Asked) -> Outcome:
             "backfilling-predictions.png": lambda: comparison(cells, "mean bounded slowdown")
         },
     )
-
-
-def _front(name: str, found: LogResults) -> list[Mapping[str, Any]]:
-    """What each setting gives on a log."""
-    best = float(_published(name, "learned")[0])
-    return [
-        {
-            "slack": slack,
-            "bounded_slowdown": found[slack].slowdown,
-            "to_best_learned": found[slack].slowdown / best,
-            "longest_wait_to_easy": _longest_ratio(found, slack),
-        }
-        for slack in SETTINGS
-    ]

@@ -1,9 +1,9 @@
-"""What EASY backfilling plans with: other run times than those at which jobs are killed.
+"""EASY backfilling that plans with run times other than the time limits.
 
-A *plan estimate* is what the plan assumes of a job. Pending-only: a candidate counts by its
-estimate and a running job by its request. Consistent: both count by the estimate. Pending-only lets
-a candidate run in the hole before the head that its request does not fit, so the head has a
-promise: no such candidate may outlive the promise, even at its own limit.
+A *plan estimate* is the run time that the plan assumes. Pending-only: the plan uses the estimate of
+a candidate and the request of a running job. Consistent: it uses the estimates of both.
+Pending-only lets a candidate start before the head although its request does not fit, so the head
+has a promise: no such candidate may outlive it, even at its own limit.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ DOUBLED, REQUESTED, STEPPED = "doubled", "then request", "stepped"
 
 
 class Cell(NamedTuple):
-    """What was simulated."""
+    """A simulated combination."""
 
-    #: EASY and PREDICTED take the first that fits behind the head, the other two the shortest.
+    #: EASY and PREDICTED backfill the first job that fits, the other two the shortest.
     scheduler: str
-    predictor: str  #: of the run times that the plan goes by
-    correction: str = ""  #: of a run time that is outlived; empty where none can be
+    predictor: str  #: of the run times of the plan
+    correction: str = ""  #: of a run time that is outlived; empty if none can be
 
     @property
     def name(self) -> str:
-        """In words."""
+        """Its name in tables."""
         return ", ".join(filter(None, self))
 
 
@@ -89,16 +89,14 @@ CELLS = (
 )
 
 
-#: Codes of what the plan assumes.
+#: Kinds of plans.
 PENDING_ONLY, CONSISTENT = 0, 1
 _DOUBLED, _REQUESTED, _STEPPED = 0, 1, 2
-#: Codes of what becomes of the estimate that a running job has outlived, again and again: it is
-#: doubled, also beyond the request; it is the request; or its first value and one of _STEPS, up to
-#: the request.
+#: Corrections of an estimate that a running job outlives, as often as it does: doubled, even beyond
+#: the request; replaced by the request; or its first value plus one of _STEPS, up to the request.
 CORRECTIONS = {DOUBLED: _DOUBLED, REQUESTED: _REQUESTED, STEPPED: _STEPPED}
 _LONGER = 2.0
-#: Seconds that are added to the first estimate, one in place of the other (Tsafrir, Etsion,
-#: Feitelson 2007).
+#: Seconds added to the first estimate, one after the other (Tsafrir, Etsion, Feitelson 2007).
 _STEPS = np.array(
     [MINUTE * each for each in (1, 5, 15, 30)]
     + [HOUR * each for each in (1, 2, 5, 10, 20, 50, 100)]
@@ -109,19 +107,17 @@ class Plan(NamedTuple):
     """Plan estimates, and the promises to heads."""
 
     kind: int
-    correction: int  #: of an estimate that a running job has outlived, for CONSISTENT
+    correction: int  #: one of CORRECTIONS, for CONSISTENT
     seconds: FloatArray  #: the plan's estimate of each job, shape [n]; inf for its request
-    #: Start of each job by the requests of running jobs, when it first became head; NaN until then,
-    #: shape [n].
+    #: Start of each job by the requests of running jobs when it became head; NaN before, shape [n].
     promise: FloatArray
-    #: Seconds by which a candidate may push the head beyond its promise, shape [1].
-    slack: FloatArray
-    ends: FloatArray  #: space for the planned end of each running job
+    slack: FloatArray  #: seconds by which a candidate may delay the head's promise, shape [1]
+    ends: FloatArray  #: work space for the planned end of each running job
 
 
 @compiled_borrowing
 def _corrected(seconds: float, age: float, request: float, correction: int) -> float:
-    """The estimate of a job that still runs after `age` seconds."""
+    """The corrected estimate of a job that still runs after `age` seconds."""
     most = np.inf if correction == _DOUBLED else request
     first, step = seconds, 0
     while seconds <= age and seconds < most:
@@ -137,7 +133,7 @@ def _corrected(seconds: float, age: float, request: float, correction: int) -> f
 
 @compiled_borrowing
 def _fill_ends(workload: Workload, cluster: Cluster, plan: Plan) -> None:
-    """Fill when running jobs are planned to end; an estimate that is outlived is corrected."""
+    """Fill in the planned ends of running jobs, with corrected estimates."""
     now = cluster.state[0].now
     for place in range(cluster.state[0].running):
         job = cluster.running[place].expected_job
@@ -150,7 +146,7 @@ def _fill_ends(workload: Workload, cluster: Cluster, plan: Plan) -> None:
 def _consistent_shadow(
     workload: Workload, cluster: Cluster, plan: Plan, head: int
 ) -> tuple[float, int]:
-    """As `shadow_of`, running jobs by their plan estimates."""
+    """`shadow_of` with the plan estimates of running jobs."""
     running, ends = cluster.state[0].running, plan.ends
     _fill_ends(workload, cluster, plan)
     needed = workload.jobs[head].processors
@@ -169,7 +165,7 @@ def _consistent_shadow(
 
 @compiled_borrowing
 def head_shadow(workload: Workload, cluster: Cluster, plan: Plan, head: int) -> tuple[float, int]:
-    """`shadow_of` the head as the plan sees it; notes what is promised to the head."""
+    """`shadow_of` the head by the plan; records the promise to the head."""
     if plan.kind == CONSISTENT:
         return _consistent_shadow(workload, cluster, plan, head)
     shadow, spare = shadow_of(workload.jobs, cluster, head, 0)
@@ -182,7 +178,7 @@ def head_shadow(workload: Workload, cluster: Cluster, plan: Plan, head: int) -> 
 def ends_in_time(
     workload: Workload, cluster: Cluster, plan: Plan, job: int, head: int, shadow: float
 ) -> bool:
-    """Whether a candidate that starts now is planned to end before the head's start."""
+    """Whether the plan lets a candidate that starts now end before the head's start."""
     now = cluster.state[0].now
     at_limit = now + workload.jobs[job].estimate
     planned = now + min(plan.seconds[job], workload.jobs[job].estimate) <= shadow
@@ -193,18 +189,18 @@ def ends_in_time(
 
 @compiled_borrowing
 def ends_as_planned(workload: Workload, cluster: Cluster, plan: Plan, job: int) -> bool:
-    """Whether the plan expected a job that ends now to end by now."""
+    """Whether a job that ends now ends as planned or later."""
     request, age = workload.jobs[job].estimate, cluster.state[0].now - cluster.start[job]
     if plan.kind != CONSISTENT:
         return request <= age
-    just_before = np.nextafter(age, 0.0)  # a job does not outlive an estimate by ending
+    just_before = np.nextafter(age, 0.0)  # ending does not outlive the estimate
     seconds = max(plan.seconds[job], 1.0)
     return _corrected(seconds, just_before, request, plan.correction) <= age
 
 
-#: Place of the quantile that is the estimate.
+#: Index of the median among the predicted quantiles.
 _MEDIAN = PARTS.index(0.5)
-#: Seconds by which a candidate may push the head beyond its promise at least and at most.
+#: Bounds of `Plan.slack`, seconds.
 _STRICTEST, _SLACKEST = MINUTE, DAY
 #: Indices into `Estimates.site`.
 _LOOKED_AT, _LONGEST = 0, 1
@@ -213,23 +209,23 @@ _ARRIVED, _ENDED = 0, 1
 
 
 class LastRuns(NamedTuple):
-    """The last two run times of each user, and what is counted."""
+    """The last two run times of each user."""
 
-    seconds: FloatArray  #: the older and the newer, NaN where there is none, shape [users, 2]
-    seen: IntArray  #: jobs that have been predicted, and that have ended; shape [2]
+    seconds: FloatArray  #: the older and the newer, NaN without one, shape [users, 2]
+    seen: IntArray  #: numbers of predicted jobs and of ended jobs, shape [2]
 
 
 _NO_RUNS = LastRuns(seconds=np.empty((0, 2)), seen=np.zeros(2, dtype=np.int64))
 
 
 class Estimates(NamedTuple):
-    """The plan, and where its estimates come from."""
+    """The plan, and the source of its estimates."""
 
     plan: Plan
-    history: HistoryPart  #: past runs; NO_HISTORY where the estimates do not come from there
-    runs: LastRuns  #: last runs of users; empty where the estimates do not come from there
+    history: HistoryPart  #: past runs, or NO_HISTORY
+    runs: LastRuns  #: last runs of users, or empty
     slack: float  #: of a promise, as a part of the longest recent wait
-    site: FloatArray  #: time of the last look, and the longest recent wait, seconds
+    site: FloatArray  #: time of the last update, and the longest recent wait, seconds
 
 
 def by_requests(workload: Workload) -> Estimates:
@@ -252,7 +248,7 @@ def by_requests(workload: Workload) -> Estimates:
 
 
 def by_last_runs(workload: Workload, correction: str) -> Estimates:
-    """A consistent plan by the mean of the user's last two runs when a job arrives (EASY++)."""
+    """A consistent plan by the mean of the user's last two runs at submission (EASY++)."""
     if len(workload.past.user) != len(workload.submit):
         raise SimulationError("a plan by users' last runs needs to know users.")
     users = len(workload.past.users)
@@ -273,7 +269,7 @@ def by_prediction(workload: Workload, network: QNetwork, slack: float) -> Estima
 
 @compiled_borrowing
 def bring_plan_up_to_now(workload: Workload, cluster: Cluster, estimates: Estimates) -> None:
-    """Estimate the pending jobs anew, and what heads may be pushed beyond their promise."""
+    """Update the estimates of pending jobs and the slack of promises."""
     now, site, plan = cluster.state[0].now, estimates.site, estimates.plan
     if len(estimates.runs.seconds) > 0:
         _predict_arrived(workload, cluster, estimates.runs, plan.seconds)
@@ -293,10 +289,10 @@ def bring_plan_up_to_now(workload: Workload, cluster: Cluster, estimates: Estima
 def _predict_arrived(
     workload: Workload, cluster: Cluster, runs: LastRuns, seconds: FloatArray
 ) -> None:
-    """Fill `seconds` of the jobs that arrived since the last call, in whole seconds.
+    """Fill in `seconds` of the jobs that arrived since the last call, in whole seconds.
 
-    The mean of the two runs that ended last before the arrival, at most the request; the request
-    where the user has fewer than two.
+    The mean of the user's two runs that ended last before the arrival, at most the request; the
+    request if the user has fewer than two.
     """
     while runs.seen[_ARRIVED] < cluster.state[0].next_arrival:
         job = runs.seen[_ARRIVED]
@@ -310,7 +306,7 @@ def _predict_arrived(
 
 @compiled_borrowing
 def _note_ended(workload: Workload, cluster: Cluster, runs: LastRuns, before: float) -> None:
-    """Note the runs that ended before a time, seconds."""
+    """Record the runs that ended before a time, seconds."""
     while runs.seen[_ENDED] < cluster.state[0].ended:
         job = cluster.ended[runs.seen[_ENDED]]
         if cluster.start[job] + workload.jobs[job].run_time >= before:
@@ -325,12 +321,12 @@ class BehindHead(NamedTuple):
 
     #: Assumed run time of each job, shape [n]; all equal for first come, first served.
     seconds: FloatArray
-    scores: FloatArray  #: space for a score of every job
-    jobs: IntArray  #: space for their numbers
+    scores: FloatArray  #: work space for scores
+    jobs: IntArray  #: work space for job numbers
 
 
 def behind_head(seconds: FloatArray) -> BehindHead:
-    """The order for some assumed run times, shape [n]; a plan's estimates may change in place."""
+    """The order for assumed run times, shape [n], which may change in place."""
     jobs = len(seconds)
     return BehindHead(seconds, np.empty(jobs), np.empty(jobs, dtype=np.int64))
 
@@ -341,7 +337,7 @@ def starts_under(
     queue: BehindHead | OrderedQueue,
     estimates: Estimates,
 ) -> FloatArray:
-    """When each job starts under EASY backfilling, seconds, shape [n]."""
+    """Start of each job under EASY backfilling, seconds, shape [n]."""
     cluster = SimulationSettings(capacity=capacity).empty_cluster(workload)
     _run_singly(workload, cluster, queue, estimates)
     return finished_schedule(cluster).start
@@ -376,7 +372,7 @@ def _run_singly(
 
 @compiled
 def _first_ending(workload: Workload, cluster: Cluster, plan: Plan, as_planned: bool) -> int:
-    """Place in the heap of the job that started first of those that end now; -1 for none."""
+    """Place in the heap of the job that ends now and started first; -1 for none."""
     first, running = -1, cluster.state[0].running
     if running == 0 or cluster.running[0].end_time > cluster.state[0].now:
         return first
@@ -394,7 +390,7 @@ def _first_ending(workload: Workload, cluster: Cluster, plan: Plan, as_planned: 
 
 @compiled
 def _end(workload: Workload, cluster: Cluster, place: int) -> None:
-    """End the job at a place of the heap whose end is as early as that of the root."""
+    """End the job at a place of the heap; its end is as early as that of the root."""
     swap_ends(cluster.running, 0, place)
     end_next_job(workload.jobs, cluster)
 
@@ -404,14 +400,14 @@ def _score_behind_head(workload: Workload, cluster: Cluster, queue: BehindHead) 
     for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
         queue.jobs[place], queue.scores[place] = job, -queue.seconds[job]
-        if idle >= 0:  # no head yet: these jobs keep the order of submission
+        if idle >= 0:  # before the head jobs keep the order of submission
             queue.scores[place] = np.inf
             idle -= workload.jobs[job].processors
 
 
 @chosen_by_type("queue", {BehindHead: _score_behind_head})
 def _score(workload: Workload, cluster: Cluster, queue: BehindHead | OrderedQueue) -> None:
-    """Fill `queue.scores` and `queue.jobs` as they are now."""
+    """Update `queue.scores` and `queue.jobs`."""
     score_queue(workload, cluster, queue)
 
 
@@ -419,7 +415,7 @@ def _score(workload: Workload, cluster: Cluster, queue: BehindHead | OrderedQueu
 def _start(
     workload: Workload, cluster: Cluster, scores: FloatArray, jobs: IntArray, plan: Plan
 ) -> None:
-    """Start jobs by score up to the first that does not fit, and behind it as the plan allows."""
+    """Start jobs by score up to the first that does not fit, then backfill by the plan."""
     head, looked, shadow, spare, started = -1, False, 0.0, 0, False
     for place in best_first(scores, cluster.state[0].pending):  # equal scores by submission
         job, wide = jobs[place], workload.jobs[jobs[place]].processors
@@ -440,14 +436,14 @@ def _start(
 
 
 class BenchmarkLog(NamedTuple):
-    """Jobs that ran and asked for a time, ended at it; and the checksum of their file."""
+    """Jobs that ran and have a time limit, killed at it; and the checksum of their file."""
 
     prepared: PreparedLog
     checksum: str
 
     @property
     def workload(self) -> Workload:
-        """The jobs as their requests have them."""
+        """The jobs with their requests as estimates."""
         return self.prepared.workload(RequestedLimit())
 
 
@@ -473,7 +469,7 @@ def read_benchmark_log(folder: Path, name: str, most: int | None) -> BenchmarkLo
 
 
 def starts_of(cell: Cell, log: BenchmarkLog) -> FloatArray:
-    """When each job starts in a cell, seconds, shape [n]."""
+    """Start of each job in a cell, seconds, shape [n]."""
     workload = log.workload
     if cell.predictor == TWICE:
         workload = workload.having(estimate=2.0 * workload.estimate)

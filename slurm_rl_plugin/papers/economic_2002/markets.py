@@ -1,9 +1,9 @@
 """The workloads of the 2002 paper, and the markets and schedulers that run on them.
 
 The control is first come, first served with backfilling on the machines of a market. Each job has a
-home machine. A job that is wider than every machine starts on several at once, at no cost, as in
-the market. A waiting job holds a reservation where it is the first that waits for a machine (EASY),
-or always (conservative backfilling); reservations are made anew at each event.
+home machine. A job wider than every machine starts on several at once, at no cost, as in the
+market. A reservation is held by the first job that waits for a machine (EASY), or by every waiting
+job (conservative backfilling). Reservations are made again at each event.
 """
 
 from __future__ import annotations
@@ -55,10 +55,9 @@ def starts_on_machines(
 ) -> FloatArray:
     """Starts of a workload under first come, first served with backfilling, seconds, shape [n].
 
-    Args:
-        workload: jobs in order of submission; `estimate` is the time that they ask for.
-        least_loaded: whether a job's home is the machine with the least work per processor, of
-            those wide enough; otherwise the next in turn that is wide enough (round-robin).
+    A job's home is the machine with the least work per processor among those wide enough
+    (`least_loaded`), otherwise the next one in turn (round-robin). Jobs are in order of submission,
+    and `estimate` is their time limit.
     """
     capacity, count = np.array(machines, dtype=np.int64), len(workload.submit)
     jobs = MarketJobs(
@@ -109,7 +108,7 @@ def _serve(
 def _weigh(
     jobs: MarketJobs, state: Agreements, home: IntArray, load: FloatArray, now: float
 ) -> None:
-    """Work that each machine still has, by the time that jobs ask for, seconds a processor."""
+    """Fill in the remaining work of each machine by time limits, seconds a processor."""
     for machine in range(len(load)):
         work = 0.0
         for place in range(state.counts[RUNNING]):
@@ -124,7 +123,7 @@ def _weigh(
 
 @compiled_borrowing
 def _home(jobs: MarketJobs, state: Agreements, load: FloatArray, job: int) -> int:
-    """The machine with the least load, the next in turn of equal ones; _ALL where none is wide."""
+    """The machine with the least load, the next in turn on a tie; _ALL if none is wide enough."""
     best, machines = _ALL, len(load)
     for turn in range(machines):
         machine = (job + turn) % machines
@@ -145,7 +144,7 @@ def _start_in_order(
     now: float,
     conservative: bool,
 ) -> None:
-    """Start what fits now beside the reservations of those before it."""
+    """Start what fits now without delaying the reservations of earlier jobs."""
     counts, kept = state.counts, 0
     tabulate_running(jobs, state, table, now)
     held[:] = False
@@ -170,7 +169,7 @@ def _start_in_order(
 
 @compiled_borrowing
 def _is_first(held: BoolArray, home: int) -> bool:
-    """Whether nobody before a job holds a reservation on its home, on one of all for a wide job."""
+    """Whether a machine of the job's home has no reservation of an earlier job."""
     free = 0
     for machine in range(len(held)):
         if home in (machine, _ALL) and not held[machine]:
@@ -186,35 +185,36 @@ def _hold(held: BoolArray, home: int) -> None:
 
 
 CTC = "CTC-SP2-1996-3.1-cln"
-#: All configurations have as many processors.
+#: Of each configuration.
 PROCESSORS = 512
 #: Jobs of each workload.
 EXTRACT_JOBS = 10_000
-#: Name -> which extract of so many jobs it is (Table 2).
+#: Name -> number of the extract (Table 2).
 EXTRACTS: Mapping[str, int] = {"10-20k": 1, "30-40k": 3, "60-70k": 6}
-#: Extracts on which the rule of rescheduling was chosen.
+#: Extracts on which the rule for rescheduling was chosen.
 CHOICE = (0, 2, 4, 5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EconomicLog:
-    """A workload with what its users asked for, and with what its jobs really take."""
+    """A workload with its users' estimates, and with exact ones."""
 
-    #: Estimates as users gave them; the run time where a job ran longer, which some did by seconds,
-    #: so that no job is cut off and every scheduler runs the same work.
+    #: Estimates as users gave them; the run time where a job ran some seconds longer, so that no
+    #: job is cut off and every scheduler runs the same work.
     asked: Workload
     exact: Workload  #: estimates are the run times
 
     def weighted_response(self, start: FloatArray) -> float:
-        """Average weighted response time: weighted by processors times run time, seconds."""
-        work = self.exact
-        weight = work.run_time * work.processors
-        return float(np.average(start + work.run_time - work.submit, weights=weight))
+        """Average response time weighted by processors times run time, seconds."""
+        return self._weighted(start + self.exact.run_time - self.exact.submit)
 
     def weighted_wait(self, start: FloatArray) -> float:
-        """Average weighted wait time, with the same weights, seconds."""
-        work = self.exact
-        return float(np.average(start - work.submit, weights=work.run_time * work.processors))
+        """Average wait with the same weights, seconds."""
+        return self._weighted(start - self.exact.submit)
+
+    def _weighted(self, times: FloatArray) -> float:
+        weights = self.exact.run_time * self.exact.processors
+        return float(np.average(times, weights=weights))
 
 
 def read_ctc(folder: Path, jobs: int = EXTRACT_JOBS) -> JobLog:
@@ -230,23 +230,23 @@ def read_ctc(folder: Path, jobs: int = EXTRACT_JOBS) -> JobLog:
 
 
 def extract(log: JobLog, number: int, jobs: int = EXTRACT_JOBS) -> EconomicLog:
-    """Jobs `number * jobs` to `(number + 1) * jobs` - 1 of the trace's own numbers that ran.
+    """Jobs numbered `number * jobs` to `(number + 1) * jobs` - 1 in the trace that ran.
 
-    Of the paper's three 9,996, 9,999 and 9,996 did; the archive's cleaning took away none of them.
+    Of the paper's three extracts 9,996, 9,999 and 9,996 did; the archive's cleaning removed none.
     """
     return economic_log(log.select(log.job_id // jobs == number))
 
 
 def like_ctc(log: JobLog, seed: int, jobs: int = EXTRACT_JOBS) -> EconomicLog:
-    """A log of weeks of CTC-SP2 drawn with replacement, its first jobs."""
+    """The first jobs of weeks of CTC-SP2 drawn with replacement."""
     drawn = resample_weeks(log, np.random.default_rng(seed))
     return economic_log(drawn.select(np.arange(min(jobs, len(drawn)))))
 
 
 def untouched_weeks(log: JobLog, jobs: int = EXTRACT_JOBS) -> JobLog:
-    """The weeks of CTC-SP2 in which no job of CHOICE was submitted, one behind the other.
+    """The weeks of CTC-SP2 without a job of CHOICE, joined.
 
-    Logs drawn of all weeks would be made by half of what the rule was chosen on.
+    Half of a log drawn from all weeks would be jobs on which the rule was chosen.
     """
     week = ((log.submit - log.submit[0]) // WEEK).astype(np.int64)
     chosen = np.isin(np.arange(len(log)) // jobs, CHOICE)
@@ -260,20 +260,12 @@ def untouched_weeks(log: JobLog, jobs: int = EXTRACT_JOBS) -> JobLog:
 
 
 def economic_log(log: JobLog) -> EconomicLog:
-    """A log made ready for all schedulers."""
-    prepared = prepare_log(log, capacity=PROCESSORS)
-    asked = prepared.workload(RequestedLimit())
+    """The two workloads of a log."""
+    asked = prepare_log(log, capacity=PROCESSORS).workload(RequestedLimit())
     estimate = np.maximum(asked.estimate, asked.run_time)
     return EconomicLog(
         asked=asked.having(estimate=estimate), exact=asked.having(estimate=asked.run_time)
     )
-
-
-def conventional_starts(workload: Workload, backfilling: str) -> FloatArray:
-    """First come, first served on one machine of 512 processors, "none" or "easy"; shape [n]."""
-    order = -np.arange(len(workload.submit), dtype=np.float64)
-    settings = SimulationSettings(capacity=PROCESSORS, backfilling=backfilling)
-    return simulate_scores(workload, order, settings).start
 
 
 #: Processors of the machines of each configuration (Table 1).
@@ -283,14 +275,14 @@ CONFIGURATIONS: Mapping[str, tuple[int, ...]] = {
     "m384": (384, 64, 16, 16, 16, 16),
     "m512": (512,),
 }
-#: Ways to run a market: as the paper did, with exact times or what users asked for, or with the
-#: rescheduling that it leaves open.
+#: Ways to run a market: as the paper did, with exact times or the users' estimates; or with
+#: rescheduling, which the paper does not specify.
 EXACT, ASKED, RESCHEDULED = "exact times", "user estimates", "rescheduling"
 #: Conventional schedulers on one machine of 512 processors.
 FCFS, EASY, EASY_EXACT = "FCFS", "EASY", "EASY, exact times"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Market:
     """A market to run."""
 
@@ -299,13 +291,13 @@ class Market:
     user: str = "UF1"  #: one of USER_FUNCTIONS
     way: str = RESCHEDULED  #: EXACT, ASKED or RESCHEDULED
     splitting: str = "wherever better"  #: when jobs may run on several machines
-    #: How often a request is forwarded between domains of one machine each, which are linked in a
-    #: ring; None lets it get to every machine.
+    #: How often a request is forwarded in a ring of domains of one machine each; None lets it reach
+    #: every machine.
     hops: int | None = None
 
     @property
     def settings(self) -> MarketSettings:
-        """What `simulate_market` needs to know."""
+        """Settings of `simulate_market`."""
         machines = CONFIGURATIONS[self.configuration]
         return MarketSettings(
             machines=machines,
@@ -319,7 +311,7 @@ class Market:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketFigures:
-    """What a schedule is like."""
+    """Figures of a market's schedule."""
 
     response: float  #: average weighted response time, seconds
     wait: float  #: average weighted wait time, seconds
@@ -344,11 +336,17 @@ def run_market(log: EconomicLog, market: Market) -> dict[str, Any]:
 
 
 def run_conventional(log: EconomicLog) -> dict[str, float]:
-    """Average weighted response time of the conventional schedulers, seconds."""
+    """Average weighted response time of the schedulers on one machine of 512, seconds."""
+    order = -np.arange(len(log.exact.submit), dtype=np.float64)
+
+    def response(workload: Workload, backfilling: str) -> float:
+        settings = SimulationSettings(capacity=PROCESSORS, backfilling=backfilling)
+        return log.weighted_response(simulate_scores(workload, order, settings).start)
+
     return {
-        FCFS: log.weighted_response(conventional_starts(log.asked, "none")),
-        EASY: log.weighted_response(conventional_starts(log.asked, "easy")),
-        EASY_EXACT: log.weighted_response(conventional_starts(log.exact, "easy")),
+        FCFS: response(log.asked, "none"),
+        EASY: response(log.asked, "easy"),
+        EASY_EXACT: response(log.exact, "easy"),
     }
 
 
@@ -356,7 +354,7 @@ def run_on_machines(log: EconomicLog, configuration: str) -> dict[str, dict[str,
     """Average weighted response time of FCFS with backfilling on a market's machines, seconds.
 
     Returns:
-        EXACT or ASKED -> backfilling and who is a job's home -> seconds.
+        EXACT or ASKED -> "<backfilling>, <home of a job>" -> seconds.
     """
     return {
         way: {
@@ -374,24 +372,28 @@ def run_on_machines(log: EconomicLog, configuration: str) -> dict[str, dict[str,
     }
 
 
-#: The log that stands for the paper's synthetic one.
+#: The log that replaces the paper's synthetic one.
 LIKE_CTC = "like CTC"
-#: Configurations whose combinations of functions are run with rescheduling too.
+#: Configurations whose combinations of functions are run with rescheduling as well.
 TABULATED = ("m512", "m128")
-#: Hops of requests between the four domains of `forwarded`; two get everywhere.
-HOPS = (0, 1, 2)
+#: UF1/MF1 on m128 where only jobs wider than a machine are split, as the paper's text says, by way.
+SPLIT_WHERE_TOO_WIDE = {
+    way: Market("m128", way=way, splitting="where too wide") for way in (EXACT, RESCHEDULED)
+}
+#: UF1/MF1 on m128 as four domains in a ring, by the hops of a request; two reach every domain.
+FORWARDED = {hops: Market("m128", way=EXACT, hops=hops) for hops in (0, 1, 2)}
 #: Jobs of each workload of a quick run.
 QUICK_JOBS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogResults:
-    """What came out on one workload."""
+    """The results on one workload."""
 
     #: Scheduler on one machine of 512 -> average weighted response time, seconds.
     conventional: Mapping[str, float]
-    markets: Mapping[Market, MarketFigures]  #: market -> figures
-    #: Configuration -> what `run_on_machines` gives.
+    markets: Mapping[Market, MarketFigures]
+    #: Configuration -> result of `run_on_machines`.
     same_machines: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
 
     def response(self, market: Market) -> float:
@@ -410,27 +412,12 @@ class LogResults:
 
 
 def combinations(configuration: str, way: str) -> list[Market]:
-    """All machine and user functions with each other."""
+    """Every machine function with every user function."""
     return [
-        Market(configuration=configuration, owner=owner, user=user, way=way)
+        Market(configuration, owner, user, way)
         for owner in MACHINE_FUNCTIONS
         for user in USER_FUNCTIONS
     ]
-
-
-def on_m128(owner: str = "MF1", user: str = "UF1", way: str = EXACT) -> Market:
-    """The market on four machines of 128 processors."""
-    return Market(configuration="m128", owner=owner, user=user, way=way)
-
-
-def paper_split(way: str) -> Market:
-    """UF1/MF1 on m128 where only jobs wider than a machine are split, as the paper's text says."""
-    return Market(configuration="m128", way=way, splitting="where too wide")
-
-
-def forwarded(hops: int) -> Market:
-    """UF1/MF1 on m128 as four domains in a ring whose requests are forwarded so often."""
-    return Market(configuration="m128", way=EXACT, hops=hops)
 
 
 def _markets() -> list[Market]:
@@ -440,15 +427,13 @@ def _markets() -> list[Market]:
         for name in names
         for market in combinations(name, way)
     ]
-    for name in CONFIGURATIONS:
-        found += [Market(configuration=name, way=way) for way in (EXACT, ASKED, RESCHEDULED)]
-    found += [paper_split(way) for way in (EXACT, RESCHEDULED)]
-    found += [forwarded(hops) for hops in HOPS]
-    return list(dict.fromkeys(found))
+    ways = (EXACT, ASKED, RESCHEDULED)
+    found += [Market(name, way=way) for name in CONFIGURATIONS for way in ways]
+    return list(dict.fromkeys([*found, *SPLIT_WHERE_TOO_WIDE.values(), *FORWARDED.values()]))
 
 
 def steps(seeds: int) -> int:
-    """Schedules, for a progress bar; all conventional ones of the same machines count as one."""
+    """Schedules, for a progress bar; the conventional ones of a configuration count as one."""
     workloads = len(EXTRACTS) + 1
     return workloads * (len(_markets()) + len(CONFIGURATIONS) + 1) + seeds * (len(TABULATED) + 1)
 
@@ -456,15 +441,14 @@ def steps(seeds: int) -> int:
 def reproduce(
     log: JobLog, seeds: int, jobs: int, store: ResultStore
 ) -> tuple[dict[str, LogResults], list[LogResults]]:
-    """Workload -> results, and those on logs of weeks on which nothing was chosen, one a seed."""
+    """Workload -> results, and results on logs of weeks without a job of CHOICE, one a seed."""
     workloads = {name: extract(log, number, jobs) for name, number in EXTRACTS.items()}
     workloads[LIKE_CTC] = like_ctc(log, 0, jobs)
-    compared = [Market(configuration=name) for name in TABULATED]
     logs = {
         name: _run(name, each, _markets(), CONFIGURATIONS, store)
         for name, each in workloads.items()
     }
-    left = untouched_weeks(log, jobs)
+    left, compared = untouched_weeks(log, jobs), [Market(name) for name in TABULATED]
     drawn = {f"{LIKE_CTC} {seed}": like_ctc(left, seed, jobs) for seed in range(seeds)}
     return logs, [_run(name, each, compared, (), store) for name, each in drawn.items()]
 

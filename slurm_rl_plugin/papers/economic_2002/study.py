@@ -1,4 +1,4 @@
-"""`economic`: the market of 2002 against FCFS and EASY, as a study."""
+"""The market of the 2002 paper, run again against FCFS and EASY."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ from slurm_rl_plugin.papers.economic_2002.markets import (
     EXACT,
     EXTRACT_JOBS,
     FCFS,
-    HOPS,
+    FORWARDED,
     LIKE_CTC,
     QUICK_JOBS,
     RESCHEDULED,
+    SPLIT_WHERE_TOO_WIDE,
     TABULATED,
     LogResults,
     Market,
     combinations,
-    forwarded,
-    on_m128,
-    paper_split,
     read_ctc,
     reproduce,
     steps,
@@ -61,7 +59,7 @@ def rows_of(logs: Mapping[str, LogResults], drawn: Sequence[LogResults]) -> Iter
         for configuration in TABULATED:
             yield row_of(
                 *(f"goal, {name}", f"{configuration} MF1 UF1, rescheduling", _TO_EASY),
-                results.response(Market(configuration=configuration)) / results.conventional[EASY],
+                results.response(Market(configuration)) / results.conventional[EASY],
                 baselines=results.conventional,
             )
     yield from rows_over_seeds(drawn)
@@ -73,14 +71,13 @@ def rows_of(logs: Mapping[str, LogResults], drawn: Sequence[LogResults]) -> Iter
 
 
 def rows_over_seeds(drawn: Sequence[LogResults]) -> Iterator[Row]:
-    """Over logs of drawn weeks; the interval is the middle 95 % of the logs.
+    """Rows over logs of drawn weeks; the interval is the middle 95 % of the logs.
 
-    That of their mean would become as narrow as one likes with the number of draws, which bring
-    no new weeks.
+    The interval of their mean would shrink with the number of draws, which add no new weeks.
     """
     easy = np.array([each.conventional[EASY] for each in drawn])
     for configuration in TABULATED:
-        plain = Market(configuration=configuration)
+        plain = Market(configuration)
         mean, ci95 = resampled_ratio(np.array([each.response(plain) for each in drawn]), easy)
         policy = f"{configuration} MF1 UF1, rescheduling"
         measured = Measurement(value=mean, ci95=ci95)
@@ -88,27 +85,27 @@ def rows_over_seeds(drawn: Sequence[LogResults]) -> Iterator[Row]:
 
 
 def _comparisons(name: str, results: LogResults) -> Iterator[Row]:
-    """Figures 10 to 13: against the same machines' conventional scheduler, and one another."""
+    """Figures 10 to 13: relative to the conventional scheduler, and to each other."""
     for configuration in CONFIGURATIONS:
         best = results.best(configuration)
         label = f"{configuration} best ({best.owner} {best.user})"
         yield _against_control(name, results, "Fig. 10", label, best)
     for configuration in TABULATED:
-        markets = [Market(configuration=configuration, way=way) for way in (EXACT, ASKED)]
+        markets = [Market(configuration, way=way) for way in (EXACT, ASKED)]
         if configuration == "m128":
-            markets.append(paper_split(EXACT))
+            markets.append(SPLIT_WHERE_TOO_WIDE[EXACT])
         for market in markets:
-            split = f", {WIDE_SPLIT}" if market.splitting == paper_split(EXACT).splitting else ""
+            split = f", {WIDE_SPLIT}" if market == SPLIT_WHERE_TOO_WIDE[EXACT] else ""
             label = f"{configuration} MF1 UF1{split}"
             yield _against_control(name, results, "Fig. 11", label, market)
     group, column = f"Fig. 12-13, {name}", "AWRT / that of one machine"
     for way in (EXACT, RESCHEDULED):
-        single = results.response(Market(configuration="m512", way=way))
+        single = results.response(Market("m512", way=way))
         for configuration in CONFIGURATIONS:
             if configuration != "m512":
-                several = results.response(Market(configuration=configuration, way=way))
+                several = results.response(Market(configuration, way=way))
                 yield row_of(group, f"{configuration} MF1 UF1, {way}", column, several / single)
-        split_ratio = results.response(paper_split(way)) / single
+        split_ratio = results.response(SPLIT_WHERE_TOO_WIDE[way]) / single
         yield row_of(group, f"m128 MF1 UF1, {way}, {WIDE_SPLIT}", column, split_ratio)
     if name == LIKE_CTC:
         yield from _sizes(results)
@@ -131,7 +128,7 @@ def _against_control(
 
 def _sizes(results: LogResults) -> Iterator[Row]:
     names = list(CONFIGURATIONS)
-    found = [results.markets[Market(configuration=each, way=EXACT)] for each in names]
+    found = [results.markets[Market(each, way=EXACT)] for each in names]
     for small, large, several, fewer in zip(names, names[1:], found, found[1:], strict=False):
         policy = f"MF1 UF1, {large} over {small}"
         yield row_of("Fig. 13", policy, "AWRT", fewer.response / several.response)
@@ -141,12 +138,16 @@ def _sizes(results: LogResults) -> Iterator[Row]:
 
 
 def _rows_on_functions(results: LogResults) -> Iterator[Row]:
-    """Figures 14 to 18: what functions do to the balance of m128 and to response times."""
-    plain, even, uneven = (results.markets[on_m128(*each)] for each in _BALANCED)
+    """Figures 14 to 18: how functions change the balance of m128 and response times."""
+    plain, even, uneven = (results.markets[Market("m128", *each, EXACT)] for each in _BALANCED)
     one, two, three = "m128 MF1 UF1", "m128 MF1 UF2", "m128 MF2 UF2"
-    spread = _spread(plain.squashed_area)
+    # the largest difference of the work of machines, percent of the largest
+    spread, even_spread = (
+        100.0 * (max(area) - min(area)) / max(area)
+        for area in (plain.squashed_area, even.squashed_area)
+    )
     column = "largest difference of squashed areas"
-    ratio = _ratio(_spread(even.squashed_area), spread)
+    ratio = _ratio(even_spread, spread)
     widest = sorted(uneven.squashed_area)[-2:]
     part = 100.0 * sum(widest) / sum(uneven.squashed_area)
     used, percent = sorted(100.0 * each for each in uneven.utilization), "utilization (%)"
@@ -166,27 +167,28 @@ def _rows_on_functions(results: LogResults) -> Iterator[Row]:
     yield _winner(results, "Fig. 18", "UF1", users)
     del users["UF1"]
     yield _winner(results, "Fig. 18", "UF3", users)
-    slow = [results.response(on_m128(*owners.pop(each))) for each in ("MF1", "MF3", "MF6")]
-    ratio = min(slow) / max(results.response(on_m128(*pair)) for pair in owners.values())
+    slow = [
+        results.response(Market("m128", *owners.pop(each), EXACT)) for each in ("MF1", "MF3", "MF6")
+    ]
+    ratio = min(slow) / max(
+        results.response(Market("m128", *pair, EXACT)) for pair in owners.values()
+    )
     column = "least AWRT / the largest of the others"
     yield row_of("Fig. 17", "m128, MF1, MF3 and MF6 (`under`)", column, ratio)
 
 
-def _spread(area: Sequence[float]) -> float:
-    """The largest difference of the work of machines, percent of the largest."""
-    return 100.0 * (max(area) - min(area)) / max(area)
-
-
 def _ratio(value: float, base: float) -> float:
-    """NaN over 0, as on a log without waits."""
+    """The ratio; NaN over 0, as on a log without waits."""
     return value / base if base else math.nan
 
 
 def _winner(
     results: LogResults, figure: str, paper: str, pairs: Mapping[str, tuple[str, str]]
 ) -> Row:
-    """Whether the function that the paper finds best of its kind is the best here."""
-    responses = {name: results.response(on_m128(*pair)) for name, pair in pairs.items()}
+    """Whether the paper's best function of its kind is the best here."""
+    responses = {
+        name: results.response(Market("m128", *pair, EXACT)) for name, pair in pairs.items()
+    }
     best = min(responses, key=lambda name: responses[name])
     others = min(value for name, value in responses.items() if name != paper)
     return row_of(
@@ -217,7 +219,7 @@ _RESPONSE, _WAIT = "AWRT (h)", "AWWT (h)"
 
 
 def _bars(axis: Any, names: Sequence[str], series: Mapping[str, Sequence[float]]) -> None:
-    """Groups of bars next to each other."""
+    """Draw groups of bars."""
     width = 0.85 / len(series)
     for number, (label, values) in enumerate(series.items()):
         places = [place + (number - (len(series) - 1) / 2) * width for place in range(len(names))]
@@ -230,7 +232,7 @@ def _against_conventional(logs: Mapping[str, LogResults]) -> Any:
     figure, axes = panels(titles, (5.5, 3.6), rows=2, share=True)
     found = logs.values()
     for axis, configuration in zip(axes, CONFIGURATIONS, strict=True):
-        plain = Market(configuration=configuration, way=EXACT)
+        plain = Market(configuration, way=EXACT)
         bars = [
             ("FCFS with backfilling, same machines", [each.control(plain)[1] for each in found]),
             ("EASY, one machine of 512", [each.conventional[EASY_EXACT] for each in found]),
@@ -253,7 +255,7 @@ def _configurations(logs: Mapping[str, LogResults]) -> Any:
     for axis, (way, _, column) in zip(axes, cells, strict=True):
         series = {
             name: [
-                getattr(each.markets[Market(configuration=name, way=way)], column) / HOUR
+                getattr(each.markets[Market(name, way=way)], column) / HOUR
                 for each in logs.values()
             ]
             for name in CONFIGURATIONS
@@ -269,7 +271,7 @@ def _balance(results: LogResults) -> Any:
         "Figure 16: hours",
     )
     figure, axes = panels(titles, (4.4, 4))
-    found = {" ".join(each): results.markets[on_m128(*each)] for each in _BALANCED}
+    found = {" ".join(each): results.markets[Market("m128", *each, EXACT)] for each in _BALANCED}
     machines = [f"machine {place + 1}" for place in range(len(CONFIGURATIONS["m128"]))]
     areas = {name: [area / HOUR for area in each.squashed_area] for name, each in found.items()}
     times = {name: [each.response / HOUR, each.wait / HOUR] for name, each in found.items()}
@@ -285,9 +287,9 @@ def _functions(logs: Mapping[str, LogResults]) -> Any:
     ]
     figure, axes = panels([f"Figure {kind}, {way}" for way, kind in cells], (5.5, 3.6), rows=2)
     for axis, (way, kind) in zip(axes, cells, strict=True):
-        markets = {name: on_m128(name, "UF3", way) for name in MACHINE_FUNCTIONS}
+        markets = {name: Market("m128", name, "UF3", way) for name in MACHINE_FUNCTIONS}
         if kind.startswith("18"):
-            markets = {name: on_m128("MF2", name, way) for name in USER_FUNCTIONS}
+            markets = {name: Market("m128", "MF2", name, way) for name in USER_FUNCTIONS}
         series = {
             name: [each.response(market) / HOUR for each in logs.values()]
             for name, market in markets.items()
@@ -301,7 +303,7 @@ def _functions(logs: Mapping[str, LogResults]) -> Any:
 
 
 def run(asked: Asked) -> Outcome:
-    """Simulate every market and the conventional schedulers, and measure."""
+    """Simulate every market and the conventional schedulers."""
     asked.refuse_policy("it has no network")
     needed = "economic needs CTC-SP2: give the directory of the traces."
     traces, seeds = asked.traces_or_refuse(needed), asked.number_of_seeds()
@@ -321,7 +323,7 @@ def run(asked: Asked) -> Outcome:
     }
     headers = {
         "controls": ["WORKLOAD", "MACHINES", "SAME MACHINES", "ONE OF 512"],
-        "hops": ["WORKLOAD", *(f"{each} HOPS" for each in HOPS)],
+        "hops": ["WORKLOAD", *(f"{each} HOPS" for each in FORWARDED)],
         "combinations": ["WORKLOAD", "MACHINES", "WAY", "MF", *USER_FUNCTIONS],
     }
     more: list[str | TextTable] = []
@@ -359,20 +361,20 @@ def _controls(logs: Mapping[str, LogResults]) -> Iterator[dict[str, Any]]:
 
 
 def _hops(logs: Mapping[str, LogResults]) -> Iterator[dict[str, Any]]:
-    """AWRT on m128 where requests are forwarded so often, over that on one machine of 512."""
+    """AWRT on m128 by the hops of a request, over that on one machine of 512."""
     for workload, results in logs.items():
-        one = results.response(Market(configuration="m512", way=EXACT))
-        ratios = {str(each): results.response(forwarded(each)) / one for each in HOPS}
+        one = results.response(Market("m512", way=EXACT))
+        ratios = {str(each): results.response(FORWARDED[each]) / one for each in FORWARDED}
         yield {"workload": workload, **ratios}
 
 
 def _combinations(logs: Mapping[str, LogResults]) -> Iterator[dict[str, Any]]:
-    """AWRT over that of EASY with user estimates by user function, a row a machine function."""
+    """AWRT over EASY's with user estimates: a row for each machine function."""
     for workload, results in logs.items():
         for machines, way, owner in product(TABULATED, (EXACT, RESCHEDULED), MACHINE_FUNCTIONS):
             row: dict[str, Any] = {"workload": workload, "machines": machines}
             row |= {"way": way, "owner": owner}
             for user in USER_FUNCTIONS:
-                market = Market(configuration=machines, owner=owner, user=user, way=way)
+                market = Market(machines, owner, user, way)
                 row[user] = results.response(market) / results.conventional[EASY]
             yield row

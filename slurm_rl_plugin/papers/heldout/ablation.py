@@ -1,7 +1,7 @@
-"""What features and the algorithm are worth: the same training without a group, or by fitted Q.
+"""The effect of features and algorithm: the same training without a group, or by fitted Q.
 
-Trained on the past of all logs at once, as the model that comes with the package; measured on what
-came after, in the same windows. docs/research/definitions.md: held-out protocol.
+Training uses the past of all logs at once, as for the shipped model; the later parts are measured
+in the same windows. docs/research/definitions.md: held-out protocol.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from slurm_rl_plugin.papers.heldout.experiment import (
     ratio_over_logs,
     ratio_over_seeds,
 )
-from slurm_rl_plugin.papers.study.claims import Cell, Claim, Row
+from slurm_rl_plugin.papers.study.claims import Claim, row_of
 from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, panels
 from slurm_rl_plugin.papers.study.result_store import ResultStore
-from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
+from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import FloatArray
 
 ALL_FEATURES = "all features"
-#: Variant -> changes of the search's settings; without predictions it starts from what was asked.
+#: Variant -> changes of the search's settings; without predictions it starts from requests.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     ALL_FEATURES: {},
     "without jobs alike": {"without": "alike"},
@@ -54,7 +54,7 @@ ALL_LOGS = "all logs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AblatedLog:
-    """What came out on one log."""
+    """Results on one log."""
 
     best: str  #: the best rule of the training part
     rule: WindowFigures  #: its figures on the test windows
@@ -64,10 +64,9 @@ class AblatedLog:
 
     def ratios(self, variant: str, column: str) -> FloatArray:
         """Logarithm of a ratio of each seed and window, shape [seeds, windows]."""
-        below = [self.rule] * len(self.variants[variant])
-        if column == TO_ALL:
-            below = self.variants[ALL_FEATURES]
-        pairs = zip(self.variants[variant], below, strict=True)
+        mine = self.variants[variant]
+        below = self.variants[ALL_FEATURES] if column == TO_ALL else [self.rule] * len(mine)
+        pairs = zip(mine, below, strict=True)
         return np.array([np.log(a.bounded_slowdown / b.bounded_slowdown) for a, b in pairs])
 
 
@@ -78,7 +77,7 @@ def ablate(
     logs = list(plan.logs)
     networks: dict[str, list[QNetwork]] = {variant: [] for variant in (*VARIANTS, FITTED_Q)}
     for seed in range(plan.seeds):
-        training = HeldoutTraining(plan.logs, plan.size, seed, store)
+        training = HeldoutTraining(plan, seed, store)
         for variant, changes in VARIANTS.items():
             networks[variant].append(training.pooled(logs, changes).q_network)
         networks[FITTED_Q].append(training.fitted(logs).q_network)
@@ -87,12 +86,6 @@ def ablate(
         found[name] = _measured(log.prepared, networks, plan)
         after_log()
     return found
-
-
-def training_steps(plan: HeldoutPlan) -> int:
-    """For the progress bar: generations of all trainings, and one for each log."""
-    each = len(VARIANTS) * plan.size.settings.generations + plan.size.fitted.iterations
-    return plan.seeds * each + len(plan.logs)
 
 
 def _measured(log: Any, networks: Mapping[str, list[QNetwork]], plan: HeldoutPlan) -> AblatedLog:
@@ -109,26 +102,18 @@ def _measured(log: Any, networks: Mapping[str, list[QNetwork]], plan: HeldoutPla
 
 
 def ablation_claims(found: Mapping[str, AblatedLog]) -> Iterator[Claim]:
-    """Every variant on every log, then on all logs together; nothing is claimed of them."""
+    """Every variant on every log, then on all logs together, without verdicts."""
+    cells = [(variant, column) for variant in (*VARIANTS, FITTED_Q) for column in (TO_BEST, TO_ALL)]
     for name, log in found.items():
-        for variant in log.variants:
-            for column in (TO_BEST, TO_ALL):
-                ratio = ratio_over_seeds(log.ratios(variant, column), log.block)
-                yield Claim(row=Row(cell=Cell(name, variant, column), measured=ratio))
-    for variant in (*VARIANTS, FITTED_Q):
-        for column in (TO_BEST, TO_ALL):
-            logs = ((log.ratios(variant, column), log.block) for log in found.values())
-            cell = Cell(ALL_LOGS, variant, column)
-            yield Claim(row=Row(cell=cell, measured=ratio_over_logs(logs)))
-
-
-def drawings_of(found: Mapping[str, AblatedLog]) -> Drawings:
-    """The one figure."""
-    return {"ablation.png": lambda: _ratios(found)}
+        for cell in cells:
+            yield Claim(row=row_of(name, *cell, ratio_over_seeds(log.ratios(*cell), log.block)))
+    for cell in cells:
+        logs = ((log.ratios(*cell), log.block) for log in found.values())
+        yield Claim(row=row_of(ALL_LOGS, *cell, ratio_over_logs(logs)))
 
 
 def _ratios(found: Mapping[str, AblatedLog]) -> Any:
-    """One panel a log: each variant's seeds as points, their median with its interval."""
+    """A panel for each log: each variant's seeds as points, their median with its interval."""
     figure, axes = panels(list(found), (4, 3.5), share=True)
     for axis, log in zip(axes, found.values(), strict=True):
         rows = {each: log.ratios(each, TO_ALL) for each in [*list(VARIANTS)[1:], FITTED_Q][::-1]}
@@ -145,11 +130,12 @@ def _ratios(found: Mapping[str, AblatedLog]) -> Any:
 def run(asked: Asked) -> Outcome:
     """Train every variant and measure."""
     plan = HeldoutPlan.of(asked)
-    with asked.bar("training and measuring", training_steps(plan)) as add:
+    each = len(VARIANTS) * plan.size.settings.generations + plan.size.fitted.iterations
+    with asked.bar("training and measuring", plan.seeds * each + len(plan.logs)) as add:
         found = ablate(plan, ResultStore(asked.models, add), partial(add, 1))
     return Outcome(
         claims=list(ablation_claims(found)),
         seeds=range(plan.seeds),
         facts={"best_heuristic": {name: log.best for name, log in found.items()}},
-        drawings=drawings_of(found),
+        drawings={"ablation.png": lambda: _ratios(found)},
     )

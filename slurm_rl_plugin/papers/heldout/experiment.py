@@ -1,8 +1,8 @@
-"""Whether a learned order beats the best simple rule on parts of logs that it has never seen.
+"""Whether a learned order beats the best simple rule on parts of logs that it was not trained on.
 
-For each log: networks trained on the past of the other logs, by policy search and by fitted Q;
-fine-tuned on the past of this one, and with a part of the machine kept free of batch work; several
-seeds each. The later 40 % of each log is looked at once, when everything has been chosen.
+For each log and seed: networks trained on the past of the other logs, by policy search and by
+fitted Q; fine-tuned on the past of this one; and with a part of the machine kept free of batch
+work. The last 40 % of each log is measured once, after every choice.
 docs/research/definitions.md: held-out protocol.
 """
 
@@ -48,10 +48,10 @@ from slurm_rl_plugin.measure.intervals import (
     overlapping_windows,
     ratio_over_windows,
 )
-from slurm_rl_plugin.papers.study.claims import Cell, Declared, Measurement, Row, TextTable
+from slurm_rl_plugin.papers.study.claims import Declared, Measurement, Row, TextTable, row_of
 from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, legend_above, panels
 from slurm_rl_plugin.papers.study.result_store import Learned, LearningTask, ResultStore
-from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
+from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.papers.study.trials import StudyLog, read_study_logs
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK, SHARES_WORDS
@@ -71,10 +71,10 @@ COLUMNS = (TO_BEST, TO_MULTIFACTOR, SHORT_GAIN, LONGEST, MISDELIVERED)
 
 
 def over_seeds(rows: FloatArray, block: int) -> Measurement:
-    """Median over the seeds of the mean; its interval is that of the mean over seeds, by blocks.
+    """Median over the seeds of the mean; the interval is that of the mean over seeds, by blocks.
 
     Args:
-        rows: a figure of each seed and window, shape [seeds, windows], windows in time order.
+        rows: shape [seeds, windows], windows in time order.
         block: consecutive windows that depend on each other.
     """
     rng = np.random.default_rng(0)
@@ -83,7 +83,7 @@ def over_seeds(rows: FloatArray, block: int) -> Measurement:
 
 
 def ratio_over_seeds(rows: FloatArray, block: int) -> Measurement:
-    """The same of logarithms of ratios, as a ratio: geometric means over the windows."""
+    """`over_seeds` for logarithms of ratios, as a ratio: geometric means over the windows."""
     found = over_seeds(rows, block)
     ends = found.ci95
     return Measurement(
@@ -93,9 +93,9 @@ def ratio_over_seeds(rows: FloatArray, block: int) -> Measurement:
 
 
 def ratio_over_logs(logs: Iterable[tuple[FloatArray, int]]) -> Measurement:
-    """Geometric mean over several logs, each with its block, in which blocks are drawn.
+    """Geometric mean over several logs, with a bootstrap over the blocks of each log.
 
-    The rows of each log are logarithms of ratios, shape [seeds, windows].
+    Each log has logarithms of ratios, shape [seeds, windows], and its block.
     """
     rng = np.random.default_rng(0)
     values, draws = [], []
@@ -108,11 +108,11 @@ def ratio_over_logs(logs: Iterable[tuple[FloatArray, int]]) -> Measurement:
 
 
 MULTIFACTOR = "multifactor"
-#: Fewer logs than this leave nothing to train on where one is left out.
+#: Fewest logs, since training leaves one out.
 FEWEST_LOGS = 2
-#: Starvation bounds tried for the tail-safe setting, hours.
+#: Starvation bounds of the tail-safe setting to choose from, hours.
 STARVATION_BOUNDS = (240.0, 168.0, 120.0, 96.0, 72.0, 48.0, 36.0, 24.0, 12.0, 6.0)
-#: What the hook does to scores: label -> changes of the protocol.
+#: Effects of the hook on scores: label -> changes of the protocol.
 EFFECTS: Mapping[str, Mapping[str, float]] = {
     "as it decides": {},
     **{f"influence {hours:g} h": {"influence": hours} for hours in (6.0, 24.0, 72.0, 168.0)},
@@ -123,15 +123,15 @@ EFFECTS: Mapping[str, Mapping[str, float]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldoutPlan:
-    """What is studied."""
+    """Logs, seeds and sizes of a study."""
 
-    logs: Mapping[str, StudyLog]  #: name -> log
+    logs: Mapping[str, StudyLog]  #: by name
     seeds: int  #: trainings of each kind
-    size: StudySize  #: how much is trained
+    size: StudySize
 
     @classmethod
     def of(cls, asked: Asked) -> HeldoutPlan:
-        """What is asked of a study on the logs of parallel machines."""
+        """The plan of the options."""
         seeds = asked.number_of_seeds(fewest=1, why="give at least 1")
         no_traces = f"{asked.paper} needs logs: give the directory of the traces."
         traces = asked.traces_or_refuse(no_traces)
@@ -149,27 +149,27 @@ class HeldoutPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStudy:
-    """What came out on one log."""
+    """Results on one log."""
 
     best: str  #: the best rule of the training part
-    training_slowdown: dict[str, float]  #: of each rule there, geometric mean over windows
+    training_slowdown: dict[str, float]  #: of each rule, geometric mean over training windows
     rules: dict[str, WindowFigures]  #: rule -> figures on the test windows
     learned: dict[str, list[WindowFigures]]  #: policy -> figures of each seed on the same windows
     block: int  #: consecutive windows that depend on each other
     reserves: list[float]  #: part of the machine kept free, of each seed
     starvation: float  #: bound of the tail-safe setting, hours
-    #: What the hook does to scores -> figures of one fine-tuned network.
+    #: Label of EFFECTS -> figures of one fine-tuned network.
     effects: dict[str, WindowFigures] = field(default_factory=dict)
     shares: dict[str, float] = field(default_factory=dict)  #: of each account, sum 1
     shares_from: str = PAST_WORK  #: one of `log_shares.SHARES_WORDS`
 
 
 def study_log(name: str, plan: HeldoutPlan, store: ResultStore) -> LogStudy:
-    """Train, choose on the past of a log, then measure on what came after."""
+    """Train, choose on the past of a log, then measure on its later part."""
     networks: dict[str, list[QNetwork]] = {kind: [] for kind in (WITHOUT, FITTED, TUNED, HOLDING)}
     reserves, validated = [], []
     for seed in range(plan.seeds):
-        training = HeldoutTraining(plan.logs, plan.size, seed, store)
+        training = HeldoutTraining(plan, seed, store)
         others = [each for each in plan.logs if each != name]
         without = training.pooled(others)
         tuned = training.fine_tuned(name, without)
@@ -242,9 +242,9 @@ def figures_by_kind(
 def _starvation_bound(
     network: QNetwork, known: Any, firsts: Sequence[int], protocol: HeldoutProtocol
 ) -> float:
-    """The longest bound under which the training part has no longer waits than multifactor.
+    """The longest bound that keeps waits in the training part within multifactor's.
 
-    The shortest of STARVATION_BOUNDS where none keeps that promise.
+    The shortest of STARVATION_BOUNDS if none does.
     """
     rule = [Candidate(name=MULTIFACTOR)]
     allowed = figures_of_windows(rule, known, firsts, protocol)[MULTIFACTOR].max_wait.mean()
@@ -257,7 +257,7 @@ def _starvation_bound(
 
 
 def figure_of(study: LogStudy, policy: str, column: str) -> Measurement:
-    """Median over the seeds of a figure, its interval that of the mean over seeds by blocks."""
+    """A figure over the seeds; see `over_seeds`."""
     figures = study.learned.get(policy) or [study.rules[policy]]
     rows = np.array([_per_window(study, each, column) for each in figures])
     found = ratio_over_seeds if column in (TO_BEST, TO_MULTIFACTOR) else over_seeds
@@ -265,7 +265,7 @@ def figure_of(study: LogStudy, policy: str, column: str) -> Measurement:
 
 
 def _per_window(study: LogStudy, figures: WindowFigures, column: str) -> FloatArray:
-    """The figure of each window of which the mean is told; logarithms of ratios."""
+    """The figure of each window; ratios as logarithms."""
     multifactor = study.rules[MULTIFACTOR]
     if column == TO_BEST:
         return np.log(figures.bounded_slowdown / study.rules[study.best].bounded_slowdown)
@@ -276,18 +276,18 @@ def _per_window(study: LogStudy, figures: WindowFigures, column: str) -> FloatAr
         return 100.0 * gained / np.maximum(figures.short_jobs.mean(), 1.0)
     if column == LONGEST:
         return figures.max_wait / multifactor.max_wait.mean()
-    if column == MISDELIVERED:
-        return figures.misdelivered
-    raise KeyError(column)
+    return figures.misdelivered
 
 
 def pooled_ratio(studies: Mapping[str, LogStudy], policy: str) -> Measurement:
-    """Slowdown over the best rule's on all logs: geometric mean of the logs, blocks in each."""
-    logs = []
-    for study in studies.values():
-        rows = np.array([_per_window(study, each, TO_BEST) for each in study.learned[policy]])
-        logs.append((rows, study.block))
-    return ratio_over_logs(logs)
+    """Slowdown over the best rule's, geometric mean over all logs."""
+    return ratio_over_logs(
+        (
+            np.array([_per_window(study, each, TO_BEST) for each in study.learned[policy]]),
+            study.block,
+        )
+        for study in studies.values()
+    )
 
 
 def rows_of(studies: Mapping[str, LogStudy]) -> Iterator[Row]:
@@ -296,22 +296,13 @@ def rows_of(studies: Mapping[str, LogStudy]) -> Iterator[Row]:
         rules = [study.best, *(rule for rule in study.rules if rule != study.best)]
         for policy in [*study.learned, *rules]:
             for column in COLUMNS:
-                found = figure_of(study, policy, column)
-                yield Row(cell=Cell(name, policy, column), measured=found)
+                yield row_of(name, policy, column, figure_of(study, policy, column))
     for policy in (WITHOUT, FITTED, TUNED, HOLDING):
-        yield Row(cell=Cell("all logs", policy, TO_BEST), measured=pooled_ratio(studies, policy))
-
-
-def drawings_of(studies: Mapping[str, LogStudy]) -> Drawings:
-    """Ratios of every policy, and what the hook does to them."""
-    return {
-        "heldout-ratios.png": lambda: _ratios(studies),
-        "heldout-effects.png": lambda: _effects(studies),
-    }
+        yield row_of("all logs", policy, TO_BEST, pooled_ratio(studies, policy))
 
 
 def _ratios(studies: Mapping[str, LogStudy]) -> Any:
-    """One panel a log: every policy's ratio with its interval; goals as marks."""
+    """A panel for each log: every policy's ratio with its interval; goals as marks."""
     titles = [f"{name}: {TO_BEST} ({study.best})" for name, study in studies.items()]
     figure, axes = panels(titles, (5, 6), share=True)
     for axis, (name, study) in zip(axes, studies.items(), strict=True):
@@ -328,7 +319,7 @@ def _ratios(studies: Mapping[str, LogStudy]) -> Any:
 
 
 def _effects(studies: Mapping[str, LogStudy]) -> Any:
-    """What influence, cycle and old scores make of one fine-tuned network, over the best rule."""
+    """Slowdown of one fine-tuned network over the best rule's, for each of EFFECTS."""
     figure, axis = plt.subplots(figsize=(9, 5), layout="constrained")
     for name, study in studies.items():
         best = study.rules[study.best].bounded_slowdown
@@ -346,7 +337,7 @@ def _effects(studies: Mapping[str, LogStudy]) -> Any:
 
 
 def run(asked: Asked) -> Outcome:
-    """Train, choose on the past of each log, and measure on what came after."""
+    """Train, choose on the past of each log, and measure on its later part."""
     plan = HeldoutPlan.of(asked)
     studies = dict[str, LogStudy]()
     with asked.bar("training and measuring", plan.steps) as add:
@@ -360,12 +351,15 @@ def run(asked: Asked) -> Outcome:
         seeds=range(plan.seeds),
         more=list(_passages(facts)),
         facts={"logs": facts},
-        drawings=drawings_of(studies),
+        drawings={
+            "heldout-ratios.png": lambda: _ratios(studies),
+            "heldout-effects.png": lambda: _effects(studies),
+        },
     )
 
 
 def _facts(study: LogStudy) -> dict[str, Any]:
-    """What was chosen on the past of a log, and what the hook does to the scores."""
+    """The choices on the past of a log, and the effects of the hook."""
     plain = study.effects["as it decides"]
     return {
         "best_heuristic": study.best,
@@ -394,25 +388,28 @@ def _effect(figures: WindowFigures, plain: WindowFigures, block: int) -> dict[st
 
 
 def _passages(facts: Mapping[str, Mapping[str, Any]]) -> Iterator[str | TextTable]:
-    """The same facts for people, a sentence and a table a log."""
+    """A sentence and a table for each log."""
     for name, log in facts.items():
         yield (
             f"\n{name}: best rule of the past {log['best_heuristic']}; part kept free of batch "
             f"work, by seed: {', '.join(f'{part:g}' for part in log['reserves'])}; starvation "
             f"bound {log['starvation_hours']:g} h. {SHARES_WORDS[log['shares_from']]}"
         )
-        rows = []
-        for label, each in log["effects"].items():
-            interval = "-" if each["ci95"] is None else "{:.3f}-{:.3f}".format(*each["ci95"])
-            row = [label, each["mean_bounded_slowdown"], each["to_as_it_decides"], interval]
-            rows.append([*row, each["mean_max_wait"] / HOUR, each["misdelivered"]])
+        rows = [
+            [
+                *(label, each["mean_bounded_slowdown"], each["to_as_it_decides"]),
+                "-" if each["ci95"] is None else "{:.3f}-{:.3f}".format(*each["ci95"]),
+                *(each["mean_max_wait"] / HOUR, each["misdelivered"]),
+            ]
+            for label, each in log["effects"].items()
+        ]
         header = ["HOOK", "BSLD", "TO AS IT DECIDES", "(95 %)", "MAXWAIT-H", "MISDELIVERED"]
         yield TextTable(header, rows)
 
 
-#: Windows of a log that measure.
+#: Windows to measure on.
 TEST = HeldoutProtocol()
-#: Fine-tuning takes half as many generations as a training, of smaller steps.
+#: Fine-tuning takes half as many generations as a training, with a smaller step.
 TUNING_GENERATIONS, TUNING_STEP = 10, 0.1
 #: Parts of the machine that may be kept free of batch work.
 RESERVES = (0.0, 0.02, 0.04, 0.08)
@@ -420,18 +417,18 @@ RESERVES = (0.0, 0.02, 0.04, 0.08)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudySize:
-    """How much is trained."""
+    """Sizes of trainings and windows."""
 
     settings: PolicySearchSettings = SLOWDOWN  #: of the search on several logs
-    fitted: FittedQSettings = fitted_q.SLOWDOWN  #: of fitted Q iteration on the same
+    fitted: FittedQSettings = fitted_q.SLOWDOWN  #: of fitted Q iteration on the same logs
     tuning: int = TUNING_GENERATIONS
-    training: HeldoutProtocol = TRAINING  #: windows of a log that train
-    validation: HeldoutProtocol = VALIDATION  #: windows of a log that choose
-    test: HeldoutProtocol = TEST  #: windows of a log that measure
+    training: HeldoutProtocol = TRAINING  #: windows to train on
+    validation: HeldoutProtocol = VALIDATION  #: windows to choose on
+    test: HeldoutProtocol = TEST  #: windows to measure on
 
 
 _SMALL = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
-#: To see that it runs; its figures are no study.
+#: For a smoke test; its figures are no study.
 QUICK_STUDY = StudySize(
     settings=replace(SLOWDOWN, generations=2, population=4, batch=2),
     fitted=replace(fitted_q.SLOWDOWN, iterations=2, batch=2, passes=2),
@@ -445,51 +442,40 @@ QUICK_STUDY = StudySize(
 class HeldoutTraining:
     """Trains the networks of one seed, or takes them from the store."""
 
-    def __init__(
-        self,
-        logs: Mapping[str, StudyLog],
-        size: StudySize,
-        seed: int,
-        store: ResultStore,
-    ) -> None:
-        """Prepare; nothing is trained yet."""
-        self._logs, self._size, self._store = logs, size, store
+    def __init__(self, plan: HeldoutPlan, seed: int, store: ResultStore) -> None:
+        self._logs, self._size, self._store = plan.logs, plan.size, store
         self._seed = seed
         self._made: dict[tuple[str, ...], TrainingLoads] = {}
 
     def pooled(self, names: Sequence[str], changes: Mapping[str, Any] | None = None) -> Learned:
-        """Trained on the past of several logs at once, with some settings changed."""
+        """Search on the past of several logs at once, with changed settings."""
         settings = replace(self._size.settings, seed=self._seed, **(changes or {}))
         return self._take("pooled", names, settings)
 
     def fitted(self, names: Sequence[str]) -> Learned:
-        """Fitted Q iteration in place of the search, on the same loads."""
+        """Fitted Q iteration on the same loads."""
         settings = replace(self._size.fitted, seed=self._seed)
         return self._take("fitted-q", names, settings)
 
     def fine_tuned(self, name: str, start: Learned) -> Learned:
-        """A network trained on other logs, trained further on the past of this one."""
-        settings = replace(
-            self._size.settings,
-            seed=self._seed,
-            generations=self._size.tuning,
-            step=TUNING_STEP,
-        )
+        """A network of other logs, trained further on the past of this one."""
+        settings = replace(self._size.settings, generations=self._size.tuning, step=TUNING_STEP)
+        settings = replace(settings, seed=self._seed)
         return self._take("fine-tuned", [name], settings, start.q_network)
 
     def holding(self, name: str, tuned: QNetwork) -> tuple[QNetwork, float]:
-        """The network with the reserve that the log's past likes best, and its part."""
+        """The network with the best reserve on the log's past, and that part of the machine."""
         loads = self._loads([name])
         both = [*loads.training, *loads.validation]
         part = best_reserve(tuned, both, RESERVES, self._size.settings.weights)
         return with_reserve(tuned, part * loads.training[0].settings.capacity), part
 
     def start(self) -> QNetwork:
-        """Where the search starts: nothing searched."""
+        """The network from which the search starts."""
         return unsearched_network(self._size.settings)
 
     def _loads(self, names: Sequence[str]) -> TrainingLoads:
-        """What training on these logs sees; fine-tuning and the reserve ask for the same."""
+        """The loads of some logs; fine-tuning and the reserve share them."""
         key = tuple(names)
         if key not in self._made:
             self._made[key] = heldout_loads(
@@ -500,18 +486,13 @@ class HeldoutTraining:
         return self._made[key]
 
     def _take(
-        self,
-        kind: str,
-        names: Sequence[str],
-        settings: Settings,
-        start: QNetwork | None = None,
+        self, kind: str, names: Sequence[str], settings: Settings, start: QNetwork | None = None
     ) -> Learned:
         sources = [f"{name} {self._logs[name].checksum}" for name in names]
         sources += [str(self._size.training), str(self._size.validation)]
         if start is not None:
             parts = (start.queue_weights, start.job_weights, start.bias, start.output, start.linear)
             sources.append(f"from {[part.tolist() for part in parts]}")
-
         task = LearningTask(
             name=f"{kind}-{'-'.join(names)}-{self._seed}".lower(),
             settings=settings,

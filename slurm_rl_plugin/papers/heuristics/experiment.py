@@ -1,8 +1,8 @@
 """The rules that need no learning, on the loads of the 2008 and 2011 papers.
 
-The papers print figures that no policy can reach; what these rules do reach was measured once with
-other code. Here this package's kernel measures it again, on the same random numbers: seed k
-stands for numpy's default generator of seed k, which gave the earlier measurement the same jobs.
+The papers print figures that no policy can reach. What these rules reach was measured once with
+other code; this package's kernel measures it again on the same jobs: seed k is that of numpy's
+default generator in both measurements.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
 
 DECLARED = Declared(__package__)
-#: Interactive fractions p of the 2008 load, and the segments of LPC-EGEE that are tried.
+#: Interactive fractions p of the 2008 load, and segments of LPC-EGEE.
 FRACTIONS, SEGMENTS = (0.2, 0.4, 0.5), (14, 17, 18, 19)
 _DROP_GENERATED = (0, 500)
 _NOMINAL = "J with nominal shares"
@@ -57,13 +57,16 @@ Sample = dict[str, dict[str, FloatArray]]
 
 
 def steps(seeds: int, *, with_segments: bool) -> int:
-    """How many logs are simulated."""
+    """Number of simulated logs."""
     return (len(FRACTIONS) + 1) * seeds + with_segments * len(SEGMENTS)
 
 
 def reproduce(seeds: int, traces: Path | None, add: Add) -> list[Claim]:
-    """Measure every figure; `add` is told of each log."""
-    segments = {} if traces is None else _segments(read_lpc(traces))
+    """Measure every figure; `add` is called for each log."""
+    segments: dict[str, Iterable[JobLog]] = {}
+    if traces is not None:
+        log = read_lpc(traces)
+        segments = {f"LPC-EGEE segment {each}": [segment_of(log, each)] for each in SEGMENTS}
     rows: list[Row] = []
     for p in FRACTIONS:
         drawn = (mmn_log(np.random.default_rng(seed), interactive=p) for seed in range(seeds))
@@ -77,12 +80,8 @@ def reproduce(seeds: int, traces: Path | None, add: Add) -> list[Claim]:
     return DECLARED.claims(rows)
 
 
-def _segments(log: JobLog) -> dict[str, Iterable[JobLog]]:
-    return {f"LPC-EGEE segment {number}": [segment_of(log, number)] for number in SEGMENTS}
-
-
 def _cells(group: str) -> Iterator[tuple[str, str]]:
-    """Rules and columns of which an earlier figure of the group is looked for."""
+    """Rules and columns of a group with an earlier figure."""
     for entry in DECLARED.entries:
         if entry.group == group:
             for policy in entry.printed:
@@ -108,19 +107,14 @@ def figures_of(name: str, prepared: PreparedLog, drop: tuple[int, int]) -> dict[
 
     Class medians are those of the log itself.
     """
-    jobs = rules(name, medians=medians_of(prepared))[name].schedule(prepared)
+    jobs, log = rules(name, medians=medians_of(prepared))[name].schedule(prepared), prepared.log
     found = measures_of(jobs, drop)
-    fairness = _fairness_of_nominal_shares(prepared, jobs.start)
+    shares = np.array([FEASIBLE.get(name, 0.0) for name in log.accounts])
+    fairness = np.full(len(log), np.nan)  # of other loads than that of 2008
+    if shares.any():
+        fairness = fairness_at_starts(jobs.start, log.run_time, log.processors, log.account, shares)
     fairness = fairness[drop[0] : len(fairness) - drop[1]]
     return {**found, _NOMINAL: (found["U"] + float(fairness.mean())) / 2}
-
-
-def _fairness_of_nominal_shares(prepared: PreparedLog, start: FloatArray) -> FloatArray:
-    log = prepared.log
-    shares = np.array([FEASIBLE.get(name, 0.0) for name in log.accounts])
-    if not shares.any():
-        return np.full(len(start), np.nan)  # not the 2008 load
-    return fairness_at_starts(start, log.run_time, log.processors, log.account, shares)
 
 
 def _rows(group: str, sample: Sample) -> Iterator[Row]:
@@ -143,7 +137,7 @@ def _ratios(group: str, sample: Sample) -> Iterator[Row]:
                 yield row(name, ratio, quantile(level))
 
 
-#: File -> name and unit of the figures that it shows, and their columns.
+#: File -> name and unit of its figures, and their columns.
 _FIGURES = {
     "heuristics-waits.png": (
         "mean waits (s)",

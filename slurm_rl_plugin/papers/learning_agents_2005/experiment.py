@@ -1,8 +1,8 @@
 """The 2005 paper, "Resource allocation in the Grid with learning agents", run again.
 
-Every rule meets the same grids: capacities and submissions of seed s, for seeds 0 to N - 1. Figures
-are means over the last ticks of a run. The paper's "Cmax = 300, Cmin = 700" is read the other way
-round, and its utility as Tw + (Texc / J).
+Every rule runs on the same grids: capacities and submissions of seeds 0 to N - 1. Figures are means
+over the last ticks of a run. The paper's "Cmax = 300, Cmin = 700" is taken as Cmin = 300 and
+Cmax = 700, and its utility as Tw + (Texc / J).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from slurm_rl_plugin.papers.study.claims import (
     Declared,
     Row,
     Statistic,
+    means_of,
     measure,
     ratio_of_means,
     row,
@@ -40,10 +41,10 @@ from slurm_rl_plugin.papers.study.claims import (
 )
 from slurm_rl_plugin.papers.study.figures import finished, panels
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
-from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
+from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-#: Rules by the name that tables and figures show.
+#: Rules by their names in tables and figures.
 LATE = ", feedback at completion"
 _BY_NAME = {
     name: AgentRule(name=name)
@@ -57,13 +58,13 @@ CRITICAL_RATE = RATES_OF_FIGURE_2[-1]
 #: R Cmin / (N Jav) = .00495 at 10-1000, which the paper rounds to .005; and twice as much.
 RATES_OF_RANDOM = (0.005, 0.01)
 LEAVING, NOISE = (0.0, 0.001, 0.01, 0.05), (0.0, 0.01, 0.025, 0.05, 0.1)
-#: Load of Fig. 4 and 5, which the paper does not print: that of its Fig. 3b.
+#: Load of Fig. 4 and 5: that of Fig. 3b, since the paper does not print it.
 RATE_OF_DYNAMICS = 0.20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How large a reproduction is."""
+    """Sizes of a reproduction."""
 
     agents: int = 1000
     resources: int = 250
@@ -72,7 +73,7 @@ class Size:
 
 
 FULL = Size()
-#: To see that it runs; its figures are no reproduction.
+#: For a smoke test; its figures are no reproduction.
 QUICK = Size(agents=60, resources=15, ticks=240, other_ticks=120)
 
 
@@ -82,15 +83,15 @@ class Experiment:
 
     group: str  #: figure of the paper and its setting
     settings: GridSettings
-    rules: Mapping[str, AgentRule]  #: by the name that is shown
+    rules: Mapping[str, AgentRule]  #: by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What came of an experiment, by rule."""
+    """Results of an experiment, by rule."""
 
     load: Mapping[str, FloatArray]  #: mean of the last ticks, shape [seeds]
-    middle: Mapping[str, FloatArray]  #: the same of as many ticks in the middle of the run
+    middle: Mapping[str, FloatArray]  #: mean of as many ticks in the middle of the run
     #: Mean of the jobs submitted in the last ticks, shape [seeds].
     response: Mapping[str, FloatArray]
     #: Load, mean over each part of the run and over the seeds, shape [parts].
@@ -105,7 +106,7 @@ def group_of(figure: int, rate: float) -> str:
 
 
 def experiments(size: Size) -> Iterator[Experiment]:
-    """All that is run; at the critical rate queues grow slowly, and the runs are longer."""
+    """All experiments; at the critical rate queues grow slowly, so the runs are longer."""
 
     def rules(*names: str) -> dict[str, AgentRule]:
         return {name: _BY_NAME[name] for name in names}
@@ -157,7 +158,7 @@ def steps(size: Size, seeds: int) -> int:
 
 
 def reproduce(size: Size, seeds: int, store: ResultStore) -> dict[str, Measured]:
-    """Run every experiment on seeds 0 to `seeds` - 1; group -> what came of it."""
+    """Run every experiment on seeds 0 to `seeds` - 1; results by group."""
     planned = list(experiments(size))
     found = side_by_side(
         lambda task: _figures_on_grid(*task, store),
@@ -183,25 +184,25 @@ def _together(experiment: Experiment, rows: list[GridFigures]) -> Measured:
     )
 
 
-#: Rule -> what `Measured` has of it, on one grid.
+#: Rule -> its figures in `Measured`, on one grid.
 GridFigures = Mapping[str, Mapping[str, Any]]
-#: Part of a run at its end that is measured.
+#: The last 1/END of a run is measured.
 END = 6
-#: Points of a curve at most.
+#: Maximum number of points of a curve.
 _POINTS = 150
 
 
 def ends_of_parts(ticks: int) -> IntArray:
-    """Where the parts of a run end whose mean loads are a curve, ticks; shape [parts]."""
+    """Ends of the parts of a run whose mean loads make a curve, ticks; shape [parts]."""
     parts = np.array_split(np.arange(ticks), min(_POINTS, ticks))
     return np.cumsum([len(part) for part in parts])
 
 
 def _figures_on_grid(experiment: Experiment, seed: int, store: ResultStore) -> GridFigures:
-    """Every rule on the grid of a seed, simulated now or before."""
+    """Every rule on the grid of a seed, simulated now or in an earlier run."""
     settings, rules = experiment.settings, experiment.rules
-    told = [(name, asdict(rule)) for name, rule in rules.items()]
-    stem = stem_of("learning-agents", asdict(settings), told, seed, module=__name__)
+    key = [(name, asdict(rule)) for name, rule in rules.items()]
+    stem = stem_of("learning-agents", asdict(settings), key, seed, module=__name__)
 
     def simulated() -> GridFigures:
         grid = draw_grid(settings, seed)
@@ -231,16 +232,16 @@ TO_LEAST_LOADED = "load / least loaded"
 SAME = "load / least loaded, or the other way round"
 GROWTH = "load at the end / load in the middle"
 TO_PAPER = {LOAD: "load / paper's agents", RESPONSE: "response / paper's agents"}
-#: A closer factor than that of "similar", which each claim names as well.
+#: A closer factor than that of "similar"; each claim names both.
 CLOSE = 1.2
-#: R Cmin / (g N Jav): with more noise, random jobs alone overload the slowest resources.
+#: R Cmin / (g N Jav); with more noise the random jobs alone overload the slowest resources.
 BEARABLE_NOISE = 0.025
-#: g whose loads and responses have goals.
+#: Rates g with goals for load and response.
 _WITH_GOALS = (0.20, 0.22)
 
 
 def rows_of(found: Mapping[str, Measured]) -> Iterator[Row]:
-    """Figures that something is said of, then every load and response."""
+    """Figures with claims, then every load and response."""
     for rate in RATES_OF_FIGURE_2:
         yield from _rows_of_figure_2(rate, found[group_of(2, rate)])
     for rate in RATES_OF_FIGURE_3:
@@ -265,16 +266,16 @@ def _ratio(
     column: str,
     one: FloatArray,
     other: FloatArray,
-    beside: Mapping[str, FloatArray],
+    others: Mapping[str, FloatArray],
     statistic: Statistic = ratio_of_means,
 ) -> Row:
-    """A ratio of means over the same seeds, and the factors at which it would keep to a bound."""
+    """A ratio of means over the same seeds, and the factors at which it would keep a bound."""
     ratio = measure(np.array([one, other]), statistic)
     low, high = (ratio.value, ratio.value) if len(one) < FEW_LOGS else ratio.ends
     return row_of(
         *(group, policy, column, ratio),
         logs=len(one),
-        baselines=_means(beside),
+        baselines=means_of(others),
         words={
             "low": f"{low:.3g}",
             "high": f"{high:.3g}",
@@ -285,31 +286,27 @@ def _ratio(
 
 
 def _either_way(pair: FloatArray) -> FloatArray:
-    """Factor by which two means differ, whichever is larger."""
+    """Factor between two means, the larger over the smaller."""
     ratio = ratio_of_means(pair)
     return np.maximum(ratio, 1.0 / ratio)
 
 
-def _means(values: Mapping[str, FloatArray]) -> dict[str, float]:
-    return {name: float(each.mean()) for name, each in values.items()}
-
-
-def _growth(group: str, rule: str, measured: Measured, beside: Mapping[str, FloatArray]) -> Row:
-    return _ratio(group, rule, GROWTH, measured.load[rule], measured.middle[rule], beside)
+def _growth(group: str, rule: str, measured: Measured, others: Mapping[str, FloatArray]) -> Row:
+    return _ratio(group, rule, GROWTH, measured.load[rule], measured.middle[rule], others)
 
 
 def _grown(group: str, rule: str, measured: Measured) -> Row:
-    """That a load has no steady state, however slowly it grows."""
+    """Growth of a load without a steady state, however slow."""
     grown = measured.load[rule] - measured.middle[rule]
     column = "load at the end less that in the middle"
-    return row(group, rule, column, grown, baselines=_means(measured.load))
+    return row(group, rule, column, grown, baselines=means_of(measured.load))
 
 
 def _rows_of_figure_2(rate: float, measured: Measured) -> Iterator[Row]:
-    """Random keeps up below g = .15 and then grows; the paper's agents stay near least loaded.
+    """Random keeps up below g = 0.15 and then grows; the paper's agents stay near least loaded.
 
-    At the critical rate the slowest resources are overloaded by 1 %: their queues grow without
-    end, but slowly, so that it is asked whether the mean load grows at all.
+    At the critical rate the slowest resources are overloaded by 1 %: their queues grow slowly
+    without end, so the claim is that the mean load grows at all.
     """
     group, load = group_of(2, rate), measured.load
     yield _ratio(group, PAPER, TO_LEAST_LOADED, load[PAPER], load[LEAST_LOADED], load)
@@ -323,7 +320,7 @@ def _rows_of_figure_2(rate: float, measured: Measured) -> Iterator[Row]:
 def _rows_of_figure_3(rate: float, measured: Measured) -> Iterator[Row]:
     """The paper's agents compare very well with least loaded; both keep up until g = .22."""
     group, load = group_of(3, rate), measured.load
-    same = rate == RATE_OF_DYNAMICS  # of this one alone "the same value" is said
+    same = rate == RATE_OF_DYNAMICS  # the paper says "the same value" for this rate alone
     column, statistic = (SAME, _either_way) if same else (TO_LEAST_LOADED, ratio_of_means)
     yield _ratio(group, PAPER, column, load[PAPER], load[LEAST_LOADED], load, statistic)
     if rate == RATES_OF_FIGURE_3[-1]:
@@ -357,7 +354,7 @@ def _goals(found: Mapping[str, Measured]) -> Iterator[Row]:
     column = f"load / {LEAST_LOADED_IN_TURN}"
     yield _ratio(group, PROBING, column, load[PROBING], load[LEAST_LOADED_IN_TURN], load)
     late = PROBING + LATE
-    yield row(group, late, f"{LOAD}, goal", load[late], baselines=_means(load))
+    yield row(group, late, f"{LOAD}, goal", load[late], baselines=means_of(load))
 
 
 _STYLES = {
@@ -373,16 +370,6 @@ _STYLES = {
 _COLOURS = ("tab:green", "tab:blue", "tab:orange", "tab:red", "tab:purple")
 
 
-def drawings_of(found: Mapping[str, Measured]) -> Drawings:
-    """Every figure of what the reproduction gave."""
-    return {
-        "fig-2-narrow-capacities.png": lambda: _draw_rates(found, 2, RATES_OF_FIGURE_2),
-        "fig-3-wide-capacities.png": lambda: _draw_rates(found, 3, RATES_OF_FIGURE_3),
-        "fig-4-leaving.png": lambda: _draw_changes(found, leaving=True),
-        "fig-5-noise.png": lambda: _draw_changes(found, leaving=False),
-    }
-
-
 def _draw_rates(found: Mapping[str, Measured], number: int, rates: tuple[float, ...]) -> Any:
     figure, axes = panels([f"g = {rate:.2f}" for rate in rates], (4.3, 4.4), share=True)
     for axis, rate in zip(axes, rates, strict=True):
@@ -394,7 +381,7 @@ def _draw_rates(found: Mapping[str, Measured], number: int, rates: tuple[float, 
 
 
 def _draw_changes(found: Mapping[str, Measured], *, leaving: bool) -> Any:
-    """The paper's agents and the probing ones side by side, by who leaves or by their noise."""
+    """The paper's agents and the probing ones, by leaving agents or by noise."""
     steady = found[FIGURE_5]
     figure, axes = panels([PAPER, PROBING], (5, 4.4), share=True)
     for axis, rule in zip(axes, (PAPER, PROBING), strict=True):
@@ -435,6 +422,11 @@ def run(asked: Asked) -> Outcome:
     return Outcome(
         claims=claims,
         seeds=range(seeds),
-        drawings=drawings_of(found),
+        drawings={
+            "fig-2-narrow-capacities.png": lambda: _draw_rates(found, 2, RATES_OF_FIGURE_2),
+            "fig-3-wide-capacities.png": lambda: _draw_rates(found, 3, RATES_OF_FIGURE_3),
+            "fig-4-leaving.png": lambda: _draw_changes(found, leaving=True),
+            "fig-5-noise.png": lambda: _draw_changes(found, leaving=False),
+        },
         manifest={"size": asdict(size), "claims": [claim.as_json() for claim in claims]},
     )

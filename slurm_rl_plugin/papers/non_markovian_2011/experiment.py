@@ -1,8 +1,8 @@
 """The 2011 paper, "Non-Markovian Reinforcement Learning for Reactive Grid scheduling", run again.
 
-Fitted Q iteration with a feed-forward and with an echo state network, run times known (ORA) or the
-median of their class (EST), trained on generated logs of seeds 1000 and above and measured on seeds
-0 to N - 1 and on segments of LPC-EGEE, which stand in for the log of the LAL site.
+Fitted Q iteration trains a feed-forward and an echo state network, with run times known (ORA) or
+the median of their class (EST), on generated logs of seeds 1000 and above. They are measured on
+seeds 0 to N - 1 and on segments of LPC-EGEE, which replace the log of the LAL site.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from slurm_rl_plugin.papers.study.claims import (
     Report,
     Row,
     TextTable,
-    measure,
     row,
+    row_of,
 )
 from slurm_rl_plugin.papers.study.figures import draw_cumulative, draw_intervals, finished, panels
 from slurm_rl_plugin.papers.study.result_store import (
@@ -79,26 +79,26 @@ from slurm_rl_plugin.units import (
 from slurm_rl_plugin.utility.time_utility import responsiveness
 
 #: The learned policies: feed-forward (NN) or echo state network (ESN), run times known (ORA) or
-#: taken to be the median of the class (EST).
+#: the median of the class (EST).
 LEARNED = ("NN-ORA", "NN-EST", "ESN-ORA", "ESN-EST")
-#: Behind the name of a learned policy: by the reward as printed, not by the difference reward.
+#: Suffix of a policy learned by the reward as printed, not by the difference reward.
 PRINTED = ", as printed"
 AS_PRINTED = tuple(f"{name}{PRINTED}" for name in LEARNED)
-#: Controls: the same echo state network, its reservoir forgetting at once.
+#: Controls: the same echo state network without memory.
 FORGETFUL = ("ESN0-ORA", "ESN0-EST")
-#: Policies that stand beside the learned ones in every claim.
+#: Policies that the learned ones are compared with in every claim.
 _HOLDING = f"{SJF}, 4 held"
 BASELINES = (NATIVE, FIFO, SJF, INTERACTIVE_FIRST, MIN_RUN_WAIT, _HOLDING)
 
 JOBS, PROCESSORS = 9500, 81
 SHARES = {"vo0": 0.53, "vo1": 0.19, "vo2": 0.10, "vo3": 0.18}
-#: Loads of the generator that are measured: a light one, where queues are rare (what Table 1 prints
-#: would fill the machine to .29), and one with the queues that the paper's native figures speak of.
+#: Measured loads of the generator: a light one with rare queues (Table 1 would fill the machine to
+#: 0.29), and one with the queues that the paper's native figures show.
 LOADS = (0.44, 0.7)
 #: Load to learn on: without a queue there is nothing to learn.
 _TRAINING_LOAD = 0.7
 _TRAINING_SEED, _VALIDATION_SEED = 1000, 2000
-#: Without recurrent weights the echo state network sees the present alone.
+#: Without recurrent weights the echo state network sees only the present.
 _WITHOUT_MEMORY = ReservoirSettings(spectral_radius=0.0, leak=1.0)
 _SETTINGS = {
     "NN": FittedQSettings(regressor="feed-forward"),
@@ -121,7 +121,7 @@ def training_logs(effort: Effort) -> list[PreparedLog]:
 
 
 def learning_task(name: str, learner: int, effort: Effort) -> LearningTask:
-    """Fitted Q for a learned policy, on logs of seeds 1000 and above, chosen on 2000 and above."""
+    """Fitted Q on logs of seeds 1000 and above; seeds 2000 and above choose the network."""
     regressor, estimates = name.removesuffix(PRINTED).split("-")
     settings = replace(_SETTINGS[regressor], iterations=effort.iterations, seed=learner)
     if name in AS_PRINTED:
@@ -146,7 +146,7 @@ def learning_task(name: str, learner: int, effort: Effort) -> LearningTask:
 
 
 def learn(effort: Effort, store: ResultStore) -> dict[str, list[LearnedNetwork]]:
-    """Each of LEARNED and FORGETFUL -> its networks, one a learner; of AS_PRINTED one."""
+    """Each of LEARNED and FORGETFUL -> its networks, one a learner; AS_PRINTED has one."""
     return {
         name: [
             store.network(learning_task(name, learner, effort)).network
@@ -171,20 +171,19 @@ def contenders(
 
 
 DECLARED = Declared(__package__)
-#: What sentences of section 5 say is at least .90 under every learned policy.
+#: What section 5 says is at least 0.90 under every learned policy.
 _BOUNDS = (
     ("Section 5.1", "interactive R"),
     ("Fig. 2", "interactive R > 0.9"),
     ("Fig. 3", "interactive within 120 s"),
 )
-#: Run times known, or the median of the class.
 _ESTIMATES = ("ORA", "EST")
-#: "25 Jul 2006 to 19 Oct 2006", said to be more than seven weeks.
+#: "25 Jul 2006 to 19 Oct 2006", which the paper calls more than seven weeks.
 _PERIOD = (date(2006, 7, 25), date(2006, 10, 19))
 
 
 def rows_of_tables(group: str, trial: PairedTrial) -> Iterator[Row]:
-    """Every cell of Tables 2 and 3 whose policy took part."""
+    """Every cell of Tables 2 and 3 with a policy of the trial."""
     for table in ("Table 2", "Table 3"):
         for printed in (NATIVE, *LEARNED):
             for policy in (printed, f"{printed}{PRINTED}"):
@@ -195,12 +194,11 @@ def rows_of_tables(group: str, trial: PairedTrial) -> Iterator[Row]:
 
 def _row(group: str, trial: PairedTrial, policy: str, column: str) -> Row:
     fifo, sjf = (float(trial.figure(each, column).mean()) for each in (FIFO, SJF))
-    values, means = trial.figure(policy, column), trial.means(column, BASELINES)
-    return row(group, policy, column, values, baselines=means, words={"fifo": fifo, "sjf": sjf})
+    return trial.row(group, policy, column, BASELINES, words={"fifo": fifo, "sjf": sjf})
 
 
 def rows_of_sentences(group: str, trial: PairedTrial) -> Iterator[Row]:
-    """What section 5 says in words, on one load."""
+    """The sentences of section 5, on one load."""
     for section, column in _BOUNDS:
         for policy in LEARNED:
             yield _row(f"{section}, {group}", trial, policy, column)
@@ -217,7 +215,7 @@ def rows_of_sentences(group: str, trial: PairedTrial) -> Iterator[Row]:
 
 
 def memory_row(group: str, trial: PairedTrial, estimates: str, other: str) -> Row:
-    """What the echo state network gives the 5 % least responsive interactive jobs."""
+    """The gain of the echo state network for the 5 % least responsive interactive jobs."""
     one, two = pair = (f"ESN-{estimates}", f"{other}-{estimates}")
     column = "worst 5 %"
     words = {"one": trial.figure(one, column).mean(), "two": trial.figure(two, column).mean()}
@@ -228,11 +226,10 @@ def memory_row(group: str, trial: PairedTrial, estimates: str, other: str) -> Ro
 def _difference(
     group: str, trial: PairedTrial, pair: tuple[str, str], columns: tuple[str, str], **more: Any
 ) -> Row:
-    """The paired difference of two policies over learners and logs; its column, and as shown."""
+    """The paired difference of two policies over learners and logs; `columns`: figure, shown."""
     one, two = (figures_by_learner(trial, name, columns[0]) for name in pair)
-    return Row(
-        cell=Cell(group, " - ".join(pair), columns[1]),
-        measured=measure_over_learners(one - two),
+    return row_of(
+        *(group, " - ".join(pair), columns[1], measure_over_learners(one - two)),
         logs=len(trial.schedules[FIFO]),
         baselines=trial.means(columns[0], BASELINES),
         **more,
@@ -240,7 +237,7 @@ def _difference(
 
 
 def _wait_row(group: str, trial: PairedTrial, estimates: str) -> Row:
-    """Mean wait of interactive jobs, echo state over feed-forward network, as in Table 3."""
+    """Mean wait of interactive jobs, echo state over feed-forward network (Table 3)."""
     column, table = "interactive mean wait", DECLARED.of("Table 3, *")
     names = [f"{network}-{estimates}" for network in ("ESN", "NN")]
     echo, forward = (float(table.text(Cell(group, name, column)) or "nan") for name in names)
@@ -255,7 +252,7 @@ def _wait_row(group: str, trial: PairedTrial, estimates: str) -> Row:
 
 
 def rows_on_native(group: str, trial: PairedTrial) -> Iterator[Row]:
-    """What section 5 says of the native scheduler, on one load that records its starts."""
+    """What section 5 says about the native scheduler, on a load with recorded starts."""
     for policy in LEARNED:
         for column, section in (
             ("interactive R", "Section 5.1"),
@@ -279,9 +276,9 @@ def rows_on_native(group: str, trial: PairedTrial) -> Iterator[Row]:
 def largest_deviation(mean: float, median: float, longest: float) -> float:
     """Largest standard deviation of times in [0, longest] with that mean and median.
 
-    The variance is largest with mass at 0, at the median and at the longest time only; let b be
-    the mass at the median. Then E[x^2] = mean * longest - b * median * (longest - median), and at
-    most half of the mass on either side of the median keeps b above a bound.
+    The variance is largest with mass only at 0, at the median and at the longest time. With mass b
+    at the median, E[x^2] = mean * longest - b * median * (longest - median), and b has a lower
+    bound because at most half of the mass lies on either side of the median.
     """
     low_side = (0.5 - mean / longest) / (1.0 - median / longest)  # at most half lies at 0
     high_side = (mean - 0.5 * longest) / median  # at most half lies at the longest
@@ -291,7 +288,7 @@ def largest_deviation(mean: float, median: float, longest: float) -> float:
 
 
 def rows_of_table_1(logs: Sequence[PreparedLog]) -> Iterator[Row]:
-    """Every figure of Table 1 on the generated load, its deviation, and the weeks of the trace."""
+    """Table 1 on the generated load, its impossible deviation, and the weeks of the trace."""
     table = DECLARED.of("Table 1, EGEE-like load")
     _, mean, deviation, median = map(float, table.line("interactive"))
     possible = largest_deviation(mean, median, SHORT_JOB_RUN_TIME)
@@ -316,8 +313,7 @@ def rows_of_table_1(logs: Sequence[PreparedLog]) -> Iterator[Row]:
 
 
 def _as_printed(policy: str, column: str, value: float, judged: Judgement) -> Row:
-    cell = Cell("Table 1, as printed", policy, column)
-    return Row(cell=cell, measured=measure(np.array([value])), judged=judged)
+    return row_of("Table 1, as printed", policy, column, value, judged=judged)
 
 
 def _statistic(log: PreparedLog, job_class: str, statistic: str) -> float:
@@ -331,22 +327,22 @@ def _statistic(log: PreparedLog, job_class: str, statistic: str) -> float:
 
 _SHIPPED = ("reactive-grids", "non-markovian")
 _RULES = {"FIFO": "fifo", "SJF": "sjf", "min(run + wait)": "min-run-wait"}
-#: Place of the quantile that is the prediction.
+#: Index of the median among the predicted quantiles.
 _MEDIAN = PARTS.index(0.5)
 
-#: Policy -> estimate -> J, mean over the policy's learners.
+#: Policy -> estimate -> J, mean over its learners.
 EstimateFigures = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Predicted:
-    """Run times of one log's jobs as they were predicted, seconds, shape [n]."""
+    """Predicted run times of one log's jobs, seconds, shape [n]."""
 
     seconds: FloatArray
     kind: str = "prediction"
 
     def estimate(self, time_limit: FloatArray, interactive: BoolArray) -> FloatArray:
-        """The prediction of each job, seconds, shape [n]."""
+        """The prediction of each job."""
         del time_limit, interactive
         return self.seconds
 
@@ -357,7 +353,7 @@ def estimate_figures(
     shipped: Callable[[str], Path],
     medians: ClassMedian,
 ) -> EstimateFigures:
-    """J of rules, learned networks and shipped models under every estimate."""
+    """J of rules, learned networks and shipped models with every estimate."""
     if plan.traces is None:
         return {}
     prepared = crowded_segment(plan.traces, plan.effort)
@@ -387,21 +383,21 @@ def estimate_report(found: EstimateFigures) -> Report:
     """A row for each policy, a column for each estimate."""
     if not found:
         return []
-    columns = list(next(iter(found.values())))
-    rows = [[name, *(f"{each[kind]:.3f}" for kind in columns)] for name, each in found.items()]
-    title = "\nJ = U/2 + F/2 on LPC-D, 81 processors, by what is believed of run times:"
-    return [title, TextTable(["POLICY", *(kind.upper() for kind in columns)], rows)]
+    header = ["POLICY", *map(str.upper, next(iter(found.values())))]
+    title = "\nJ = U/2 + F/2 on LPC-D, 81 processors, by the estimate of run times:"
+    rows = ([name, *each.values()] for name, each in found.items())
+    return [title, TextTable.of(header, rows, ".3f")]
 
 
 MEASURED_SEGMENTS = (17, 18, 19)
-#: Segment before them, from which a site would know the medians.
+#: Segment before them, which provides the medians.
 _EARLIER = 16
 #: The first and last jobs are not counted (2011, section 4.1).
 _DROP = (500, 500)
 _CAPACITIES = (PROCESSORS_OF_2011, PROCESSORS_OF_LPC)
 
 
-def steps(plan: Plan) -> int:
+def _steps(plan: Plan) -> int:
     """Simulated logs and iterations of fitted Q, for a progress bar."""
     segments = len(MEASURED_SEGMENTS) * len(_CAPACITIES) * (plan.traces is not None)
     trainings = (len(LEARNED) + len(FORGETFUL)) * plan.effort.learners + len(AS_PRINTED)
@@ -434,7 +430,7 @@ _STYLES = {
 
 
 def _draw_responsiveness(trials: Mapping[str, PairedTrial]) -> Any:
-    """P(R > x): the whole above, the least responsive jobs below."""
+    """P(R > x): all jobs above, the least responsive below."""
     titles = [*trials, *["its least responsive jobs"] * len(trials)]
     figure, axes = panels(titles, (4.5, 3.75), rows=2)
     for above, below, trial in zip(axes, axes[len(trials) :], trials.values(), strict=False):
@@ -501,7 +497,7 @@ def run(asked: Asked) -> Outcome:
     plan = Plan.of(asked)
     asked.refuse_policy("it compares four networks")
     log = None if plan.traces is None else read_lpc(plan.traces)  # may fail: before the trainings
-    with asked.bar("training and simulating", steps(plan)) as add:
+    with asked.bar("training and simulating", _steps(plan)) as add:
         networks = learn(plan.effort, ResultStore(asked.models, add))
         policies = contenders(networks, medians_of(*training_logs(plan.effort)), native=False)
         groups, drop = {}, plan.effort.drop_of(_DROP)
@@ -528,7 +524,7 @@ def run(asked: Asked) -> Outcome:
         "fig-3-queuing-delay.png": lambda: _draw_delays(shown),
         "memory.png": lambda: _draw_memory(shown),
     }
-    if segments:  # the native scheduler had its own machine: only there it is compared fairly
+    if segments:  # only on its own machine is the native scheduler compared fairly
         group = title.format("17 to 19", PROCESSORS_OF_LPC)
         rows += rows_on_native(group, segments[PROCESSORS_OF_LPC])
         drawings["fig-4-fairness.png"] = lambda: _draw_fairness(segments[PROCESSORS_OF_2011])

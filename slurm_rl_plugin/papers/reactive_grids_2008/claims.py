@@ -1,4 +1,4 @@
-"""What the 2008 paper prints and says, as claims."""
+"""The rows of the 2008 paper: what it prints and says, measured."""
 
 from __future__ import annotations
 
@@ -9,53 +9,47 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.reactive_grid import grid_job_features
 from slurm_rl_plugin.learning.sarsa import SarsaSettings
-from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     BASELINES,
     DECLARED,
     FRACTIONS,
     HOLDING,
     JOBS,
-    OBJECTIVE,
     RL,
     learning_task,
+    printed_factor,
     printed_waits,
     rates,
-    training_loads,
 )
 from slurm_rl_plugin.papers.study.claims import (
     FEW_LOGS,
-    Cell,
     Judgement,
     Measurement,
     Printed,
     Row,
     as_bound,
-    measure,
+    means_of,
     row,
+    row_of,
 )
-from slurm_rl_plugin.papers.study.result_store import LearningTask, Loads, ResultStore
+from slurm_rl_plugin.papers.study.result_store import LearningTask, ResultStore
 from slurm_rl_plugin.papers.study.study import Effort
-from slurm_rl_plugin.papers.study.trials import (
-    FIFO,
-    LONGEST_FIRST,
-    NATIVE,
-    PROCESSORS_OF_2011,
-    SJF,
-    PairedTrial,
-    prepared_segments,
-)
+from slurm_rl_plugin.papers.study.trials import FIFO, LONGEST_FIRST, NATIVE, SJF, PairedTrial
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import HOUR, MINUTE, SHORT_JOB_RUN_TIME, FloatArray
 from slurm_rl_plugin.utility.fairness import fairness, service_at
 from slurm_rl_plugin.utility.summary import ScheduledJobs
 
+#: The interval of a mean counts in a verdict even of few logs.
+_ANY_LOGS: Mapping[str, Any] = {"logs": FEW_LOGS}
+_CLASSES = ("interactive", "batch")
+_WITHIN = "interactive within 120 s"
+
 
 def smallest_ratio(trial: PairedTrial) -> tuple[str, Measurement]:
-    """The policy with the smallest sum of run time * wait against FIFO's, and that ratio."""
+    """The policy with the smallest sum of run time * wait relative to FIFO, and that ratio."""
     ratios = {
         name: trial.ratio_of_means("work-weighted wait", name, FIFO)
         for name in trial.measures
@@ -68,9 +62,9 @@ def smallest_ratio(trial: PairedTrial) -> tuple[str, Measurement]:
 def run_time_moments(interactive: float) -> dict[str, tuple[float, float, float]]:
     """Class -> its part of the jobs, mean and standard deviation of its run times, seconds.
 
-    Exponential run times of rate mu, cut at 900 s: batch jobs are 900 s longer than an
-    exponential time, interactive ones are what then is missing to the moments of the whole.
-    Their part of the jobs is p = 1 - exp(-900 mu).
+    Run times are exponential with rate mu, and the classes are cut at 900 s: batch jobs take 900 s
+    more than an exponential time; interactive jobs have the rest of the moments. Their part of the
+    jobs is p = 1 - exp(-900 mu).
     """
     mu, _ = rates(interactive)
     cut, mean = SHORT_JOB_RUN_TIME, 1.0 / mu
@@ -87,19 +81,19 @@ def run_time_moments(interactive: float) -> dict[str, tuple[float, float, float]
 
 
 def implied_ratio(interactive: float, *, most: bool) -> float:
-    """RL's mean of p W over FIFO's as the printed means and deviations of Table II imply it.
+    """RL's mean of p W over FIFO's, implied by the printed means and deviations of Table II.
 
     Under FIFO a job's wait does not depend on its own run time, hence E[pW] = E[p] E[W] in each
     class. Under another order E[pW] <= E[p] E[W] + std(p) std(W) (Cauchy and Schwarz). `most` gives
     that upper bound for RL; otherwise run time and wait are taken as independent.
     """
-    worth = {FIFO: 0.0, RL: 0.0}
+    means = {FIFO: 0.0, RL: 0.0}
     for job_class, (part, mean, deviation) in run_time_moments(interactive).items():
-        for policy in worth:
+        for policy in means:
             wait, spread, _ = printed_waits(interactive, policy, job_class)
             bound = deviation * spread if most and policy == RL else 0.0
-            worth[policy] += part * (mean * wait + bound)
-    return worth[RL] / worth[FIFO]
+            means[policy] += part * (mean * wait + bound)
+    return means[RL] / means[FIFO]
 
 
 def rows_of_table_1() -> Iterator[Row]:
@@ -109,12 +103,7 @@ def rows_of_table_1() -> Iterator[Row]:
         computed = (mu, arrivals, 1.0 / mu / MINUTE, JOBS / arrivals / HOUR)
         group = f"Table I, p = {interactive}"
         for column, value in zip(DECLARED.of(group).columns, computed, strict=True):
-            yield _row(group, "load", column, np.array([value]))
-
-
-def _row(group: str, policy: str, column: str, values: FloatArray, **more: Any) -> Row:
-    """The row of a mean over logs, whose interval counts however few they are."""
-    return row(group, policy, column, values, logs=FEW_LOGS, **more)
+            yield row(group, "load", column, np.array([value]), **_ANY_LOGS)
 
 
 def rows_of_waits(interactive: float, trial: PairedTrial) -> Iterator[Row]:
@@ -123,93 +112,71 @@ def rows_of_waits(interactive: float, trial: PairedTrial) -> Iterator[Row]:
     name, ratio = smallest_ratio(trial)
     product, most = (implied_ratio(interactive, most=each) for each in (False, True))
     words = {"name": name, "ratio": ratio.value, "most": most, "product": product}
-    for job_class in ("interactive", "batch"):
+
+    def best(means: Mapping[str, float]) -> dict[str, Any]:
+        least = min(means, key=lambda each: means[each])
+        return {**words, "best": least, "least": means[least]}
+
+    for job_class in _CLASSES:
         for policy in (FIFO, RL):
             for statistic in ("mean wait", "std of waits", "longest wait"):
                 column = f"{job_class} {statistic}"
-                means, values = trial.means(column, BASELINES), trial.figure(policy, column)
-                told = {**words, **_best(means)}
-                yield _row(group, policy, f"{column} (s)", values, baselines=means, words=told)
-    for job_class in ("interactive", "batch"):
+                more = {"words": best(trial.means(column, BASELINES)), **_ANY_LOGS}
+                yield trial.row(group, policy, column, BASELINES, f"{column} (s)", **more)
+    for job_class in _CLASSES:
         column = f"{job_class} mean wait"
-        fifo, learned = (printed_waits(interactive, p, job_class)[0] for p in (FIFO, RL))
         means = trial.means(column, BASELINES)
-        beside = {
-            f"{FIFO} / {each}": means[FIFO] / wait for each, wait in means.items() if wait > 0
-        }
-        yield Row(
-            cell=Cell(group, f"{FIFO} / {RL}", column),
-            measured=trial.ratio_of_means(column, FIFO, RL),
+        yield trial.ratio_row(
+            *(group, FIFO, RL, column),
             draws=trial.ratio(column, FIFO, RL),
-            printed=Printed.rounded(fifo / learned, 1),
-            baselines=beside,
-            words={**words, **_best(means)},
+            printed=printed_factor(interactive, job_class),
+            baselines={
+                f"{FIFO} / {each}": means[FIFO] / wait for each, wait in means.items() if wait > 0
+            },
+            words=best(means),
         )
     sums = trial.means("work-weighted wait", trial.measures)
-    yield Row(
-        cell=Cell(group, "any policy / FIFO", "sum of run time * wait, the smallest"),
-        measured=ratio,
+    yield row_of(
+        *(group, "any policy / FIFO", "sum of run time * wait, the smallest", ratio),
         printed=Printed.rounded(most, 2),
         baselines={each: value / sums[FIFO] for each, value in sums.items() if each != FIFO},
         words=words,
     )
-    yield from _rows_of_figure_3(f"Fig. 3, p = {interactive}", trial)
-
-
-def _best(means: Mapping[str, float]) -> dict[str, str | float]:
-    best = min(means, key=lambda each: means[each])
-    return {"best": best, "least": means[best]}
-
-
-def _rows_of_figure_3(group: str, trial: PairedTrial) -> Iterator[Row]:
     for policy, column, shown in (
-        (RL, "interactive within 120 s", "interactive within 120 s"),
+        (RL, _WITHIN, _WITHIN),
         (RL, "overhead <= 1", "interactive, overhead <= 1"),
         (FIFO, "overhead <= 1", "interactive, overhead <= 1"),
     ):
-        values, means = trial.figure(policy, column), trial.means(column, BASELINES)
-        best = {"best": trial.figure(SJF, column).mean()}
-        yield _row(group, policy, shown, values, baselines=means, words=best)
-
-
-_BESIDE = (RL, *BASELINES)
+        more = {"words": {"best": trial.figure(SJF, column).mean()}, **_ANY_LOGS}
+        yield trial.row(f"Fig. 3, p = {interactive}", policy, column, BASELINES, shown, **more)
 
 
 def rows_of_holding(interactive: float, trial: PairedTrial) -> Iterator[Row]:
-    """What holding processors gives over the learned greedy policy, and its price for batch jobs.
+    """What holding processors gains over the learned greedy policy, and what batch jobs pay.
 
-    Both papers lack the action to leave a processor idle although a batch job waits: their
-    schedulers are greedy (2008, section III.B). SJF that holds one or two processors back from
-    batch work shows what that leaves out, and what it costs.
+    Both papers lack the action of leaving a processor idle while a batch job waits: their
+    schedulers are greedy (2008, section III.B). SJF that reserves one or two processors shows the
+    gain of that action and its cost.
     """
-    group = f"Hold action, p = {interactive}"
+    group, baselines = f"Hold action, p = {interactive}", (RL, *BASELINES)
     for policy in HOLDING:
-        column = "interactive within 120 s"
-        beside = trial.means(column, _BESIDE)
-        yield _row(group, policy, column, trial.figure(policy, column), baselines=beside)
-        gain, beside = trial.figure(policy, "J") - trial.figure(RL, "J"), trial.means("J", _BESIDE)
-        yield _row(group, f"{policy} - {RL}", "J", gain, baselines=beside)
-        column = "batch mean wait"
-        yield Row(
-            cell=Cell(group, f"{policy} / {RL}", column),
-            measured=trial.ratio_of_means(column, policy, RL),
-            baselines=trial.means(column, _BESIDE),
-        )
+        yield trial.row(group, policy, _WITHIN, baselines, **_ANY_LOGS)
+        gain = trial.figure(policy, "J") - trial.figure(RL, "J")
+        means = trial.means("J", baselines)
+        yield row(group, f"{policy} - {RL}", "J", gain, baselines=means, **_ANY_LOGS)
+        means = trial.means("batch mean wait", baselines)
+        yield trial.ratio_row(group, policy, RL, "batch mean wait", baselines=means)
 
 
-#: The reward alone is as printed, and all settings are.
+#: Networks: the reward alone is as printed, and all settings are.
 LITERAL, PRINTED = "RL, reward as printed", "RL, all as printed"
 #: A crowded grid: 3 minutes to the next release, one machine idle, 10 hours of work for all
-#: machines, running jobs at .9 utility, service by the targets.
+#: machines, running jobs at 0.9 utility, service by the targets.
 _CROWDED = np.array([0.38, 0.02, 0.26, 0.9, 0.7, 0.2, 0.05, 0.05])
 
 
 def scores_by_run_time(network: QNetwork, run_times: FloatArray) -> FloatArray:
-    """Scores of jobs of account 0 on a crowded grid; interactive below 900 s.
-
-    Returns:
-        float64[n], standardised: only their order counts.
-    """
+    """Standardised scores of jobs of account 0 on a crowded grid, float64[n]."""
     jobs = np.array([grid_job_features(each, float(each < 900.0), 0.0) for each in run_times])
     scores = network.scores(_CROWDED, jobs)
     return np.asarray((scores - scores.mean()) / max(float(scores.std()), 1e-12))
@@ -225,17 +192,16 @@ def preference_for_long_jobs(network: QNetwork) -> float:
 def rows_of_literal_reward(trial: PairedTrial, networks: Mapping[str, QNetwork]) -> Iterator[Row]:
     """That the reward as printed does not give what the paper reports.
 
-    It is the utility of the job that starts, whatever that makes others wait. A batch job of many
-    hours has utility near 1 however it waits (eq. 3 scales with its run time) and an interactive
-    one that waited has none left. Waiting time is not among the 11 inputs, so the network sees
-    only that long jobs are well paid: it learns to start the longest job first. What a start takes
-    from the jobs left waiting, the difference reward, is what orders them shortest first.
+    It is the utility of the job that starts, whatever the others wait. A batch job of many hours
+    has utility near 1 however long it waits (eq. 3 scales with its run time), and an interactive
+    job that waited has none left. Waiting time is not among the 11 inputs, so the network sees
+    only that long jobs pay well, and learns to start the longest first. The difference reward
+    subtracts what a start costs the jobs left waiting, which orders them shortest first.
     """
     means = trial.means("mean wait", (RL, LONGEST_FIRST, *BASELINES))
     for name in (LITERAL, PRINTED):
-        yield Row(
-            cell=Cell("Reward as printed, p = 0.2", f"{FIFO} / {name}", "mean wait"),
-            measured=trial.ratio_of_means("mean wait", FIFO, name),
+        yield trial.ratio_row(
+            *("Reward as printed, p = 0.2", FIFO, name, "mean wait"),
             baselines={f"{FIFO} / {each}": means[FIFO] / value for each, value in means.items()},
             words={
                 "slope": preference_for_long_jobs(networks[name]),
@@ -244,19 +210,19 @@ def rows_of_literal_reward(trial: PairedTrial, networks: Mapping[str, QNetwork])
         )
 
 
-#: Simulated seconds after which fairness is said to have settled.
+#: Simulated seconds after which fairness has settled.
 _SETTLED = 50_000.0
-#: Targets .4/.2/.2/.2 against work .7/.2/.05/.05: 1 - (.2 - .05)/.4.
+#: Targets 0.4/0.2/0.2/0.2 against work 0.7/0.2/0.05/0.05: 1 - (0.2 - 0.05)/0.4.
 INFEASIBLE_BOUND = 0.625
 
 
 def fairness_over_time(jobs: ScheduledJobs, times: FloatArray) -> FloatArray:
-    """Fairness (eq. 4) on the service consumed up to each of `times` of the schedule's clock."""
+    """Fairness (eq. 4) of the service up to each of `times` of the schedule's clock."""
     served = np.empty((len(times), len(jobs.shares)))
     for account in range(len(jobs.shares)):
         mine = jobs.account == account
         served[:, account] = service_at(
-            times - jobs.submit[0],  # small numbers: sums of epoch seconds would lose digits
+            times - jobs.submit[0],  # sums of epoch seconds would lose digits
             jobs.start[mine] - jobs.submit[0],
             jobs.run_time[mine],
             jobs.processors[mine],
@@ -268,19 +234,12 @@ def fairness_over_time(jobs: ScheduledJobs, times: FloatArray) -> FloatArray:
     return np.array([float(fairness(jobs.shares, each)) for each in fractions])
 
 
-def fairness_after(trial: PairedTrial, policy: str, seconds: float) -> FloatArray:
-    """Fairness so many seconds after the first submit, one figure a log, shape [logs]."""
-    return np.array(
-        [
-            fairness_over_time(jobs, np.array([jobs.submit[0] + seconds]))[0]
-            for jobs in trial.schedules[policy]
-        ]
-    )
-
-
 def rows_of_shares(feasible: PairedTrial, infeasible: PairedTrial) -> Iterator[Row]:
     """Every sentence of sections VI.A and B on fairness."""
-    settled = {name: fairness_after(feasible, name, _SETTLED) for name in feasible.schedules}
+    settled = {
+        name: np.array([fairness_over_time(j, j.submit[:1] + _SETTLED)[0] for j in schedules])
+        for name, schedules in feasible.schedules.items()
+    }
     at_the_end = {name: feasible.figure(name, "F at the end") for name in feasible.schedules}
     missed = {name: infeasible.figure(name, "F") for name in infeasible.schedules}
     for group, policy, column, figures in (
@@ -290,27 +249,28 @@ def rows_of_shares(feasible: PairedTrial, infeasible: PairedTrial) -> Iterator[R
         ("Fig. 5, infeasible targets", RL, "F", missed),
         ("Fig. 5, infeasible targets", FIFO, "F", missed),
     ):
-        means = {name: float(each.mean()) for name, each in figures.items()}
-        beside = {name: means[name] for name in BASELINES if name in means}
-        words = {"lowest": min(means.values()), "highest": max(means.values())}
-        yield _row(group, policy, column, figures[policy], baselines=beside, words=words)
+        means = means_of(figures)
+        yield row(
+            *(group, policy, column, figures[policy]),
+            baselines={name: means[name] for name in BASELINES if name in means},
+            words={"lowest": min(means.values()), "highest": max(means.values())},
+            **_ANY_LOGS,
+        )
 
 
-#: How the first sweeps act -> what figures call it.
+#: Policy of the first sweeps -> its name in figures.
 PRETRAININGS = {
     "none": "no calibration",
     "edf": "early deadline first (the paper)",
     "recorded": "recorded starts (the paper's outlook)",
 }
-#: One log of 6,000 jobs teaches all there is to learn: a sweep of the curve is a short log, and
-#: the steps are small.
+#: A sweep of the curve is a short log with small steps: one log of 6,000 jobs would teach all.
 SWEEP_JOBS, _LEARNING_RATE = 300, 0.01
-_SWEEPS, _TRAINING_LOGS, _VALIDATION_LOGS, _LEARNERS = 16, 16, 3, 8
-#: Sweeps over which the curves are compared: those of the calibration and as many behind them.
+_LEARNERS = 8
+_FULL_CURVES: Mapping[str, int] = {"sweeps": 16, "training": 16, "validation": 3}
+#: Sweeps over which the curves are compared: those of the calibration and as many after them.
 EARLY = slice(1, 7)
 _INTERACTIVE = 0.5
-#: Group of the claims.
-CALIBRATION = f"Calibration, p = {_INTERACTIVE}"
 
 #: Pre-training -> objective on the validation loads, untrained and after each sweep, shape
 #: [learners, sweeps + 1].
@@ -318,24 +278,18 @@ Curves = Mapping[str, FloatArray]
 
 
 def curve_tasks(effort: Effort) -> dict[str, list[LearningTask]]:
-    """Pre-training -> the trainings, one a learner's seed, all on the same logs."""
+    """Pre-training -> one training for each learner's seed, all on the same logs."""
     small = effort.jobs > 0
-    if not small:
-        effort = replace(
-            effort, sweeps=_SWEEPS, training=_TRAINING_LOGS, validation=_VALIDATION_LOGS
-        )
-    learners = effort.learners if small else _LEARNERS
+    size = effort if small else replace(effort, **_FULL_CURVES)
     return {
         kind: [
             learning_task(
-                f"learning-{kind}",
-                _INTERACTIVE,
-                effort,
+                *(f"learning-{kind}", _INTERACTIVE, size),
                 SarsaSettings(pretraining=kind, seed=seed, learning_rate=_LEARNING_RATE),
                 recorded=True,
                 training_jobs=SWEEP_JOBS,
             )
-            for seed in range(1, learners + 1)
+            for seed in range(1, (effort.learners if small else _LEARNERS) + 1)
         ]
         for kind in PRETRAININGS
     }
@@ -354,70 +308,49 @@ def rows_of_calibration(curves: Curves) -> Iterator[Row]:
     sweeps = next(iter(curves.values())).shape[1]
     shown = EARLY if sweeps >= EARLY.stop else slice(1, sweeps)
     early = {kind: curve[:, shown].mean(axis=1) for kind, curve in curves.items()}
-    means = {kind: float(values.mean()) for kind, values in early.items()}
     jobs = f"{shown.start * SWEEP_JOBS} to {(shown.stop - 1) * SWEEP_JOBS} jobs"
     for better, than in (("edf", "none"), ("recorded", "edf")):
-        column, gain = f"objective after {jobs}", early[better] - early[than]
-        yield _row(CALIBRATION, f"{better} - {than}", column, gain, baselines=means)
+        yield row(
+            *(f"Calibration, p = {_INTERACTIVE}", f"{better} - {than}"),
+            *(f"objective after {jobs}", early[better] - early[than]),
+            baselines=means_of(early),
+            **_ANY_LOGS,
+        )
 
 
-MEASURED_SEGMENTS = (14, 17, 18, 19)
-#: Busy segments that are not measured: four to learn on, one to choose on.
-_LEARNED, _CHOOSING = (8, 9, 11, 16), (15,)
 #: Points in time at which fairness is compared.
 _INSTANTS = 400
-#: Waits below are counted as one second, so that ratios of medians exist.
+#: Shorter waits are counted as one second, so that ratios of medians exist.
 _LEAST_WAIT = 1.0
 
 
-def segments_task(log: JobLog, effort: Effort, settings: SarsaSettings) -> LearningTask:
-    """SARSA on busy segments that are not measured, on the 81 processors of 2011."""
-
-    def loads() -> Loads:
-        return _loads(_LEARNED), _loads(_CHOOSING)
-
-    def _loads(numbers: tuple[int, ...]) -> list[TrainingLoad]:
-        prepared = prepared_segments(log, numbers, PROCESSORS_OF_2011, effort.jobs)
-        return training_loads(prepared.values())
-
-    return LearningTask(
-        name="reactive-grids-lpc",
-        settings=replace(settings, sweeps=effort.sweeps, weights=OBJECTIVE),
-        sources=[f"LPC-EGEE {_LEARNED} {_CHOOSING} {PROCESSORS_OF_2011} {effort.jobs}"],
-        loads=loads,
-    )
-
-
 def rows_of_segment(group: str, trial: PairedTrial, machine: str) -> Iterator[Row]:
-    """What sections VI.C says, of one segment."""
+    """What section VI.C says, on one segment; `machine` describes the native starts."""
     for column, (native, learned, *factor) in DECLARED.tables["table_iii"].items():
-        for least in factor:  # nothing is said of the others
+        for least in factor:  # the paper says nothing about the others
             printed = Printed.rounded(native / learned, 1)
             yield _factor_row(f"Table III, {group}", trial, column, printed, least, machine)
-    column = "interactive within 120 s"
-    beside = trial.means(column, (NATIVE, *BASELINES))
-    yield _row(f"Fig. 6, {group}", RL, column, trial.figure(RL, column), baselines=beside)
+    yield trial.row(f"Fig. 6, {group}", RL, _WITHIN, (NATIVE, *BASELINES), **_ANY_LOGS)
     gaps = {
         name: float(np.abs(fairness_gap(trial, name)[1]).max())
         for name in (RL, *BASELINES)
         if name in trial.schedules
     }
-    gap = np.array([gaps.pop(RL)])
-    over = f"{RL} - {NATIVE}"
-    yield _row(f"Fig. 7, {group}", over, "largest difference of F", gap, baselines=gaps)
+    figure = (f"Fig. 7, {group}", f"{RL} - {NATIVE}", "largest difference of F")
+    yield row(*figure, np.array([gaps.pop(RL)]), baselines=gaps, **_ANY_LOGS)
 
 
 def _factor_row(
     group: str, trial: PairedTrial, column: str, printed: Printed, least: float, machine: str
 ) -> Row:
+    native = float(trial.figure(NATIVE, column)[0])
     factors = {
-        name: float(_counted(trial, NATIVE, column) / _counted(trial, name, column))
+        name: max(native, _LEAST_WAIT) / max(float(trial.figure(name, column)[0]), _LEAST_WAIT)
         for name in (RL, *BASELINES)
         if name in trial.measures
     }
-    measured = measure(np.array([factors[RL]]))
+    measured = Measurement(value=factors[RL])
     judged = as_bound(measured, least, least=True)
-    native = float(trial.figure(NATIVE, column)[0])
     because = (
         f"native / RL {judged.because}; native / FIFO is {factors[FIFO]:.3g}; the native figure is "
         f"{native:.4g} s; {machine}"
@@ -427,25 +360,20 @@ def _factor_row(
         because += "; waits of seconds are the native scheduler's cycle, which a simulator lacks"
     if printed.value < least:
         because += f"; the paper's own figures give {printed.value:.1f}"
-    return Row(
-        cell=Cell(group, f"{NATIVE} / {RL}", column),
-        measured=measured,
+    return row_of(
+        *(group, f"{NATIVE} / {RL}", column, measured),
         printed=printed,
         baselines={f"{NATIVE} / {name}": value for name, value in factors.items() if name != RL},
         judged=Judgement(judged.holds and not at_once, because),
     )
 
 
-def _counted(trial: PairedTrial, policy: str, column: str) -> float:
-    return max(float(trial.figure(policy, column)[0]), _LEAST_WAIT)
-
-
 def fairness_gap(trial: PairedTrial, policy: str, place: int = 0) -> tuple[FloatArray, FloatArray]:
     """Fairness of a policy less that of the native scheduler over time.
 
     Returns:
-        Seconds since the first submit, and the differences there; between the submits of the
-        first and the last job counted.
+        Seconds since the first submit, and the differences at these times, between the submits of
+        the first and the last job counted.
     """
     native, other = (trial.schedules[name][place] for name in (NATIVE, policy))
     last = len(native.submit) - trial.drop[1] - 1
@@ -455,7 +383,7 @@ def fairness_gap(trial: PairedTrial, policy: str, place: int = 0) -> tuple[Float
 
 
 def wait_differences(trial: PairedTrial, policy: str) -> tuple[FloatArray, FloatArray]:
-    """Native wait less that of a policy, of each counted job, at its submit since the first one."""
+    """Submit since the first one, and native wait less a policy's, of each counted job, seconds."""
     native, other = (trial.schedules[name][0] for name in (NATIVE, policy))
     counted = slice(trial.drop[0], len(native.submit) - trial.drop[1])
     submit = native.submit[counted] - native.submit[0]

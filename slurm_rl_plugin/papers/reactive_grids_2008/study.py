@@ -1,8 +1,8 @@
 """The 2008 paper, "Utility-based Reinforcement Learning for Reactive Grids", run again.
 
-The network is trained by SARSA on generated logs of seeds 1000 and above and measured on seeds 0
-to N - 1, beside FIFO and rules that need no learning, all on the same logs. The log of the LAL site
-is not public; segments of LPC-EGEE stand in for it.
+SARSA trains the network on generated logs of seeds 1000 and above. It is measured on seeds 0 to
+N - 1, with FIFO and rules that need no learning on the same logs. The log of the LAL site is not
+public; segments of LPC-EGEE replace it.
 """
 
 from __future__ import annotations
@@ -28,55 +28,7 @@ from slurm_rl_plugin.learning.evaluation.paired import (
 from slurm_rl_plugin.learning.onnx_file import import_network
 from slurm_rl_plugin.learning.sarsa import PAPER, SarsaSettings
 from slurm_rl_plugin.learning.training_load import log_window
-from slurm_rl_plugin.papers.reactive_grids_2008.claims import (
-    INFEASIBLE_BOUND,
-    LITERAL,
-    MEASURED_SEGMENTS,
-    PRETRAININGS,
-    PRINTED,
-    SWEEP_JOBS,
-    Curves,
-    curve_tasks,
-    fairness_gap,
-    fairness_over_time,
-    implied_ratio,
-    learning_curves,
-    rows_of_calibration,
-    rows_of_holding,
-    rows_of_literal_reward,
-    rows_of_segment,
-    rows_of_shares,
-    rows_of_table_1,
-    rows_of_waits,
-    scores_by_run_time,
-    segments_task,
-    wait_differences,
-)
-from slurm_rl_plugin.papers.reactive_grids_2008.load import (
-    DECLARED,
-    DROP,
-    FEASIBLE,
-    FRACTIONS,
-    INFEASIBLE,
-    RL,
-    TRAINING_SEED,
-    contenders,
-    generated,
-    learning_task,
-    printed_waits,
-)
-from slurm_rl_plugin.papers.reactive_grids_2008.on_line import (
-    FROZEN,
-    ON_LINE,
-    READINGS,
-    OnLine,
-    Trial,
-    learn_on_line,
-    on_line_facts,
-    on_line_report,
-    on_line_steps,
-    rows_on_line,
-)
+from slurm_rl_plugin.papers.reactive_grids_2008 import claims, load, on_line
 from slurm_rl_plugin.papers.study.claims import Report, TextTable
 from slurm_rl_plugin.papers.study.figures import draw_cumulative, draw_intervals, finished, panels
 from slurm_rl_plugin.papers.study.result_store import LearningTask, ResultStore
@@ -103,14 +55,14 @@ from slurm_rl_plugin.policies.registry import SHIPPED_MODELS
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
-from slurm_rl_plugin.units import DAY, HOUR, INTERACTIVE_WAIT_GOAL, MINUTE, FloatArray
+from slurm_rl_plugin.units import DAY, HOUR, INTERACTIVE_WAIT_GOAL, MINUTE
 from slurm_rl_plugin.utility.time_utility import relative_overhead
 
-#: The crowded segment, and the processors that it is simulated on.
+#: The crowded segment.
 LPC_D = "LPC-D_190257-199831"
 #: Seed and load of the generated log.
 _SEED, _LOAD = 9, 0.9
-#: Jobs of SDSC-SP2: behind the first 60 %, on which models may have learned.
+#: Jobs of SDSC-SP2 after the first 60 %, on which models may have learned.
 _FIRST, _JOBS = 36_000, 10_000
 _RULES = ("fifo", "multifactor", "sjf")
 
@@ -126,7 +78,7 @@ def crowded_segment(traces: Path, effort: Effort) -> PreparedLog:
     return prepare_log(log.select(np.arange(jobs)), capacity=PROCESSORS_OF_2011)
 
 
-def loads_of(traces: Path | None, effort: Effort) -> Iterator[tuple[str, PreparedLog, str]]:
+def _loads_of(traces: Path | None, effort: Effort) -> Iterator[tuple[str, PreparedLog, str]]:
     """Name, log and backfilling of each load; without traces the generated one alone."""
     jobs = effort.jobs_of(9500)
     log = egee_log(np.random.default_rng(_SEED), load=_LOAD, jobs=jobs)
@@ -137,42 +89,38 @@ def loads_of(traces: Path | None, effort: Effort) -> Iterator[tuple[str, Prepare
         yield "SDSC-SP2", log_window(machine, _FIRST, effort.jobs_of(_JOBS)), "easy"
 
 
-def shipped_figures(
-    traces: Path | None, effort: Effort, shipped: Callable[[str], Path]
-) -> ShippedFigures:
+def shipped_figures(plan: Plan, shipped: Callable[[str], Path]) -> ShippedFigures:
     """Simulate rules and shipped models on every load."""
     candidates = [Candidate(name=rule) for rule in _RULES]
     candidates += [candidate_of_model(name, shipped(name)) for name in SHIPPED_MODELS]
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for name, prepared, backfilling in loads_of(traces, effort):
+    for name, prepared, backfilling in _loads_of(plan.traces, plan.effort):
         settings = SimulationSettings(capacity=prepared.capacity, backfilling=backfilling)
         found[name] = {}
         for candidate in candidates:
             entry = evaluate(candidate, prepared, RequestedLimit(), settings)
-            found[name][candidate.name] = {
-                "J": entry["objective"],
-                "within_120s": entry["classes"]["interactive"]["within_120s"],
-            }
+            within = entry["classes"]["interactive"]["within_120s"]
+            found[name][candidate.name] = {"J": entry["objective"], "within_120s": within}
     return found
 
 
 def shipped_report(found: ShippedFigures) -> Report:
     """A row for each policy, two columns for each load."""
-    header = [f"{load}, {figure}" for load in found for figure in ("J", "<= 120 S")]
+    header = [f"{name}, {figure}" for name in found for figure in ("J", "<= 120 S")]
     rows = [
-        [policy, *(f"{value:.3f}" for each in found.values() for value in each[policy].values())]
+        [policy, *(value for each in found.values() for value in each[policy].values())]
         for policy in next(iter(found.values()))
     ]
     title = "\nShipped models, J = U/2 + F/2 and interactive jobs within 120 s:"
-    return [title, TextTable(["POLICY", *header], rows)]
+    return [title, TextTable.of(["POLICY", *header], rows, ".3f")]
 
 
-#: Fraction of interactive jobs where the paper shows but one.
+#: Fraction of interactive jobs of the figures that the paper shows for one only.
 SHOWN = 0.2
-#: What shows what fails: files and settings of its networks.
-_FILES = {LITERAL: "literal-reward", PRINTED: "all-as-printed"}
-_AS_PRINTED = {LITERAL: SarsaSettings(reward="literal", keep="last"), PRINTED: PAPER}
-#: Processors -> what the native starts are worth beside simulated ones, for the verdicts.
+#: Networks as printed: files and settings.
+_FILES = {claims.LITERAL: "literal-reward", claims.PRINTED: "all-as-printed"}
+_AS_PRINTED = {claims.LITERAL: SarsaSettings(reward="literal", keep="last"), claims.PRINTED: PAPER}
+#: Processors -> how the native starts compare with simulated ones, for the verdicts.
 _MACHINES = {
     PROCESSORS_OF_2011: "the native starts were made on LPC's 140 processors, the others on 81",
     PROCESSORS_OF_LPC: "LPC's own machine of 140 processors",
@@ -181,18 +129,14 @@ _MACHINES = {
 Segments = Mapping[tuple[int, int], PairedTrial]
 
 
-def steps(plan: Plan) -> int:
+def _steps(plan: Plan) -> int:
     """Simulated logs and sweeps, for a progress bar."""
     effort, on_lpc = plan.effort, plan.traces is not None
-    networks = 0 if plan.network else len(FRACTIONS) + 1 + on_lpc
-    curves = sum(task.steps for tasks in curve_tasks(effort).values() for task in tasks)
-    segments = len(MEASURED_SEGMENTS) * len(_MACHINES) * on_lpc
-    logs = (len(FRACTIONS) + 1) * plan.seeds + segments + on_line_steps(plan)
+    networks = 0 if plan.network else len(load.FRACTIONS) + 1 + on_lpc
+    curves = sum(task.steps for tasks in claims.curve_tasks(effort).values() for task in tasks)
+    segments = len(load.MEASURED_SEGMENTS) * len(_MACHINES) * on_lpc
+    logs = (len(load.FRACTIONS) + 1) * plan.seeds + segments + on_line.steps(plan)
     return logs + (networks + 2) * effort.sweeps + curves
-
-
-def _network(plan: Plan, store: ResultStore, task: LearningTask) -> QNetwork:
-    return plan.network or store.network(task).q_network
 
 
 def _trial(
@@ -203,59 +147,63 @@ def _trial(
     networks: Mapping[str, QNetwork],
 ) -> PairedTrial:
     """The rules and some networks, RL among them, on the generated load."""
-    [training_log] = generated(p, [TRAINING_SEED], plan.effort, shares)
-    policies = contenders(networks[RL], medians_of(training_log))
+    [training_log] = load.generated(p, [load.TRAINING_SEED], plan.effort, shares)
+    policies = load.contenders(networks[load.RL], medians_of(training_log))
     policies |= {name: Contender(network=each) for name, each in networks.items()}
-    logs = generated(p, range(plan.seeds), plan.effort, shares)
-    return run_trial(logs, policies, plan.effort.drop_of(DROP), store.add)
+    logs = load.generated(p, range(plan.seeds), plan.effort, shares)
+    return run_trial(logs, policies, plan.effort.drop_of(load.DROP), store.add)
 
 
-def _on_segments(plan: Plan, store: ResultStore, log: JobLog) -> Segments:
+def _on_segments(plan: Plan, store: ResultStore, log: JobLog, network: QNetwork) -> Segments:
     effort, found = plan.effort, {}
-    network = _network(plan, store, segments_task(log, effort, SarsaSettings()))
     for capacity in _MACHINES:
-        logs = prepared_segments(log, MEASURED_SEGMENTS, capacity, effort.jobs)
-        earlier = prepared_segments(log, [each - 1 for each in MEASURED_SEGMENTS], capacity)
+        logs = prepared_segments(log, load.MEASURED_SEGMENTS, capacity, effort.jobs)
+        earlier = prepared_segments(log, [each - 1 for each in load.MEASURED_SEGMENTS], capacity)
         for number, prepared in logs.items():
-            policies = rules(NATIVE) | contenders(network, medians_of(earlier[number - 1]))
+            policies = rules(NATIVE) | load.contenders(network, medians_of(earlier[number - 1]))
             drop = effort.drop_of(SEGMENT_DROP)
             found[number, capacity] = run_trial([prepared], policies, drop, store.add)
     return found
 
 
-def _reproduced(plan: Plan, store: ResultStore, log: JobLog | None) -> tuple[Outcome, OnLine]:
-    """Train, simulate and judge; what was learned on line is reported as well."""
+def _reproduced(plan: Plan, store: ResultStore, log: JobLog | None) -> Outcome:
+    """Train, simulate and judge."""
     effort = plan.effort
+
+    def network(task: LearningTask) -> QNetwork:
+        return plan.network or store.network(task).q_network
+
     as_printed = {
-        name: store.network(learning_task(_FILES[name], SHOWN, effort, settings)).q_network
+        name: store.network(load.learning_task(_FILES[name], SHOWN, effort, settings)).q_network
         for name, settings in _AS_PRINTED.items()
     }
     learned = {
-        p: _network(plan, store, learning_task("reactive-grids", p, effort, SarsaSettings()))
-        for p in FRACTIONS
+        p: network(load.learning_task("reactive-grids", p, effort, SarsaSettings()))
+        for p in load.FRACTIONS
     }
-    shown = {RL: learned[SHOWN], **as_printed}
+    shown = {load.RL: learned[SHOWN], **as_printed}
     feasible = {
-        p: _trial(plan, store, p, FEASIBLE, shown if p == SHOWN else {RL: learned[p]})
-        for p in FRACTIONS
+        p: _trial(plan, store, p, load.FEASIBLE, shown if p == SHOWN else {load.RL: learned[p]})
+        for p in load.FRACTIONS
     }
-    task = learning_task("infeasible", SHOWN, effort, SarsaSettings(), shares=INFEASIBLE)
-    missing = {RL: _network(plan, store, task)}
-    infeasible = _trial(plan, store, SHOWN, INFEASIBLE, missing)
-    segments = {} if log is None else _on_segments(plan, store, log)
-    curves = learning_curves(effort, store)
-    on_line = learn_on_line(plan, log, store)
+    task = load.learning_task("infeasible", SHOWN, effort, SarsaSettings(), shares=load.INFEASIBLE)
+    infeasible = _trial(plan, store, SHOWN, load.INFEASIBLE, {load.RL: network(task)})
+    segments: Segments = {}
+    if log is not None:
+        segments = _on_segments(plan, store, log, network(load.segments_task(log, effort)))
+    curves = claims.learning_curves(effort, store)
+    learning = on_line.learn(plan, log, store)
     rows = [
-        *rows_of_table_1(),
-        *(row for p in FRACTIONS for row in rows_of_waits(p, feasible[p])),
-        *(row for p in FRACTIONS for row in rows_of_holding(p, feasible[p])),
-        *rows_of_shares(feasible[SHOWN], infeasible),
+        *claims.rows_of_table_1(),
+        *(row for p in load.FRACTIONS for row in claims.rows_of_waits(p, feasible[p])),
+        *(row for p in load.FRACTIONS for row in claims.rows_of_holding(p, feasible[p])),
+        *claims.rows_of_shares(feasible[SHOWN], infeasible),
     ]
     for (number, capacity), trial in segments.items():
         group = f"LPC-EGEE segment {number}, {capacity} processors"
-        rows += rows_of_segment(group, trial, _MACHINES[capacity])
-    rows += rows_of_literal_reward(feasible[SHOWN], shown)
-    rows += [*rows_of_calibration(curves), *rows_on_line(on_line)]
+        rows += claims.rows_of_segment(group, trial, _MACHINES[capacity])
+    rows += claims.rows_of_literal_reward(feasible[SHOWN], shown)
+    rows += [*claims.rows_of_calibration(curves), *on_line.rows_of(learning)]
     drawings = {
         "table-2.png": lambda: _draw_table_2(feasible),
         "conservation-of-work.png": lambda: _draw_conservation(feasible),
@@ -269,29 +217,37 @@ def _reproduced(plan: Plan, store: ResultStore, log: JobLog | None) -> tuple[Out
             "fig-6-segment-waits.png": lambda: _draw(segments, _draw_waits),
             "fig-6-segment-wait-differences.png": lambda: _draw(segments, _draw_differences),
             "fig-7-segment-fairness.png": lambda: _draw(segments, _draw_fairness_gap),
-            "fig-6-learning.png": lambda: _draw_learning(on_line.segments),
+            "fig-6-learning.png": lambda: _draw_learning(learning.segments),
         }
-    claims = DECLARED.claims(rows)
-    return Outcome(claims=claims, seeds=range(plan.seeds), drawings=drawings), on_line
+    return Outcome(
+        claims=load.DECLARED.claims(rows),
+        seeds=range(plan.seeds),
+        drawings=drawings,
+        more=on_line.report(learning),
+        facts={"on_line": on_line.facts(learning)},
+    )
 
 
 _COLOURS = ("tab:blue", "tab:orange", "tab:green")
-_STYLES = {FIFO: "--", RL: "-", SJF: ":"}
+_STYLES = {FIFO: "--", load.RL: "-", SJF: ":"}
 _INSTANTS = 300
 
 
 def _draw_table_2(trials: Mapping[float, PairedTrial]) -> Any:
     figure, axes = panels(["interactive jobs", "batch jobs"], (5, 4.5), share=True)
-    names = [f"{policy}\n{p}" for p in trials for policy in (FIFO, RL)]
+    names = [f"{policy}\n{p}" for p in trials for policy in (FIFO, load.RL)]
     for axis, job_class in zip(axes, ("interactive", "batch"), strict=True):
-        cells = [(p, trial, policy) for p, trial in trials.items() for policy in (FIFO, RL)]
+        cells = [(p, trial, policy) for p, trial in trials.items() for policy in (FIFO, load.RL)]
         for place, (p, trial, policy) in enumerate(cells):
             draws = np.maximum(trial.figure(policy, f"{job_class} mean wait"), 1.0)
             (low, high), middle = np.quantile(draws, [0.025, 0.975]), draws.mean()
             error = [[max(middle - low, 0.0)], [max(high - middle, 0.0)]]
             label = "measured: mean, and the middle 95 % of single logs"
             axis.errorbar([place], [middle], error, fmt="x", color="C0", capsize=4, label=label)
-            printed, style = printed_waits(p, policy, job_class)[0], {"markerfacecolor": "none"}
+            printed, style = (
+                load.printed_waits(p, policy, job_class)[0],
+                {"markerfacecolor": "none"},
+            )
             axis.plot([place], [printed], "o", color="C3", label="printed in Table II", **style)
         axis.set_xticks(range(len(names)), names)
     across = "policy, fraction p of interactive jobs"
@@ -301,10 +257,12 @@ def _draw_table_2(trials: Mapping[float, PairedTrial]) -> Any:
 def _draw_conservation(trials: Mapping[float, PairedTrial]) -> Any:
     figure, axes = panels([f"p = {p}" for p in trials], (4, 4.2), share=True)
     for axis, (p, trial) in zip(axes, trials.items(), strict=True):
-        names = [name for name in trial.measures if name not in (FIFO, LITERAL, PRINTED)]
+        names = [
+            name for name in trial.measures if name not in (FIFO, claims.LITERAL, claims.PRINTED)
+        ]
         ratios = {name: trial.ratio_of_means("work-weighted wait", name, FIFO) for name in names}
         draw_intervals(axis, ratios)
-        bounds = [implied_ratio(p, most=each) for each in (False, True)]
+        bounds = [claims.implied_ratio(p, most=each) for each in (False, True)]
         axis.axvspan(*bounds, color="tab:red", alpha=0.3, label="implied by Table II")
         axis.axvline(1.0, color="grey", linestyle="--", label="FIFO")
         axis.set_xlim(left=0.0)
@@ -334,29 +292,24 @@ def _draw_fairness(feasible: PairedTrial, infeasible: PairedTrial) -> Any:
     titles = ("targets .7/.2/.05/.05 (feasible)", "targets .4/.2/.2/.2 (infeasible)")
     figure, axes = panels(titles, (5, 4.5))
     for axis, trial in zip(axes, (feasible, infeasible), strict=True):
-        for colour, policy in zip(_COLOURS, (FIFO, RL, SJF), strict=True):
-            hours, low, middle, high = _fairness_band(trial, policy)
+        for colour, policy in zip(_COLOURS, (FIFO, load.RL, SJF), strict=True):
+            schedules = trial.schedules[policy]
+            first = min(500, len(schedules[0].submit) // 10)
+            begin = max(float(jobs.submit[first] - jobs.submit[0]) for jobs in schedules)
+            end = min(float(jobs.submit[-1] - jobs.submit[0]) for jobs in schedules)
+            seconds = np.linspace(begin, end, _INSTANTS)
+            curves = [
+                claims.fairness_over_time(jobs, jobs.submit[0] + seconds) for jobs in schedules
+            ]
+            low, middle, high = np.quantile(curves, [0.025, 0.5, 0.975], axis=0)
+            hours = seconds / HOUR
             axis.plot(hours, middle, color=colour, label=f"{policy}, median of the logs")
             axis.fill_between(hours, low, high, color=colour, alpha=0.12, linewidth=0)
     axes[0].axhline(0.94, color="grey", linestyle=":", label=".94 (paper, at 13.9 h) or bound .625")
-    axes[1].axhline(INFEASIBLE_BOUND, color="grey", linestyle=":")
+    axes[1].axhline(claims.INFEASIBLE_BOUND, color="grey", linestyle=":")
     across = "simulated time (h), first 500 jobs left out"
     up = "fairness (eq. 4); band: middle 95 % of the logs"
     return finished(figure, axes, across, up, columns=2)
-
-
-def _fairness_band(
-    trial: PairedTrial, policy: str
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Hours, and the 2.5 %, 50 % and 97.5 % quantiles of the logs' fairness there."""
-    schedules = trial.schedules[policy]
-    first = min(500, len(schedules[0].submit) // 10)
-    begin = max(float(jobs.submit[first] - jobs.submit[0]) for jobs in schedules)
-    end = min(float(jobs.submit[-1] - jobs.submit[0]) for jobs in schedules)
-    seconds = np.linspace(begin, end, _INSTANTS)
-    curves = [fairness_over_time(jobs, jobs.submit[0] + seconds) for jobs in schedules]
-    low, middle, high = np.quantile(curves, [0.025, 0.5, 0.975], axis=0)
-    return seconds / HOUR, low, middle, high
 
 
 def _draw_literal_reward(trial: PairedTrial, networks: Mapping[str, QNetwork]) -> Any:
@@ -364,15 +317,15 @@ def _draw_literal_reward(trial: PairedTrial, networks: Mapping[str, QNetwork]) -
     figure, (left, right) = panels(titles, (5.5, 4.5))
     run_times = np.geomspace(10.0, 40_000.0, 200)
     for policy, name, colour in (
-        (LITERAL, "reward as printed", "tab:red"),
-        (PRINTED, "all settings as printed", "tab:purple"),
-        (RL, "difference reward", "tab:blue"),
+        (claims.LITERAL, "reward as printed", "tab:red"),
+        (claims.PRINTED, "all settings as printed", "tab:purple"),
+        (load.RL, "difference reward", "tab:blue"),
     ):
-        scores = scores_by_run_time(networks[policy], run_times)
+        scores = claims.scores_by_run_time(networks[policy], run_times)
         left.plot(run_times / MINUTE, scores, color=colour, label=name)
     left.axvline(15.0, color="grey", linestyle=":", label="interactive | batch")
     left.set_xscale("log")
-    names = (LITERAL, PRINTED, LONGEST_FIRST, FIFO, RL, SJF)
+    names = (claims.LITERAL, claims.PRINTED, LONGEST_FIRST, FIFO, load.RL, SJF)
     means = [float(trial.figure(name, "mean wait").mean()) for name in names]
     right.barh(names, means, color=["tab:red", "tab:purple", "grey", "grey", "tab:blue", "grey"])
     right.set_xlabel(f"mean wait (s), p = {SHOWN}")
@@ -380,11 +333,11 @@ def _draw_literal_reward(trial: PairedTrial, networks: Mapping[str, QNetwork]) -
     return finished(figure, (left, right), "run time of the job (min)", up)
 
 
-def _draw_curves(curves: Curves) -> Any:
+def _draw_curves(curves: claims.Curves) -> Any:
     figure, [axis] = panels(["calibrating SARSA off-line, p = 0.5"], (8, 4.5))
     for colour, (kind, objective) in zip(_COLOURS, curves.items(), strict=True):
-        jobs = SWEEP_JOBS * np.arange(objective.shape[1])
-        axis.plot(jobs, objective.mean(axis=0), color=colour, label=PRETRAININGS[kind])
+        jobs = claims.SWEEP_JOBS * np.arange(objective.shape[1])
+        axis.plot(jobs, objective.mean(axis=0), color=colour, label=claims.PRETRAININGS[kind])
         low, high = objective.min(axis=0), objective.max(axis=0)
         axis.fill_between(jobs, low, high, color=colour, alpha=0.15, linewidth=0)
     up = "objective on the validation logs\n(mean and range of the learners)"
@@ -393,21 +346,23 @@ def _draw_curves(curves: Curves) -> Any:
 
 #: Jobs over which differences of waits are averaged.
 _WINDOW = 200
-_TRACE_COLOURS = {NATIVE: "black", FIFO: "tab:blue", RL: "tab:orange", SJF: "tab:green"}
+_TRACE_COLOURS = {NATIVE: "black", FIFO: "tab:blue", load.RL: "tab:orange", SJF: "tab:green"}
 
 
-def _draw_learning(trial: Trial) -> Any:
+def _draw_learning(trial: on_line.Trial) -> Any:
     """A panel for each segment, a line for each policy, the first three readings alone."""
-    titles = [f"LPC-EGEE segment {n}, {PROCESSORS_OF_LPC} processors" for n in MEASURED_SEGMENTS]
+    titles = [
+        f"LPC-EGEE segment {n}, {PROCESSORS_OF_LPC} processors" for n in load.MEASURED_SEGMENTS
+    ]
     figure, axes = panels(titles, (5, 3.5), rows=2)
     styles = {FIFO: ("tab:blue", "-"), NATIVE: ("black", "-")}
     colours = ("tab:orange", "tab:green", "tab:purple")
-    for reading, colour in zip(READINGS, colours, strict=False):
-        styles[f"{reading.name}, {ON_LINE}"] = (colour, "-")
-        styles[f"{reading.name}, {FROZEN}"] = (colour, ":")
+    for reading, colour in zip(on_line.READINGS, colours, strict=False):
+        styles[f"{reading.name}, {on_line.ON_LINE}"] = (colour, "-")
+        styles[f"{reading.name}, {on_line.FROZEN}"] = (colour, ":")
     for place, axis in enumerate(axes):
         for name, (colour, style) in styles.items():
-            windows = trial[name].windows[place]
+            windows = trial[name]["windows"][place]
             parts = (np.arange(len(windows)) + 0.5) / len(windows)
             axis.plot(parts, windows, style, color=colour, label=name)
     across = "part of the jobs, by arrival"
@@ -436,7 +391,7 @@ def _draw_waits(axis: Any, trial: PairedTrial) -> tuple[str, str]:
 def _draw_differences(axis: Any, trial: PairedTrial) -> tuple[str, str]:
     for name, colour in _TRACE_COLOURS.items():
         if name != NATIVE:
-            submit, difference = wait_differences(trial, name)
+            submit, difference = claims.wait_differences(trial, name)
             window = min(_WINDOW, len(difference))
             smooth = np.convolve(difference / HOUR, np.full(window, 1.0 / window), mode="valid")
             axis.plot(submit[: len(smooth)] / DAY, smooth, color=colour, label=f"native - {name}")
@@ -447,33 +402,28 @@ def _draw_differences(axis: Any, trial: PairedTrial) -> tuple[str, str]:
 def _draw_fairness_gap(axis: Any, trial: PairedTrial) -> tuple[str, str]:
     for name, colour in _TRACE_COLOURS.items():
         if name != NATIVE:
-            seconds, gap = fairness_gap(trial, name)
+            seconds, gap = claims.fairness_gap(trial, name)
             axis.plot(seconds / DAY, gap, color=colour, label=f"{name} - native")
     axis.axhline(0.0, color="black", linewidth=0.8)
     return "time (days)", "difference of fairness (eq. 4)"
 
 
 def run(asked: Asked) -> Outcome:
-    """Train, or take the network that is given, and measure."""
+    """Train, or take the given network, and measure."""
     plan = Plan.of(asked)
     if asked.policy is not None:
-        plan = replace(plan, network=_given_network(asked.policy))
+        plan = replace(plan, network=import_network(asked.policy))
+    if plan.network is not None and plan.network.schema != REACTIVE_GRID:
+        raise ConfigurationError(
+            f"model {asked.policy} is of schema {plan.network.schema.name}: give one of "
+            f"{REACTIVE_GRID.name}, which `slurm-rl train --algorithm sarsa` writes."
+        )
     log = None if plan.traces is None else read_lpc(plan.traces)  # may fail: before the trainings
-    with asked.bar("training and simulating", steps(plan)) as add:
-        outcome, on_line = _reproduced(plan, ResultStore(asked.models, add), log)
-    shipped = shipped_figures(plan.traces, plan.effort, asked.shipped)
+    with asked.bar("training and simulating", _steps(plan)) as add:
+        outcome = _reproduced(plan, ResultStore(asked.models, add), log)
+    shipped = shipped_figures(plan, asked.shipped)
     return replace(
         outcome,
-        more=[*on_line_report(on_line), *shipped_report(shipped)],
-        facts={"on_line": on_line_facts(on_line), "shipped": shipped},
+        more=[*outcome.more, *shipped_report(shipped)],
+        facts={**outcome.facts, "shipped": shipped},
     )
-
-
-def _given_network(path: Path) -> QNetwork:
-    network = import_network(path)
-    if network.schema != REACTIVE_GRID:
-        raise ConfigurationError(
-            f"model {path} is of schema {network.schema.name}: give one of {REACTIVE_GRID.name}, "
-            "which `slurm-rl train --algorithm sarsa` writes."
-        )
-    return network

@@ -1,1 +1,1 @@
-"""When jobs start, foretold by replays of the queue, along the replay of a whole log."""
+"""Start times forecast by replays of the queue, along the replay of a whole log."""

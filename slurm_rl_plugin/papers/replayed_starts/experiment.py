@@ -1,4 +1,4 @@
-"""Logs replayed under an order, the starts foretold, and bands set by earlier forecasts."""
+"""Logs replayed under an order: starts are forecast, and earlier forecasts calibrate the bands."""
 
 from __future__ import annotations
 
@@ -30,36 +30,35 @@ from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.measure.intervals import of_blocks
 from slurm_rl_plugin.papers.study.claims import (
-    Cell,
     Declared,
     Judgement,
     Measurement,
     Row,
     TextTable,
+    row_of,
 )
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.papers.study.trials import read_study_logs
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import DAY, HOUR, BoolArray, FloatArray, IntArray
 
-#: Parts of a log's time: what is before teaches run times; then bands are set; then figures count.
+#: Parts of a log's time: run times are learned, then bands calibrated, then figures count.
 _BANDS_FROM, _COUNTED_FROM = 0.4, 0.6
-#: Of a day of a short log so many times `Sampling.jobs` at most: they wait in one queue together,
-#: so that more of them tell little more, and each takes as long to foretell.
+#: Most jobs of a day of a short log, as a multiple of `Sampling.jobs`: jobs of one queue depend on
+#: each other, and each takes as long to forecast.
 _MOST_TIMES = 3
 
 
 class Sampling(NamedTuple):
-    """How much is foretold."""
+    """Numbers of forecasts."""
 
-    warm_up: int = 12  #: days whose forecasts set the first bands
+    warm_up: int = 12  #: days with forecasts that calibrate the first bands
     days: int = 20
-    jobs: int = 20  #: of each day at most; up to three times as many where the log has fewer days
+    jobs: int = 20  #: of each day at most; up to three times as many if the log has fewer days
     draws: int = 16  #: replays for each job
 
 
@@ -67,19 +66,19 @@ QUICK = Sampling(warm_up=3, days=3, jobs=4, draws=4)
 
 
 class SampledJobs(NamedTuple):
-    """Jobs to foretell, ascending; arrays of shape [m]."""
+    """Jobs to forecast, ascending; arrays of shape [m]."""
 
     jobs: IntArray  #: numbers in the log
-    day: IntArray  #: number of each one's day
-    counted: BoolArray  #: whether its day counts
+    day: IntArray  #: number of the day
+    counted: BoolArray  #: whether the day counts
 
 
 def sampled_jobs(
     submit: FloatArray, asked: BoolArray, sampling: Sampling, seed: int
 ) -> SampledJobs:
-    """Draw jobs of days that are spread evenly; a day without any gives none.
+    """Draw jobs of evenly spread days.
 
-    `submit`, in seconds, and `asked`, whether somebody would ask for the job, have shape [n].
+    `submit`, in seconds, and `asked`, whether a user would ask for a forecast, have shape [n].
     """
     rng = np.random.default_rng(seed)
     days = np.floor((submit - submit[0]) / DAY).astype(np.int64)
@@ -99,23 +98,23 @@ def sampled_jobs(
     taken = np.concatenate(jobs)
     if not (days[taken] >= border).any():
         raise ConfigurationError(
-            "no job waits on the drawn days of the last 40 %: nothing is to be foretold there."
+            "no job waits on the drawn days of the last 40 %: there is nothing to forecast."
         )
     return SampledJobs(jobs=taken, day=days[taken], counted=days[taken] >= border)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForetoldLog:
-    """What was foretold of the counted jobs of a log under one order, and what became of them."""
+class ForecastLog:
+    """Forecasts for the counted jobs of a log under one order, and their waits."""
 
-    day: IntArray  #: number of each one's day, shape [m]
+    day: IntArray  #: number of the day, shape [m]
     wait: FloatArray  #: seconds, shape [m]
     planned: FloatArray  #: wait by the plan of limits, seconds, shape [m]
-    plain: Forecasts  #: the forecasts before their bands were set
-    forecasts: Forecasts  #: as they were given
+    plain: Forecasts  #: before calibration of the bands
+    forecasts: Forecasts  #: as given
 
 
-def foretold(
+def forecast_log(
     log: PreparedLog,
     order: OrderOf,
     settings: SimulationSettings,
@@ -123,8 +122,8 @@ def foretold(
     *,
     seed: int,
     add: Callable[[int], None],
-) -> ForetoldLog:
-    """Foretell jobs that did not start at once, as their users would have asked right after."""
+) -> ForecastLog:
+    """Forecast the jobs that did not start at once, right after their submission."""
     workload = log.workload(RequestedLimit())
     everybody = np.arange(len(workload.submit))
     start = starts_of_order(order(workload, everybody), log, workload, settings)
@@ -143,7 +142,7 @@ def foretold(
     kind = 2 * horizon_of(plain) + workload.interactive[sampled.jobs]
     submit = workload.submit[sampled.jobs]
     given = bands_set(plain, waits.wait, kind, submit, sampled, float(workload.submit[0]))
-    return ForetoldLog(
+    return ForecastLog(
         day=sampled.day[sampled.counted],
         wait=waits.wait[sampled.counted],
         planned=waits.planned[sampled.counted],
@@ -160,14 +159,14 @@ def bands_set(
     sampled: SampledJobs,
     first: float,
 ) -> Forecasts:
-    """The forecasts of the counted days with bands by what earlier ones had come to by then.
+    """The forecasts of the counted days, their bands calibrated by earlier outcomes.
 
     Args:
-        plain: of all sampled jobs.
-        wait: that came true, seconds, shape [m]; none is looked at before it is over.
+        plain: forecasts of all sampled jobs.
+        wait: actual, seconds, shape [m]; no wait is used before it is over.
         kind: of each job, shape [m].
         submit: seconds, shape [m].
-        first: when the first day of the log began, seconds.
+        first: begin of the first day of the log, seconds.
     """
     given: dict[int, Forecasts] = {}
     for day in np.unique(sampled.day).tolist():
@@ -192,7 +191,7 @@ def bands_set(
 def _tails(
     given: Mapping[int, Forecasts], day: IntArray, wait: FloatArray, so_far: FloatArray
 ) -> Tails:
-    """Shares to leave out, moved by what the bands of each earlier day have missed so far."""
+    """Shares outside the bands, adapted to the misses of the bands of earlier days so far."""
     tails = Tails()
     for number, forecasts in given.items():
         low, high = forecasts.band(0.9)
@@ -203,23 +202,24 @@ def _tails(
 
 TO_PLAN = "median |log10 error| / plan's by limits"
 COVERAGE, DAYS = "coverage of the 90 % band", "part of days with coverage of .80 to .97"
-#: Coverage that is wanted of all jobs, and of a day.
+#: Goals for the coverage of all jobs, and of a day.
 _POOLED, _A_DAY = (0.88, 0.92), (0.80, 0.97)
 DECLARED = Declared(__package__)
 
 
-def rows_of(log: str, order: str, found: ForetoldLog) -> Iterator[Row]:
-    """The figures of a log under one order that have goals."""
+def rows_of(log: str, order: str, found: ForecastLog) -> Iterator[Row]:
+    """The figures of a log under one order with goals."""
     truth = log_waits(found.wait)
     errors = np.stack(
         [np.abs(log_waits(each) - truth) for each in (found.forecasts.median, found.planned)]
     )
-    yield Row(cell=Cell(log, order, TO_PLAN), measured=_over_days(found.day, errors))
+    again = of_blocks(found.day, lambda jobs: ratio_of_medians(errors[:, jobs]))
+    again = again if np.isfinite(again).all() else np.empty(0)  # no interval if a draw has no ratio
+    yield row_of(log, order, TO_PLAN, Measurement.of(ratio_of_medians(errors), again))
     inside = covered(found.forecasts, found.wait, 0.9).astype(np.float64)
     low, high = _POOLED
-    yield Row(
-        cell=Cell(log, order, COVERAGE),
-        measured=Measurement(value=float(inside.mean())),
+    yield row_of(
+        *(log, order, COVERAGE, inside.mean()),
         baselines={"before bands were set": float(covered(found.plain, found.wait, 0.9).mean())},
         judged=Judgement(
             bool(low <= inside.mean() <= high),
@@ -228,35 +228,28 @@ def rows_of(log: str, order: str, found: ForetoldLog) -> Iterator[Row]:
     )
     days = np.array([inside[found.day == day].mean() for day in np.unique(found.day)])
     within = (days >= _A_DAY[0]) & (days <= _A_DAY[1])
-    yield Row(cell=Cell(log, order, DAYS), measured=Measurement(value=float(within.mean())))
+    yield row_of(log, order, DAYS, within.mean())
 
 
 def ratio_of_medians(pair: FloatArray) -> float:
     """Median of the first row over that of the second, shape [2, m]; 1 where both are 0."""
-    ours, others = np.median(pair, axis=1)
-    if others == 0.0:
-        return 1.0 if ours == 0.0 else float(np.inf)
-    return float(ours / others)
-
-
-def _over_days(day: IntArray, pair: FloatArray) -> Measurement:
-    """The ratio of medians, its interval from days drawn again; none where any has no ratio."""
-    again = of_blocks(day, lambda jobs: ratio_of_medians(pair[:, jobs]))
-    known = again if np.isfinite(again).all() else np.empty(0)
-    return Measurement.of(ratio_of_medians(pair), known)
+    above, below = np.median(pair, axis=1)
+    if below == 0.0:
+        return 1.0 if above == 0.0 else float(np.inf)
+    return float(above / below)
 
 
 _NO_TRACES = "replayed-starts needs logs of parallel machines: give their folder as TRACES."
-#: The model whose predicted run times are drawn, and which orders the queue of "default".
+#: The model that predicts run times, and orders the queue of "default".
 _MODEL = "default"
 _HALF_LIFE = 7 * DAY
 _SEED = 1
-#: The week of UB-HPC as its folder has it, and its machine beside it.
+#: The week of UB-HPC and its machine, files of one folder.
 _WEEK, _MACHINE = "workload_week.events.gz", "slurm.conf"
 
 
 def _logs_in(folder: Path) -> dict[str, PreparedLog]:
-    """Those that a folder holds, under their names."""
+    """The logs of a folder, by name."""
     places = [each for each in (folder, folder / "ubhpc") if (each / _WEEK).exists()]
     found = {
         name: each.prepared
@@ -268,8 +261,8 @@ def _logs_in(folder: Path) -> dict[str, PreparedLog]:
     return found
 
 
-def _coverage_figure(found: Mapping[tuple[str, str], ForetoldLog]) -> Any:
-    """For each log and order the median and the 90 % band over the true wait, hours."""
+def _coverage_figure(found: Mapping[tuple[str, str], ForecastLog]) -> Any:
+    """The median and the 90 % band over the true wait for each log and order, hours."""
     logs, orders = (list(dict.fromkeys(each[place] for each in found)) for place in (0, 1))
     figure, axes = plt.subplots(
         len(logs), len(orders), figsize=(4 * len(orders), 3.2 * len(logs)), squeeze=False
@@ -289,25 +282,28 @@ def _coverage_figure(found: Mapping[tuple[str, str], ForetoldLog]) -> Any:
         axis.plot(ends, ends, color="black", linewidth=0.8)
         axis.set(xscale="log", yscale="log", title=f"{log}, {order}")
         axis.set_xlabel("wait, hours")
-        axis.set_ylabel("foretold, hours")
+        axis.set_ylabel("forecast, hours")
     axes[0][0].legend(fontsize=8)
     figure.tight_layout()
     return figure
 
 
 def run(asked: Asked) -> Outcome:
-    """Foretell submissions of each log under each order, and score them by what came true."""
+    """Forecast jobs of each log under each order, and score the forecasts."""
     asked.refuse_policy("it takes the run times that the default model predicts")
-    if asked.seeds is not None:
-        raise ConfigurationError("--seeds is not for replayed-starts: give none.")
+    asked.refuse_seeds("give none")
     logs = _logs_in(asked.traces_or_refuse(_NO_TRACES))
     network = import_model(asked.shipped(_MODEL))
     if not isinstance(network, QNetwork):
         raise ConfigurationError(f"the model {_MODEL!r} has a memory of its own: install it again.")
     sampling = QUICK if asked.quick else Sampling()
-    orders = _orders(network)
+    orders: dict[str, OrderOf] = {
+        "fifo": lambda workload, _: QueueOrder(scores=-workload.submit),
+        "multifactor": lambda *_: QueueOrder(rule="multifactor"),
+        _MODEL: lambda *_: QueueOrder(network=network),
+    }
     steps = len(logs) * len(orders) * (sampling.days + sampling.warm_up) * sampling.jobs
-    found: dict[tuple[str, str], ForetoldLog] = {}
+    found: dict[tuple[str, str], ForecastLog] = {}
     with asked.bar("replaying", steps) as add:
         for log, prepared in logs.items():
             settings = SimulationSettings(
@@ -316,7 +312,9 @@ def run(asked: Asked) -> Outcome:
                 half_life=_HALF_LIFE,
             )
             for order, of in orders.items():
-                found[log, order] = foretold(prepared, of, settings, sampling, seed=_SEED, add=add)
+                found[log, order] = forecast_log(
+                    prepared, of, settings, sampling, seed=_SEED, add=add
+                )
     facts = {f"{log}, {order}": _facts(each) for (log, order), each in found.items()}
     return Outcome(
         claims=DECLARED.claims(
@@ -329,23 +327,8 @@ def run(asked: Asked) -> Outcome:
     )
 
 
-def _orders(network: QNetwork) -> dict[str, OrderOf]:
-    """What a site may have: first come, first served; multifactor; ours, in active mode."""
-
-    def first_come(workload: Workload, jobs: IntArray) -> QueueOrder:  # noqa: ARG001
-        return QueueOrder(scores=-workload.submit)
-
-    def multifactor(workload: Workload, jobs: IntArray) -> QueueOrder:  # noqa: ARG001
-        return QueueOrder(rule="multifactor")
-
-    def learned(workload: Workload, jobs: IntArray) -> QueueOrder:  # noqa: ARG001
-        return QueueOrder(network=network)
-
-    return {"fifo": first_come, "multifactor": multifactor, _MODEL: learned}
-
-
-def _facts(found: ForetoldLog) -> dict[str, Any]:
-    """Scores as given, before bands were set, and of the plan by limits, which has no band."""
+def _facts(found: ForecastLog) -> dict[str, Any]:
+    """Scores of the forecasts, of those before calibration, and of the plan without a band."""
     planned = Forecasts.of_draws(found.planned[:, None])
     return {
         "days": len(np.unique(found.day)),

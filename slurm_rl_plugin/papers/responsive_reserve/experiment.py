@@ -1,8 +1,8 @@
-"""Beyond both papers: networks that hold processors for interactive jobs, against their goals.
+"""Beyond both papers: networks that hold processors for interactive jobs, and their goals.
 
-On the load of 2008 the networks are trained in the run, on logs of seeds 1000 and above, one for
-all three fractions of interactive jobs. On LPC-EGEE it is the shipped one, which has seen nothing
-of the four segments.
+On the load of 2008 the run trains the networks on logs of seeds 1000 and above, one network for all
+three fractions of interactive jobs. On LPC-EGEE the shipped network runs, which was not trained on
+the four segments.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     training_loads,
 )
 from slurm_rl_plugin.papers.study.claims import (
-    Cell,
     Claim,
     Declared,
     Measurement,
@@ -41,12 +40,12 @@ from slurm_rl_plugin.papers.study.claims import (
     measure,
     median,
     ratio_of_means,
+    row_of,
 )
 from slurm_rl_plugin.papers.study.figures import legend_above
 from slurm_rl_plugin.papers.study.result_store import (
     LearnedNetwork,
     LearningTask,
-    Loads,
     ResultStore,
 )
 from slurm_rl_plugin.papers.study.study import Add, Asked, Effort, Outcome, Plan
@@ -77,7 +76,7 @@ INTERACTIVE_GAIN = "interactive: FIFO's mean wait / its own"
 LONGEST_TO_FIFO = "longest wait / FIFO's, median"
 FAIRNESS_LOST = "F less FIFO's"
 
-#: Column -> the figure, and the policy whose mean divides (definitions: paired ratio).
+#: Column -> the figure, and the policy of the denominator (definitions: paired ratio).
 _RATIOS = {
     WAIT_TO_SJF: ("mean wait", SJF),
     WAIT_TO_FIFO: ("mean wait", FIFO),
@@ -103,7 +102,7 @@ WITHIN = "interactive within 120 s"
 
 
 def _fraction(trial: PairedTrial, policy: str, column: str) -> tuple[FloatArray, FloatArray]:
-    """What is summed over a block, and over what it is divided; of each counted job."""
+    """Numerator and denominator of a figure that are summed over blocks; of each counted job."""
     [jobs] = trial.schedules[policy]
     counted = slice(trial.drop[0], len(jobs.submit) - trial.drop[1])
     mine, fifo, sjf = (JobMeasures.of(trial.schedules[each][0]) for each in (policy, FIFO, SJF))
@@ -133,7 +132,7 @@ GREEDY_EST, HOLD_EST = "greedy EST", "hold EST"
 DECLARED = Declared(__package__)
 #: Segments of LPC-EGEE that have goals.
 _SEGMENTS = (14, 17, 18, 19)
-#: What a table shows of every policy on the 2008 load, and on a segment.
+#: Columns of every policy on the 2008 load, and on a segment.
 SYNTHETIC_COLUMNS = (
     *("J", "interactive mean wait", "interactive within 120 s"),
     *(WAIT_TO_FIFO, LONGEST_TO_FIFO),
@@ -142,14 +141,14 @@ SEGMENT_COLUMNS = ("R", "interactive within 120 s", BATCH_TO_SJF, FAIRNESS_LOST)
 BASELINES = (FIFO, SJF)
 
 
-#: A figure of a policy in a trial, by the name of its column.
+#: A figure of a policy in a trial, by its column.
 Figure = Callable[[PairedTrial, str, str], Measurement]
-#: Rules that stand beside the networks.
+#: Rules that the networks are compared with.
 _RULES = (FIFO, INTERACTIVE_FIRST, SJF, *(f"{SJF}, {held} held" for held in (1, 2, 4)))
-#: Logs of each fraction that a network learns on, and that choose among its steps.
+#: Logs of each fraction to learn on, and to choose on.
 _LOGS = 2
 _J = {"time_utility": 0.5, "responsiveness": 0.0, "fairness": 0.5}
-#: Longest waits hardly count, or count so much that four times FIFO's is the price they are worth.
+#: Longest waits hardly count, or weigh so much that up to four times FIFO's is accepted.
 _LOOSE, _TAIL_SAFE = RewardWeights(**_J, tail=0.001), RewardWeights(**_J, tail=0.05)
 _HOLDING = PolicySearchSettings(
     hidden=1, hold=True, searched="reserve", generations=15, weights=_LOOSE
@@ -163,7 +162,7 @@ SEARCHES: Mapping[str, tuple[PolicySearchSettings, bool]] = {
 }
 
 
-#: The network with its reserve scaled: what a little more or less of it gives and costs.
+#: The network with its reserve scaled, to show the effect of more and of less.
 SCALED = {
     f"hold, reserve times {factor:g}": factor for factor in (0, 0.25, 0.5, 0.75, 1.25, 1.5, 2)
 }
@@ -173,7 +172,7 @@ def _generations(settings: PolicySearchSettings, effort: Effort) -> int:
     return min(settings.generations, effort.sweeps) if effort.jobs else settings.generations
 
 
-def steps(plan: Plan) -> int:
+def _steps(plan: Plan) -> int:
     """Simulated logs and training steps, for a progress bar."""
     searched = sum(_generations(each, plan.effort) for each, _ in SEARCHES.values())
     learned = len(FRACTIONS) * plan.effort.sweeps + searched
@@ -182,7 +181,7 @@ def steps(plan: Plan) -> int:
 
 
 def _scaled(network: QNetwork, factor: float) -> QNetwork:
-    """The same network holding `factor` times as many processors."""
+    """The network with a reserve `factor` times as large."""
     if network.reserve_weights is None:
         return network
     weights = network.reserve_weights * factor
@@ -193,14 +192,14 @@ def _task(name: str, effort: Effort) -> LearningTask:
     settings, oracle = SEARCHES[name]
     settings = replace(settings, generations=_generations(settings, effort))
 
-    def loads() -> Loads:
-        return _loads(TRAINING_SEED, effort, oracle), _loads(VALIDATION_SEED, effort, oracle)
-
     return LearningTask(
         name=name.replace(" ", "-").lower(),
         settings=settings,
         sources=[f"mmn p={FRACTIONS} logs={_LOGS} jobs={effort.jobs} oracle={oracle}"],
-        loads=loads,
+        loads=lambda: (
+            _loads(TRAINING_SEED, effort, oracle),
+            _loads(VALIDATION_SEED, effort, oracle),
+        ),
     )
 
 
@@ -254,22 +253,19 @@ def _on_segments(
 
 
 def _rows(group: str, trial: PairedTrial, figure: Figure) -> Iterator[Row]:
-    """What the goals of a group are held against."""
+    """The figures with a goal."""
     for goal in DECLARED.goals(group):
         policy, column = str(goal.policy), str(goal.column)
-        yield Row(
-            cell=Cell(group, policy, column),
-            measured=figure(trial, policy, column),
-            baselines={name: figure(trial, name, column).value for name in BASELINES},
-        )
+        means = {name: figure(trial, name, column).value for name in BASELINES}
+        yield row_of(group, policy, column, figure(trial, policy, column), baselines=means)
 
 
 def _figures(group: str, trial: PairedTrial, figure: Figure) -> Iterator[Row]:
-    """Every policy's figures without a goal, so that the table is whole."""
+    """Every policy's figures, for a complete table."""
     columns = SYNTHETIC_COLUMNS if figure is measured else SEGMENT_COLUMNS
     for policy in trial.measures:
         for column in columns:
-            yield Row(cell=Cell(group, policy, column), measured=figure(trial, policy, column))
+            yield row_of(group, policy, column, figure(trial, policy, column))
 
 
 _MARKERS = "osD^v<>PX*hp"
@@ -299,7 +295,7 @@ def _draw_segments(trials: Mapping[int, PairedTrial]) -> Any:
 
 
 def _panel(axis: Any, trial: PairedTrial, columns: tuple[str, str], group: str) -> None:
-    # the native starts were made on another machine, far to the left
+    # the native starts come from another machine, far to the left
     shown = [name for name in trial.measures if name not in SCALED and name != NATIVE]
     for place, name in enumerate(shown):
         across, up = (measured(trial, name, column).value for column in columns)
@@ -316,11 +312,11 @@ def _panel(axis: Any, trial: PairedTrial, columns: tuple[str, str], group: str) 
 
 
 def run(asked: Asked) -> Outcome:
-    """Train on the load of 2008, and try the shipped network, or a given one, on LPC-EGEE."""
+    """Train on the load of 2008; run the shipped network, or a given one, on LPC-EGEE."""
     plan = Plan.of(asked)
     reserve = import_network(asked.policy or asked.shipped(asked.paper))
     segments = {}
-    with asked.bar("training and simulating", steps(plan)) as add:
+    with asked.bar("training and simulating", _steps(plan)) as add:
         store = ResultStore(asked.models, add)
         if plan.traces is not None:
             segments = _on_segments(read_lpc(plan.traces), reserve, plan.effort, add)

@@ -1,10 +1,9 @@
-"""The scheduler of the RLScheduler benchmark (SC20), which is not the package's own kernel.
+"""The scheduler of the RLScheduler benchmark (SC20), which differs from this package's kernel.
 
-Three things set it apart. The job that a rule chooses is kept until it starts, whatever arrives
-meanwhile. Arrivals join the queue only while time moves, that is while the chosen job waits for
-processors or while the queue is empty. Backfilling is weaker than EASY: in the order of submission
-whatever the rule, only for jobs that end strictly before the shadow time, without the rule of the
-spare processors.
+The job that a rule chooses is kept until it starts, whatever arrives meanwhile. Arrivals join the
+queue only while time moves: while the chosen job waits for processors or the queue is empty.
+Backfilling is weaker than EASY: in the order of submission under every rule, only for jobs that end
+strictly before the shadow time, without spare processors.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 _JOB_NUMBER, _SUBMIT, _RUN_TIME, _ALLOCATED, _REQUESTED_PROCESSORS, _REQUESTED_TIME = range(6)
-#: Places of the columns above in a line of the Standard Workload Format.
+#: Indices of the columns above in a line of the Standard Workload Format.
 _COLUMNS = (0, 1, 3, 4, 7, 8)
-#: Seconds that the benchmark takes for a run time that the log does not know.
+#: Run time of the benchmark where the log has none, seconds.
 _UNKNOWN_RUN_TIME = 10.0
 _WHERE = (
     "which are at the Parallel Workloads Archive and at github.com/DIR-LAB/deep-batch-scheduler"
@@ -38,7 +37,7 @@ class BenchmarkJobs(NamedTuple):
     processors: IntArray  #: the larger of allocated and requested processors
 
     def part(self, first: int, count: int) -> BenchmarkJobs:
-        """`count` jobs from the 0-based index `first` on."""
+        """`count` jobs from the index `first` on."""
         part = slice(first, first + count)
         times = (self.submit[part], self.run_time[part], self.requested[part])
         return BenchmarkJobs(*times, self.processors[part])
@@ -47,19 +46,16 @@ class BenchmarkJobs(NamedTuple):
 def read_benchmark_jobs(folder: Path, name: str) -> BenchmarkJobs:
     """Read `folder`/`name`.swf.gz or `folder`/`name`.swf.
 
-    Unlike the package's own reader this keeps jobs of unknown run time and takes the larger of the
-    two processor counts, as the benchmark does.
+    Unlike the package's reader this keeps jobs of unknown run time and takes the larger of the two
+    processor counts, as the benchmark does.
     """
-    return jobs_of_rows(_rows(LogFile(archived_log(folder, name, _WHERE))))
-
-
-def _rows(log: LogFile) -> FloatArray:
+    log = LogFile(archived_log(folder, name, _WHERE))
     text = b"".join(log.batches()).decode("latin-1")
     try:
         rows = np.loadtxt(text.splitlines(), comments=";", usecols=_COLUMNS, ndmin=2)
     except ValueError:
         raise log.fault("a line is no job of 18 numbers; copy the file again") from None
-    return np.asarray(rows, dtype=np.float64)
+    return jobs_of_rows(np.asarray(rows, dtype=np.float64))
 
 
 def jobs_of_rows(rows: FloatArray) -> BenchmarkJobs:
@@ -85,9 +81,9 @@ RULES = {"FCFS": FCFS, "SJF": SJF, "SAF": SAF, "F1": F1, "WFP3": WFP3, "UNICEP":
 
 #: The start time of a queued job in the benchmark; its WFP3 and UNICEP compute a wait from it.
 _UNSET_START = -1.0
-#: In place of a number of RULES: jobs are scored by coefficients, see `scored_starts`.
+#: Replaces a number of RULES: jobs are scored by coefficients, see `scored_starts`.
 _BY_COEFFICIENTS = -1
-#: What the coefficients of a job multiply when it is scored, in their order.
+#: Factors of the coefficients of a job when it is scored.
 STATE_TERMS = ("one", "log_wait", "log_wait_over_requested", "fits_now", "free_fraction")
 #: Scales of order 1: six hours of waiting, or 147 requested times, count as 1.
 _LOG_WAIT_SCALE, _LOG_RATIO_SCALE = 10.0, 5.0
@@ -96,7 +92,7 @@ _ARRIVED, _QUEUED, _RUNNING, _FREE, _DECISIONS = range(5)
 
 
 class _State(NamedTuple):
-    """What changes: [now], counts, and job numbers of which the first counts[...] are valid.
+    """The state of a run: [now], counts, and lists of jobs with counts[...] valid entries.
 
     `end`, `expected_end`, `start` and `score` are indexed by job number.
     """
@@ -114,8 +110,8 @@ class _State(NamedTuple):
 class _Choice(NamedTuple):
     """How the next job is chosen."""
 
-    rule: int  #: one of the numbers of RULES, or _BY_COEFFICIENTS
-    wait_is_known: bool  #: whether the rule sees the time a job has waited
+    rule: int  #: a number of RULES, or _BY_COEFFICIENTS
+    wait_is_known: bool  #: whether the rule uses the time that a job has waited
     capacity: int  #: processors
     coefficients: FloatArray  #: of each job, shape [n, len(STATE_TERMS)]; empty under a rule
 
@@ -128,11 +124,12 @@ def benchmark_starts(
     backfilling: bool = False,
     wait_is_known: bool = False,
 ) -> FloatArray:
-    """When each job starts on an empty machine, seconds, shape [n].
+    """Start of each job on an empty machine, seconds, shape [n].
 
     Args:
         backfilling: the benchmark's own, not EASY.
-        wait_is_known: WFP3 and UNICEP see the time a job has waited; the benchmark's do not.
+        wait_is_known: whether WFP3 and UNICEP use the time that a job has waited; the benchmark's
+            rules do not.
     """
     choice = _Choice(RULES[rule], wait_is_known, capacity, np.empty((0, len(STATE_TERMS))))
     state = _empty_machine(jobs, capacity)
@@ -143,17 +140,12 @@ def benchmark_starts(
 def scored_starts(
     jobs: BenchmarkJobs, capacity: int, coefficients: FloatArray
 ) -> tuple[FloatArray, int]:
-    """When each job starts if the lowest sum of coefficients times STATE_TERMS is chosen.
+    """Start of each job, seconds, shape [n], if the lowest score goes first; and the decisions.
 
-    The terms are what a scheduler knows when it chooses: ln(1 + wait in s) / 10,
-    ln(1 + wait / requested time) / 5, 1 if the job fits on the free processors (else 0), and the
-    free part of the machine. Backfilling is the benchmark's own, not EASY.
-
-    Args:
-        coefficients: of each job, shape [n, len(STATE_TERMS)].
-
-    Returns:
-        Starts, seconds, shape [n], and how often a job was chosen.
+    The score is the sum of coefficients, shape [n, len(STATE_TERMS)], times the terms at the time
+    of the choice: 1, ln(1 + wait in s) / 10, ln(1 + wait / requested time) / 5, 1 if the job fits
+    on the free processors (else 0), and the free part of the machine. Backfilling is the
+    benchmark's own, not EASY.
     """
     choice = _Choice(_BY_COEFFICIENTS, True, capacity, np.ascontiguousarray(coefficients))
     state = _empty_machine(jobs, capacity)
@@ -177,7 +169,7 @@ def _empty_machine(jobs: BenchmarkJobs, capacity: int) -> _State:
 
 @compiled
 def _score(jobs: BenchmarkJobs, job: int, rule: int, start: float) -> float:
-    """The lower, the earlier; `start` is when the job would start, for those that see its wait."""
+    """The score of a job that would start at `start`; the lowest goes first."""
     submit, requested = jobs.submit[job], jobs.requested[job]
     processors = jobs.processors[job]
     wait = start - submit
@@ -195,11 +187,9 @@ def _score(jobs: BenchmarkJobs, job: int, rule: int, start: float) -> float:
     return submit
 
 
-# In this file and not beside the features: numba keeps machine code that only a change of the
-# caller's own file makes stale.
 @compiled
 def _score_by_coefficients(jobs: BenchmarkJobs, state: _State, job: int, choice: _Choice) -> float:
-    """The lower, the earlier."""
+    """The score by coefficients; the lowest goes first."""
     own = choice.coefficients[job]
     free = state.counts[_FREE]
     wait = state.clock[0] - jobs.submit[job]
@@ -232,7 +222,7 @@ def _schedule(jobs: BenchmarkJobs, state: _State, choice: _Choice, backfilling: 
 
 @compiled
 def _choose(jobs: BenchmarkJobs, state: _State, choice: _Choice) -> int:
-    """The job of the lowest score; ties go to the one submitted first, then to the first queued."""
+    """The job with the lowest score; ties go to the first submitted, then to the first queued."""
     start = state.clock[0] if choice.wait_is_known else _UNSET_START
     state.counts[_DECISIONS] += 1
     best = state.queue[0]
@@ -252,7 +242,7 @@ def _choose(jobs: BenchmarkJobs, state: _State, choice: _Choice) -> int:
 
 @compiled
 def _move_time(jobs: BenchmarkJobs, state: _State) -> bool:
-    """Let the next thing happen, an arrival before an end at the same time; False if none will."""
+    """Process the next event, an arrival before an end at the same time; False without one."""
     counts = state.counts
     end = np.inf
     if counts[_RUNNING] > 0:
@@ -287,7 +277,7 @@ def _start(jobs: BenchmarkJobs, state: _State, job: int) -> None:
 
 @compiled
 def _shadow_time(jobs: BenchmarkJobs, state: _State, chosen: int) -> float:
-    """When the chosen job fits if the running jobs end as requested; may already have passed."""
+    """When the chosen job fits if running jobs end as requested; it may be in the past."""
     _sort(state.running, state.counts[_RUNNING], state.expected_end)
     free = state.counts[_FREE]
     shadow = state.clock[0]
@@ -301,7 +291,7 @@ def _shadow_time(jobs: BenchmarkJobs, state: _State, chosen: int) -> float:
 
 @compiled
 def _backfill(jobs: BenchmarkJobs, state: _State, shadow: float) -> None:
-    """Start what fits and ends before the shadow time, in the order of the queue."""
+    """Start jobs that fit and end before the shadow time, in the order of the queue."""
     for job in state.queue[: state.counts[_QUEUED]].copy():
         ends_before = state.clock[0] + jobs.requested[job] < shadow
         if ends_before and jobs.processors[job] <= state.counts[_FREE]:
@@ -310,7 +300,7 @@ def _backfill(jobs: BenchmarkJobs, state: _State, shadow: float) -> None:
 
 @compiled
 def _sort(job_numbers: IntArray, count: int, key: FloatArray) -> None:
-    """Sort the first `count` in place by key[job]; equal keys keep their order (as ties do)."""
+    """Sort the first `count` in place by key[job]; equal keys keep their order."""
     for unsorted in range(1, count):
         job, place = job_numbers[unsorted], unsorted
         while place > 0 and key[job_numbers[place - 1]] > key[job]:

@@ -1,12 +1,11 @@
 """The heuristics of RLScheduler (Zhang et al., SC20) on its four traces.
 
 Mean bounded slowdown over ten sequences of 1024 jobs, each on an empty machine: under the
-benchmark's own scheduler as the paper prints it, and under EASY in this package's kernel.
+benchmark's own scheduler as in the paper, and under EASY in this package's kernel.
 
-The benchmark trains and tests on the same jobs. --search does so openly: CMA-ES looks for the
-weights of a score with the least mean bounded slowdown on the very sequences on which the
-published figures were measured, in the same way for all four traces. What it finds is the lowest
-of thousands of draws of a chaotic figure, and says nothing of other jobs.
+The benchmark trains and tests on the same jobs. --search does the same: CMA-ES minimises the mean
+bounded slowdown of a score on the sequences of the published figures, in the same way for all four
+traces. Its result is the lowest of thousands of draws of a chaotic figure and does not generalise.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 
-#: Claims of this group are to be at most as published, all others equal.
+#: Claims of this group must be at most as published, all others equal.
 SEARCHED = "in-sample search, their backfilling"
 DECLARED = Declared(__package__)
 
@@ -55,29 +54,17 @@ TRACES = {
     "HPC2N": ("HPC2N-2002-2.2-cln", 240),
     "Lublin-2": ("lublin_256_new2", 256),
 }
-#: The benchmark's names of rules that our kernel knows by another.
-_KERNEL_NAMES = {"FCFS": "fifo"}
-
-#: Starts of one sequence on so many processors under a rule.
+#: Starts of a sequence on so many processors under a rule.
 Scheduler = Callable[[BenchmarkJobs, int, str], FloatArray]
 
 
 def kernel_starts(
     jobs: BenchmarkJobs, capacity: int, rule: str, *, backfilling: str = "easy"
 ) -> FloatArray:
-    """When each job starts in this package's kernel, seconds, shape [n]."""
-    prepared = prepare_log(_as_log(jobs), capacity=capacity)
-    name = _KERNEL_NAMES.get(rule, rule.lower())
-    settings = SimulationSettings(capacity=capacity, backfilling=backfilling)
-    return starts_under(
-        Candidate(name=name), prepared, prepared.workload(RequestedLimit()), settings
-    )
-
-
-def _as_log(jobs: BenchmarkJobs) -> JobLog:
+    """Start of each job in this package's kernel, seconds, shape [n]."""
     count = len(jobs.submit)
     zeros = np.zeros(count, dtype=np.int64)
-    return JobLog(
+    log = JobLog(
         job_id=np.arange(count),
         submit=jobs.submit,
         eligible=jobs.submit,
@@ -93,9 +80,13 @@ def _as_log(jobs: BenchmarkJobs) -> JobLog:
         partitions=("all",),
         kind="swf",
     )
+    prepared = prepare_log(log, capacity=capacity)
+    candidate = Candidate(name="fifo" if rule == "FCFS" else rule.lower())
+    settings = SimulationSettings(capacity=capacity, backfilling=backfilling)
+    return starts_under(candidate, prepared, prepared.workload(RequestedLimit()), settings)
 
 
-#: Group -> how its sequences are scheduled.
+#: Group -> scheduler of its sequences.
 SCHEDULERS: Mapping[str, Scheduler] = {
     "no backfilling": benchmark_starts,
     "their backfilling": partial(benchmark_starts, backfilling=True),
@@ -105,7 +96,7 @@ SCHEDULERS: Mapping[str, Scheduler] = {
 
 
 def reproduce(folder: Path) -> list[Claim]:
-    """Measure every cell, the mean bounded slowdowns first."""
+    """Measure every cell, mean bounded slowdowns first."""
     traces = {trace: read_benchmark_jobs(folder, name) for trace, (name, _) in TRACES.items()}
     rows = [
         row_of(
@@ -117,7 +108,7 @@ def reproduce(folder: Path) -> list[Claim]:
         for place, (trace, (_, capacity)) in enumerate(TRACES.items())
         for rule, figures in rules.items()
     ]
-    # the whole log, which another simulator has run as well
+    # another simulator has run the whole log too
     jobs = traces["Lublin-1"]
     start = kernel_starts(jobs, TRACES["Lublin-1"][1], "FCFS", backfilling="none")
     names = ("no backfilling, our kernel", "Lublin-1 FCFS", "mean wait of all jobs (s)")
@@ -127,7 +118,7 @@ def reproduce(folder: Path) -> list[Claim]:
 def mean_over_sequences(
     jobs: BenchmarkJobs, capacity: int, rule: str, scheduler: Scheduler
 ) -> float:
-    """Bounded slowdown, mean over the jobs of a sequence, then over the ten sequences."""
+    """Bounded slowdown: mean over the jobs of a sequence, then over the sequences."""
     sequences = [jobs.part(first, SEQUENCE_JOBS) for first in SEQUENCE_STARTS]
     return float(np.mean([_slowdown(each, scheduler(each, capacity, rule)) for each in sequences]))
 
@@ -136,8 +127,8 @@ def _slowdown(jobs: BenchmarkJobs, start: FloatArray) -> float:
     return float(bounded_slowdown(start - jobs.submit, jobs.run_time).mean())
 
 
-#: What is known of a job from its submission on; each has its weight for each of STATE_TERMS.
-#: The area is the sum of the second and the third.
+#: Terms known at submission; each has a weight for each of STATE_TERMS. The area is the sum of the
+#: second and the third.
 JOB_TERMS = (
     "one",
     "log_requested",
@@ -146,15 +137,15 @@ JOB_TERMS = (
     "log_requested ** 2",
     "log_processors ** 2",
 )
-#: Requested seconds, about a day, whose logarithm counts as 1, whatever the trace.
+#: Requested seconds, about a day, with a scaled logarithm of 1.
 _LONG_REQUEST = 1e5
-#: Weights of a score. Two of them, of "one" with "one" and with "free_fraction", move all jobs of
-#: a queue alike and so do nothing.
+#: Weights of a score. Those of "one" with "one" and with "free_fraction" shift all jobs of a queue
+#: equally and have no effect.
 WEIGHTS = len(JOB_TERMS) * len(STATE_TERMS)
 
 
 def job_terms(jobs: BenchmarkJobs, capacity: int) -> FloatArray:
-    """JOB_TERMS of each job, of order 1, shape [n, len(JOB_TERMS)]; requests below 1 s are 1 s."""
+    """JOB_TERMS of each job, of order 1, shape [n, len(JOB_TERMS)]; requests of at least 1 s."""
     requested = np.log(np.maximum(jobs.requested, 1.0)) / np.log(_LONG_REQUEST)
     processors = np.log(jobs.processors) / np.log(capacity)
     one = np.ones(len(requested))
@@ -170,28 +161,28 @@ def sjf_weights() -> FloatArray:
 
 
 class Scored(NamedTuple):
-    """What came of one vector of weights."""
+    """Results of one vector of weights."""
 
-    slowdown: float  #: bounded slowdown, mean over the jobs of a sequence, then over the sequences
-    decisions: int  #: how often a job was chosen
+    slowdown: float  #: bounded slowdown as in `mean_over_sequences`
+    decisions: int  #: number of choices of a job
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredSequences:
-    """Sequences of one trace on which weights are tried."""
+    """Sequences of one trace for a search."""
 
-    sequences: tuple[BenchmarkJobs, ...]  #: each on an empty machine of its own
+    sequences: tuple[BenchmarkJobs, ...]  #: each on an empty machine
     capacity: int  #: processors, more than one
     terms: tuple[FloatArray, ...]  #: JOB_TERMS of the jobs of each sequence
 
     @classmethod
     def of(cls, sequences: Iterable[BenchmarkJobs], capacity: int) -> ScoredSequences:
-        """Find the terms of each sequence."""
+        """Compute the terms of each sequence."""
         kept = tuple(sequences)
         return cls(kept, capacity, tuple(job_terms(each, capacity) for each in kept))
 
     def starts(self, place: int, weights: FloatArray) -> tuple[FloatArray, int]:
-        """Starts of one sequence under the benchmark's backfilling, and how many decisions."""
+        """Starts of one sequence with the benchmark's backfilling, and the number of decisions."""
         table = weights.reshape(len(JOB_TERMS), len(STATE_TERMS))
         return scored_starts(self.sequences[place], self.capacity, self.terms[place] @ table)
 
@@ -207,26 +198,26 @@ class ScoredSequences:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """Settings of one search (Hansen and Ostermeier 2001: CMA-ES), which begins at SJF."""
+    """Settings of one search by CMA-ES (Hansen and Ostermeier 2001), which begins at SJF."""
 
-    generations: int = 100  #: how often the search distribution is updated
+    generations: int = 100  #: updates of the search distribution
     population: int = 14
     step: float = 0.3  #: initial standard deviation of each weight
 
 
 FULL = SearchSettings()
-#: To see that it runs; its figures say nothing.
+#: For a smoke test; its figures mean nothing.
 QUICK = SearchSettings(generations=2, population=4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """What one search found."""
+    """Result of one search."""
 
     seed: int
-    slowdown: float  #: the lowest mean bounded slowdown that any candidate had
+    slowdown: float  #: the lowest mean bounded slowdown of any candidate
     weights: FloatArray  #: of that candidate, shape [WEIGHTS]
-    decisions: int  #: how often a job was chosen, over all candidates
+    decisions: int  #: number of choices of a job, over all candidates
 
 
 def search_weights(
@@ -235,7 +226,7 @@ def search_weights(
     seed: int,
     progress: Callable[[float], None],
 ) -> SearchResult:
-    """The weights of the least mean bounded slowdown among all that a search tries.
+    """The weights with the least mean bounded slowdown of all candidates of a search.
 
     `progress` is called after each generation with the lowest slowdown so far.
     """
@@ -256,12 +247,12 @@ def search_weights(
     return SearchResult(seed=seed, slowdown=best[0], weights=best[1], decisions=decisions)
 
 
-#: Trace -> what was found there, one a seed.
+#: Trace -> results, one a seed.
 Searches = Mapping[str, Sequence[SearchResult]]
 
 
 def search_all(folder: Path, settings: SearchSettings, seeds: Sequence[int], add: Add) -> Searches:
-    """Search on each trace once a seed; `add` is told of each generation."""
+    """Search on each trace once a seed; `add` is called for each generation."""
     found = {}
     for trace, (name, capacity) in TRACES.items():
         jobs = read_benchmark_jobs(folder, name)
@@ -274,7 +265,7 @@ def search_all(folder: Path, settings: SearchSettings, seeds: Sequence[int], add
 
 
 def search_claims(found: Searches) -> list[Claim]:
-    """Best and median over the seeds, each beside the best that others reach on that trace."""
+    """Best and median over the seeds, compared with the best published figure of each trace."""
     rows = []
     for trace, searches in found.items():
         slowdowns = [each.slowdown for each in searches]
@@ -289,23 +280,23 @@ def search_claims(found: Searches) -> list[Claim]:
 
 
 def search_facts(settings: SearchSettings, found: Searches) -> dict[str, Any]:
-    """What was searched and found, for the document of `reproduce --json`."""
+    """Settings and results of the searches, for `reproduce --json`."""
+    best = {trace: min(each, key=lambda one: one.slowdown) for trace, each in found.items()}
+    decisions = {trace: sum(one.decisions for one in each) for trace, each in found.items()}
     return {
         "in_sample": True,
         **asdict(settings),
         "seeds": [each.seed for each in next(iter(found.values()))],
-        "simulated_decisions": sum(each.decisions for all_of in found.values() for each in all_of),
-        "traces": {trace: _facts_of(searches) for trace, searches in found.items()},
-    }
-
-
-def _facts_of(searches: Sequence[SearchResult]) -> dict[str, Any]:
-    best = min(searches, key=lambda each: each.slowdown)
-    return {
-        "slowdowns": [each.slowdown for each in searches],
-        "simulated_decisions": sum(each.decisions for each in searches),
-        "best_seed": best.seed,
-        "best_weights": best.weights.tolist(),
+        "simulated_decisions": sum(decisions.values()),
+        "traces": {
+            trace: {
+                "slowdowns": [each.slowdown for each in searches],
+                "simulated_decisions": decisions[trace],
+                "best_seed": best[trace].seed,
+                "best_weights": best[trace].weights.tolist(),
+            }
+            for trace, searches in found.items()
+        },
     }
 
 
@@ -313,7 +304,7 @@ _NO_TRACES = "no traces: give their directory, or name it in the variable SLURM_
 
 
 def run(asked: Asked) -> Outcome:
-    """Simulate the ten sequences of each trace under every rule."""
+    """Simulate the ten sequences of each trace under every rule; search if asked."""
     if asked.seeds is not None and not asked.search:
         raise ConfigurationError(
             "--seeds is for heuristics: rlscheduler's sequences are given, but for --search."

@@ -1,1 +1,1 @@
-"""Site utilities (Perez et al. 2008, section II.C): sites publish what a job is worth."""
+"""Site utilities (Perez et al. 2008, section II.C): sites publish the utility of one more job."""

@@ -1,8 +1,8 @@
-"""Site utilities (2008, section II.C): a matchmaker that ranks three sites by what they publish.
+"""Site utilities (2008, section II.C): a matchmaker ranks three sites by their published utilities.
 
-Each site has users of its own, who submit to it alone; a fourth stream of jobs is routed. Windows
-of four segments of LPC-EGEE give the four streams, stretched to one span and to the wanted loads.
-The utility models of the sites are fitted on the sites' own simulated histories.
+Each site has users who submit to it alone; a fourth stream of jobs is routed. The four streams are
+windows of four segments of LPC-EGEE, stretched to one span and to the wanted loads. The utility
+models of the sites are fitted on the sites' own simulated histories.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,9 +56,9 @@ from slurm_rl_plugin.units import (
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 
 ACCOUNTS = ("vo0", "vo1", "vo2", "vo3")
-#: Part of the sessions that each account has.
+#: Part of the sessions of each account.
 ACCOUNT_MIX = (0.4, 0.3, 0.2, 0.1)
-#: Segments to learn on and to show; those before are nearly idle or of one user.
+#: Segments to learn on and to measure; earlier ones are nearly idle or have one user.
 TRAINING_SEGMENTS = (7, 9, 11, 13, 15, 17, 19, 21)
 SHOWN_SEGMENTS = (8, 10, 12, 14, 16, 18, 20)
 
@@ -84,7 +83,7 @@ GRID_LOAD = 0.75
 
 
 def site_terms(site: GridSite, order: QueueOrder) -> SiteTerms:
-    """A site as the simulator wants it."""
+    """The terms of a site for the simulator."""
     return SiteTerms(
         name=site.name,
         accounts=ACCOUNTS,
@@ -98,9 +97,8 @@ def site_terms(site: GridSite, order: QueueOrder) -> SiteTerms:
 class GridLoad:
     """The jobs of one seed."""
 
-    offered: Workload  #: all of them in order of submission; its shares are of no site
-    #: Place of the site whose users submit the job, NOWHERE for one to route, shape [n].
-    home: IntArray
+    offered: Workload  #: all of them in order of submission; its shares belong to no site
+    home: IntArray  #: place of the site of the job's user, NOWHERE for a job to route, shape [n]
 
 
 def draw_load(log: JobLog, segments: Sequence[int], jobs: int, seed: Sequence[int]) -> GridLoad:
@@ -120,7 +118,7 @@ def draw_load(log: JobLog, segments: Sequence[int], jobs: int, seed: Sequence[in
 
 
 class _Stream(NamedTuple):
-    """Jobs of one window, shape [n]; submit in seconds from its beginning."""
+    """Jobs of one window, shape [n]; `submit` in seconds from its beginning."""
 
     submit: FloatArray
     run_time: FloatArray
@@ -130,7 +128,7 @@ class _Stream(NamedTuple):
 def _window(
     segment: JobLog, rng: np.random.Generator, *, jobs: int = 0, work: float = 0.0
 ) -> _Stream:
-    """Consecutive jobs from a random place on, around the end again: a number, or as much work."""
+    """Consecutive jobs from a random place, wrapping around: so many `jobs`, or so much `work`."""
     first = int(rng.integers(SEGMENT_JOBS))
     order = (first + np.arange(SEGMENT_JOBS)) % SEGMENT_JOBS
     if not jobs:
@@ -138,7 +136,7 @@ def _window(
         jobs = max(int(np.searchsorted(done, work)), 1)
     chosen = order[:jobs]
     submit = segment.submit[chosen] - segment.submit[first]
-    # behind the end come the segment's first jobs, as if it went on
+    # the segment's first jobs follow its last ones
     span = segment.submit[-1] - segment.submit[0]
     submit = np.where(chosen < first, submit + span, submit)
     sessions = segment.user[chosen] * 100_000 + (submit // DAY).astype(np.int64)
@@ -151,19 +149,16 @@ def _merged(streams: Sequence[_Stream]) -> GridLoad:
     home = np.repeat(
         [NOWHERE, *range(len(SITES))], [len(stream.submit) for stream in streams]
     ).astype(np.int64)
-    columns: Mapping[str, FloatArray] = {
-        name: np.concatenate([getattr(stream, name) for stream in streams])
-        for name in ("submit", "run_time", "account")
-    }
-    order = np.argsort(columns["submit"], kind="stable")
-    run_time = columns["run_time"][order]
+    submit, run_time, account = (np.concatenate(each) for each in zip(*streams, strict=True))
+    order = np.argsort(submit, kind="stable")
+    run_time = run_time[order]
     offered = Workload.of(
-        submit=columns["submit"][order],
+        submit=submit[order],
         run_time=run_time,
         estimate=run_time,
         time_limit=run_time,
         processors=np.ones(len(order), dtype=np.int64),
-        account=columns["account"][order].astype(np.int64),
+        account=account[order],
         interactive=run_time < SHORT_JOB_RUN_TIME,
         shares=np.array(ACCOUNT_MIX),
     )
@@ -172,7 +167,7 @@ def _merged(streams: Sequence[_Stream]) -> GridLoad:
 
 RANDOM, LEAST_LOADED, EARLIEST_START = "random", "least loaded", "earliest start"
 SITE_UTILITIES = "site utilities"
-#: The same with publications that are made so seldom, and the shares alone.
+#: With rare publications, and by the shares alone.
 SELDOM, SHARE_DEFICIT = "site utilities, every 30 min", "share deficit alone"
 BASELINES = (RANDOM, LEAST_LOADED, EARLIEST_START)
 CONTENDERS = (*BASELINES, SITE_UTILITIES, SELDOM, SHARE_DEFICIT)
@@ -180,24 +175,24 @@ CONTENDERS = (*BASELINES, SITE_UTILITIES, SELDOM, SHARE_DEFICIT)
 _PERIODS = {SITE_UTILITIES: MINUTE, SELDOM: 30 * MINUTE}
 
 
-#: The last publication of a site.
+#: Gives the last publication of a site.
 Published = Callable[[RoutedSite], PublishedUtilities]
 
 
 class SimulatedSite(NamedTuple):
-    """A simulated site as a broker sees it."""
+    """A simulated site for a broker."""
 
     site: RoutedSite
-    job: int  #: that is being routed
-    published: Published | None  #: without it sites work out expected starts
+    job: int  #: the job being routed
+    published: Published | None  #: without it the site computes expected starts
 
     @property
     def name(self) -> str:
-        """Of the site."""
+        """Name of the site."""
         return self.site.terms.name
 
     def offer(self, request: JobRequest) -> SiteOffer | None:
-        """Its expected start or utility for the job; None where that is too wide."""
+        """Its expected start or utility for the job; None for a job that is too wide."""
         if not self.site.fits(self.job):
             return None
         start, utility = self.site.now, 0.0
@@ -220,7 +215,7 @@ class SimulatedSite(NamedTuple):
 
 
 def _publications(models: Mapping[str, QNetworkPolicy], period: float) -> Published:
-    """What sites publish by their models, each anew when so many seconds are over."""
+    """Publications of the sites by their models, renewed after `period` seconds."""
     found: dict[str, PublishedUtilities] = {}
 
     def last(site: RoutedSite) -> PublishedUtilities:
@@ -240,19 +235,23 @@ def routed_by(
     models: Mapping[str, QNetworkPolicy],
     rng: np.random.Generator,
 ) -> Callable[[int], int]:
-    """The route of `route_jobs` that one of CONTENDERS gives.
+    """The route of one of CONTENDERS for `route_jobs`.
 
-    Less loaded sites come first, which is where ties go. Only the earliest start is told expected
-    starts.
+    Ties go to the less loaded site. Only the earliest start uses expected starts.
     """
     places = {site.terms.name: place for place, site in enumerate(sites)}
     period = _PERIODS.get(contender)
     broker: Broker = SiteUtilityBroker() if period else EarliestStartBroker(larger_first=False)
     published = _publications(models, period) if period else None
+
+    def share_deficit(site: RoutedSite, job: int) -> float:
+        account = site.offered.account[job]
+        return float(site.terms.shares[account] - current_usage(site.cluster)[account])
+
     index: dict[str, Callable[[RoutedSite, int], float]] = {
         RANDOM: lambda *_: float(rng.random()),
         LEAST_LOADED: lambda site, _: -site.load,
-        SHARE_DEFICIT: _share_deficit,
+        SHARE_DEFICIT: share_deficit,
     }
 
     def route(job: int) -> int:
@@ -266,20 +265,13 @@ def routed_by(
     return route
 
 
-def _share_deficit(site: RoutedSite, job: int) -> float:
-    """The unused share of a job's account."""
-    account = site.offered.account[job]
-    return float(site.terms.shares[account] - current_usage(site.cluster)[account])
-
-
 def request_of(site: RoutedSite, job: int) -> JobRequest:
-    """What brokers are told: class, account and processors; the class as a user names it."""
+    """The request of a job: its class as a QOS, its account and its processors."""
     offered = site.offered
-    quick = bool(offered.interactive[job])
     return JobRequest(
         job=JobDescription(
             partition="grid",
-            qos="interactive" if quick else "batch",
+            qos="interactive" if offered.interactive[job] else "batch",
             name="",
             time_limit=float("nan"),
             has_batch_script=True,
@@ -290,20 +282,19 @@ def request_of(site: RoutedSite, job: int) -> JobRequest:
     )
 
 
-#: First seed of the loads to learn on; the shown ones begin at 0.
+#: First seed of the loads to learn on; the measured ones begin at 0.
 TRAINING_SEED = 1000
-#: Part of the jobs that are sent anywhere while histories are collected.
+#: Part of the jobs that are routed at random while histories are collected.
 _EXPLORED = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteUtilitySize:
-    """How much is simulated."""
+    """Sizes of the simulations."""
 
     jobs: int = 2000  #: routed in each load
     loads: int = 4  #: to learn on, in each iteration
-    #: The sites are first fitted on what least loaded sends them, then on what the broker sends
-    #: that goes by the last fit.
+    #: The first fit uses jobs routed to the least loaded site, later ones those of the last fit.
     iterations: int = 2
     settings: SiteUtilitySettings = field(default_factory=SiteUtilitySettings)
 
@@ -314,7 +305,7 @@ class SiteUtilitySize:
 
 
 FULL_SIZE = SiteUtilitySize()
-#: To see that it runs.
+#: For a smoke test.
 QUICK_SIZE = SiteUtilitySize(
     jobs=60, loads=1, iterations=1, settings=SiteUtilitySettings(states=5, passes=3)
 )
@@ -327,7 +318,7 @@ def fitted_models(
     size: SiteUtilitySize,
     store: ResultStore,
 ) -> dict[str, QNetworkPolicy]:
-    """The model of each site by its name: from its file in the store, or fitted now."""
+    """The model of each site by name: from the store, or fitted now."""
     sites = [asdict(site) for site in SITES]
     key = (order_name, asdict(size), sites, list(TRAINING_SEGMENTS))
     stems = {
@@ -345,7 +336,7 @@ def fitted_models(
         np.concatenate([load.offered.run_time for load in loads]),
         np.concatenate([load.offered.interactive for load in loads]),
     )
-    beside = {name: path.with_suffix(".fitting") for name, path in paths.items()}
+    temporary = {name: path.with_suffix(".fitting") for name, path in paths.items()}
     models: dict[str, QNetworkPolicy] = {}
     tried: list[list[TriedJobs]] = [[] for _ in SITES]
     for number, load in enumerate(loads):
@@ -355,16 +346,18 @@ def fitted_models(
             site.append(each)
         store.add(1)
         if (number + 1) % size.loads == 0:
-            models = _exported(tried, medians, size.settings, beside)
-    for name, path in paths.items():  # a model under its own name has seen all iterations
-        beside[name].replace(path)
+            for jobs, path in zip(tried, temporary.values(), strict=True):
+                export_site_utility(fit_site_utility(jobs, size.settings), path, medians)
+            models = {name: load_q_network(path) for name, path in temporary.items()}
+    for name, path in paths.items():  # the file gets its name after all iterations
+        temporary[name].replace(path)
     return {name: load_q_network(path) for name, path in paths.items()}
 
 
 def _explored(
     load: GridLoad, order: QueueOrder, models: Mapping[str, QNetworkPolicy], number: int
 ) -> list[SiteHistory]:
-    """What comes to each site where a part of the jobs is sent anywhere."""
+    """The jobs of each site where a part of the jobs is routed at random."""
     rng = np.random.default_rng([TRAINING_SEED, number, 1])
     sites = [RoutedSite(site_terms(site, order), load.offered) for site in SITES]
     ranked = routed_by(SITE_UTILITIES if models else LEAST_LOADED, sites, models, rng)
@@ -379,18 +372,7 @@ def _explored(
     ]
 
 
-def _exported(
-    tried: Sequence[Sequence[TriedJobs]],
-    medians: ClassMedian,
-    settings: SiteUtilitySettings,
-    paths: Mapping[str, Path],
-) -> dict[str, QNetworkPolicy]:
-    for each, path in zip(tried, paths.values(), strict=True):
-        export_site_utility(fit_site_utility(each, settings), path, medians)
-    return {name: load_q_network(path) for name, path in paths.items()}
-
-
-#: What is measured of each seed; J, U and F are means over all counted jobs of all sites.
+#: Figures of each seed; J, U and F are means over all counted jobs of all sites.
 COLUMNS = ("J", "U", "F", "mean wait", "interactive within 120 s")
 _GROUP = "three sites"
 DECLARED = Declared(__package__)
@@ -399,10 +381,7 @@ DECLARED = Declared(__package__)
 def _seed(
     log: JobLog, order: QueueOrder, models: Mapping[str, QNetworkPolicy], jobs: int, seed: int
 ) -> dict[str, tuple[dict[str, float], list[float]]]:
-    """Contender -> its figures, and the part of the routed jobs that each site got.
-
-    All on the same load, side by side in threads.
-    """
+    """Contender -> its figures on one load, and the part of the routed jobs of each site."""
     load = draw_load(log, SHOWN_SEGMENTS, jobs, (seed,))
 
     def run(contender: str) -> tuple[dict[str, float], list[float]]:
@@ -418,8 +397,8 @@ def _seed(
 def grid_figures(load: GridLoad, where: IntArray, start: FloatArray) -> dict[str, float]:
     """COLUMNS of all sites together.
 
-    A job's fairness is that of its own site at its start: each site has shares of its own. The
-    first and last jobs of the whole grid are not counted (SEGMENT_DROP, at most a tenth).
+    A job's fairness is that of its site at its start, by the site's own shares. The first and last
+    jobs of the whole grid are not counted (SEGMENT_DROP, at most a tenth).
     """
     jobs, count = load.offered, len(start)
     useful, fair = np.empty(count), np.empty(count)
@@ -453,7 +432,7 @@ def grid_figures(load: GridLoad, where: IntArray, start: FloatArray) -> dict[str
 
 
 def rows_of(figures: Mapping[str, Mapping[str, FloatArray]]) -> Iterator[Row]:
-    """J against each baseline as a paired difference, then what each contender reached."""
+    """Paired differences of J against each baseline, then the figures of each contender."""
     means = {name: float(figures[name]["J"].mean()) for name in BASELINES}
     for baseline in BASELINES:
         gain = figures[SITE_UTILITIES]["J"] - figures[baseline]["J"]
@@ -468,7 +447,7 @@ _LOCAL = "reactive-grids"
 
 
 def _gains(figures: Mapping[str, Mapping[str, FloatArray]]) -> Any:
-    """J of site utilities less that of each baseline: a point a seed, and their mean."""
+    """J of site utilities less that of each baseline: a point for each seed, and their mean."""
     figure, [axis] = panels([""], (8, 2.8))
     ours = figures[SITE_UTILITIES]["J"]
     gains = {f"less {name}": ours - figures[name]["J"] for name in reversed(BASELINES)}
@@ -483,7 +462,7 @@ def _gains(figures: Mapping[str, Mapping[str, FloatArray]]) -> Any:
 def _brokers(
     figures: Mapping[str, Mapping[str, FloatArray]], routed: Mapping[str, FloatArray]
 ) -> Any:
-    """U, F and J of each broker, and what part of the routed jobs each site got."""
+    """U, F and J of each broker, and the part of the routed jobs of each site."""
     names = list(figures)[::-1]
     figure, axes = panels(["U", "F", "J", "part of the routed jobs"], (3.5, 3.6), share=True)
     for axis, column in zip(axes, ("U", "F", "J"), strict=False):
@@ -500,7 +479,7 @@ def _brokers(
 
 
 def run(asked: Asked) -> Outcome:
-    """Fit the sites' models on some segments, then route jobs of others with every broker."""
+    """Fit the sites' models on some segments, then route jobs of other segments."""
     needed = "no traces: give the directory of LPC-EGEE, or name it in SLURM_RL_TRACES."
     traces, seeds = asked.traces_or_refuse(needed), asked.number_of_seeds()
     local = asked.policy or asked.shipped(_LOCAL)

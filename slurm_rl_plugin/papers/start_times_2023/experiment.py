@@ -1,4 +1,4 @@
-"""Forecasts of each day's pending jobs, forward in time, and those they are held against."""
+"""Forecasts of each day's pending jobs, forward in time, and the forecasts for comparison."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ from slurm_rl_plugin.forecasts.past_waits.wait_forest import (
 )
 from slurm_rl_plugin.papers.start_times_2023.jobs_file import read_jobs_file
 from slurm_rl_plugin.papers.study.claims import (
-    Cell,
     Declared,
     Judgement,
     Measurement,
@@ -56,6 +55,7 @@ from slurm_rl_plugin.papers.study.claims import (
     measure,
     ratio_of_means,
     row,
+    row_of,
 )
 from slurm_rl_plugin.papers.study.study import Add, Asked, Outcome
 from slurm_rl_plugin.units import FloatArray
@@ -66,13 +66,13 @@ LAST, MEDIAN, BOOSTING, ALL_DAYS = (
     "gradient boosting without calibration",
     "boosted trees without history, all earlier days known",
 )
-#: Levels that boosting is fitted to; the others lie straight between.
+#: Levels that boosting is fitted to; the others are interpolated.
 _FITTED = (0.05, 0.5, 0.95)
 _TREES, _BINS = 80, 63
 
 
 def partition_median(jobs: SeenJobs, moment: float) -> FloatArray:
-    """log10 of the median wait of its partition so far, of the jobs of a moment, float64[now]."""
+    """log10 of the median wait so far of each current job's partition, float64[now]."""
     known = jobs.select(jobs.moment <= moment)
     return median_of_partition(known, known_log_waits(known, moment), moment)
 
@@ -80,12 +80,12 @@ def partition_median(jobs: SeenJobs, moment: float) -> FloatArray:
 def knowing_all_earlier_days(
     jobs: SeenJobs, table: FeatureTable, moment: float, rng: np.random.Generator
 ) -> FloatArray:
-    """What the boosted trees without history say where waits are known that still last then.
+    """Boosted trees without history, fitted to all earlier days, log10 waits, float64[now].
 
-    So the published experiments have it: fitted to all earlier days. Float64[now], log10.
+    As in the published experiments, this uses waits that are not over yet.
     """
-    told = replace(jobs, look={}, told=jobs.moment)
-    trains = training_rows(told, moment, FITS, rng)
+    known = replace(jobs, look={}, told=jobs.moment)
+    trains = training_rows(known, moment, FITS, rng)
     asked = table.values[jobs.moment == moment]
     return boosted_log_waits(table, trains, asked, (HISTORY,), rng)
 
@@ -93,7 +93,7 @@ def knowing_all_earlier_days(
 def boosted_quantiles(
     jobs: SeenJobs, table: FeatureTable, moment: float, rng: np.random.Generator
 ) -> Forecasts:
-    """Quantile boosting on the same inputs and rows as ours, taken at its word."""
+    """Quantile boosting on the same inputs and rows, without calibration."""
     (train,), now = training_rows(jobs, moment, 1, rng), jobs.moment == moment
     edges = bin_edges(table.values[train.rows], _BINS)
     fit_to, asked = binned(table.values[train.rows], edges), binned(table.values[now], edges)
@@ -119,34 +119,33 @@ def boosted_quantiles(
 
 T = TypeVar("T")
 
-#: Polls that are learned from before the first one that is tested, and of --quick.
+#: Polls for training before the first tested one, and under --quick.
 TRAINED_ON, QUICK_TRAINED_ON = 20, 6
-#: Jobs of a poll, and polls that are tested, under --quick.
+#: Jobs of a poll, and tested polls, under --quick.
 QUICK_JOBS, QUICK_TESTED = 150, 4
-#: Fits run at a time; more would wait for each other.
+#: Concurrent fits; more would wait for each other.
 _AT_A_TIME = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tested:
-    """What came out on the polls that are tested."""
+    """Forecasts of the tested polls."""
 
-    jobs: SeenJobs  #: of these polls, all of which have started
-    forecasts: Forecasts  #: as they were given, of these jobs
-    plain: Forecasts  #: before their bands were set
-    #: Name -> forecasts that ours are held against; those without a spread have none.
-    others: Mapping[str, Forecasts]
+    jobs: SeenJobs  #: of these polls, all with a start
+    forecasts: Forecasts  #: as given, of these jobs
+    plain: Forecasts  #: before calibration
+    others: Mapping[str, Forecasts]  #: for comparison, by name
     weights: FloatArray  #: of the sources at each poll, float64[polls, sources]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Polls:
-    """The jobs of a file, their inputs, and which polls are tested."""
+    """The jobs of a file, their inputs, and the tested polls."""
 
     jobs: SeenJobs  #: in the order of their polls
     table: FeatureTable
-    moments: FloatArray  #: of the polls, seconds, rising
-    first: int  #: place of the first poll that is tested
+    moments: FloatArray  #: of the polls, seconds, ascending
+    first: int  #: index of the first tested poll
 
     @classmethod
     def of(cls, jobs: SeenJobs, *, quick: bool) -> Polls:
@@ -155,25 +154,24 @@ class Polls:
         first, moments = (QUICK_TRAINED_ON if quick else TRAINED_ON), np.unique(jobs.moment)
         if len(moments) <= first:
             raise ConfigurationError(
-                f"the file has jobs of {len(moments)} poll(s), which is too "
-                f"little to learn from: give at least {first + 1}, of which {first} are only "
-                "learned from."
+                f"the file has jobs of {len(moments)} poll(s), which is too little to train on: "
+                f"give at least {first + 1}; the first {first} are only for training."
             )
         return cls(jobs=jobs, table=features_of(jobs), moments=moments, first=first)
 
     @property
     def tested(self) -> FloatArray:
-        """Moments of the polls that are tested."""
+        """Moments of the tested polls."""
         return self.moments[self.first :]
 
     @property
     def steps(self) -> int:
-        """Parts of the work of `forward` and `held_against`."""
+        """Steps of `forward` and `compared_forecasts`."""
         return len(self.moments) - 1 + 2 * len(self.tested)
 
 
 def forward(polls: Polls, seed: int, add: Add) -> list[GivenForecasts]:
-    """The forecasts of each poll from the second on, each knowing what had happened by then."""
+    """The forecasts of each poll from the second on, from what was known by then."""
 
     def ask(place: int) -> SourceForecasts | None:
         rng = np.random.default_rng([seed, place])
@@ -189,16 +187,16 @@ def forward(polls: Polls, seed: int, add: Add) -> list[GivenForecasts]:
 def tested(
     polls: Polls, given: Sequence[GivenForecasts], others: Mapping[str, Forecasts]
 ) -> Tested:
-    """The forecasts that are tested: of jobs that have started, from the first tested poll on."""
+    """The forecasts of the tested polls, of jobs that have started."""
     late = [each for each in given if each.moment >= polls.tested[0]]
     rows = np.concatenate([each.rows for each in late]) if late else np.zeros(0, dtype=np.int64)
     started = np.isfinite(polls.jobs.start[rows])
     if not started.any():
         raise ConfigurationError(
-            "no job of the polls that are tested has started: give a file with their starts."
+            "no job of the tested polls has started: give a file with their starts."
         )
-    said = np.hstack([each.sources for each in late])
-    of_sources = {name: certain(said[place]) for place, name in enumerate(SOURCES)}
+    given_by = np.hstack([each.sources for each in late])
+    of_sources = {name: certain(given_by[place]) for place, name in enumerate(SOURCES)}
     every = {**others, **of_sources, LAST: of_sources[SOURCES[-1]]}
     return Tested(
         jobs=polls.jobs.select(rows[started]),
@@ -209,10 +207,10 @@ def tested(
     )
 
 
-def held_against(polls: Polls, seed: int, add: Add) -> dict[str, Forecasts]:
-    """What is learned from the same polls without joining and calibration, of the tested polls."""
+def compared_forecasts(polls: Polls, seed: int, add: Add) -> dict[str, Forecasts]:
+    """Forecasts of the tested polls without joining and calibration."""
 
-    def told(by: Callable[..., T], kind: int) -> list[T]:
+    def forecasts(by: Callable[..., T], kind: int) -> list[T]:
         def at(place: int) -> T:
             rng = np.random.default_rng([seed, place, kind])
             return by(polls.jobs, polls.table, float(polls.moments[place]), rng)
@@ -221,9 +219,9 @@ def held_against(polls: Polls, seed: int, add: Add) -> dict[str, Forecasts]:
 
     median = [partition_median(polls.jobs, float(each)) for each in polls.tested]
     return {
-        BOOSTING: _together(told(boosted_quantiles, 1)),
+        BOOSTING: _together(forecasts(boosted_quantiles, 1)),
         MEDIAN: certain(np.concatenate(median)),
-        ALL_DAYS: certain(np.concatenate(told(knowing_all_earlier_days, 2))),
+        ALL_DAYS: certain(np.concatenate(forecasts(knowing_all_earlier_days, 2))),
     }
 
 
@@ -237,7 +235,7 @@ def _together(parts: Sequence[Forecasts]) -> Forecasts:
 
 
 def _in_order(work: Callable[[int], T], places: range, add: Add) -> list[T]:
-    """Do some work at each place, a few at a time; what came out, in order."""
+    """Results of some work at each place, in order, a few at a time."""
     found: list[T] = []
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         for each in pool.map(work, places):
@@ -247,7 +245,7 @@ def _in_order(work: Callable[[int], T], places: range, add: Add) -> list[T]:
 
 
 def _fewer(jobs: SeenJobs) -> SeenJobs:
-    """Some jobs of the first polls, spread over each."""
+    """Some jobs of each of the first polls."""
     moments = np.unique(jobs.moment)[: QUICK_TRAINED_ON + QUICK_TESTED]
     rows = [np.flatnonzero(jobs.moment == each) for each in moments]
     return jobs.select(np.concatenate([each[:: -(-len(each) // QUICK_JOBS)] for each in rows]))
@@ -263,7 +261,7 @@ ERROR, WITHIN_2, WITHIN_3 = (
 )
 COVERAGE, DAYS = "coverage of the 90 % band", "part of days with coverage of .80 to .97"
 #: The source that knows all earlier days under that protocol.
-ALIKE = SOURCES[1]
+SIMILAR = SOURCES[1]
 #: Bounds of the coverage, pooled and of a day.
 POOLED, A_DAY = (0.88, 0.92), (0.80, 0.97)
 DECLARED = Declared(__package__)
@@ -272,13 +270,12 @@ _PUBLISHED = ("Mila, Cedar, forward in time", "Mila, Graham, random days")
 
 
 def rows_of(tested: Tested) -> Iterator[Row]:
-    """The figures that have goals, or are published."""
+    """The figures with goals or published values."""
     yield from _rows_on_medians(HEADLINE, OURS, tested.forecasts, tested, ("goal", *_PUBLISHED))
     inside = covered(tested.forecasts, tested.jobs.wait, 0.9).astype(np.float64)
     measured, (low, high) = _over_days(tested, inside), POOLED
-    yield Row(
-        cell=Cell(HEADLINE, OURS, f"{COVERAGE}, to goal"),
-        measured=measured,
+    yield row_of(
+        *(HEADLINE, OURS, f"{COVERAGE}, to goal", measured),
         baselines=_coverages(tested),
         judged=Judgement(
             low <= measured.value <= high,
@@ -289,13 +286,13 @@ def rows_of(tested: Tested) -> Iterator[Row]:
     within = np.array([A_DAY[0] <= each <= A_DAY[1] for each in days], dtype=np.float64)
     yield row(HEADLINE, OURS, f"{DAYS}, to goal", within)
     all_days = tested.others[ALL_DAYS]
-    yield from _rows_on_medians(PUBLISHED_PROTOCOL, ALIKE, all_days, tested, _PUBLISHED)
+    yield from _rows_on_medians(PUBLISHED_PROTOCOL, SIMILAR, all_days, tested, _PUBLISHED)
 
 
 def _rows_on_medians(
-    group: str, whose: str, forecasts: Forecasts, tested: Tested, sources: Sequence[str]
+    group: str, policy: str, forecasts: Forecasts, tested: Tested, sources: Sequence[str]
 ) -> Iterator[Row]:
-    """Error and parts within a factor, each to what a source has for it."""
+    """Error and parts within a factor, each compared with the figure of a source."""
     waits = log_waits(tested.jobs.wait)
     for column in _MEDIANS:
         measured = _over_days(tested, _figure_of_jobs(column, forecasts, waits))
@@ -304,21 +301,20 @@ def _rows_on_medians(
             for name, each in tested.others.items()
         }
         for source in sources:
-            cell = Cell(group, whose, f"{column}, to {source}")
-            yield Row(cell=cell, measured=measured, baselines=baselines)
+            yield row_of(group, policy, f"{column}, to {source}", measured, baselines=baselines)
 
 
 def _coverages(tested: Tested) -> dict[str, float]:
-    """Of those baselines that tell a band, and of ours before it was set."""
-    spread = {name: each for name, each in tested.others.items() if tells_spread(each)}
+    """Coverage of the baselines with a band, and of ours before calibration."""
+    spread = {name: each for name, each in tested.others.items() if has_bands(each)}
     return {
         name: float(covered(each, tested.jobs.wait, 0.9).mean())
         for name, each in {"before calibration": tested.plain, **spread}.items()
     }
 
 
-def tells_spread(forecasts: Forecasts) -> bool:
-    """Whether they have bands, or are a single wait each."""
+def has_bands(forecasts: Forecasts) -> bool:
+    """Whether the forecasts have bands and not a single wait each."""
     return bool((forecasts.seconds[:, 0] < forecasts.seconds[:, -1]).any())
 
 
@@ -328,7 +324,7 @@ def by_day(forecasts: Forecasts, tested: Tested) -> dict[str, Scores]:
 
 
 def _figure_of_jobs(column: str, forecasts: Forecasts, waits: FloatArray) -> FloatArray:
-    """What each job adds to a figure, float64[n]."""
+    """The contribution of each job to a figure, float64[n]."""
     error = np.abs(log_waits(forecasts.median) - waits)
     if column == ERROR:
         return np.asarray(error**2)
@@ -336,21 +332,21 @@ def _figure_of_jobs(column: str, forecasts: Forecasts, waits: FloatArray) -> Flo
 
 
 def _over_days(tested: Tested, of_jobs: FloatArray) -> Measurement:
-    """The mean over all jobs, with its interval over days drawn anew."""
+    """The mean over all jobs, with a bootstrap interval over days."""
     _, day = np.unique(tested.jobs.moment, return_inverse=True)
     return measure(np.stack([np.bincount(day, of_jobs), np.bincount(day)]), ratio_of_means)
 
 
-#: Where the file is in a folder of traces.
+#: The file in a folder of traces.
 _IN_TRACES = Path("graham-2021") / "jobs.parquet"
 _NO_FILE = "start-times needs a file of polled jobs: give JOBS.parquet."
 _SEED = 0
-#: Scores that say nothing of a single wait.
+#: Scores without a meaning for a single wait.
 _OF_BANDS = ("coverage_50", "coverage_90", "width_50", "width_90", "pinball")
 
 
 def _days_figure(tested: Tested) -> Any:
-    """Mean square error of each day beside the last similar job's, and coverage with its goals."""
+    """Mean square error of each day with the last similar job's, and coverage with its goals."""
     figure, (errors, coverages) = plt.subplots(2, 1, figsize=(10, 6), layout="constrained")
     days = by_day(tested.forecasts, tested)
     places = np.arange(1, len(days) + 1)
@@ -369,16 +365,15 @@ def _days_figure(tested: Tested) -> Any:
 
 
 def run(asked: Asked) -> Outcome:
-    """Foretell every job of every poll from the 21st on, and score it by what came true."""
+    """Forecast every job of every poll from the 21st on, and score the forecasts."""
     asked.refuse_policy("it orders no queue")
-    if asked.seeds is not None:
-        raise ConfigurationError("--seeds is not for start-times: its file is given.")
+    asked.refuse_seeds("its file is given")
     path = asked.traces_or_refuse(_NO_FILE)
     path = path / _IN_TRACES if path.is_dir() else path
     polls = Polls.of(read_jobs_file(path), quick=asked.quick)
-    with asked.bar("learning and foretelling", polls.steps) as add:
+    with asked.bar("learning and forecasting", polls.steps) as add:
         given = forward(polls, _SEED, add)
-        found = tested(polls, given, held_against(polls, _SEED, add))
+        found = tested(polls, given, compared_forecasts(polls, _SEED, add))
     facts = _facts(found)
     return Outcome(
         claims=DECLARED.claims(rows_of(found)),
@@ -420,9 +415,9 @@ def _facts(found: Tested) -> dict[str, Any]:
 
 
 def _scored(forecasts: Forecasts, waits: FloatArray) -> dict[str, float | None]:
-    """The scores, without those of bands where a forecast is a single wait."""
+    """The scores; those of bands are None for forecasts of a single wait."""
     scores: dict[str, float | None] = {**scores_of(forecasts, waits).as_json()}
-    of_bands = () if tells_spread(forecasts) else _OF_BANDS
+    of_bands = () if has_bands(forecasts) else _OF_BANDS
     return {name: None if name in of_bands else value for name, value in scores.items()}
 
 
@@ -431,19 +426,18 @@ def _named(found: Mapping[str, Scores], name: Any) -> dict[str, dict[str, float]
 
 
 def _passages(facts: Mapping[str, Any]) -> Iterator[str | TextTable]:
-    """The same facts for people: pooled, then by day, class and horizon."""
+    """Tables of the facts: pooled, then by day, class and horizon."""
     header = ["JOBS", "MSE", "IN 2X", "IN 3X", "IN 50 %", "IN 90 %", "WIDTH 90 %", "PINBALL"]
     for title, rows in (
         ("pooled", facts["pooled"]),
         *((key, facts[key]) for key in ("by day", "by class", "by horizon")),
     ):
         yield f"\n{title}, of {facts['tested']['polls']} polls; width in powers of ten:"
-        yield TextTable(
-            [title.upper(), *header], [[name, *_cells(each)] for name, each in rows.items()]
-        )
+        cells = ([name, *(each[figure] for figure in _SHOWN)] for name, each in rows.items())
+        yield TextTable.of([title.upper(), *header], cells, ".3f")
 
 
-def _cells(scores: Mapping[str, float | None]) -> list[Any]:
-    names = ("square_error", "within_2", "within_3", "coverage_50", "coverage_90", "width_90")
-    told = (scores[name] for name in (*names, "pinball"))
-    return [scores["jobs"], *(None if each is None else f"{each:.3f}" for each in told)]
+_SHOWN = (
+    *("jobs", "square_error", "within_2", "within_3", "coverage_50", "coverage_90", "width_90"),
+    "pinball",
+)

@@ -1,9 +1,8 @@
-"""A parquet file of jobs that were pending at a daily poll, as Mila's slurm-queue-time-pred has it.
+"""A parquet file of jobs pending at a daily poll, in the form of Mila's slurm-queue-time-pred.
 
-What its pages count among the inputs and what is yet known only later is not read as such: the run
-times of the jobs above (`q_*_run_hours`: they are sums of `run_time_sec`), the nodes that were
-allocated, the time spent running, the priority as accounting has it at the end, and since when a
-job is eligible where that was still to come.
+Inputs that become known only later are not read: the run times of the jobs ahead (`q_*_run_hours`,
+sums of `run_time_sec`), the allocated nodes, the time spent running, the final priority, and an
+eligible time after the poll.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.forecasts.past_waits.wait_forest import SeenJobs
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-#: Columns without which nothing can be foretold or scored.
+#: Required columns.
 _TIMES = ("poll_time", "submit_time", "start_time")
-#: Names of a column, the first that is there is taken.
+#: Alternative names of a column; the first one present is read.
 _ACCOUNT, _PARTITION = ("account_id",), ("partition_id_y", "partition_id_x")
 _SHARES = (
     *("raw_share_poll", "norm_share_poll", "raw_use_poll", "effect_use_poll"),
     *("level_fs_poll", "norm_use_poll"),
 )
-#: Normalised shares and uses are of the order of 1e-3: brought to where a logarithm tells them.
+#: Normalised shares and uses are of the order of 1e-3; scaled for a logarithm.
 _SCALE = 1e6
 
 
 def read_jobs_file(path: Path) -> SeenJobs:
-    """The jobs of a file in the order of their polls; those that have not started have nan."""
+    """The jobs of a file in the order of their polls; nan for a job that has not started."""
     table = _read(path)
     _refuse_without(path, table)
     times = {name: _seconds(path, table, name) for name in _TIMES}
@@ -70,7 +69,7 @@ def _jobs(path: Path, table: pl.DataFrame, times: dict[str, FloatArray]) -> Seen
     return SeenJobs(
         moment=poll,
         submit=times["submit_time"],
-        # when a dependency will end is written down only once it has
+        # the end of a dependency is recorded only afterwards
         eligible=np.where(eligible <= poll, eligible, np.nan),
         limit=_numbers(path, table, "time_limit_sec"),
         cpus=_numbers(path, table, "req_cpus", 1.0),
@@ -87,7 +86,7 @@ def _jobs(path: Path, table: pl.DataFrame, times: dict[str, FloatArray]) -> Seen
 
 
 def _look(path: Path, table: pl.DataFrame) -> dict[str, FloatArray]:
-    """What queue, machine and shares told at the poll."""
+    """Queue, machine and shares at the poll."""
     found = {
         name: _numbers(path, table, name)
         for name in table.columns
@@ -100,7 +99,7 @@ def _look(path: Path, table: pl.DataFrame) -> dict[str, FloatArray]:
 
 
 def _seconds(path: Path, table: pl.DataFrame, name: str) -> FloatArray:
-    """A column of times as seconds since the epoch; nan where there is none."""
+    """A column of times as seconds since the epoch; nan without a time."""
     if name not in table.columns:
         return np.full(len(table), np.nan)
     column = table[name]
@@ -114,7 +113,7 @@ def _seconds(path: Path, table: pl.DataFrame, name: str) -> FloatArray:
 
 
 def _numbers(path: Path, table: pl.DataFrame, name: str, missing: float = np.nan) -> FloatArray:
-    """A column of numbers; where it is not there or empty, what stands for it."""
+    """A column of numbers; `missing` for a column or cell without one."""
     if name not in table.columns:
         return np.full(len(table), missing)
     if not (table[name].dtype.is_numeric() or table[name].dtype == pl.Null):
@@ -124,7 +123,7 @@ def _numbers(path: Path, table: pl.DataFrame, name: str, missing: float = np.nan
 
 
 def _asked(table: pl.DataFrame, kind: str) -> FloatArray:
-    """How much of a TRES, of any type, a job asked for by `req_tres`; nan where it names none."""
+    """Amount of a TRES of any type in `req_tres`; nan for a job that names none."""
     if "req_tres" not in table.columns:
         return np.full(len(table), np.nan)
     pattern = rf"(?:^|,){kind}(?::[^=,]+)?=(\d+)(?:,|$)"
@@ -133,6 +132,6 @@ def _asked(table: pl.DataFrame, kind: str) -> FloatArray:
 
 
 def _codes(table: pl.DataFrame, names: tuple[str, ...]) -> IntArray:
-    """A number for each distinct value of the first column that is there."""
+    """A number for each distinct value of the first column present."""
     name = next(each for each in names if each in table.columns)
     return table[name].rank("dense").fill_null(0).cast(pl.Int64).to_numpy()

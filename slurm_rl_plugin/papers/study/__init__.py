@@ -1,1 +1,1 @@
-"""What every study is made of: claims with verdicts, paired trials, figures."""
+"""The kit of every study: claims with verdicts, paired trials, stored results, figures."""

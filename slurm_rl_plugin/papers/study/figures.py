@@ -1,4 +1,4 @@
-"""Figures of studies: whole PNG files, legends off the lines, published beside measured."""
+"""Figures of studies as PNG files: panels, intervals, published and measured figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from matplotlib import pyplot as plt
 
 
 def draw_all(folder: Path, drawings: Drawings) -> list[str]:
-    """Draw each figure into the folder, which is made where it does not exist; their paths."""
+    """Draw each figure into the folder, which is made if needed; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, draw in drawings.items():
@@ -34,7 +34,7 @@ def draw_all(folder: Path, drawings: Drawings) -> list[str]:
 def panels(
     titles: Sequence[str], size: tuple[float, float], *, rows: int = 1, share: bool = False
 ) -> tuple[Any, list[Any]]:
-    """A figure with a panel for each title, row by row; a panel's size in inches."""
+    """A figure with a panel for each title, row by row; `size` of a panel in inches."""
     columns = -(-len(titles) // rows)
     figure, axes = plt.subplots(
         rows,
@@ -52,12 +52,12 @@ def panels(
 def finished(
     figure: Any, axes: Sequence[Any], across: str, up: str, *, log: str = "", columns: int = 4
 ) -> Any:
-    """The figure with names at its axes, grids, and above it the longest of the legends.
+    """The figure with labels at its axes, grids, and the longest legend above it.
 
     Args:
-        across: for all panels; those that have a name keep it.
-        up: for the first panel.
-        log: "x", "y" or both, whose scales are logarithmic.
+        across: label of the x axes without one.
+        up: label of the first panel's y axis.
+        log: "x", "y" or both: the logarithmic axes.
     """
     for axis in axes:
         axis.set_xlabel(axis.get_xlabel() or across)
@@ -73,7 +73,7 @@ def finished(
 def draw_intervals(
     axis: Any, found: Mapping[str, Measurement], color: str = "tab:blue", label: str | None = None
 ) -> None:
-    """A figure and its interval in each row, the first one at the bottom."""
+    """Draw each figure with its interval in a row, the first at the bottom."""
     for place, each in enumerate(found.values()):
         error = [[each.value - each.ends[0]], [each.ends[1] - each.value]]
         axis.errorbar(
@@ -84,13 +84,13 @@ def draw_intervals(
 
 
 def draw_cumulative(axis: Any, values: FloatArray, style: str, colour: str, name: str) -> None:
-    """Which part of the values is at most so large."""
+    """Draw the cumulative distribution of some values."""
     levels = np.linspace(0.0, 1.0, 1000)
     axis.plot(np.quantile(values, levels), levels, style, color=colour, label=name)
 
 
 def legend_above(figure: Any, axis: Any, columns: int = 4) -> None:
-    """Put the legend of an axis above the figure, each name once."""
+    """Draw the legend of an axis above the figure, each name once."""
     lines, labels = axis.get_legend_handles_labels()
     first = dict(reversed(list(zip(labels, lines, strict=True))))
     names = list(dict.fromkeys(labels))
@@ -103,7 +103,7 @@ def legend_above(figure: Any, axis: Any, columns: int = 4) -> None:
 
 
 def comparison(claims: Sequence[Claim], quantity: str, columns: Sequence[str] = ()) -> Any:
-    """Published and measured figures, a row of cells for each group, on a logarithmic scale."""
+    """Published and measured figures, a panel for each group, on a logarithmic scale."""
     drawn = [one for one in claims if one.printed and (not columns or one.cell.column in columns)]
     groups = list(dict.fromkeys(claim.cell.group for claim in drawn))
     figure, axes = plt.subplots(

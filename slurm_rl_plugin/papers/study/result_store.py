@@ -1,7 +1,7 @@
-"""The one store of results: networks that a study trains and figures that it measures, in files.
+"""The store of results: networks that a study trains and figures that it measures, in files.
 
-An interrupted run goes on where it was, and a second one need do nothing again. A file carries a
-digest of the code that shapes its result and of all that it is a result of.
+An interrupted run continues, and a second run repeats nothing. The name of a file has a digest of
+the code, the settings and the inputs of its result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import numba
 import numpy as np
 
 from slurm_rl_plugin import __version__
-from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.learning.algorithms import Settings, steps_of, train_policy
 from slurm_rl_plugin.learning.onnx_file import export_model, import_model
 from slurm_rl_plugin.learning.training_load import TrainingLoad
@@ -34,11 +33,11 @@ Curve = Sequence[tuple[int, float, float]]
 
 
 def stem_of(name: str, *key: Any, module: str) -> str:
-    """Name of a result's file, without its ending: another result has another one.
+    """Name of a result's file without its ending, different for each result.
 
     Args:
-        key: all that it is a result of beside the sources: settings, texts, a `digest_of` arrays.
-        module: that makes it; what this and all that it imports compute shapes the result.
+        key: the inputs besides the code: settings, texts, a `digest_of` arrays.
+        module: the module that computes the result; its source and its imports are in the digest.
     """
     described = [__version__, numba.__version__, closure_digest(module), *key]
     text = json.dumps(described, sort_keys=True, default=str)
@@ -46,7 +45,7 @@ def stem_of(name: str, *key: Any, module: str) -> str:
 
 
 def digest_of(*columns: np.ndarray[Any, Any]) -> str:
-    """Of the values of arrays, as a part of a key."""
+    """Digest of the values of arrays, for a key."""
     digest = hashlib.sha256()
     for column in columns:
         digest.update(column.tobytes())
@@ -55,52 +54,51 @@ def digest_of(*columns: np.ndarray[Any, Any]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningTask:
-    """What a network is trained on, and how."""
+    """A training: its loads and settings."""
 
     name: str  #: of the experiment, for the file
     settings: Settings
-    sources: Sequence[str]  #: text that says which loads these are
-    loads: Callable[[], Loads]  #: makes them; asked only where there is no file
+    sources: Sequence[str]  #: describe the loads
+    loads: Callable[[], Loads]  #: makes them; called only without a file
     start: QNetwork | None = None  #: a network to start from
 
     @property
     def steps(self) -> int:
-        """How often the trainer reports progress."""
+        """Number of progress reports of the trainer."""
         return steps_of(self.settings)
 
     @property
     def stem(self) -> str:
-        """Name and digest of code, settings and loads: another training has another file."""
+        """Name and digest of code, settings and loads."""
         module = type(self.settings).__module__
         return stem_of(self.name, asdict(self.settings), list(self.sources), module=module)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """A network and how the training went."""
+    """A trained network and its learning curve."""
 
     network: LearnedNetwork
     curve: Curve
 
     @property
     def q_network(self) -> QNetwork:
-        """The network, of a trainer that gives no other kind."""
-        if not isinstance(self.network, QNetwork):
-            raise SimulationError("a trainer of feed-forward networks gave another kind.")
+        """The network of a trainer of feed-forward networks."""
+        assert isinstance(self.network, QNetwork)
         return self.network
 
 
 class ResultStore:
-    """A folder of results: `<stem>.onnx` with its curve beside it, and figures as `<stem>.json`."""
+    """A folder of results: `<stem>.onnx` with its curve, and figures, as `<stem>.json`."""
 
     def __init__(self, folder: Path, add: Callable[[int], None] = lambda _: None) -> None:
-        """Take up a folder."""
+        """Use a folder, which is made if needed; `add` reports progress."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.add = add
 
     def figures(self, stem: str, measure: Callable[[], Any]) -> Any:
-        """What was measured before, or is now."""
+        """The figures of an earlier run, or measured now."""
         path = self.folder / f"{stem}.json"
         if path.is_file():
             return json.loads(path.read_text())
@@ -111,8 +109,8 @@ class ResultStore:
     def network(self, task: LearningTask) -> Learned:
         """The network of a task: from its file, or trained now.
 
-        It is read back from the file in either case: weights are float32 there, and the first
-        run must give what the second does.
+        A trained network is read back from its file as well: weights are float32 there, and the
+        first run must give the same figures as the second.
         """
         path = self.folder / f"{task.stem}.onnx"
         story = path.with_suffix(".json")

@@ -12,70 +12,74 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.papers.study.claims import Claim, Report, judged_claims
 from slurm_rl_plugin.policies.network import QNetwork
 
-#: Told how many parts of the work more are done.
+#: Called with the number of further steps that are done.
 Add = Callable[[int], None]
-#: Shows work of so many parts under a title while it lasts.
+#: Shows a progress bar of a title and a number of steps.
 Bar = Callable[[str, int], AbstractContextManager[Add]]
-#: File of a figure -> gives a matplotlib figure.
+#: File of a figure -> makes a matplotlib figure.
 Drawings = Mapping[str, Callable[[], Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is asked of a study, and what it works with."""
+    """The options of `slurm-rl reproduce`, and what a study works with."""
 
     paper: str  #: name of the study
-    usual_seeds: int  #: how many where nobody says
-    seeds: int | None  #: how many of its logs, grids or trainings; None where nobody says
-    traces: Path | None  #: folder of job logs; None where none is named
-    traces_given: bool  #: whether that folder was given with this study, not named for all
+    usual_seeds: int  #: the default of `seeds`
+    seeds: int | None  #: logs, grids or trainings; None where not given
+    traces: Path | None  #: folder of job logs; None without one
+    traces_given: bool  #: whether that folder was an argument, not the environment's
     models: Path  #: folder of the result store
-    policy: Path | None  #: file of a network to take in place of trained ones; None for none
-    quick: bool  #: whether all is to be small, to see that it runs
-    search: bool  #: whether a score is to be searched, too, of the study that does
-    #: Gives the file of a model that comes with the package, by its name.
-    shipped: Callable[[str], Path]
-    bar: Bar  #: shows how far the work is
-    say: Callable[[str], None]  #: tells the user a sentence
+    policy: Path | None  #: file of a network that replaces trained ones
+    quick: bool  #: whether everything is small, as a smoke test
+    search: bool  #: whether to search a score as well
+    shipped: Callable[[str], Path]  #: name of a model of the package -> its file
+    bar: Bar
+    say: Callable[[str], None]  #: prints a sentence for the user
 
     def number_of_seeds(
         self, fewest: int = 2, why: str = "an interval over the seeds needs at least 2"
     ) -> int:
-        """How many seeds; `why` is a clause that says why fewer will not do."""
+        """The number of seeds; `why` is a clause for the error on fewer."""
         seeds = self.usual_seeds if self.seeds is None else self.seeds
         if seeds < fewest:
             raise ConfigurationError(f"--seeds {seeds}: {why}.")
         return seeds
 
     def traces_or_refuse(self, sentence: str) -> Path:
-        """The folder of logs, of a study that cannot do without."""
+        """The folder of logs, required."""
         if self.traces is None:
             raise ConfigurationError(sentence)
         return self.traces
 
     def traces_or_less(self, left_out: str) -> Path | None:
-        """The folder of logs, of a study that leaves a part out without, which is told."""
+        """The folder of logs; without one the user is warned of what is left out."""
         if self.traces is None:
             self.say(f"No traces are named: {left_out}.")
         return self.traces
 
     def refuse_policy(self, why: str) -> None:
-        """End where a network is given to a study that takes none."""
+        """Refuse --policy for a study that takes no network."""
         if self.policy is not None:
             raise ConfigurationError(f"--policy is not for {self.paper}: {why}.")
+
+    def refuse_seeds(self, why: str) -> None:
+        """Refuse --seeds for a study that draws nothing."""
+        if self.seeds is not None:
+            raise ConfigurationError(f"--seeds is not for {self.paper}: {why}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came out of a study."""
+    """The results of a study."""
 
-    claims: Sequence[Claim]  #: each with the published and the measured figure
+    claims: Sequence[Claim]
     seeds: Sequence[int]
     table: Callable[[Any], Report] = judged_claims  #: makes a report of the claims
-    more: Report = ()  #: what people are told behind it
+    more: Report = ()  #: printed below it
     facts: Mapping[str, Any] = field(default_factory=dict)  #: further entries of the JSON document
     drawings: Drawings = field(default_factory=dict)
-    #: What the file beside the figures tells of them; None for no such file.
+    #: Further entries of the file written next to the figures; None for no such file.
     manifest: Mapping[str, Any] | None = None
 
 
@@ -83,10 +87,10 @@ class Study(Protocol):
     """An experiment that can be run again: a module with this function."""
 
     def run(self, asked: Asked) -> Outcome:
-        """Do all that is asked, but for drawing and printing.
+        """Run the experiment; the caller draws and prints.
 
         Raises:
-            ConfigurationError: what is asked makes no sense, or a log is missing.
+            ConfigurationError: the options do not fit, or a log is missing.
             AccountingLogError: a log cannot be read.
         """
         ...
@@ -96,14 +100,13 @@ class Study(Protocol):
 class Effort:
     """Sizes of logs and trainings."""
 
-    jobs: int = 0  #: of a generated log; 0 for as many as the paper has
-    #: training, validation: generated logs to learn on, and to choose on.
+    jobs: int = 0  #: of a generated log; 0 for as many as in the paper
+    #: training, validation: generated logs to learn on, and to choose the network on.
     training: int = 6
     validation: int = 4
     sweeps: int = 20
     iterations: int = 6
-    #: Networks that differ by their seed alone, where learning itself is measured.
-    learners: int = 3
+    learners: int = 3  #: networks that differ by their seed alone
 
     def jobs_of(self, printed: int) -> int:
         """Jobs of a log that has `printed` in the paper."""
@@ -116,22 +119,22 @@ class Effort:
 
 
 FULL = Effort()
-#: To see that it runs; its figures are no reproduction.
+#: For a smoke test; its figures are no reproduction.
 QUICK = Effort(jobs=600, training=2, validation=1, sweeps=3, iterations=2, learners=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a learning paper runs."""
+    """The size of a learning paper's experiment."""
 
     seeds: int  #: generated logs of each kind, seeds 0 to `seeds` - 1
     traces: Path | None = None  #: folder with LPC-EGEE; None leaves its segments out
-    network: QNetwork | None = None  #: in place of those trained here
-    effort: Effort = FULL  #: sizes of logs and trainings
+    network: QNetwork | None = None  #: replaces trained networks
+    effort: Effort = FULL
 
     @classmethod
     def of(cls, asked: Asked) -> Plan:
-        """What is asked of a learning paper."""
+        """The plan of the options."""
         return cls(
             seeds=asked.number_of_seeds(),
             traces=asked.traces_or_less("the parts on LPC-EGEE are left out"),

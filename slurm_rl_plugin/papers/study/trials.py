@@ -1,4 +1,4 @@
-"""The published logs that several studies read, and what policies make of the same logs."""
+"""Published logs that several studies read, and paired trials of policies on the same logs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.measure.intervals import of_learners_and_logs
-from slurm_rl_plugin.papers.study.claims import Measurement, measure, ratio_of_means
+from slurm_rl_plugin.papers.study.claims import (
+    Measurement,
+    Row,
+    measure,
+    ratio_of_means,
+    row,
+    row_of,
+)
 from slurm_rl_plugin.papers.study.result_store import LearnedNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.log_shares import OTHER_ACCOUNT
@@ -28,7 +35,7 @@ from slurm_rl_plugin.utility.time_utility import relative_overhead, responsivene
 
 
 def log_in(folder: Path, name: str) -> Path | None:
-    """The file of a log of that name; None where the folder holds none."""
+    """The file of a log; None where the folder has none."""
     for path in (folder / f"{name}.swf.gz", folder / f"{name}.swf"):
         if path.is_file():
             return path
@@ -38,7 +45,7 @@ def log_in(folder: Path, name: str) -> Path | None:
 def archived_log(
     folder: Path, name: str, where: str = "which is at the Parallel Workloads Archive"
 ) -> Path:
-    """The file of a log that a study cannot do without."""
+    """The file of a log that a study requires."""
     path = log_in(folder, name)
     if path is None:
         raise ConfigurationError(
@@ -53,7 +60,7 @@ SEGMENT_JOBS = 9500
 PROCESSORS_OF_2011, PROCESSORS_OF_LPC = 81, 140
 #: First and last jobs of a segment that are not counted.
 SEGMENT_DROP = (500, 500)
-#: Groups with a share of their own; the rest of the segment's work is that of `_other`.
+#: Groups with a share of their own; the rest of the segment's work is the share of `_other`.
 _GROUPS = ("2", "6", "1")
 
 
@@ -63,14 +70,14 @@ def read_lpc(folder: Path) -> JobLog:
 
 
 def segment_of(log: JobLog, number: int) -> JobLog:
-    """Segment k of a log, which holds the jobs that ran: jobs 9500 k to 9500 (k + 1) - 1."""
+    """Segment k of a log of the jobs that ran: jobs 9500 k to 9500 (k + 1) - 1."""
     return log.select(np.arange(SEGMENT_JOBS * number, SEGMENT_JOBS * (number + 1)))
 
 
 def prepared_segments(
     log: JobLog, numbers: Iterable[int], capacity: int, jobs: int = 0
 ) -> dict[int, PreparedLog]:
-    """Segments with the groups' part of their own work as shares: groups 2, 6, 1 and the rest."""
+    """Segments; the shares of groups 2, 6, 1 and of the rest are their parts of the work."""
     found = {}
     for number in numbers:
         segment = segment_of(log, number)
@@ -90,7 +97,7 @@ def _shares_of(segment: JobLog) -> dict[str, float]:
     return {**shares, OTHER_ACCOUNT: max(1.0 - sum(shares.values()), 0.0)}
 
 
-#: Name -> file of the Parallel Workloads Archive; logs of parallel machines with user estimates.
+#: Logs of parallel machines with user estimates: name -> file of the Parallel Workloads Archive.
 LOGS: Mapping[str, str] = {
     "SDSC-SP2": "SDSC-SP2-1998-4.2-cln",
     "HPC2N": "HPC2N-2002-2.2-cln",
@@ -99,14 +106,14 @@ LOGS: Mapping[str, str] = {
 
 
 class StudyLog(NamedTuple):
-    """A log of the study and the checksum of its file."""
+    """A log and the checksum of its file."""
 
     prepared: PreparedLog
     checksum: str
 
 
 def read_study_logs(folder: Path, fewest: int) -> dict[str, StudyLog]:
-    """Those of LOGS that a folder holds, under their names."""
+    """The logs of LOGS in a folder, by name."""
     found = {}
     for name, file in LOGS.items():
         path = log_in(folder, file)
@@ -130,31 +137,30 @@ _WORST = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A policy with what it knows and what it holds back."""
+    """A policy, its run-time estimates and its reserve."""
 
-    rule: str = ""  #: as `evaluate` calls it, "native" or LONGEST_FIRST; "" for a network
+    rule: str = ""  #: a rule of `evaluate`, "native" or LONGEST_FIRST; "" for a network
     network: LearnedNetwork | None = None  #: learned; None for a rule
     estimates: RunTimeEstimate | None = None  #: of run times; None is the oracle
     reserve: int = 0  #: processors kept free of batch work
 
     def schedule(self, prepared: PreparedLog) -> ScheduledJobs:
-        """The log's jobs as this policy starts them."""
+        """The log's jobs with their starts under this policy."""
         settings = SimulationSettings(
             capacity=prepared.capacity, reserve=self.reserve, half_life=math.inf
         )
-        return schedule_of(prepared, self._starts(prepared, settings), settings)
-
-    def _starts(self, prepared: PreparedLog, settings: SimulationSettings) -> FloatArray:
         workload = prepared.workload(self.estimates)
         if self.rule == LONGEST_FIRST:
-            return simulate_scores(workload, workload.estimate, settings).start
-        candidate = Candidate(name=self.rule, network=self.network)
-        return starts_under(candidate, prepared, workload, settings)
+            start = simulate_scores(workload, workload.estimate, settings).start
+        else:
+            candidate = Candidate(name=self.rule, network=self.network)
+            start = starts_under(candidate, prepared, workload, settings)
+        return schedule_of(prepared, start, settings)
 
 
 NATIVE, FIFO, SJF = "native", "FIFO", "SJF oracle"
 INTERACTIVE_FIRST, MIN_RUN_WAIT = "interactive first", "min(run + wait) EST"
-#: Name in tables -> rule as `evaluate` calls it; EST goes by the medians of the classes.
+#: Name in tables -> rule of `evaluate`; EST estimates run times by the medians of the classes.
 _RULES = {
     NATIVE: "native",
     FIFO: "fifo",
@@ -170,9 +176,9 @@ _RULES = {
 
 
 def rules(*names: str, medians: RunTimeEstimate | None = None) -> dict[str, Contender]:
-    """Rules by their names; one "..., 2 held" keeps two processors free of batch work.
+    """Rules by name; "..., 2 held" keeps two processors free of batch work.
 
-    `medians` are of the classes' run times on logs that are not measured, for EST.
+    `medians` of the classes' run times come from logs that are not measured, for EST.
     """
     found = {}
     for name in names:
@@ -183,12 +189,12 @@ def rules(*names: str, medians: RunTimeEstimate | None = None) -> dict[str, Cont
 
 
 def measures_of(jobs: ScheduledJobs, drop: tuple[int, int]) -> dict[str, float]:
-    """What the papers' tables and sentences speak of, column -> figure.
+    """The figures of the papers' tables and sentences: column -> figure, waits in seconds.
 
-    Waits in seconds. "work-weighted wait" is the sum of run time * wait of all jobs, dropped ones
-    too; "overhead <= 1" the part of the interactive jobs whose wait is at most their run time;
-    "worst 5 %" the mean responsiveness of the 5 % least responsive interactive jobs. `drop` says
-    how many first and last jobs by submit order are not counted.
+    "work-weighted wait" is the sum of run time * wait of all jobs, with those of `drop`;
+    "overhead <= 1" the part of the interactive jobs that wait at most their run time; "worst 5 %"
+    the mean responsiveness of the 5 % least responsive interactive jobs. `drop` is how many first
+    and last jobs by submit order are not counted.
     """
     summary = summarise(jobs, drop=drop)
     counted = slice(drop[0], len(jobs.submit) - drop[1])
@@ -238,7 +244,7 @@ def _part(condition: Any) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedTrial:
-    """What each policy made of the same logs."""
+    """The schedules of each policy on the same logs."""
 
     schedules: Mapping[str, Sequence[ScheduledJobs]]  #: policy -> one schedule a log
     #: Policy -> column -> one figure a log, shape [logs].
@@ -250,7 +256,7 @@ class PairedTrial:
         return self.measures[policy][column]
 
     def means(self, column: str, policies: Iterable[str]) -> dict[str, float]:
-        """Policy -> the mean over the logs, for those that took part."""
+        """Policy -> the mean over the logs, for those of the trial."""
         known = [name for name in policies if name in self.measures]
         return {name: float(self.figure(name, column).mean()) for name in known}
 
@@ -263,8 +269,27 @@ class PairedTrial:
         pair = [self.figure(policy, column), self.figure(to, column)]
         return measure(np.stack(pair), ratio_of_means)
 
+    def row(
+        self,
+        group: str,
+        policy: str,
+        column: str,
+        baselines: Iterable[str] = (),
+        shown: str = "",
+        **more: Any,
+    ) -> Row:
+        """The row of a figure, with its means under the baselines; `shown` renames the column."""
+        means = self.means(column, baselines)
+        values = self.figure(policy, column)
+        return row(group, policy, shown or column, values, baselines=means, **more)
+
+    def ratio_row(self, group: str, policy: str, to: str, column: str, **more: Any) -> Row:
+        """The row of the ratio of two policies' means."""
+        ratio = self.ratio_of_means(column, policy, to)
+        return row_of(group, f"{policy} / {to}", column, ratio, **more)
+
     def pooled(self, policy: str, *, interactive: bool) -> tuple[FloatArray, FloatArray]:
-        """Waits and run times of the counted jobs of a class, all logs together, seconds."""
+        """Waits and run times of the counted jobs of a class in all logs, seconds."""
         waits, run_times = [], []
         for jobs in self.schedules[policy]:
             counted = slice(self.drop[0], len(jobs.submit) - self.drop[1])
@@ -293,20 +318,20 @@ def run_trial(
     return PairedTrial(schedules=schedules, measures=measures, drop=drop)
 
 
-def columns_of(rows: Sequence[Mapping[str, float]]) -> dict[str, FloatArray]:
-    """Column -> its figures, one a row, shape [rows]."""
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, FloatArray]:
+    """Column -> its figures, shape [rows, ...]."""
     return {column: np.array([row[column] for row in rows]) for column in rows[0]}
 
 
 def learners_of(trial: PairedTrial, policy: str) -> list[str]:
-    """Names "<policy> <learner>" of a policy's learners in a trial."""
+    """Names "<policy> <learner>" in a trial."""
     return [name for name in trial.measures if name.rpartition(" ")[0] == policy]
 
 
 def with_averages(trial: PairedTrial, policies: Iterable[str]) -> PairedTrial:
     """The trial with an entry for each policy: figures averaged over its learners, log by log.
 
-    Its schedules are those of the first learner: figures of single jobs show one network.
+    Its schedules are those of the first learner, so figures of single jobs show one network.
     """
     measures, schedules = dict(trial.measures), dict(trial.schedules)
     for policy in policies:
@@ -325,8 +350,8 @@ def figures_by_learner(trial: PairedTrial, policy: str, column: str) -> FloatArr
 
 
 def measure_over_learners(differences: FloatArray) -> Measurement:
-    """Mean of paired differences; its interval draws learners and logs afresh, the same each time.
+    """Mean of paired differences; the interval resamples both learners and logs, fixed seed.
 
-    Logs alone would credit one lucky network with an improvement of its kind.
+    Resampling logs alone would take one lucky network for an improvement of its kind.
     """
     return Measurement.of(float(differences.mean()), of_learners_and_logs(differences))

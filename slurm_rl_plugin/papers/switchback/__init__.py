@@ -1,1 +1,1 @@
-"""How often a switchback experiment finds what is there, and nothing where nothing is (ours)."""
+"""How often a switchback experiment finds a real effect, and how often a false one (ours)."""

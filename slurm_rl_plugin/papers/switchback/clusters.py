@@ -1,4 +1,4 @@
-"""Drawn clusters whose queue two orders hold in turns: users with habits, by day and week."""
+"""Drawn clusters with a queue that two orders sort in turns: users have habits, by day and week."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from slurm_rl_plugin.what_if.switchback.block_costs import JobTimes, ReplayedClu
 
 PROCESSORS = 128
 _USERS, _ACCOUNTS = 40, 4
-#: Parts of the machine's time that jobs ask for, and jobs a day, drawn evenly between.
+#: Ranges of the load, as a part of the machine, and of the jobs a day, drawn uniformly.
 _LOADS, _JOBS_A_DAY = (0.75, 0.95), (150.0, 350.0)
-#: Mean jobs of a series, and seconds between them.
+#: Mean number of jobs of a series, and mean seconds between them.
 _SERIES, _APART = 4.0, 300.0
-#: Requests over run times, and how many jobs ask so.
+#: Requests over run times, and their probabilities.
 _OVER, _PARTS = np.array([1.1, 1.5, 3.0, 8.0, 20.0]), np.array([0.15, 0.25, 0.30, 0.20, 0.10])
 _SHORTEST, _LONGEST, _LONGEST_LIMIT = 10.0, 48.0 * HOUR, 72.0 * HOUR
 _INTERACTIVE = 900.0
 
 
 def drawn_cluster(rng: np.random.Generator, days: int) -> Workload:
-    """The jobs of some days on PROCESSORS processors; the first day is a Monday."""
+    """Jobs of some days on PROCESSORS processors; the first day is a Monday."""
     usual = rng.lognormal(np.log(1800.0), 1.4, _USERS)
     width = 2.0 ** rng.integers(0, 6, _USERS)
     submit, user = _arrivals(rng, days)
@@ -55,7 +55,7 @@ def drawn_cluster(rng: np.random.Generator, days: int) -> Workload:
 
 
 def _arrivals(rng: np.random.Generator, days: int) -> tuple[FloatArray, IntArray]:
-    """When jobs come, ascending, and whose they are."""
+    """Submit times, ascending, and users of the jobs."""
     count = int(days * rng.uniform(*_JOBS_A_DAY) / _SERIES)
     begins = np.empty(0)
     while len(begins) < count:
@@ -63,30 +63,31 @@ def _arrivals(rng: np.random.Generator, days: int) -> tuple[FloatArray, IntArray
         begins = np.append(begins, drawn[rng.random(count) < _busyness(drawn)])
     begins = begins[:count]
     sizes = rng.geometric(1.0 / _SERIES, size=count)
-    whose = rng.choice(_USERS, size=count, p=rng.dirichlet(np.full(_USERS, 0.6)))
+    owner = rng.choice(_USERS, size=count, p=rng.dirichlet(np.full(_USERS, 0.6)))
     within = np.concatenate([np.arange(size) for size in sizes])
     submit = np.repeat(begins, sizes) + within * rng.exponential(_APART, size=len(within))
     order = np.argsort(submit, kind="stable")
     order = order[submit[order] < days * DAY]
-    return submit[order], np.repeat(whose, sizes)[order].astype(np.int64)
+    return submit[order], np.repeat(owner, sizes)[order].astype(np.int64)
 
 
 def _busyness(time: FloatArray) -> FloatArray:
-    """How many come at a time, beside the busiest: most at 14 h, half at weekends."""
+    """Arrival rate relative to the busiest time: highest at 14 h, half at weekends."""
     hour, day = (time % DAY) / HOUR, (time // DAY) % 7
     return (0.35 + 0.65 * np.exp(-(((hour - 14.0) / 4.5) ** 2))) * np.where(day < 5, 1.0, 0.5)
 
 
 SETTINGS = SimulationSettings(capacity=PROCESSORS, backfilling="easy")
-#: Days before the experiment, in which the queue fills and usual costs are seen.
+#: Days before the experiment, in which the queue fills and usual costs are measured.
 WARM_UP = 14
-#: Hours of blocks to draw from.
+#: Lengths of blocks to draw from, hours.
 HOURS = (4, 6, 8, 12)
-#: The site's own order gives jobs a lead that no replay knows of: seconds, exponential.
+#: Mean of an exponential lead of jobs in the site's order that replays do not know, seconds.
 _HIDDEN_LEAD = HOUR / 2.0
-#: By how many times what they ask for replays set jobs back under a model that does not.
+#: Delay of a job per requested second in replays of a model that does not delay it.
 _BELIEVED = 0.25
-#: How near a gain is looked for, and what will do; the weights, and by what the last is multiplied.
+#: Tolerances for a gain: of the search, and of the result; the largest weight, halvings, and
+#: factors of the last weight.
 _NEAR, _NEAR_ENOUGH = 0.005, 0.015
 _HEAVIEST, _HALVINGS = 2.0, 10
 _AROUND = np.geomspace(1.0, 3.0, 30)[1:].repeat(2) ** np.tile([1.0, -1.0], 29)
@@ -94,15 +95,14 @@ _AROUND = np.geomspace(1.0, 3.0, 30)[1:].repeat(2) ** np.tile([1.0, -1.0], 29)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnTrial:
-    """A cluster, the two orders that it is really held by, and what replays know of them."""
+    """A cluster, its two actual orders, and the orders that replays know."""
 
     jobs: Workload  #: of the warm-up and of the experiment
-    scores: Mapping[str, FloatArray]  #: SITE and OURS -> score of each job, as the cluster has it
-    #: The same as replays have it, without the leads that nobody tells.
-    known: Mapping[str, FloatArray]
+    scores: Mapping[str, FloatArray]  #: SITE and OURS -> score of each job on the cluster
+    known: Mapping[str, FloatArray]  #: the same in replays, without the hidden leads
 
     def starts(self, blocks: Sequence[TurnBlock]) -> FloatArray:
-        """When the jobs start, the site's order in force outside of the blocks; shape [n]."""
+        """Start of each job, with the site's order outside the blocks; shape [n]."""
         runs = self._runs()
         run = runs[SITE]
         for block in blocks:
@@ -117,7 +117,7 @@ class DrawnTrial:
         return run.cluster.start
 
     def _runs(self) -> dict[str, ProcessorRun]:
-        """A run under each order, all of one cluster."""
+        """A run under each order, both of one cluster."""
         found = {
             arm: ProcessorRun.of(self.jobs, QueueOrder(scores=scores), SETTINGS)
             for arm, scores in self.scores.items()
@@ -125,7 +125,7 @@ class DrawnTrial:
         return {arm: replace(run, cluster=found[SITE].cluster) for arm, run in found.items()}
 
     def slowdown(self, arm: str) -> float:
-        """Mean bounded slowdown behind the warm-up were an order in force all the time."""
+        """Mean bounded slowdown after the warm-up with an order in force all the time."""
         only = replace(self, scores={SITE: self.scores[arm], OURS: self.scores[arm]})
         late = self.jobs.submit >= WARM_UP * DAY
         wait = only.starts(()) - self.jobs.submit
@@ -149,15 +149,15 @@ class DrawnTrial:
 
 
 def _take_over(run: ProcessorRun, now: float) -> None:
-    """Put who waits in the order of a run, and decide by it at once, as batch systems soon do."""
+    """Sort the pending jobs by the order of a run, and schedule at once."""
     pending = run.cluster.waiting
     pending[:] = pending[np.argsort(run.rank[pending])]
     advance(run.workload.jobs, run.cluster, now, run.rank)
     run.decide()
 
 
-def alike(seed: int, days: int) -> DrawnTrial:
-    """Two models that order alike, though replays believe that ours prefers short jobs."""
+def equal_models(seed: int, days: int) -> DrawnTrial:
+    """Two equal orders, although replays believe that ours prefers short jobs."""
     jobs, lead = _jobs_of(seed, days)
     site, known = lead - jobs.submit, -jobs.submit
     return DrawnTrial(
@@ -168,7 +168,7 @@ def alike(seed: int, days: int) -> DrawnTrial:
 
 
 def preferring_short(seed: int, days: int, weight: float) -> DrawnTrial:
-    """Ours sets jobs back by a multiple of the time that they ask for."""
+    """Our order delays jobs by a multiple of their time limit."""
     jobs, lead = _jobs_of(seed, days)
     site, known, back = lead - jobs.submit, -jobs.submit, weight * jobs.time_limit
     return DrawnTrial(
@@ -179,7 +179,7 @@ def preferring_short(seed: int, days: int, weight: float) -> DrawnTrial:
 
 
 def reversed_model(seed: int, days: int) -> DrawnTrial:
-    """Ours is smallest area first, upside down: the largest first."""
+    """Our order is largest area first."""
     jobs, lead = _jobs_of(seed, days)
     area = jobs.time_limit * jobs.processors
     return DrawnTrial(
@@ -190,19 +190,16 @@ def reversed_model(seed: int, days: int) -> DrawnTrial:
 
 
 def with_gain(seed: int, days: int, gain: float) -> DrawnTrial:
-    """A model whose mean bounded slowdown, in force all the time, is so much lower.
+    """A model with a mean bounded slowdown lower by `gain`, a part of the site's.
 
-    Whether a job starts before another moves all that come after, so the slowdown is no smooth
-    function of the weight: where halving ends off the mark, weights around it are tried in turn.
-
-    Args:
-        gain: part of the site's.
+    The slowdown is not a smooth function of the weight, since each start moves later ones: where
+    halving misses the gain, weights around its result are tried in turn.
 
     Returns:
-        The first model within _NEAR of it; else the nearest of all that were tried.
+        The first model within _NEAR of the gain; otherwise the nearest one tried.
     """
-    site = alike(seed, days).slowdown(SITE)
-    nearest, least = alike(seed, days), np.inf
+    nearest, least = equal_models(seed, days), np.inf
+    site = nearest.slowdown(SITE)
     low, high = 0.0, _HEAVIEST
     for tried in range(_HALVINGS + len(_AROUND)):
         halves = tried < _HALVINGS
@@ -225,7 +222,7 @@ def _jobs_of(seed: int, days: int) -> tuple[Workload, FloatArray]:
 
 
 def declared(seed: int, days: int, longest_wait: float = np.inf) -> Declaration:
-    """The experiment on a drawn cluster, behind its warm-up."""
+    """The experiment on a drawn cluster, after its warm-up."""
     return Declaration(
         goal="bounded_slowdown",
         harm=1.0,

@@ -1,4 +1,4 @@
-"""Experiments on drawn clusters: the declaration, its blocks held, what was found and when."""
+"""Experiments on drawn clusters: declared, run block by block, and judged at any time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.papers.study.claims import (
-    Cell,
     Declared,
     Row,
     Statistic,
@@ -23,14 +22,15 @@ from slurm_rl_plugin.papers.study.claims import (
     measure,
     median,
     quantile,
+    row_of,
 )
 from slurm_rl_plugin.papers.study.figures import legend_above
-from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
+from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.papers.switchback.clusters import (
     WARM_UP,
     DrawnTrial,
-    alike,
     declared,
+    equal_models,
     reversed_model,
     with_gain,
 )
@@ -46,92 +46,97 @@ from slurm_rl_plugin.what_if.switchback.trial import (
 )
 
 #: Kinds of clusters.
-ALIKE, GAIN, HARM = "nothing differs", "a gain of 15 %", "harm"
-KINDS = (ALIKE, GAIN, HARM)
-#: Part of the mean bounded slowdown that is gained.
+EQUAL, GAIN, HARM = "nothing differs", "a gain of 15 %", "harm"
+KINDS = (EQUAL, GAIN, HARM)
+#: Gained part of the mean bounded slowdown.
 GAINED = 0.15
-#: Hours within which harm is to be over.
+#: Hours within which harm must end.
 SOON = 48.0
-#: The coins are drawn by the seed of the cluster and so much.
+#: Offset of the seed of the blocks from that of the cluster.
 _COINS = 1000
-#: Hours of a look at the warm-up, and of its day on which the first one begins.
+#: Hours of a look at the warm-up, and begin of the first look.
 _LOOK, _FIRST_LOOK = 4, 48
 
 
 class TrialLength(NamedTuple):
-    """How long experiments last."""
+    """Days of experiments."""
 
-    days: int = 56  #: where nothing differs, or something is gained
-    harm: int = 4  #: of those with harm
+    days: int = 56  #: without a difference, or with a gain
+    harm: int = 4
 
 
 QUICK = TrialLength(days=6)
 
 
 class Damage(NamedTuple):
-    """What ours cost users beyond the site's order."""
+    """The cost of our order for users, relative to the site's order."""
 
-    waited: float  #: hours of jobs that waited longer, all added up
-    slowdown: float  #: slowdowns of jobs that grew, all added up
+    waited: float  #: sum of the additional hours of waiting
+    slowdown: float  #: sum of the additional slowdowns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTrial:
-    """What came of an experiment on a drawn cluster."""
+    """Results of an experiment on a drawn cluster."""
 
     declared: Declaration
-    costs: BlockCosts  #: of all of its blocks
+    costs: BlockCosts  #: of all its blocks
     floors: FloatArray  #: see `findings`
-    found: Sequence[GoalFinding]  #: what the blocks tell, by goal
-    guard: int | None  #: how many blocks were over when a guard tripped first; None for never
-    ratio: float  #: true mean bounded slowdown, ours in force all the time over the site's
-    #: Blocks -> damage to all jobs if our order is taken back after so many of them, as a
-    #: simulation of the same cluster without the experiment tells; of HARM alone.
+    found: Sequence[GoalFinding]  #: of the blocks, by goal
+    guard: int | None  #: number of blocks when a guard tripped first; None for never
+    ratio: float  #: true mean bounded slowdown, always our order over always the site's
+    #: Blocks -> damage to all jobs if our order is rolled back after so many blocks, by a
+    #: simulation of the same cluster without the experiment; only for HARM.
     really: dict[int, Damage]
 
     @property
     def decides(self) -> GoalFinding:
-        """What is known of the declared goal."""
+        """The finding of the declared goal."""
         return next(each for each in self.found if each.decides)
 
     @property
     def is_said(self) -> bool:
-        """Whether anything was ever said to be better or worse."""
+        """Whether any goal was ever found better or worse."""
         return any(each.word != INCONCLUSIVE for each in self.found)
 
     @property
     def is_better(self) -> bool:
-        """Whether ours was found better by the declared goal."""
+        """Whether our order was found better by the declared goal."""
         return self.decides.word == BETTER
 
     @property
     def off(self) -> int | None:
-        """How many blocks were over when ours was taken back; None for never."""
-        sure = [each.blocks for each in self.found if each.word == WORSE]
-        known = [each for each in (*sure, self.guard) if each is not None]
+        """Number of blocks when our order was rolled back; None for never."""
+        worse = [each.blocks for each in self.found if each.word == WORSE]
+        known = [each for each in (*worse, self.guard) if each is not None]
         return min(known) if known else None
 
     def hours(self, blocks: int | None) -> float:
-        """From the begin to the end of so many blocks; inf for None."""
+        """From the begin of the experiment to the end of so many blocks; inf for None."""
         if blocks is None:
             return np.inf
         return (self.declared.blocks[blocks - 1].end - self.declared.begin) / HOUR
 
     @property
+    def length(self) -> float:
+        """Hours of the experiment."""
+        return (self.declared.end - self.declared.begin) / HOUR
+
+    @property
     def covers(self) -> bool:
-        """Whether the confidence sequence of the declared goal holds the true ratio."""
+        """Whether the confidence sequence of the declared goal has the true ratio."""
         effect = self.decides.effect
         return bool(effect.low <= np.log(self.ratio) <= effect.high)
 
     def blocks_within(self, hours: float) -> int:
-        """How many blocks are over after so many hours."""
+        """Number of blocks that end within so many hours."""
         return self.declared.closed(self.declared.begin + hours * HOUR)
 
     def damage(self, blocks: int) -> Damage:
-        """Beyond replays of the site's order, in those of the first blocks that ours held.
+        """Cost of our order in the first blocks, relative to replays of the site's order.
 
-        What a block costs behind its wash-out is taken for all of it. Replays begin with the queue
-        that a block met, so what an earlier block left behind is not counted.
+        The cost after the wash-out counts for the whole block. Replays begin with the queue at the
+        begin of a block, so what an earlier block left is not counted.
         """
         more = (self.costs.measured - self.costs.by_site)[:blocks]
         hours = np.array(
@@ -141,20 +146,20 @@ class HeldTrial:
             ]
         )
         names = list(GOALS)
-        waited, slowdown = (
-            float(hours @ more[:, names.index(goal)]) for goal in ("wait", "bounded_slowdown")
+        return Damage(
+            waited=float(hours @ more[:, names.index("wait")]),
+            slowdown=float(hours @ more[:, names.index("bounded_slowdown")]),
         )
-        return Damage(waited=waited, slowdown=slowdown)
 
 
 def held_trial(kind: str, seed: int, length: TrialLength) -> HeldTrial:
-    """Draw a cluster, hold its queue in turns, and look after every block.
+    """Draw a cluster, order its queue in turns, and judge after every block.
 
-    Evidence is valid at any time and is never taken back, so that one look at all blocks tells
-    after which of them it was sure. Guards are asked after each.
+    Evidence is valid at any time and never withdrawn, so one evaluation of all blocks shows after
+    which block it was significant. Guards are checked after each block.
     """
     days = length.harm if kind == HARM else length.days
-    draw: Callable[[int, int], DrawnTrial] = reversed_model if kind == HARM else alike
+    draw: Callable[[int, int], DrawnTrial] = reversed_model if kind == HARM else equal_models
     trial = with_gain(seed, days, GAINED) if kind == GAIN else draw(seed, days)
     experiment = declared(seed + _COINS, days)
     cluster = trial.replayed(trial.starts(experiment.blocks))
@@ -179,7 +184,7 @@ def held_trial(kind: str, seed: int, length: TrialLength) -> HeldTrial:
 
 
 def _damages(trial: DrawnTrial, held: HeldTrial) -> dict[int, Damage]:
-    """To all jobs until the last has started, whenever ours may have been taken back."""
+    """Damage to all jobs, by the blocks after which our order may have been rolled back."""
     blocks, jobs = held.declared.blocks, trial.jobs
     never = trial.starts(())
     found = {}
@@ -193,7 +198,7 @@ def _damages(trial: DrawnTrial, held: HeldTrial) -> dict[int, Damage]:
 
 
 def stopped_after(held: HeldTrial) -> int:
-    """Blocks that were over when ours was taken back, all where it was not."""
+    """Number of blocks when our order was rolled back; all of them if never."""
     return len(held.declared.blocks) if held.off is None else held.off
 
 
@@ -206,22 +211,22 @@ def held_trials(
     return {kind: found[place * seeds : (place + 1) * seeds] for place, kind in enumerate(KINDS)}
 
 
-#: Who speaks.
+#: Sources of a verdict.
 _EVIDENCE, _GUARDS, _EITHER = "evidence", "guards", "evidence or guards"
 DECLARED = Declared(__package__)
-#: What many would do: a t test of raw costs, looked at as often. Its bound, and first look.
+#: The usual method, a t test of raw costs after each block; its bound, and first block.
 _NAIVE, _NAIVE_BOUND, _NAIVE_FIRST = "t test of raw costs, looked at after each block", 1.96, 8
 
 
 def rows_of(found: Mapping[str, Sequence[HeldTrial]]) -> Iterator[Row]:
-    """Every figure of the study, of trials by kind; those with a goal first."""
-    null, gain, harm = (found[kind] for kind in (ALIKE, GAIN, HARM))
+    """Every figure of the study, those with a goal first."""
+    null, gain, harm = (found[kind] for kind in (EQUAL, GAIN, HARM))
     guarded = {kind: [each.guard is not None for each in held] for kind, held in found.items()}
     yield _row(
-        *(ALIKE, _EVIDENCE, "ever said better or worse, of any goal"),
+        *(EQUAL, _EVIDENCE, "ever said better or worse, of any goal"),
         [each.is_said for each in null],
         baselines={
-            "a guard tripped": float(np.mean(guarded[ALIKE])),
+            "a guard tripped": float(np.mean(guarded[EQUAL])),
             _NAIVE: float(np.mean([_naive_says(each) for each in null])),
         },
     )
@@ -233,14 +238,14 @@ def rows_of(found: Mapping[str, Sequence[HeldTrial]]) -> Iterator[Row]:
     yield _row(
         *(HARM, _EITHER, f"off within {SOON:.0f} hours"),
         [each.hours(each.off) <= SOON for each in harm],
-        baselines={"evidence alone": float(np.mean([_is_sure_soon(each) for each in harm]))},
+        baselines={"evidence alone": float(np.mean([_is_worse_soon(each) for each in harm]))},
     )
     said = [each.decides.word != INCONCLUSIVE for each in null]
-    yield _row(ALIKE, _EVIDENCE, "said of the declared goal", said)
-    yield _row(ALIKE, _GUARDS, "tripped", guarded[ALIKE])
+    yield _row(EQUAL, _EVIDENCE, "said of the declared goal", said)
+    yield _row(EQUAL, _GUARDS, "tripped", guarded[EQUAL])
     covers = "sequence holds the true ratio"
-    yield _row(ALIKE, _EVIDENCE, covers, [each.covers for each in null])
-    days = [min(_better(each), _length(each)) * HOUR / DAY for each in gain]
+    yield _row(EQUAL, _EVIDENCE, covers, [each.covers for each in null])
+    days = [min(_better(each), each.length) * HOUR / DAY for each in gain]
     column = "days until found better, whole length where never"
     yield _row(GAIN, _EVIDENCE, f"{column}: median", days, median)
     yield _row(GAIN, _EVIDENCE, f"{column}: mean", days)
@@ -258,14 +263,14 @@ def rows_of(found: Mapping[str, Sequence[HeldTrial]]) -> Iterator[Row]:
 
 
 def _row(
-    group: str, who: str, column: str, values: Any, statistic: Statistic = mean, **more: Any
+    group: str, source: str, column: str, values: Any, statistic: Statistic = mean, **more: Any
 ) -> Row:
     measured = measure(np.asarray(values, dtype=np.float64), statistic)
-    return Row(cell=Cell(group, who, column), measured=measured, **more)
+    return row_of(group, source, column, measured, **more)
 
 
 def _of_harm(harm: Sequence[HeldTrial]) -> Iterator[Row]:
-    hours = [min(each.hours(each.off), _length(each)) for each in harm]
+    hours = [min(each.hours(each.off), each.length) for each in harm]
     column = "hours until off, whole length where never"
     yield _row(HARM, _EITHER, f"{column}: median", hours, median)
     yield _row(HARM, _EITHER, f"{column}: 95 % quantile", hours, quantile(0.95))
@@ -280,7 +285,7 @@ def _of_harm(harm: Sequence[HeldTrial]) -> Iterator[Row]:
 
 
 _UNITS = {"waited": "extra job-hours waited", "slowdown": "extra slowdown"}
-#: When ours is taken back: as the experiment says, or whatever it says.
+#: When our order is rolled back: by the experiment's verdict, or in any case.
 STOPS: Mapping[str, Callable[[HeldTrial], int]] = {
     "as it was stopped": stopped_after,
     f"left on for {SOON:.0f} hours": lambda each: each.blocks_within(SOON),
@@ -288,30 +293,16 @@ STOPS: Mapping[str, Callable[[HeldTrial], int]] = {
 }
 
 
-def never_off(harm: Sequence[HeldTrial]) -> list[dict[str, float]]:
-    """The clusters whose harm nobody noticed, and what it did to all jobs."""
-    rows = []
-    for seed, each in enumerate(harm):
-        if each.off is None:
-            damage = each.really[len(each.declared.blocks)]
-            rows.append({"seed": seed, "ratio": each.ratio, **damage._asdict()})
-    return rows
-
-
-def _length(held: HeldTrial) -> float:
-    return (held.declared.end - held.declared.begin) / HOUR
-
-
-def _is_sure_soon(held: HeldTrial) -> bool:
+def _is_worse_soon(held: HeldTrial) -> bool:
     return any(each.word == WORSE and held.hours(each.blocks) <= SOON for each in held.found)
 
 
 def _naive_says(held: HeldTrial) -> bool:
-    """Whether a t test of the logs of raw costs, ours against the site's blocks, ever is sure."""
+    """Whether a t test of the logs of raw costs of both kinds of blocks is ever significant."""
     logs = np.log(held.costs.measured[:, 0] + held.floors[0])
-    ours = np.array([each.arm == OURS for each in held.declared.blocks], dtype=np.bool_)
+    own = np.array([each.arm == OURS for each in held.declared.blocks], dtype=np.bool_)
     for blocks in range(_NAIVE_FIRST, len(logs) + 1):
-        mine, others = logs[:blocks][ours[:blocks]], logs[:blocks][~ours[:blocks]]
+        mine, others = logs[:blocks][own[:blocks]], logs[:blocks][~own[:blocks]]
         if min(len(mine), len(others)) < _NAIVE_FIRST // 2:
             continue
         error = np.sqrt(mine.var(ddof=1) / len(mine) + others.var(ddof=1) / len(others))
@@ -320,28 +311,19 @@ def _naive_says(held: HeldTrial) -> bool:
     return False
 
 
-#: Clusters of each kind whose sequences are shown, and days between their points.
+#: Clusters of each kind in the figure of sequences, and days between points.
 _SHOWN, _APART = 3, 2
-#: Log of a ratio that no axis shows, for ends that are infinite.
+#: Log of a ratio beyond every axis, for infinite ends.
 _BEYOND = 5.0
 _RATIO = "cost of ours over the site's"
 
 
-def drawings_of(found: Mapping[str, Sequence[HeldTrial]]) -> Drawings:
-    """All figures, of trials by kind."""
-    return {
-        "switchback-sequences.png": lambda: _sequences(found),
-        "switchback-times.png": lambda: _times(found),
-        "switchback-harm.png": lambda: _harm(found[HARM]),
-    }
-
-
 def _sequences(found: Mapping[str, Sequence[HeldTrial]]) -> Any:
-    """Of the first clusters, the declared goal after every second day."""
+    """The confidence sequence of the declared goal on the first clusters."""
     figure, axes = plt.subplots(
         2, _SHOWN, figsize=(11, 6), sharex=True, sharey=True, squeeze=False, layout="constrained"
     )
-    for row, kind in zip(axes, (ALIKE, GAIN), strict=True):
+    for row, kind in zip(axes, (EQUAL, GAIN), strict=True):
         for seed, (axis, held) in enumerate(zip(row, found[kind], strict=False)):
             days, effects = _after_days(held)
             low, estimate, high = (
@@ -363,11 +345,10 @@ def _sequences(found: Mapping[str, Sequence[HeldTrial]]) -> Any:
 
 
 def _after_days(held: HeldTrial) -> tuple[list[float], list[EffectSoFar]]:
-    """Days, and what was known of the declared goal then."""
+    """Days, and the effect on the declared goal so far."""
     experiment = held.declared
     days, effects = [], []
-    whole = int((experiment.end - experiment.begin) / DAY)
-    for day in range(_APART, whole + 1, _APART):
+    for day in range(_APART, int(held.length * HOUR / DAY) + 1, _APART):
         blocks = experiment.closed(experiment.begin + day * DAY)
         looked = findings(experiment, held.costs.first(blocks), held.floors)
         days.append(float(day))
@@ -376,9 +357,9 @@ def _after_days(held: HeldTrial) -> tuple[list[float], list[EffectSoFar]]:
 
 
 def _times(found: Mapping[str, Sequence[HeldTrial]]) -> Any:
-    """Parts of the clusters of which something had been said by a time, against the goals."""
+    """Parts of the clusters with a verdict by a time, with the goals."""
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    null, gain, harm = (found[kind] for kind in (ALIKE, GAIN, HARM))
+    null, gain, harm = (found[kind] for kind in (EQUAL, GAIN, HARM))
     series = (
         (axes[0], "a gain of 15 %: better", 24.0, [_better(each) for each in gain]),
         (axes[0], "nothing differs: better or worse", 24.0, [_said(each) for each in null]),
@@ -387,13 +368,13 @@ def _times(found: Mapping[str, Sequence[HeldTrial]]) -> Any:
     )
     for place, (axis, label, unit, hours) in enumerate(series):
         _grow(axis, np.array(hours) / unit, label, f"C{place}")
-    last = gain[0].declared
-    axes[0].set(xlim=(0, (last.end - last.begin) / DAY), xlabel="days")
-    axes[0].axhline(0.80, color="black", linestyle=":", linewidth=0.8)
-    axes[0].axhline(0.05, color="black", linestyle=":", linewidth=0.8)
+    line = {"color": "black", "linestyle": ":", "linewidth": 0.8}
+    axes[0].set(xlim=(0, gain[0].length * HOUR / DAY), xlabel="days")
+    axes[0].axhline(0.80, **line)
+    axes[0].axhline(0.05, **line)
     axes[1].set(xlim=(0, harm[0].hours(len(harm[0].declared.blocks))), xlabel="hours")
-    axes[1].axhline(0.95, color="black", linestyle=":", linewidth=0.8)
-    axes[1].axvline(SOON, color="black", linestyle=":", linewidth=0.8)
+    axes[1].axhline(0.95, **line)
+    axes[1].axvline(SOON, **line)
     for axis, corner in zip(axes, ("upper left", "lower right"), strict=True):
         axis.set(ylim=(0, 1.02))
         axis.legend(loc=corner, fontsize=8)
@@ -414,7 +395,7 @@ def _said(held: HeldTrial) -> float:
 
 
 def _grow(axis: Any, times: FloatArray, label: str, color: str) -> None:
-    """The part of the times that are over, as time passes."""
+    """Draw the part of the times that are over, as time passes."""
     over = np.sort(times[np.isfinite(times)])
     parts = np.arange(1, len(over) + 1) / len(times)
     end = 1e6  # beyond every axis
@@ -423,11 +404,9 @@ def _grow(axis: Any, times: FloatArray, label: str, color: str) -> None:
 
 
 def _harm(harm: Sequence[HeldTrial]) -> Any:
-    """Damage to all jobs by when ours was taken back, a line a stop, clusters in order of it."""
+    """Distribution of the damage to all jobs over the clusters, a line for each stop."""
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    for place, (axis, label) in enumerate(
-        zip(axes, ("extra job-hours waited", "extra slowdown"), strict=True)
-    ):
+    for place, (axis, label) in enumerate(zip(axes, _UNITS.values(), strict=True)):
         for name, stop in STOPS.items():
             damage = np.sort([each.really[stop(each)][place] for each in harm])
             part = (np.arange(len(damage)) + 0.5) / len(damage)
@@ -441,12 +420,12 @@ def _harm(harm: Sequence[HeldTrial]) -> Any:
     return figure
 
 
-#: Clusters of each kind that --quick takes where nobody says how many.
+#: Default number of clusters of each kind under --quick.
 _QUICK_SEEDS = 4
 
 
 def run(asked: Asked) -> Outcome:
-    """Hold experiments on clusters of which it is known what there is to find."""
+    """Run experiments on clusters with a known effect."""
     asked.refuse_policy("its orders are made for it")
     if asked.traces_given:
         raise ConfigurationError(f"{asked.paper} takes no traces: its clusters are drawn.")
@@ -457,33 +436,42 @@ def run(asked: Asked) -> Outcome:
     with asked.bar("holding experiments", len(KINDS) * seeds) as add:
         found = held_trials(seeds, length, add)
     by_goal = {kind: _by_goal(trials) for kind, trials in found.items()}
-    unnoticed = never_off(found[HARM])
+    unnoticed = [
+        {
+            "seed": seed,
+            "ratio": each.ratio,
+            **each.really[len(each.declared.blocks)]._asdict(),
+        }
+        for seed, each in enumerate(found[HARM])
+        if each.off is None
+    ]
     return Outcome(
         claims=DECLARED.claims(rows_of(found)),
         seeds=range(seeds),
         more=[
             "\nBy goal, parts of the clusters:",
-            TextTable(
+            TextTable.of(
                 ["CLUSTERS", "GOAL", "BETTER", "WORSE", "ESTIMATE"],
-                [
-                    [kind, goal, *(f"{value:.3f}" for value in row.values())]
+                (
+                    [kind, goal, *row.values()]
                     for kind, goals in by_goal.items()
                     for goal, row in goals.items()
-                ],
+                ),
+                ".3f",
             ),
             f"\nNever off, of {seeds} with harm: {len(unnoticed)}.",
         ],
-        facts={
-            "experiment": length._asdict(),
-            "by_goal": by_goal,
-            "never_off": unnoticed,
+        facts={"experiment": length._asdict(), "by_goal": by_goal, "never_off": unnoticed},
+        drawings={
+            "switchback-sequences.png": lambda: _sequences(found),
+            "switchback-times.png": lambda: _times(found),
+            "switchback-harm.png": lambda: _harm(found[HARM]),
         },
-        drawings=drawings_of(found),
     )
 
 
 def _by_goal(trials: Sequence[HeldTrial]) -> Mapping[str, Mapping[str, float]]:
-    """Goal -> how often it was said to be better or worse, and the mean estimate, as a log."""
+    """Goal -> parts of the clusters found better and worse, and the mean estimate, as a log."""
     found: dict[str, dict[str, float]] = {}
     for place, goal in enumerate(GOALS):
         looked = [each.found[place] for each in trials]

@@ -49,7 +49,7 @@ def results(ratio: float) -> LogResults:
     figures = MarketFigures(
         response=1000.0 * ratio, wait=0.0, squashed_area=(1.0,), utilization=(1.0,)
     )
-    markets = {Market(configuration=name): figures for name in TABULATED}
+    markets = {Market(name): figures for name in TABULATED}
     return LogResults(conventional={EASY: 1000.0}, markets=markets)
 
 

@@ -113,9 +113,9 @@ def test_without_chance_all_decimals_are_compared(
     ("text", "holds"), [("50", True), ("3", True), ("99", False), ("0", False)]
 )
 def test_one_draw_reproduces_within_the_middle_95_percent(text: str, holds: bool) -> None:
-    verdict = as_one_draw(Printed.of(text), HUNDRED, "the reason")
-    assert verdict.holds is holds
-    assert verdict.because.endswith("the reason") is not holds
+    found = Entry(kind="draw", printed=text, remark="the reason").claim(row(*CELL, HUNDRED))
+    assert found.reproduces is holds
+    assert found.why.endswith("the reason") is not holds
 
 
 def test_on_one_log_a_figure_must_be_equal_as_printed() -> None:
@@ -154,7 +154,7 @@ def test_the_interval_of_three_logs_reaches_nothing() -> None:
 
 def test_a_gain_needs_its_whole_interval_above_zero() -> None:
     assert as_gain(Measurement(value=0.1, ci95=(0.01, 0.2))).holds
-    assert not as_gain(Measurement(value=0.1, ci95=(-0.01, 0.2)), "noise").holds
+    assert not as_gain(Measurement(value=0.1, ci95=(-0.01, 0.2))).holds
 
 
 def judged(*, holds: bool, **entry: Any) -> Claim:

@@ -23,7 +23,7 @@ from slurm_rl_plugin.domain.switchback import (
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_now
 from slurm_rl_plugin.forecasts.live.sources import own_order
-from slurm_rl_plugin.papers.switchback.clusters import WARM_UP, DrawnTrial, alike, with_gain
+from slurm_rl_plugin.papers.switchback.clusters import WARM_UP, DrawnTrial, equal_models, with_gain
 from slurm_rl_plugin.units import DAY, HOUR
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 from slurm_rl_plugin.what_if.switchback.block_costs import (
@@ -177,7 +177,7 @@ def goal(name: str) -> int:
 
 def test_costs_of_blocks_add_up_to_what_jobs_waited() -> None:
     """Waits and slowdowns are sums over time, however it is cut."""
-    trial = alike(77, 6)
+    trial = equal_models(77, 6)
     start = trial.starts(())
     times = JobTimes(jobs=trial.jobs, start=start, capacity=128)
     ends = np.linspace(0.0, float(start.max()) + 1.0, 40)
@@ -195,7 +195,7 @@ def test_costs_of_blocks_add_up_to_what_jobs_waited() -> None:
 
 
 def test_costs_that_are_not_sums() -> None:
-    trial = alike(78, 2)
+    trial = equal_models(78, 2)
     nobody = trial.jobs.select(np.array([0, 1, 2]))
     never = JobTimes(jobs=nobody, start=np.array([np.nan, np.inf, np.nan]), capacity=128)
     begin, end = float(nobody.submit[2]), float(nobody.submit[2]) + HOUR
