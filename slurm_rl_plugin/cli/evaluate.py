@@ -61,14 +61,14 @@ from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import DAY
 from slurm_rl_plugin.utility.summary import ScheduledJobs
 
-#: A batch system that looks at its queue more rarely than once a year is a slip of the hand.
+#: Maximum of --cycle; a longer one is a typing error.
 _LONGEST_CYCLE = 365.0 * DAY
-#: Fewer windows than this are no held-out evaluation.
+#: Minimum of --windows.
 FEWEST_WINDOWS = 100
 HELDOUT, CONTINUOUS = "heldout", "continuous"
 _PROTOCOLS = f"--protocol {HELDOUT}", f"--protocol {CONTINUOUS}"
 _SITE = "--config"
-#: Options that measuring by settings of its own does not take, and their defaults; those of either.
+#: Option that --config and --protocol exclude -> its default; then those that one of them excludes.
 _NOT_TAKEN: dict[str, Any] = {
     "--estimates": "requested",
     "--estimates-from": None,
@@ -80,105 +80,105 @@ _NOT_TAKEN: dict[str, Any] = {
 }
 _NOT_BY_SITE: dict[str, Any] = {"--scale-load": 1.0, "--partitions": None}
 _NOT_BY_PROTOCOL: dict[str, Any] = {"--users": False, "--export": None}
-#: The document, what shows it to people, and what writes files and gives their paths.
+#: The document, a function that prints it, and a function that writes files and returns paths.
 _Measured = tuple[dict[str, Any], Callable[[], None], Callable[[], dict[str, Any]]]
-#: Options of one protocol alone.
+#: Option -> the only protocol that has it.
 _OF_ONE = {"--windows": HELDOUT, "--runs": CONTINUOUS}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The log, the policies, the batch system that is simulated, and where results go."""
+    """The log, the policies, the simulated batch system, and where results go."""
     parser.add_argument(
         "log",
         metavar="LOG",
         nargs="?",
-        help="an accounting log, what `convert` made of one, or mmn:... or egee:...; behind an @ "
-        "a part of it or another load; none with --from slurm",
+        help="an accounting log, a file of `convert`, or a generator mmn:... or egee:...; after an "
+        "@ a part of it or another load; not with --from slurm",
     )
     parser.add_argument(
         "--policy",
         action="append",
         metavar="NAME|MODEL",
-        help="a rule, native, a shipped model or an .onnx file; repeat to compare (default: fifo "
-        "and sjf)",
+        help="a rule, native, a shipped model or an .onnx file; may be repeated (default: fifo and "
+        "sjf)",
     )
     add_log_options(
         parser,
-        config="what this configuration would do to LOG's users: its policy, classes, shares, "
-        "bounds and reserve beside the recorded order, as shadow-report tells it",
+        config="report the effect of this configuration on LOG's users, with its policy, classes, "
+        "shares, bounds and reserve, compared with the recorded order",
     )
     parser.add_argument(
         "--backfill",
         choices=sorted(NODE_BACKFILLING),
-        help="of the simulated system; slurm is as slurmctld does it (default: none; easy with "
+        help="how the simulated system backfills; slurm: as slurmctld (default: none; easy with "
         "--config, slurm with --cluster)",
     )
     parser.add_argument(
         "--estimates",
         choices=ESTIMATE_KINDS,
         default="requested",
-        help="what run times the policies believe (default: requested)",
+        help="the run times that policies assume (default: requested)",
     )
-    medians = "log that class medians come from (default: LOG)"
+    medians = "log from which class medians are taken (default: LOG)"
     parser.add_argument("--estimates-from", metavar="LOG", help=medians)
     parser.add_argument(
         "--drop",
         type=_drop,
         default=(0, 0),
         metavar="FIRST,LAST",
-        help="jobs at the begin and at the end that are not counted (default: 0,0)",
+        help="do not count this many jobs at the beginning and at the end (default: 0,0)",
     )
     parser.add_argument(
         "--cycle",
         type=number_from_zero(_LONGEST_CYCLE),
         default=0.0,
         metavar="SECONDS",
-        help="decide at multiples of so many seconds only (default: 0, at every event)",
+        help="decide only at multiples of this time (default: 0, at every event)",
     )
     parser.add_argument(
         "--reserve",
         type=whole_number(0),
         default=0,
         metavar="PROCESSORS",
-        help="kept free of batch jobs (default: 0)",
+        help="processors kept free of batch jobs (default: 0)",
     )
     add_reserve_option(parser)
     add_goal_option(parser)
     parser.add_argument("--timing", action="store_true", help="also measure jobs per second")
-    parser.add_argument("--users", action="store_true", help="also a summary of each user")
+    parser.add_argument("--users", action="store_true", help="also summarise each user")
     parser.add_argument(
         "--scale-load",
         type=positive_number,
         default=1.0,
         metavar="F",
-        help="divide the gaps between arrivals by F; run times stay as they are",
+        help="divide the times between arrivals by F; run times do not change",
     )
     parser.add_argument(
         "--resample",
         type=whole_number(2),
         metavar="N",
-        help="also compare on N logs made of weeks of LOG, drawn with replacement",
+        help="also compare on N logs of weeks that are sampled from LOG with replacement",
     )
     parser.add_argument(
-        "--seed", type=whole_number(0), default=1, metavar="S", help="of what is drawn (default: 1)"
+        "--seed", type=whole_number(0), default=1, metavar="S", help="random seed (default: 1)"
     )
     parser.add_argument(
         "--protocol",
         choices=[HELDOUT, CONTINUOUS],
-        help="heldout: rules chosen on the first 60 %% of LOG, policies compared on windows of the "
-        "rest; continuous: the whole log in one run, figures of its last 40 %%",
+        help="heldout: choose rules on the first 60 %% of LOG, and compare policies on windows of "
+        "the rest; continuous: the whole log in one run, figures of its last 40 %%",
     )
     parser.add_argument(
         "--windows",
-        type=_windows,
+        type=whole_number(FEWEST_WINDOWS),
         metavar="N",
-        help=f"of each part with --protocol heldout (default: {HeldoutProtocol().windows})",
+        help=f"windows of each part with --protocol heldout (default: {HeldoutProtocol().windows})",
     )
     parser.add_argument(
         "--runs",
         type=at_least_one,
         metavar="N",
-        help=f"with --protocol continuous, each without 2 %% of the jobs (default: "
+        help=f"runs with --protocol continuous, each without 2 %% of the jobs (default: "
         f"{ContinuousProtocol().runs})",
     )
     parser.add_argument(
@@ -193,21 +193,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _drop(text: str) -> tuple[int, int]:
     parts = text.split(",")
     if len(parts) != 2 or not all(part.strip().isdigit() for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is not FIRST,LAST: write two whole numbers")
+        raise argparse.ArgumentTypeError(f"{text!r} is not FIRST,LAST: give two whole numbers")
     return int(parts[0]), int(parts[1])
 
 
-def _windows(text: str) -> int:
-    number = at_least_one(text)
-    if number < FEWEST_WINDOWS:
-        raise argparse.ArgumentTypeError(
-            f"{number} windows are too few: give {FEWEST_WINDOWS} at least"
-        )
-    return number
-
-
 def main(options: argparse.Namespace) -> int:
-    """Measure the policies on the same jobs, and print a table or JSON of their figures."""
+    """Measure the policies on the same jobs, and print their figures."""
     by = _SITE if options.config is not None else ""
     by = by if options.protocol is None else f"--protocol {options.protocol}"
     _check(options, by)
@@ -221,61 +212,57 @@ def main(options: argparse.Namespace) -> int:
     document, show, files = _MEASURES[by](options, log, candidates)
     try:
         document |= files()
-    finally:  # a disc that is full costs no figure
+    finally:  # a full disk must not lose the figures
         answer(options, document, show)
     return 0
 
 
 def _check(options: argparse.Namespace, by: str) -> None:
-    """Refuse what does not go together.
+    """Refuse options that exclude each other.
 
     Args:
-        by: the option by whose own settings policies are measured; "" for side by side.
+        by: the option that sets how policies are measured; "" for side by side.
     """
-    for option, protocol in _OF_ONE.items():
-        if getattr(options, option[2:]) is not None and options.protocol != protocol:
-            raise ConfigurationError(f"{option} belongs to --protocol {protocol}: give both.")
-    if options.backfill == AS_SLURM and options.cluster is None:
-        raise ConfigurationError(
-            f"--backfill {AS_SLURM} is simulated on nodes: give --cluster too, or another "
-            "--backfill."
-        )
-    if options.goal and options.protocol == HELDOUT:
-        raise ConfigurationError(
-            "--goal does not go with --protocol heldout, whose windows begin on an empty machine: "
-            "give --protocol continuous."
-        )
-    if options.goal and by == _SITE:
-        raise ConfigurationError("--goal does not go with --config, whose [goals] count.")
-    if options.plot is not None and options.protocol == HELDOUT:
-        raise ConfigurationError(
-            "--plot draws schedules, and --protocol heldout has one for each window: leave it out."
-        )
-    on_nodes = options.cluster is not None and options.protocol != HELDOUT
+    heldout = options.protocol == HELDOUT
+    on_nodes = options.cluster is not None and not heldout
+    refused = {
+        f"{option} needs --protocol {protocol}: give both.": options.protocol != protocol
+        and getattr(options, option[2:]) is not None
+        for option, protocol in _OF_ONE.items()
+    }
+    refused |= {
+        f"--backfill {AS_SLURM} needs nodes: give --cluster, or another --backfill.": (
+            options.backfill == AS_SLURM and options.cluster is None
+        ),
+        "--goal excludes --protocol heldout, whose windows begin on an empty machine: give "
+        "--protocol continuous.": options.goal and heldout,
+        "--goal excludes --config, whose [goals] apply: leave one out.": options.goal
+        and by == _SITE,
+        "--plot excludes --protocol heldout, which has many schedules: leave one out.": (
+            options.plot is not None and heldout
+        ),
+    }
     taken = _NOT_TAKEN | (_NOT_BY_SITE if by == _SITE else _NOT_BY_PROTOCOL) if by else {}
     given = {
         option: getattr(options, option[2:].replace("-", "_")) != default
         for option, default in taken.items()
     }
-    other = by and not on_nodes and options.backfill not in (None, "easy")
-    for option, is_given in {"--backfill": other, **given}.items():
-        if is_given:
-            raise ConfigurationError(
-                f"{option} does not go with {by}, which sets jobs, EASY backfilling and requested "
-                f"times itself: leave out {option}."
-            )
-    if options.protocol is not None and NATIVE in (options.policy or ()):
-        raise ConfigurationError(
-            f"policy native does not go with {by}: its starts were made among other jobs than "
-            "those that are simulated. Leave out native."
-        )
+    given["--backfill"] = by and not on_nodes and options.backfill not in (None, "easy")
+    refused |= {
+        f"{option} excludes {by}, which sets jobs, EASY backfilling and requested times itself: "
+        f"leave out {option}.": is_given
+        for option, is_given in given.items()
+    }
+    refused[
+        f"policy native excludes {by}: its starts were recorded among other jobs. Leave it out."
+    ] = options.protocol is not None and NATIVE in (options.policy or ())
+    for sentence, is_refused in refused.items():
+        if is_refused:
+            raise ConfigurationError(sentence)
 
 
 def _read(options: argparse.Namespace, candidates: list[Candidate], by: str) -> NamedLog:
-    """The log at the load that is asked for; class medians and shares are those of the same jobs.
-
-    Where it comes from is printed if it is Slurm's own.
-    """
+    """The log at the wanted load; the source of Slurm's own log is printed."""
     (log,) = read_named_logs([options.log] if options.log else [], LogOptions.of(options))
     native = any(each.name == NATIVE for each in candidates)
     if native and options.scale_load != 1.0:
@@ -299,7 +286,7 @@ def _side_by_side(
     if options.estimates_from is not None:
         (medians,) = read_named_logs([options.estimates_from], LogOptions.of(options))
     estimates = estimates_of(options.estimates, medians.prepared)
-    if options.estimates != "requested":  # the user asked for others than a model's own
+    if options.estimates != "requested":  # they replace a model's own estimates
         candidates = [
             each if each.estimates is None else replace(each, estimates=None, policy=None)
             for each in candidates
@@ -314,7 +301,7 @@ def _side_by_side(
     )
     (first, last), jobs = options.drop, len(log.prepared.log)
     if first + last >= jobs:
-        raise ConfigurationError(f"--drop {first},{last} leaves none of the {jobs} jobs to count.")
+        raise ConfigurationError(f"--drop {first},{last} leaves no job of the {jobs} to count.")
     schedules: dict[str, ScheduledJobs] = {}
     policies: dict[str, dict[str, Any]] = {}
     say_of_compiling(compiled_before)
@@ -327,7 +314,7 @@ def _side_by_side(
                 log.prepared, schedule, options.drop, users=options.users
             )
             if options.timing:
-                begin = time.perf_counter()  # the run above has compiled everything
+                begin = time.perf_counter()  # everything is compiled by now
                 starts_under(each, log.prepared, workload, settings)
                 entry["jobs_per_second"] = len(start) / (time.perf_counter() - begin)
             progress(1)
@@ -362,7 +349,7 @@ def _side_by_side(
 
 
 def _by_site(options: argparse.Namespace, log: NamedLog, _: list[Candidate]) -> _Measured:
-    """What the configuration of --config would do to the jobs of the log."""
+    """The effect of the configuration of --config on the jobs of the log."""
     configuration = read_configuration(options.config)
     say_of_compiling(compiled_before)
     found = replay_site(
@@ -451,7 +438,7 @@ def _of_protocol(
     return document, show_with_shares, dict
 
 
-#: What measures by which option's settings; "" side by side.
+#: Option that sets how policies are measured -> the function; "" side by side.
 _MEASURES: dict[str, Callable[[argparse.Namespace, NamedLog, list[Candidate]], _Measured]] = {
     "": _side_by_side,
     _SITE: _by_site,
@@ -467,7 +454,7 @@ def _files(
     study: Study,
     system: str,
 ) -> dict[str, Any]:
-    """Write the schedules and pictures that are asked for; their paths."""
+    """Write the wanted schedules and pictures; their paths."""
     found: dict[str, Any] = {}
     if options.export is not None:
         on = f" --cluster {options.cluster}" if options.cluster else ""
@@ -481,14 +468,14 @@ def _files(
 
 
 def _backfilling(options: argparse.Namespace) -> str:
-    """Of the simulated system, as given or as the protocol or the site's study has it."""
+    """How the simulated system backfills, as given or by default."""
     if options.backfill is None and options.cluster is not None:
         return AS_SLURM
     return options.backfill or ("easy" if options.protocol or options.config else "none")
 
 
 def _log_entry(options: argparse.Namespace, log: NamedLog, drop: tuple[int, int]) -> dict[str, Any]:
-    """The `log`: what was read, the batch system that it ran on, and what is not counted."""
+    """The entry `log`: what was read, the simulated batch system, and what is not counted."""
     prepared, report, limit = log.prepared, log.report, options.reserve_as
     later = prepared.eligible_after
     return {

@@ -1,4 +1,4 @@
-"""Studies as people read them: policies side by side, waits of groups, who loses, what it means."""
+"""Prints studies: policies side by side, waits of groups, who loses, and verdicts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from slurm_rl_plugin.readable import printable, span_text
 from slurm_rl_plugin.simulator.workloads.log_shares import SHARES_WORDS
 from slurm_rl_plugin.units import HOUR
 
-#: Groups shown whose mean wait grows most, and as many whose longest wait does; as many accounts.
+#: Maximum groups shown by growth of the mean wait, and of the longest wait; also accounts.
 LOSERS = 4
-#: Accounts of fewer jobs are counted only: their waits are those of a day or two.
+#: Accounts with fewer jobs are only counted: their waits are those of a day or two.
 FEWEST_JOBS = 10
-#: Part of the machine by which sums of times may be off.
+#: Part of the machine that rounding may add.
 _ROUNDING = 1e-6
 _RATIOS = {
     "mean_wait": "WAIT",
@@ -33,11 +33,11 @@ _RATIOS = {
 _BACKFILLING = {
     "easy": "with EASY backfilling",
     "none": "without backfilling",
-    "slurm": "as slurmctld looks at its queue",
+    "slurm": "as slurmctld schedules",
 }
-#: Figures that not every policy table has, and their columns.
+#: Figures that only some policies have -> their columns.
 _FURTHER = {"mean_wait_since_submit": "SINCE-SUBMIT", "jobs_per_second": "JOBS/S"}
-#: What is compared on resampled logs: column of the table and figure.
+#: Column -> figure that is compared on resampled logs.
 _RESAMPLED = {
     "WAIT": "mean_wait",
     "BSLD": "mean_bounded_slowdown",
@@ -50,17 +50,17 @@ slowdown, (wait + run time) over the run time (10 s at least); 1 is best.
 R, U, F: responsiveness, time utility and fairness to the accounts' shares, from 0 to 1; more \
 is better."""
 _ACCOUNTS_LEGEND = """\
-MISDELIVERED: part of the service of a fortnight that went to the wrong account, on the \
-average; KEPT95: fortnights in which an account received 95 % or more of its entitlement.
-Below, of each account: delivered over entitled service. The entitlement is what was \
-delivered, divided by the shares, at most what the account's jobs could use."""
+MISDELIVERED: mean part of the service of a fortnight that went to the wrong account. \
+KEPT95: part of the fortnights in which an account received at least 95 % of its entitlement.
+The other columns are delivered over entitled service of each account. The entitlement is the \
+delivered service, divided by the shares, at most what the account's jobs could use."""
 _STUDY_LEGEND = """\
 BSLD: mean bounded slowdown, (wait + run time) over the run time (10 s at least); 1 is best.
 WAIT, LONGEST: mean and longest wait. 99.9 %: the wait that one job in a thousand exceeds. \
 WIDE: mean wait of the widest tenth.
-/FIFO, /MULTI: over that of first come, first served and of multifactor, both with the same \
-backfilling and nothing of ours; below 1 is better.
-SHORT<=120S%: of the jobs that ran less than 900 s, those that started within 120 s. \
+/FIFO, /MULTI: the ratio to first come, first served and to multifactor, both with the same \
+backfilling and without our plugin; below 1 is better.
+SHORT<=120S%: percentage of the jobs below 900 s that started within 120 s. \
 F: fairness, from 0 to 1. MISDELIVERED: part of a fortnight's service that went to the wrong \
 account."""
 
@@ -78,14 +78,14 @@ def print_evaluation(
     print(SHARES_WORDS[log["shares_from"]])
     if log["dropped"]:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(log["dropped"].items()))
-        print(f"Jobs of the log that are left out: {reasons}.")
+        print(f"Jobs of the log that were left out: {reasons}.")
     _print_size(log, log["processors"])
     for name, entry in policies.items():
         if entry["utilization"] > 1.0 + _ROUNDING:
             print(
-                f"{name} had {entry['utilization']:.1f} times the {log['processors']} processors "
-                "of this machine in use, on the average: it was larger (--processors), and nothing "
-                "compares with it."
+                f"{name} used {entry['utilization']:.1f} times the {log['processors']} processors "
+                "of this machine on average: the real machine was larger (--processors), so this "
+                "policy cannot be compared."
             )
     if "machine" in log:
         print_on_nodes(log["machine"], policies)
@@ -114,7 +114,7 @@ def print_policies(policies: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _print_accounts(policies: Mapping[str, Mapping[str, Any]]) -> None:
-    """Who got what: one row a policy, one column an account."""
+    """Service of accounts: one row a policy, one column an account."""
     entries = {name: each for name, each in policies.items() if "misdelivered" in each}
     if not entries:
         return
@@ -133,11 +133,11 @@ def _print_accounts(policies: Mapping[str, Mapping[str, Any]]) -> None:
     print_table(["POLICY", "MISDELIVERED", "KEPT95", *header], rows)
     print(_ACCOUNTS_LEGEND)
     if len(shown) < len(accounts):
-        print(f"Shown are the {len(shown)} largest of {len(accounts)} shares; --json has all.")
+        print(f"The {len(shown)} largest of {len(accounts)} shares are shown; --json has all.")
 
 
 def print_users(policies: Mapping[str, Mapping[str, Any]]) -> None:
-    """Users with most jobs first, one row for each under each policy; nothing without a summary."""
+    """One row a user and policy, users with most jobs first; nothing without such a summary."""
     rows = [
         [user, policy, each["jobs"], waiting_time(each["mean_wait"]), each["mean_bounded_slowdown"]]
         for policy, entry in policies.items()
@@ -150,7 +150,7 @@ def print_users(policies: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _print_resampled(found: ResampledStudy) -> None:
-    """One row a policy: ratios to the first one, each with its interval."""
+    """One row a policy: ratios to the first policy, with intervals."""
     first = next(iter(found.ratio_to_first_policy))
     print(f"\nratios to {first} on {found.samples} logs of resampled weeks (95 % interval):")
     header = ["POLICY", *(each for name in _RESAMPLED for each in (name, "(95 %)"))]
@@ -164,7 +164,7 @@ def _print_resampled(found: ResampledStudy) -> None:
 
 
 def print_utility_classes(policies: Mapping[str, Mapping[str, Any]]) -> None:
-    """U of each class that the site configures, one row a policy; nothing without any."""
+    """Time utility of each class that the site configures, one row a policy."""
     names = list(next(iter(policies.values())).get("utility_classes", ()))
     if not names:
         return
@@ -173,18 +173,18 @@ def print_utility_classes(policies: Mapping[str, Mapping[str, Any]]) -> None:
         for policy, entry in policies.items()
     ]
     print_table(["POLICY", *(printable(f"U({name})") for name in names)], rows)
-    print("U(NAME): mean time utility of the jobs of class NAME ([utility.NAME]), from 0 to 1.")
+    print("U(NAME): mean time utility of the jobs of [utility.NAME], from 0 to 1.")
 
 
 def print_site_study(prediction: Prediction, study: Study, warning: str | None = None) -> None:
-    """What a configuration would do to a site's users."""
-    assert study.settings is not None  # of a site's study
+    """The effect of a configuration on a site's users."""
+    assert study.settings is not None  # every study of a site has them
     backfilling = _BACKFILLING[study.settings.backfilling]
     if study.on_nodes is not None:
         backfilling = f"of {study.on_nodes.machine['nodes']} nodes {backfilling}"
     print(
         f"\nReplay of {prediction.jobs} jobs on {prediction.processors} processors {backfilling}; "
-        f"{prediction.counted_jobs} counted, without those at both ends."
+        f"{prediction.counted_jobs} counted, without both ends."
     )
     _print_size(prediction.log, prediction.processors)
     print(f"In force for {study.model}: {'; '.join(_in_force(study.settings))}.")
@@ -192,11 +192,11 @@ def print_site_study(prediction: Prediction, study: Study, warning: str | None =
     print(f"Classes: {rules}.")
     if prediction.dropped:
         parts = ", ".join(f"{count} {name}" for name, count in prediction.dropped.items())
-        print(f"Jobs that are left out: {parts}.")
+        print(f"Jobs that were left out: {parts}.")
     print(SHARES_WORDS[prediction.shares_from])
     print(
-        "native: as recorded. native order: the recorded order on the simulated machine, which the "
-        "others are to be compared with.\n"
+        "native: as recorded. native order: the recorded order on the simulated machine; compare "
+        "the others with it.\n"
     )
     policies = {name: asdict(each) for name, each in study.policies.items()}
     _print_figures(policies, study.ratio_to_fifo, study.ratio_to_multifactor)
@@ -212,11 +212,11 @@ def print_site_study(prediction: Prediction, study: Study, warning: str | None =
 
 
 def _print_size(log: Mapping[str, Any], processors: int) -> None:
-    """Say where the size of the machine is a guess."""
+    """Say if the size of the machine is a guess."""
     if log.get("processors_from") == PEAK:
         print(
-            f"The log does not say how large the machine is: {processors} processors, the most "
-            "that was in use at once; --processors gives others."
+            f"The log does not give the size of the machine: {processors} processors, the most in "
+            "use at once; --processors changes it."
         )
 
 
@@ -226,7 +226,7 @@ def _in_force(settings: InForce) -> Iterator[str]:
     yield f"scores up to {settings.refresh_seconds:g} s old"
     yield "no starvation bound" if starved is None else f"starvation bound {starved:g} h"
     most = settings.reserve_most
-    yield "no reserve" if most is None else f"a reserve of {most:g} processors at most"
+    yield "no reserve" if most is None else f"a reserve of at most {most:g} processors"
 
 
 def _print_figures(
@@ -234,7 +234,7 @@ def _print_figures(
     fifo: Mapping[str, Mapping[str, Any]] | None,
     multifactor: Mapping[str, Mapping[str, Any]] | None,
 ) -> None:
-    """One row a policy: its figures, each wait over that of first come, first served; a legend."""
+    """One row a policy: figures and their ratios to first come, first served; a legend."""
     intervals = fifo is not None and any("ci95" in each for each in fifo.values())
     over = ["/FIFO"] if fifo else []
     header = ["POLICY", "BSLD", *over, *(["(95 %)"] if intervals else [])]
@@ -255,9 +255,9 @@ def _print_figures(
 
 
 def print_on_nodes(machine: Mapping[str, Any], policies: Mapping[str, Mapping[str, Any]]) -> None:
-    """The machine's resources and partitions under each policy, and what is not simulated of it."""
+    """The machine's resources and partitions under each policy, and what is not simulated."""
     some = next(iter(policies.values()))
-    print(f"\nOn {machine['nodes']} nodes; part of each resource in use, and what was asked for:")
+    print(f"\nOn {machine['nodes']} nodes; part of each resource in use, and requests:")
     rows = [
         [
             name,
@@ -267,8 +267,8 @@ def print_on_nodes(machine: Mapping[str, Any], policies: Mapping[str, Mapping[st
         ]
         for name, each in some["resources"].items()
     ]
-    print_table(["RESOURCE", "THERE", "ASKED", *policies], rows)
-    print("Mean wait, longest wait by partition:")
+    print_table(["RESOURCE", "CAPACITY", "REQUESTED", *policies], rows)
+    print("Mean and longest wait by partition:")
     waits = []
     for name, each in some["partitions"].items():
         under = (of["partitions"][name] for of in policies.values())
@@ -282,7 +282,7 @@ def print_on_nodes(machine: Mapping[str, Any], policies: Mapping[str, Mapping[st
 
 def print_groups(study: Study) -> None:
     """Mean and longest wait of every group under every policy."""
-    print("\nMean wait, longest wait; widths are parts of the machine, limits what jobs ask for:")
+    print("\nMean and longest wait by width (part of the machine), time limit and account:")
     rows = [
         [
             f"{by}: {name}",
@@ -300,11 +300,11 @@ def print_groups(study: Study) -> None:
 def print_losers(study: Study) -> None:
     """The groups whose mean or longest wait grows most under each judged policy."""
     for name, losers in study.losers.items():
-        beside = f"\nWho loses under {name} beside {study.compared_with}"
+        title = f"\nWho loses under {name}, compared with {study.compared_with}:"
         if not losers:
-            print(f"{beside}: nobody; no group's mean or longest wait grows by a minute.")
+            print(f"{title} no group; no mean or longest wait grows by a minute.")
             continue
-        print(f"{beside}, by how their waits grow:")
+        print(title)
         rows = [
             [
                 f"{each.by}: {each.group}",
@@ -316,11 +316,11 @@ def print_losers(study: Study) -> None:
         ]
         print_table(["JOBS BY", "JOBS", "WAIT", "GROWS BY", "LONGEST", "GROWS BY"], rows)
         if (hidden := len(losers) - len(rows)) > 0:
-            print(f"{hidden} more wait longer, in the mean or at the longest: see --json.")
+            print(f"{hidden} more groups wait longer on average or at most: see --json.")
 
 
 def _worst(losers: Sequence[Loser], *, accounts: bool) -> list[Loser]:
-    """Those whose mean wait grows most and those whose longest does, in the order of the former."""
+    """The groups whose mean or longest wait grows most, by growth of the mean wait."""
     judged = [
         each
         for each in losers
@@ -344,8 +344,8 @@ def _between(ci95: Any) -> str | None:
 
 
 def _print_verdict(prediction: Prediction) -> None:
-    """Every figure with its interval, and the verdict in one sentence."""
-    print(f"\n{prediction.model} beside the {prediction.compared_with}:")
+    """Every figure with its interval and verdict, then the summary."""
+    print(f"\n{prediction.model} compared with the {prediction.compared_with}:")
     rows = []
     for name, each in prediction.figures.items():
         values = [_shown(name, value) for value in (each.model, each.site, each.difference)]
@@ -358,19 +358,19 @@ def _print_verdict(prediction: Prediction) -> None:
     print_table(header, rows)
     if price := prediction.reserve_price:
         parts = ", ".join(f"{figure_name(name)} times {ratio:.3f}" for name, ratio in price.items())
-        print(f"Price of the reserve, beside the same order without: {parts}.")
+        print(f"Price of the reserve, compared with the same order without it: {parts}.")
     print(f"\n{prediction.sentence}")
 
 
 def _shown(key: str, value: float) -> float | str | None:
-    """A figure for a table; waits in units that are easily read, None without any job."""
+    """A figure for a table: waits with units, None without any job."""
     if key.endswith("_wait"):
         return span_text(value)
     return value if math.isfinite(value) else None
 
 
 def print_heldout(found: HeldoutStudy) -> None:
-    """How the rule was chosen, then one row a policy; max wait in hours, short jobs in per cent."""
+    """The choice of the rule, then one row a policy."""
     _print_rules(found.training_bounded_slowdown, "geometric mean over windows")
     print(
         f"\nbest heuristic: {found.best_heuristic}; windows of the test part: {found.windows}, "
@@ -387,20 +387,19 @@ def print_heldout(found: HeldoutStudy) -> None:
         row += [None if share is None else 100 * share, None if wait is None else wait / HOUR]
         rows.append([*row, entry["misdelivered"]])
     print_table([*header, "SHORT<=120S%", "MAXWAIT-H", "MISDELIVERED"], rows)
-    print("\nrun times as predicted when jobs come, on the test part:")
+    print("\nrun times as predicted when jobs arrive, on the test part:")
     names = ("log_score", "crps", "log_error", "log_error_requested")
     header = ["LOG-SCORE", "CRPS", "LOG10-ERROR", "OF THE REQUEST"]
     print_table(header, [[found.run_time_scores[name] for name in names]])
-    print(f"\nclass that policies see: {found.class_rule}")
+    print(f"\nclass that policies know: {found.class_rule}")
     if unknown := found.jobs_without_request:
-        print(f"jobs that asked for no time, whose run time stands for the request: {unknown}")
+        print(f"jobs without a requested time, replaced by their run time: {unknown}")
 
 
 def print_continuous(found: ContinuousStudy) -> None:
-    """One row a policy: its figures, then those that are ratios to first come, first served.
+    """One row a policy: its figures and their ratios to first come, first served.
 
-    On a machine of nodes before them how the rule was chosen, and behind them the ratios to it:
-    their interval is of days, of which a short log has few.
+    On a machine of nodes, the choice of the rule comes first and the ratios to that rule last.
     """
     best = found.best_heuristic
     if found.training_bounded_slowdown is not None:
@@ -413,19 +412,19 @@ def print_continuous(found: ContinuousStudy) -> None:
             [name, each["bounded_slowdown"], _between(each["ci95"]), each["longest_wait"]]
             for name, each in ratios
         ]
-        about = f"the interval by {found.days} days"
+        about = f"intervals over {found.days} days"
         if any(each["ci95"] is None for _, each in ratios):
-            about = f"without intervals, which need two runs, and jobs on {FEWEST_BLOCKS} days"
-        print(f"\nbest heuristic: {best}; over its figures, {about}:")
+            about = f"without intervals, which need two runs and jobs on {FEWEST_BLOCKS} days"
+        print(f"\nbest heuristic: {best}; ratios to it, {about}:")
         print_table(["POLICY", "BSLD", "(95 %)", "MAXWAIT"], rows)
     print(
         f"The whole log in one run, {found.backfilling} backfilling; figures of the last "
         f"{found.counted_jobs} jobs, medians of {found.runs} runs, each without 2 % of the jobs."
     )
-    print(f"class that policies see: {found.class_rule}")
+    print(f"class that policies know: {found.class_rule}")
 
 
 def _print_rules(slowdowns: Mapping[str, float], how: str) -> None:
-    """The rules with their mean bounded slowdown on the training part, the best first."""
+    """The rules by mean bounded slowdown on the training part, the best first."""
     print(f"mean bounded slowdown on the training part ({how}):")
     print_table(["RULE", "BSLD"], sorted(slowdowns.items(), key=lambda each: each[1]))

@@ -132,13 +132,13 @@ def test_single_jobs_without_a_start_are_dropped_and_counted(
     assert document["log"]["dropped"] == {"no recorded start": 1}
     assert document["policies"]["native"]["jobs"] == 59
     _, out, _ = typed("evaluate", swf, "--policy", "native")
-    assert "Jobs of the log that are left out: 1 no recorded start." in out
+    assert "Jobs of the log that were left out: 1 no recorded start." in out
     _, out, _ = typed("evaluate", swf, "--json")
     assert json.loads(out)["log"]["ran"] == 60  # rules need no recorded start
     code, out, err = typed("shadow-report", swf, "--set", "policy.model=sjf")
     assert (code, err) == (0, "")
     assert "Replay of 59 jobs" in out
-    assert "Jobs that are left out: 1 no recorded start." in out
+    assert "Jobs that were left out: 1 no recorded start." in out
 
 
 def test_a_log_without_starts_is_still_refused(typed: Typed, swf: Path) -> None:
@@ -357,34 +357,34 @@ GOAL = f"{SMALL} --policy default --goal"
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (f"{HELDOUT} --estimates oracle", "--estimates does not go with --protocol heldout"),
-        (f"{HELDOUT} --estimates-from {SMALL}", "--estimates-from does not go with"),
-        (f"{HELDOUT} --drop 1,1", "--drop does not go with --protocol heldout"),
-        (f"{HELDOUT} --reserve 2", "--reserve does not go with --protocol heldout"),
-        (f"{HELDOUT} --reserve-as limit", "--reserve-as does not go with --protocol heldout"),
-        (f"{HELDOUT} --resample 3", "--resample does not go with --protocol heldout"),
-        (f"{HELDOUT} --backfill none", "--backfill does not go with --protocol heldout"),
+        (f"{HELDOUT} --estimates oracle", "--estimates excludes --protocol heldout"),
+        (f"{HELDOUT} --estimates-from {SMALL}", "--estimates-from excludes"),
+        (f"{HELDOUT} --drop 1,1", "--drop excludes --protocol heldout"),
+        (f"{HELDOUT} --reserve 2", "--reserve excludes --protocol heldout"),
+        (f"{HELDOUT} --reserve-as limit", "--reserve-as excludes --protocol heldout"),
+        (f"{HELDOUT} --resample 3", "--resample excludes --protocol heldout"),
+        (f"{HELDOUT} --backfill none", "--backfill excludes --protocol heldout"),
         (f"{HELDOUT} --backfill conservative", "easy"),
-        (f"{HELDOUT} --timing", "--timing does not go with --protocol heldout"),
-        (f"{HELDOUT} --users", "--users does not go with --protocol heldout"),
-        (f"{HELDOUT} --plot figures", "--plot draws schedules"),
-        (f"{HELDOUT} --export schedules", "--export does not go with --protocol heldout"),
-        (f"{HELDOUT} --policy native", "policy native does not go with --protocol heldout"),
+        (f"{HELDOUT} --timing", "--timing excludes --protocol heldout"),
+        (f"{HELDOUT} --users", "--users excludes --protocol heldout"),
+        (f"{HELDOUT} --plot figures", "--plot excludes --protocol heldout"),
+        (f"{HELDOUT} --export schedules", "--export excludes --protocol heldout"),
+        (f"{HELDOUT} --policy native", "policy native excludes --protocol heldout"),
         (f"{HELDOUT} --policy lifo", "'lifo'"),
-        (f"{HELDOUT} --goal shares=8", "--goal does not go with --protocol heldout"),
-        (f"{HELDOUT} --runs 2", "--runs belongs to --protocol continuous"),
-        (f"{HELDOUT} --windows 99", "99 windows are too few: give 100 at least"),
+        (f"{HELDOUT} --goal shares=8", "--goal excludes --protocol heldout"),
+        (f"{HELDOUT} --runs 2", "--runs needs --protocol continuous"),
+        (f"{HELDOUT} --windows 99", "must be a whole number from 100 to"),
         (f"{HELDOUT} --windows many", "--windows"),
         (f"{HELDOUT} --config /none.toml", "/none.toml"),
-        (f"{SMALL} --windows 100", "--windows belongs to --protocol heldout"),
-        (f"{CONTINUOUS} --windows 100", "--windows belongs to --protocol heldout"),
-        (f"{CONTINUOUS} --backfill none", "--backfill does not go with --protocol continuous"),
-        (f"{CONTINUOUS} --policy native", "policy native does not go with --protocol"),
+        (f"{SMALL} --windows 100", "--windows needs --protocol heldout"),
+        (f"{CONTINUOUS} --windows 100", "--windows needs --protocol heldout"),
+        (f"{CONTINUOUS} --backfill none", "--backfill excludes --protocol continuous"),
+        (f"{CONTINUOUS} --policy native", "policy native excludes --protocol"),
         (f"{CONTINUOUS} --policy lifo", "'lifo'"),
-        (f"{AT_SITE} --backfill none", "--backfill does not go with --config"),
-        (f"{AT_SITE} --drop 1,1", "--drop does not go with --config"),
-        (f"{AT_SITE} --scale-load 2", "--scale-load does not go with --config"),
-        (f"{AT_SITE} --goal shares=8", "--goal does not go with --config, whose [goals] count"),
+        (f"{AT_SITE} --backfill none", "--backfill excludes --config"),
+        (f"{AT_SITE} --drop 1,1", "--drop excludes --config"),
+        (f"{AT_SITE} --scale-load 2", "--scale-load excludes --config"),
+        (f"{AT_SITE} --goal shares=8", "--goal excludes --config, whose [goals] apply"),
         (f"{AT_SITE} --policy lifo", "'lifo'"),
         (
             f"{GOAL} age=1",
@@ -396,7 +396,7 @@ GOAL = f"{SMALL} --policy default --goal"
         (f"{GOAL} short_jobs=11", "goal short_jobs must be from 0 to 10, not 11.0"),
         (f"{GOAL} wide_jobs=nan", "goal wide_jobs must be from 0 to 10, not nan"),
         (f"{GOAL} interactive=inf", "goal interactive must be a finite number, not inf"),
-        (f"{NO_LOG} --backfill slurm", "--backfill slurm is simulated on nodes: give --cluster"),
+        (f"{NO_LOG} --backfill slurm", "--backfill slurm needs nodes: give --cluster"),
         (f"{SMALL} --scale-load 0", "--scale-load"),
         (f"{SMALL} --scale-load nan", "--scale-load"),
         (f"{SMALL} --scale-load fast", "--scale-load"),
@@ -417,10 +417,10 @@ GOAL = f"{SMALL} --policy default --goal"
         (f"{NO_LOG} --whole-nodes-of {HUGE}", "--whole-nodes-of: must be a whole number from"),
         (f"{NO_LOG} --reserve {HUGE}", "--reserve: must be a whole number from"),
         (f"{NO_LOG} --reserve -3", "--reserve: must be a whole number from 0 to"),
-        (f"{NO_LOG} --drop 3", "--drop: '3' is not FIRST,LAST: write two whole numbers"),
-        (f"{NO_LOG} --drop -1,5", "--drop: '-1,5' is not FIRST,LAST: write two whole numbers"),
+        (f"{NO_LOG} --drop 3", "--drop: '3' is not FIRST,LAST: give two whole numbers"),
+        (f"{NO_LOG} --drop -1,5", "--drop: '-1,5' is not FIRST,LAST: give two whole numbers"),
         (f"{NO_LOG} --drop -.5,5", "--drop: '-.5,5' is not FIRST,LAST"),
-        (f"{SMALL} --drop 1500,1500", "--drop 1500,1500 leaves none of the 3000 jobs to count"),
+        (f"{SMALL} --drop 1500,1500", "--drop 1500,1500 leaves no job of the 3000 to count"),
         (f"{NO_LOG} --shares vo0=2", "one share for each account, together 1 (see slurm-rl eval"),
         (f"{NO_LOG} --shares a", "'a' is not account=fraction"),
         (f"{NO_LOG} --partitions a", "'a' is not name=processors"),

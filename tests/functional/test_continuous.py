@@ -187,7 +187,7 @@ def test_people_see_the_rules_and_the_ratios(typed: Typed, site: Path) -> None:
     assert "mean bounded slowdown on the training part (over runs):" in told
     assert "best heuristic: " in told
     assert "slurm backfilling" in told
-    assert "over its figures, without intervals, which need two runs, and jobs on 5 days" in told
+    assert "ratios to it, without intervals, which need two runs and jobs on 5 days" in told
 
 
 @pytest.mark.parametrize("nodes", [True, False])

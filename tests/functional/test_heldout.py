@@ -246,9 +246,9 @@ def test_the_table_says_what_was_chosen_and_what_policies_saw(
     assert f"best heuristic: {best}; windows of the test part: 5, independent: 1.0" in printed
     reported = {line.split()[0] for line in lines[7:11]}
     assert reported == {"interactive-first", "fifo", "multifactor", best}
-    assert "class that policies see: interactive if time_limit_at_most=3600" in printed
-    assert "asked for no time" not in printed
-    head = lines.index("run times as predicted when jobs come, on the test part:") + 1
+    assert "class that policies know: interactive if time_limit_at_most=3600" in printed
+    assert "without a requested time" not in printed
+    head = lines.index("run times as predicted when jobs arrive, on the test part:") + 1
     assert lines[head].split()[:3] == ["LOG-SCORE", "CRPS", "LOG10-ERROR"]
     assert all(float(each) > 0 for each in lines[head + 1].split())
 

@@ -233,7 +233,7 @@ def test_what_a_reserve_would_have_done_and_its_price(
     status, out, _ = words("shadow-report", "--since", "now-3days")
     assert status == 0
     assert "6 processors at the lowest; changes: 2 lowered; lifted for wide jobs: 0" in out
-    assert "Price of the reserve, beside the same order without: batch: mean wait" in out
+    assert "Price of the reserve, compared with the same order without it: batch: mean wait" in out
     status, out, _ = words("audit", "--event", "would_limit", "--json")
     assert [line["new"] for line in json.loads(out)["lines"]] == [6, 6]
     assert words("audit", "--event", "would_limit")[0] == 0

@@ -109,13 +109,16 @@ def test_what_people_read(typed: Typed, configure: Callable[..., Path], log: Pat
     assert "starvation bound 40 h; no reserve." in out
     for group in ("class: batch", "width: one processor", "limit: ", "account: "):
         assert group in out
-    assert "Who loses under sjf beside native order, by how their waits grow:" in out
-    assert "Who loses under wfp3 beside native order" in out
+    assert "Who loses under sjf, compared with native order:\n" in out
+    assert "Who loses under wfp3, compared with native order" in out
     assert (
-        "/MULTI: over that of first come, first served and of multifactor, both with the same"
+        "/MULTI: the ratio to first come, first served and to multifactor, both with the same"
         in out
     )
-    assert typed("shadow-report", log, "--config", path)[1].count("Mean wait, longest wait;") == 1
+    assert (
+        typed("shadow-report", log, "--config", path)[1].count("Mean and longest wait by width")
+        == 1
+    )
 
 
 def test_nobody_is_said_plainly(typed: Typed, configure: Callable[..., Path], log: Path) -> None:
@@ -123,7 +126,7 @@ def test_nobody_is_said_plainly(typed: Typed, configure: Callable[..., Path], lo
         "evaluate", log, "--config", configure("influence_hours = 0\n", "fifo")
     )
     assert (status, err) == (0, "")
-    assert "Who loses under fifo as written beside native order: nobody; no group's mean" in out
+    assert "Who loses under fifo as written, compared with native order: no group;" in out
 
 
 def test_pictures_schedules_and_users_of_the_study(
@@ -341,10 +344,10 @@ def test_jobs_wait_for_nodes_as_they_do_not_for_processors(told: Told) -> None:
 def test_people_read_the_same_tables(typed: Typed) -> None:
     status, out, err = typed("shadow-report", "pods.csv", "--config", "site.toml", *ON_NODES)
     assert status == 0, err
-    assert "processors of 4 nodes as slurmctld looks at its queue" in out
+    assert "processors of 4 nodes as slurmctld schedules" in out
     assert "On 4 nodes; part of each resource in use" in out
     lines = [line.split() for line in out.splitlines()]
-    assert ["RESOURCE", "THERE", "ASKED", "native", "native", "order"] in [
+    assert ["RESOURCE", "CAPACITY", "REQUESTED", "native", "native", "order"] in [
         line[:6] for line in lines
     ]
     assert {"cpus", "memory", "gpus", "openb"} <= {line[0] for line in lines if line}
@@ -389,7 +392,7 @@ def test_the_nodes_of_this_host(told: Told, site: Path, monkeypatch: pytest.Monk
     ("words", "said"),
     [
         (("--cluster", "live"), "--cluster live: no Slurm is here .*give the path of a slurm.conf"),
-        ((*ON_NODES, "--processors", "9"), "--cluster tells processors, partitions and nodes"),
+        ((*ON_NODES, "--processors", "9"), "--cluster already gives processors, partitions and nodes"),
         (("--cluster", "missing.conf"), "missing.conf"),
     ],
 )

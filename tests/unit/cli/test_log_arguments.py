@@ -152,11 +152,11 @@ def test_a_size_that_nobody_told_is_said_to_be_a_guess(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = dump(tmp_path, "COMPLETED", "1010", "1310")
-    guess = "does not say how large the machine is: 8 processors, the most that was in use at once"
+    guess = "does not give the size of the machine: 8 processors, the most in use at once"
     assert main(["evaluate", log, "--policy", "fifo"]) == 0
     assert guess in capsys.readouterr().out
     assert main(["evaluate", log, "--policy", "fifo", "--processors", "8"]) == 0
-    assert "how large the machine is" not in capsys.readouterr().out
+    assert "size of the machine" not in capsys.readouterr().out
 
 
 def test_a_recorded_order_that_had_a_larger_machine_is_not_compared_in_silence(
@@ -165,7 +165,7 @@ def test_a_recorded_order_that_had_a_larger_machine_is_not_compared_in_silence(
     log = tmp_path / "wide.swf"
     log.write_text("\n".join(["; MaxProcs: 4", *(_SWF.format(each) for each in range(3))]) + "\n")
     assert main(["evaluate", str(log), "--policy", "fifo", "--policy", "native"]) == 0
-    assert "native had 3.0 times the 4 processors of this machine" in capsys.readouterr().out
+    assert "native used 3.0 times the 4 processors of this machine" in capsys.readouterr().out
     assert main(["evaluate", str(log), "--policy", "native", "--processors", "12"]) == 0
     assert "times the" not in capsys.readouterr().out
 

@@ -198,12 +198,12 @@ def test_groups_and_accounts_that_lose_most_are_shown(capsys: pytest.CaptureFixt
     assert shown == [*(f"a{place}" for place in range(LOSERS)), "late"]
     (narrow,) = (line for line in out.splitlines() if line.startswith("width: one processor"))
     assert " ".join(narrow.split()) == "width: one processor 1 0 s to 9 s 9 s 0 s to 60 s 60 s"
-    assert f"{many + 3 - LOSERS - 2} more wait longer" in out
+    assert f"{many + 3 - LOSERS - 2} more groups wait longer" in out
 
 
 def test_nobody_loses(capsys: pytest.CaptureFixture[str]) -> None:
     print_losers(study(losers={"sjf": []}))
-    assert "Who loses under sjf beside native order: nobody;" in capsys.readouterr().out
+    assert "Who loses under sjf, compared with native order: no group;" in capsys.readouterr().out
 
 
 def test_of_many_accounts_the_largest_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
