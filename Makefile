@@ -9,12 +9,15 @@ LOCKED := requirements/build.txt requirements/runtime.txt requirements/train.txt
 OURSELVES := --no-deps --no-build-isolation --editable .
 LOWEST := .venv-lowest
 TOOLS := .venv-tools
+# Where make check looks at words.
+PLAIN := README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md docs/*.md
+SITE := .venv-site
 # Where the tests on real daemons are; naming them saves the collection of all others.
 REAL := tests/real tests/attacks tests/functional/test_documentation.py
 
 .PHONY: help demo test test-all test-lowest test-releases test-pbs check bench bench-slurm bench-reserve faults soak \
   fuzz fuzz-short fuzz-coverage deb deb-twice lock generated default-model paper-models reserve-model \
-  q-network clean
+  q-network rpm site clean
 
 help:
 	@echo "make demo           the whole loop on a simulated cluster, under 5 minutes"
@@ -23,7 +26,7 @@ help:
 	@echo "make test-lowest    some tests with the lowest version of each package; on Python 3.11"
 	@echo "make test-releases  real tests on Slurm 24.11 and 26.05; as root, on Debian"
 	@echo "make test-pbs       real tests on an OpenPBS that runs here; as root, not on one in use"
-	@echo "make check          ruff, mypy, import-linter"
+	@echo "make check          ruff, mypy, import-linter, spelling, words of the prose"
 	@echo "make bench          speed and memory"
 	@echo "make bench-slurm    writes and cycles on a real Slurm with 10,000 jobs; about 15 minutes"
 	@echo "make bench-reserve  hours of load on a real Slurm with and without a reserve; about an hour"
@@ -33,6 +36,8 @@ help:
 	@echo "make fuzz-short     a minute for each of six kinds of faulty input; a part of CI"
 	@echo "make fuzz-coverage  the same by atheris, which follows the code that inputs reach"
 	@echo "make deb            the Debian package, into dist/; on Debian 12 or newer"
+	@echo "make rpm            the same as an RPM, for RHEL and its kinds; where rpmbuild is"
+	@echo "make site           the manual as a site, into site/"
 	@echo "make lock           requirements/: exact versions and hashes of what is installed"
 	@echo "make deb-twice      builds the package twice: the same bytes; by hand, 10 minutes"
 	@echo "make generated      files made of the code: example file, tables of documents, dashboards"
@@ -112,6 +117,8 @@ check: $(VENV)/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	git ls-files -z '*.md' '*.py' '*.toml' '*.yml' '*.sh' | xargs -0 $(BIN)/codespell
+	$(BIN)/python -m tests.architecture.prose $(PLAIN)
 
 bench: $(VENV)/installed-test
 	$(BIN)/python -m tests.bench.speed.figures --output bench-output
@@ -161,6 +168,19 @@ $(TOOLS)/installed: requirements/build.txt requirements/tools.txt
 
 deb:
 	deploy/debian/build.sh dist
+
+rpm:
+	deploy/rpm/build.sh dist
+
+# A warning, such as a link to nowhere, ends it.
+site: $(SITE)/installed
+	$(SITE)/bin/sphinx-build -q -W --keep-going -c deploy/site . site
+	cp site/README.html site/index.html
+
+$(SITE)/installed: requirements/site.txt
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/$(PIP_INSTALL) -r requirements/site.txt
+	touch $@
 
 # The same bytes from another folder, with other packages at hand, in another time zone, by another umask.
 deb-twice:
@@ -218,4 +238,4 @@ q-network: $(VENV)/installed-train
 	  --output policy_models/q-network.onnx
 
 clean:
-	rm -rf $(VENV) $(LOWEST) $(TOOLS) build dist *.egg-info demo-output
+	rm -rf $(VENV) $(LOWEST) $(TOOLS) $(SITE) build dist site *.egg-info demo-output

@@ -59,6 +59,7 @@ TEST = [
     "ruff>=0.17",
     "mypy>=2.4",
     "shtab>=1.13",
+    "codespell>=2.4",
     "selenium>=4.20",
     "axe-core-python>=0.1",
 ]

@@ -26,6 +26,8 @@ HERE = TOP / "requirements"
 _TOOLS = ("uv>=0.13", "cyclonedx-bom>=7")
 #: Follows code that inputs reach; later ones have no wheel for Python 3.11.
 _COVERAGE = ("atheris>=3,<3.1",)
+#: Builds the manual as a site.
+_SITE = ("furo>=2024.8", "myst-parser>=4")
 #: Each file and the one that it begins with, whose packages it does not repeat.
 BEGINS_WITH = {"train": "runtime", "test": "train"}
 _HEAD = """\
@@ -51,6 +53,7 @@ def asked() -> dict[str, list[str]]:
         "test": [*told.install_requires, *extras["test"]],
         "tools": list(_TOOLS),
         "coverage": list(_COVERAGE),
+        "site": list(_SITE),
     }
 
 

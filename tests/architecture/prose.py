@@ -30,7 +30,6 @@ WORDS = {
     r"of which": "begin a new sentence",
     r"so many": "name the number",
     r"whoever|nobody|somebody|of ours": "name the actor",
-    r"none of": "no",
     r"sure \(\?\)": "inconclusive",
 }
 _HIT = re.compile(r"\b(?:" + "|".join(f"({each})" for each in WORDS) + r")\b", re.IGNORECASE)

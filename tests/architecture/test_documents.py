@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -331,3 +332,10 @@ def test_readers_are_told_of_every_release_that_is_tested() -> None:
 def test_the_newest_entry_of_the_changelog_is_this_version() -> None:
     versions = re.findall(r"^## \[(\d[^\]]*)\]", (TOP / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert versions[0] == RELEASE
+
+
+def test_the_site_has_a_place_for_each_page_of_the_manual() -> None:
+    """`make site` ends where one has none, or a link leads nowhere."""
+    settings = runpy.run_path(str(TOP / "deploy" / "site" / "conf.py"))
+    listed = {page for pages in settings["CONTENTS"].values() for page in pages.split()}
+    assert {path.stem for path in DOCS.glob("*.md")} == {name for name in listed if "*" not in name}

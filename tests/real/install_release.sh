@@ -103,7 +103,7 @@ install_packages() {
 }
 
 # Since 11.8.9, in trixie and forky, it makes slurmdbd stop: "Number of columns in result (=1) set
-# execeeds".
+# exceeds".
 take_older_libmariadb() {
     list=/etc/apt/bookworm.list
     echo "deb $mirror bookworm main" >"$part$list"
