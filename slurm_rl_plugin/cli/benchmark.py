@@ -1,4 +1,4 @@
-"""`slurm-rl benchmark`: how fast the hook decides and how fast the simulator runs."""
+"""`slurm-rl benchmark`: measure the speed of decisions and of the simulator."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ from slurm_rl_plugin.services.drawn_queue import past_runs, random_snapshot
 from slurm_rl_plugin.services.hook import load_policy
 from slurm_rl_plugin.units import IntArray
 
-#: Jobs that have ended before the first decision of a policy that learns from runs.
+#: Ended jobs before the first decision of a policy that learns from runs.
 PAST_RUNS = 100_000
-#: Runs that are measured of a queue that is drawn, of an order, and of a simulation.
+#: Measured repetitions of a drawn queue, of an order, and of a simulation.
 _DRAWS, _ORDERS, _SIMULATIONS = 3, 5, 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is measured, `hook` or `simulator`, and the sizes that it is measured at."""
+    """What to measure, and on how many jobs."""
     parser.add_argument(
         "what",
         choices=["hook", "simulator"],
-        help="hook: a decision and its order; simulator: jobs a second",
+        help="hook: time of a decision and its order; simulator: jobs per second",
     )
     parser.add_argument(
-        "--jobs", type=at_least_one, default=10_000, help="pending, or simulated, jobs"
+        "--jobs", type=at_least_one, default=10_000, help="number of pending or simulated jobs"
     )
     parser.add_argument(
         "--policy",
         default=SHIPPED_MODEL,
         metavar="RULE|MODEL",
-        help=f"that decides (default: {SHIPPED_MODEL})",
+        help=f"policy that decides (default: {SHIPPED_MODEL})",
     )
     parser.add_argument(
-        "--repeats", type=at_least_one, default=50, help="runs that count, one more goes before"
+        "--repeats", type=at_least_one, default=50, help="measured repetitions after a first one"
     )
     parser.add_argument(
-        "--seed", type=whole_number(0), default=1, help="of the queue that is drawn (default: 1)"
+        "--seed", type=whole_number(0), default=1, help="random seed of the queue (default: 1)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measure the hook's cycle or the simulator, and print one row for each measure."""
+    """Measure, and print one row for each figure; 1 if the hook sends more writes than needed."""
     document = _hook(options) if options.what == "hook" else _simulator(options)
     rows = [[key, value] for key, value in _flat(document).items()]
     answer(options, document, lambda: print_table(["MEASURE", "VALUE"], rows))
@@ -66,8 +66,8 @@ def main(options: argparse.Namespace) -> int:
     if writes == fewest:
         return 0
     print(
-        f"slurm-rl benchmark: the hook sends {writes:,} writes where {fewest:,} are the fewest: "
-        "tell those who maintain it, with --jobs, --policy and --seed.",
+        f"slurm-rl benchmark: the hook sends {writes:,} writes, but {fewest:,} are enough: report "
+        "this with --jobs, --policy and --seed.",
         file=sys.stderr,
     )
     return 1
@@ -83,22 +83,22 @@ def _flat(document: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-#: Gives the seconds of each repeat of some work.
+#: Work and repetitions -> seconds of each repetition.
 _Stopwatch = Callable[[Callable[[], Any], int], list[float]]
 
 
-def _stopwatch(tell: Callable[[int], None]) -> _Stopwatch:
-    """Measures repeated work, and reports progress between runs; one before is not counted."""
+def _stopwatch(report: Callable[[int], None]) -> _Stopwatch:
+    """A function that measures repeated work after a first run, and reports progress."""
 
     def seconds(work: Callable[[], Any], repeats: int) -> list[float]:
-        work()  # caches and lazy imports are warm from here on
-        tell(1)
+        work()  # fills caches and loads lazy imports
+        report(1)
         times = []
         for _ in range(repeats):
             begin = time.perf_counter()
             work()
             times.append(time.perf_counter() - begin)
-            tell(1)
+            report(1)
         return times
 
     return seconds
@@ -107,10 +107,10 @@ def _stopwatch(tell: Callable[[int], None]) -> _Stopwatch:
 def _hook(options: argparse.Namespace) -> dict[str, Any]:
     rng = np.random.default_rng(options.seed)
     loaded = load_policy(options.policy)
-    # a decision has two floors; each measure has a warm run, and there is a first decision
+    # a decision has two floors; each figure has a first run, and there is a first decision
     runs = _DRAWS + _ORDERS + 3 * options.repeats + 6
-    with parts_bar("measuring", runs, drawn_by_itself=False) as tell:
-        seconds = _stopwatch(tell)
+    with parts_bar("measuring", runs, drawn_by_itself=False) as report:
+        seconds = _stopwatch(report)
         drawn = seconds(lambda: random_snapshot(options.jobs, rng), _DRAWS)
         snapshot = random_snapshot(options.jobs, rng)
         if loaded.learns_from_runs:
@@ -121,19 +121,19 @@ def _hook(options: argparse.Namespace) -> dict[str, Any]:
         begin = time.perf_counter()
         first = loaded.policy.decide(past)
         document["first_decide_seconds"] = time.perf_counter() - begin
-        tell(1)
+        report(1)
         return document | _decisions(loaded.policy, snapshot, first, options.repeats, seconds)
 
 
 def _decisions(
     policy: Policy, snapshot: QueueSnapshot, first: Decision, repeats: int, seconds: _Stopwatch
 ) -> dict[str, Any]:
-    """Seconds of later decisions and of the order, and its writes."""
+    """Seconds of later decisions and of the order, and the number of its writes."""
     decide = seconds(
         lambda: np.argsort(-policy.decide(snapshot, first.memory).scores, kind="stable"), repeats
     )
     priority = snapshot.pending.total_priority[np.argsort(-first.scores, kind="stable")]
-    # what no decision can do without: running the graph alone, and sorting
+    # the floor of any decision: running the graph, and sorting
     floor, scores = {}, policy.decide(snapshot, first.memory).scores
     if isinstance(policy, QNetworkPolicy):
         jobs = policy.job_features(snapshot, first.memory)
@@ -148,7 +148,7 @@ def _decisions(
         },
         "floor_seconds": {**floor, "argsort": float(np.median(sort))},
         "order_seconds": float(np.median(order)),
-        # where all may be sent in one cycle, and the queue has room
+        # if one cycle may send all of them, and the queue has room
         "writes": len(order_changes(priority).place),
         "minimum_writes": fewest_writes(priority),
     }
@@ -169,11 +169,11 @@ def _simulator(options: argparse.Namespace) -> dict[str, Any]:
     is_rule = chosen.network is None and chosen.policy is None
     candidates[chosen.name if is_rule else "model"] = chosen
     runs = 2 * len(candidates) * (_SIMULATIONS + 1)
-    with parts_bar("measuring", runs, drawn_by_itself=False) as tell:
+    with parts_bar("measuring", runs, drawn_by_itself=False) as report:
         for backfilling in ("none", "easy"):
             settings = SimulationSettings(capacity=prepared.capacity, backfilling=backfilling)
             for name, each in candidates.items():
-                taken = _stopwatch(tell)(
+                taken = _stopwatch(report)(
                     partial(starts_under, each, prepared, workload, settings), _SIMULATIONS
                 )
                 what = f"{name} {backfilling}"
@@ -182,13 +182,11 @@ def _simulator(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def fewest_writes(priority: IntArray) -> int:
-    """How many jobs of a wanted order cannot keep their priority, if priorities are to fall.
+    """The minimum number of jobs that must change their priority for a falling order.
 
-    It is found in another way than `order_changes` finds it. Two jobs can both keep theirs if the
-    jobs between find whole numbers between them, and a job can keep its own if those before and
-    behind it find some: `room` is what is left over. The most jobs along which it does not rise are
-    counted by a Fenwick tree of the best counts so far, in O(n log n): 100,000 jobs take about a
-    second.
+    An independent check of `order_changes`. Two jobs can both keep their priority if whole numbers
+    for the jobs between fit between them; `room` is the rest. The longest sequence of jobs along
+    which `room` does not rise is found with a Fenwick tree, in O(n log n).
 
     Args:
         priority: in the wanted order, first to start first; shape [n].

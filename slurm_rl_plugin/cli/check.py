@@ -1,7 +1,6 @@
-"""`slurm-rl check`: whether the daemon could do its work here, one line a check with the mend.
+"""`slurm-rl check`: check that the daemon can run here; one line a check, with a fix.
 
-Root becomes the daemon's account: what root may read and write says nothing of the daemon.
-
+Root becomes the daemon's account, because the daemon may read and write less than root.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ _now = time.time  # noqa: TID251 - the composition root hands out the clock
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which configuration is checked, and on how many jobs a decision is timed."""
+    """The configuration, and the number of jobs of the timed decision."""
     add_configuration_options(parser)
     parser.add_argument(
         "--jobs",
         type=at_least_one,
         metavar="N",
-        help=f"time a decision on so many jobs (default: those that wait, {FEWEST_JOBS} at least)",
+        help=f"time a decision on N jobs (default: the pending jobs, at least {FEWEST_JOBS})",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Check and print; 1 where a check fails."""
+    """Check and print; 1 if a check fails."""
     configuration = configuration_of(options)
-    offers = list(offer_checks(configuration, _now()))  # its token is closed to the daemon
+    offers = list(offer_checks(configuration, _now()))  # the daemon cannot read its token
     become_state_owner(configuration)
     check_model_file(configuration.sections.policy.model)
     checks = checks_of(configuration, offers, _now(), options.jobs)

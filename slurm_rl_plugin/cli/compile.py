@@ -1,4 +1,4 @@
-"""`slurm-rl compile`: what verbs would compile at their first run is compiled at installation."""
+"""`slurm-rl compile`: compile the simulator at installation, for all users of this Python."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ PriorityWeightAge=1000
 NodeName=n[1-16] CPUs=4
 PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE
 """
-#: Bytes of what a verb printed that may explain its failure.
+#: Bytes at the end of a command's output that may explain its failure.
 _LAST_WORDS = 4096
-#: What each verb is run with, and {empty} a folder with _MACHINE as slurm.conf: which functions are
-#: compiled hangs on kinds of arguments alone, so that few jobs do.
+#: Command -> its runs; {empty} is a folder with _MACHINE as slurm.conf. Few jobs are enough: only
+#: the kinds of arguments decide which functions are compiled.
 _RUNS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "demo": (("demo", "--generations", "1", "--output", "{empty}/demo"),),
     "evaluate": (
@@ -50,17 +50,17 @@ _RUNS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """For which verbs."""
+    """The commands to compile for."""
     parser.add_argument(
         "verbs",
         nargs="*",
         metavar="FOR",
-        help=f"verbs whose first run is to be a fast one, of {', '.join(_RUNS)} (default: all)",
+        help=f"commands to compile for, out of {', '.join(_RUNS)} (default: all)",
     )
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run each verb on a few jobs, so that its code lies where all users of this Python find it."""
+    """Run each command on a few jobs, and keep the compiled code for all users of this Python."""
     unknown = [each for each in options.verbs if each not in _RUNS]
     if unknown:
         raise ConfigurationError(f"{unknown[0]} compiles nothing: give {', '.join(_RUNS)}.")
@@ -72,18 +72,18 @@ def main(options: argparse.Namespace) -> int:
             _compile(run, folder, empty)
             progress(1)
     print(f"compiled in {time.perf_counter() - begin:.0f} s, for all users of {sys.prefix}")
-    print(f"it lies in {folder}, which may be removed at any time")
+    print(f"the code is in {folder}, which you can remove at any time")
     return 0
 
 
 def _writable_folder() -> Path:
-    """Where the code of all users lies."""
+    """The folder of the code for all users."""
     folder = named_for_all()
     if folder is None:
-        raise ConfigurationError(f"{FOR_ALL} is empty, so nobody would find it: name a folder.")
+        raise ConfigurationError(f"{FOR_ALL} is empty: set it to a folder.")
     try:
         if not folder.is_dir():
-            before = os.umask(0o022)  # all users read it
+            before = os.umask(0o022)  # all users must be able to read it
             try:
                 folder.mkdir(parents=True)
             finally:
@@ -98,25 +98,25 @@ def _writable_folder() -> Path:
 
 
 _ADVICE = (
-    "compile as the user who installed this Python, or name another folder by "
-    f"{FOR_ALL}, for all users alike; without it each user's first run compiles for himself."
+    "compile as the user who installed this Python, or set "
+    f"{FOR_ALL} to another folder for all users; without it, each user's first run compiles."
 )
 
 
 def _compile(run: tuple[str, ...], folder: Path, empty: str) -> None:
-    """Run a verb, whatever it prints."""
+    """Run a command, and ignore its output unless it fails."""
     with TemporaryFile() as printed:
         child = start_python(
             ["-m", "slurm_rl_plugin.cli.entry", *(each.format(empty=empty) for each in run)],
             env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},
-            umask=0o022,  # all users read it
+            umask=0o022,  # all users must be able to read it
             stdout=printed,
             stderr=subprocess.STDOUT,
         )
         try:
             status = child.wait()
         finally:
-            child.kill()  # where this one is interrupted
+            child.kill()  # if this process is interrupted
         printed.seek(max(os.fstat(printed.fileno()).st_size - _LAST_WORDS, 0))
         lines = printed.read(_LAST_WORDS).decode(errors="replace").splitlines()
     if status != 0:

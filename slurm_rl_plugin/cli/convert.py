@@ -1,4 +1,4 @@
-"""`slurm-rl convert`: accounting logs of any size become one parquet file, which is a LOG."""
+"""`slurm-rl convert`: convert accounting logs of any size into one parquet file, a LOG."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LOG",
         nargs="+",
         type=Path,
-        help="a log of SWF or of sbatch events, dumps of sacct that go together, files or folders "
-        "of PBS, months of F-DATA, PM100, or pods of openb",
+        help="a log in SWF or of sbatch events, dumps of sacct of one cluster, files or folders of "
+        "PBS, months of F-DATA, PM100, or pods of openb",
     )
     parser.add_argument(
         *("-o", "--output"),
         type=Path,
         required=True,
         metavar="LOG.parquet",
-        help="the file that is made; it appears whole or not at all",
+        help="the file to write; it is written whole or not at all",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Convert and say what became of every record."""
+    """Convert, and print how many records were kept and dropped."""
     output: Path = options.output
     if output.suffix != ".parquet":
         raise ConfigurationError(f"-o {output} must end in .parquet.")
@@ -60,7 +60,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _size(path: Path) -> int:
-    """Stored bytes; 0 where the reader will say why not."""
+    """Size in bytes; 0 for a missing file, which the reader reports."""
     try:
         return path.stat().st_size
     except OSError:

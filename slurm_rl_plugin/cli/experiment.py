@@ -1,4 +1,4 @@
-"""`slurm-rl experiment`: the site's own order and ours in turns, to see what ours is worth."""
+"""`slurm-rl experiment`: test our order against the site's own, in turns on the cluster."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from slurm_rl_plugin.hook.experiment.turns import (
 from slurm_rl_plugin.readable import printable, span_text
 from slurm_rl_plugin.units import DAY
 
-#: Days that an experiment may last, ten years: more is a slip of the hand.
+#: Maximum days of an experiment; a longer one is a typing error.
 _MOST_DAYS = 3650
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to do with the experiment, and what is declared where one begins."""
+    """What to do with the experiment, and what `start` declares."""
     parser.add_argument(
         "action",
         choices=tuple(_ACTIONS),
-        help="start: declare one, it begins at the next full hour; status: how it stands; stop: "
-        "leave the queue to the site; report: what was found; watch: the service that looks after "
-        "each block",
+        help="start: declare one, which begins at the next full hour; status: report its progress; "
+        "stop: return to the site's order; report: report the results; watch: run the service that "
+        "checks each block",
     )
     add_rollback_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -53,76 +53,76 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--candidate",
         default="",
         metavar="MODEL",
-        help="try this model against the one in service (default: that one against the site's own "
-        "order)",
+        help="test this model against the model in service (default: test the model in service "
+        "against the site's own order)",
     )
     begin.add_argument(
         "--days",
         type=whole_number(2, _MOST_DAYS),
         default=56,
         metavar="N",
-        help="how long at most (default: 56)",
+        help="maximum length (default: 56)",
     )
     begin.add_argument(
         "--hours",
         default="4,6,8,12",
         metavar="LIST",
-        help="lengths of blocks that are drawn from, of "
-        f"{', '.join(map(str, BLOCK_HOURS))} (default: 4,6,8,12)",
+        help=f"possible lengths of blocks, out of {', '.join(map(str, BLOCK_HOURS))} (default: "
+        "4,6,8,12)",
     )
-    begin.add_argument("--goal", choices=GOAL_NAMES, default=GOAL_NAMES[0], help="what decides")
+    begin.add_argument("--goal", choices=GOAL_NAMES, default=GOAL_NAMES[0], help="deciding figure")
     begin.add_argument(
         "--harm",
         type=positive_number,
         default=1.0,
         metavar="RATIO",
-        help="ours costs more than so many times the site's: harm (default: 1)",
+        help="a cost of more than RATIO times the site's is harm (default: 1)",
     )
     begin.add_argument(
         "--longest-wait",
         type=positive_number,
         default=math.inf,
         metavar="HOURS",
-        help="beyond which no job may wait in a block of ours (default: no bound)",
+        help="maximum wait of a job in a block of ours (default: no bound)",
     )
     begin.add_argument(
         "--misdelivered",
         type=positive_number,
         default=MISDELIVERED,
         metavar="PART",
-        help="of a fortnight's service that may go to the wrong account (default: "
+        help="maximum part of a fortnight's service that goes to the wrong account (default: "
         f"{MISDELIVERED:g})",
     )
-    begin.add_argument("--seed", type=whole_number(0), metavar="S", help="of the coins")
+    begin.add_argument("--seed", type=whole_number(0), metavar="S", help="random seed of the turns")
     begin.add_argument(
-        "--insist", action="store_true", help="begin although replays of the past foretell harm"
+        "--insist", action="store_true", help="begin although replays of the past predict harm"
     )
     begin.add_argument(
         "--day",
         type=positive_number,
         default=DAY,
         metavar="SECONDS",
-        help="of a day, to rehearse in compressed time on a test cluster (default: 86400)",
+        help="length of a day in a rehearsal on a test cluster (default: 86400)",
     )
     end = parser.add_argument_group("stop")
-    end.add_argument("--reason", default="", metavar="TEXT", help="why; status shows it")
+    end.add_argument("--reason", default="", metavar="TEXT", help="reason, which status shows")
     end.add_argument(
         "--as-configured",
         action="store_true",
-        help="put it away: from now on the configuration counts again",
+        help="remove the experiment: the configuration applies again",
     )
-    told = parser.add_argument_group("report")
-    told.add_argument(
+    report = parser.add_argument_group("report")
+    report.add_argument(
         "--committee",
         type=Path,
         metavar="FILE",
-        help="write one page of HTML for the users' committee: who waits more and who less",
+        help="write an HTML page for the users' committee: who waits longer and who less",
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="log debugging lines too")
+    parser.add_argument("-v", "--verbose", action="store_true", help="also log debug messages")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Do it; an experiment is stopped whatever is wrong with the configuration."""
+    """Run the action; `stop` works with a broken configuration too."""
     if options.action == "stop":
         known = known_configuration_of(options)
         configuration, is_known = known.configuration, known.is_read or bool(options.state_file)
@@ -132,8 +132,8 @@ def main(options: argparse.Namespace) -> int:
     site = DeclaredExperiment(configuration=configuration)
     if not is_known and not site.files.declaration.exists():
         raise ConfigurationError(
-            f"no experiment lies at {site.files.declaration}, and the configuration, which may "
-            "name another place, cannot be read: give --state-file."
+            f"there is no experiment at {site.files.declaration}, and the configuration, which may "
+            "name another file, cannot be read: give --state-file."
         )
     return _ACTIONS[options.action](site, options)
 
@@ -141,7 +141,7 @@ def main(options: argparse.Namespace) -> int:
 def _start(site: DeclaredExperiment, options: argparse.Namespace) -> int:
     from slurm_rl_plugin.evaluation.experiment import begin  # noqa: PLC0415 - the simulator
 
-    status, foretold = begin(site, options, parts_bar)
+    status, predicted = begin(site, options, parts_bar)
     declared, against = status.declared, status.declared.against
 
     def show() -> None:
@@ -149,21 +149,19 @@ def _start(site: DeclaredExperiment, options: argparse.Namespace) -> int:
             f"Declared: {declared.policy} against {against}, {len(declared.blocks)} blocks from "
             f"{slurm_time(declared.begin)} to {slurm_time(declared.end)}; {declared.goal} decides."
         )
-        if foretold is not None:
+        if predicted is not None:
             print(
-                f"By replays of the two weeks before {declared.on_trial} costs {foretold:.2f} of "
-                f"{against}."
+                f"In replays of the last two weeks, {declared.on_trial} costs {predicted:.2f} "
+                f"times {against}."
             )
-        print(
-            "Nobody but its owner can read whose turn comes when. Watch it, or it does not go on:"
-        )
+        print("Only its owner can read the schedule of turns. Start the watch, or it stops:")
         print("  systemctl enable --now slurm-rl-experiment.service")
 
-    return answer(options, {**status.as_json(), "foretold": foretold}, show)
+    return answer(options, {**status.as_json(), "foretold": predicted}, show)
 
 
 def _status(site: DeclaredExperiment, options: argparse.Namespace) -> int:
-    """Print its status; 1 if it has stepped back."""
+    """Print the status; 1 if the experiment has stopped itself."""
     now = time.time()  # noqa: TID251 - the composition root hands out the clock
     declared, standing = site.declared()
     found = site.found(declared)
@@ -179,7 +177,7 @@ def _print(status: ExperimentStatus) -> None:
         print(printable(line))
     found, declared = status.found, status.declared
     if not found or not found["pairs"]:
-        print("No pair of blocks is over yet, so nothing is known of what it is worth.")
+        print("No pair of blocks is over yet, so there is no result.")
         return
     print(
         f"\nAfter {found['pairs']} pairs of blocks, cost of {declared.on_trial} over "
@@ -195,7 +193,7 @@ def _print(status: ExperimentStatus) -> None:
         for each in found["goals"]
     ]
     print_table(["GOAL", "RATIO", "INTERVAL", "FINDING", "SITE", "OURS"], rows)
-    print("* decides. Less is better; the interval is right however often one looks.")
+    print("* decides. Lower is better; the interval is valid at any number of looks.")
 
 
 def _lines(status: ExperimentStatus) -> Iterator[str]:
@@ -203,26 +201,26 @@ def _lines(status: ExperimentStatus) -> Iterator[str]:
     yield f"The experiment is {standing.state}: {declared.policy} against {against}."
     if standing.reason:
         yield f"  {standing.reason}"
-        yield f"  In force is {against}; `slurm-rl experiment stop` says how to go on."
+        yield f"  In force: {against}. `slurm-rl experiment stop` says how to continue."
     yield (
         f"  {declared.closed(status.now)} of {len(declared.blocks)} blocks are over, "
         f"{slurm_time(declared.begin)} to {slurm_time(declared.end)}; each order was in force in "
-        f"{status.held:.0%} of its own at least."
+        f"at least {status.held:.0%} of its own."
     )
     turn, ends = status.turn
     if turn and ends is not None:
         whose = declared.on_trial if turn == OURS else against
-        yield f"  It is the turn of {whose}, for {span_text(max(ends - status.now, 0.0))} more."
+        yield f"  Now in force: {whose}, for {span_text(max(ends - status.now, 0.0))} more."
 
 
 def _report(site: DeclaredExperiment, options: argparse.Namespace) -> int:
-    """Print what was found, and write the page for the committee where it is asked for."""
+    """Print the results, and write the committee's page if it is wanted."""
     if options.committee is not None:
         folder = options.committee.resolve().parent
         if folder.is_dir() and not os.access(folder, os.W_OK):
             raise ConfigurationError(
-                f"--committee {options.committee}: its folder is not writable for the daemon's "
-                "user, who writes it: give another, as /var/lib/slurm-rl/waits.html."
+                f"--committee {options.committee}: the daemon's user cannot write to its folder: "
+                "give another, such as /var/lib/slurm-rl/waits.html."
             )
         options.committee = result_file("--committee", options.committee)
         from slurm_rl_plugin.evaluation.experiment import write_page  # noqa: PLC0415 - the simulator
@@ -235,24 +233,23 @@ def _stop(site: DeclaredExperiment, options: argparse.Namespace) -> int:
     now = time.time()  # noqa: TID251 - the composition root hands out the clock
     if options.as_configured:
         if not site.files.declaration.exists():
-            site.declared()  # says that there is none
+            site.declared()  # raises the error
         site.files.put_away(int(now))
-        print("The experiment is put away; what the configuration says counts from now on.")
+        print("The experiment is removed; the configuration applies again.")
         return 0
     declared, standing = site.declared()
-    if standing.state == RUNNING:  # else why it has ended is kept
+    if standing.state == RUNNING:  # else keep the reason of its end
         words = printable(options.reason) or "stopped by hand"
         site.files.stand(ExperimentStanding(state=STOPPED, reason=words, at=now))
     if declared.candidate:
         print(
-            f"Stopped: {declared.against} goes on. To put the experiment away: slurm-rl "
+            f"Stopped: {declared.against} stays in force. To remove the experiment: slurm-rl "
             "experiment stop --as-configured"
         )
     else:
         print(
-            "Stopped: the daemon takes our factors back, and the site's own order is in force. To "
-            "go on as configured, with [hook] mode as it is: slurm-rl experiment stop "
-            "--as-configured"
+            "Stopped: the daemon rolls our factors back, and the site's own order is in force. To "
+            "return to the configured [hook] mode: slurm-rl experiment stop --as-configured"
         )
     return 0
 
@@ -270,7 +267,7 @@ def _watch(site: DeclaredExperiment, options: argparse.Namespace) -> int:
     return 0
 
 
-#: Which function does what.
+#: Action -> its function.
 _ACTIONS: dict[str, Callable[[DeclaredExperiment, argparse.Namespace], int]] = {
     "start": _start,
     "status": _status,

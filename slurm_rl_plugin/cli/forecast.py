@@ -1,4 +1,4 @@
-"""`slurm-rl forecast`: the service that foretells when pending jobs start."""
+"""`slurm-rl forecast`: the service that forecasts when pending jobs start."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from slurm_rl_plugin.errors import ConfigurationError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which configuration the forecast service reads, and how much it logs."""
+    """The configuration, and how much the service logs."""
     add_configuration_options(parser)
-    parser.add_argument("--once", action="store_true", help="one forecast, then exit")
-    parser.add_argument("-v", "--verbose", action="store_true", help="log debugging lines too")
+    parser.add_argument("--once", action="store_true", help="make one forecast, then exit")
+    parser.add_argument("-v", "--verbose", action="store_true", help="also log debug messages")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Serve until told to stop."""
+    """Serve until SIGTERM or SIGINT."""
     log_to_standard_error(verbose=options.verbose)
     configuration = configuration_of(options)
     if not configuration.sections.forecast.queue_file:
         raise ConfigurationError(
-            "[forecast] queue_file is empty: name the file in which the daemon leaves the queue, "
+            "[forecast] queue_file is empty: name the file in which the daemon writes the queue, "
             "and restart the daemon."
         )
     become_owner(Path(configuration.sections.forecast.kept_file).parent)

@@ -1,4 +1,4 @@
-"""`slurm-rl limits`: time limits against run times, and what to ask for next time."""
+"""`slurm-rl limits`: compare time limits with run times, and advise new limits."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.named_log import LogOptions
 from slurm_rl_plugin.forecasts.limits import limits_report
 
-#: Accounts and templates that are printed.
+#: Maximum accounts and templates printed.
 _SHOWN = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The log, the days that are reported, and whose jobs are advised."""
+    """The log, the reported days, and the user."""
     parser.add_argument("log", nargs="?", metavar="LOG", help="an accounting log")
     parser.add_argument(
         "--days",
         type=positive_number,
         default=7.0,
         metavar="DAYS",
-        help="of the end of the log that are reported (default: 7)",
+        help="report the last DAYS of the log (default: 7)",
     )
-    parser.add_argument("-u", "--user", metavar="USER", help="advice for this user alone")
+    parser.add_argument("-u", "--user", metavar="USER", help="advise only this user")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     add_log_options(parser)
 
 
 def main(options: argparse.Namespace) -> int:
-    """Read, judge and print."""
+    """Read the log, and print the report."""
     if (options.log is None) == (options.source is None):
-        raise ConfigurationError("give a LOG, or --from slurm --since TIME: one of them.")
+        raise ConfigurationError("give either a LOG or --from slurm --since TIME.")
     given = [] if options.log is None else [options.log]
     (named,) = read_named_logs(given, LogOptions.of(options))
     log = named.prepared.log
-    # of a user without a job an answer would say that nothing is to be saved
+    # a report on a user without jobs would say that nothing can be saved
     if options.user not in {None, *(log.users[each] for each in np.unique(log.user) if each >= 0)}:
         raise ConfigurationError(
             f"-u {options.user}: {named.name} has no job of this user: give another."
@@ -58,7 +58,7 @@ def _print(document: dict[str, Any]) -> None:
     if 0 < limited < document["jobs"]:
         print(f"{document['jobs'] - limited} of them have no time limit and are left out below.\n")
     if not document["accounts"]:
-        print("None of these jobs has a time limit, so there is nothing to compare.")
+        print("These jobs have no time limit, so there is nothing to compare.")
     else:
         _print_accounts(document)
     if document["accounts"] or document["rule"]:
@@ -81,28 +81,28 @@ def _print_accounts(document: dict[str, Any]) -> None:
     header = ["ACCOUNT", "JOBS", "LIMIT/RUN", "HOURS ASKED", "USED", "ABOVE 90 %", "AT LIMIT"]
     print_table(header, rows)
     _print_left_out(len(document["accounts"]) - _SHOWN, "accounts")
-    print("LIMIT/RUN: median of limit over run time. Hours are those of processors.\n")
+    print("LIMIT/RUN: median of limit over run time. Hours are processor hours.\n")
 
 
 def _print_advice(document: dict[str, Any]) -> None:
     rule, held_out = document["rule"], document["held_out"]
     if rule is None:
         print(
-            "No limit is advised: on the first 60 % of this log no rule was sure to kill at most "
-            "1 % of the jobs that it speaks of."
+            "No limit is advised: on the first 60 % of this log, no rule would certainly kill at "
+            "most 1 % of its jobs."
         )
         return
-    judged = f"of {held_out['jobs']} later jobs {held_out['advised']} would have been advised"
+    judged = f"of {held_out['jobs']} later jobs, {held_out['advised']} would have got advice"
     if held_out["advised"]:
         judged += (
-            f", {held_out['killed']:.2%} of these killed, and asked for "
+            f"; {held_out['killed']:.2%} of these would have been killed, and asked for "
             f"{held_out['over_run_time']:.1f} times their run time (now "
             f"{held_out['asked_over_run_time']:.1f}; medians)"
         )
     print(
-        f"Advised: {rule['margin']:g} times the longest of at least {rule['fewest']} runs alike, "
-        f"of which none lasted {rule['alike']:g} times their median. Chosen on the first 60 % of "
-        f"the log; {judged}.\n"
+        f"Advice: {rule['margin']:g} times the longest of at least {rule['fewest']} similar runs, "
+        f"if no run took {rule['alike']:g} times their median. The rule was chosen on the first "
+        f"60 % of the log; {judged}.\n"
     )
     rows = [
         [
@@ -123,6 +123,6 @@ def _print_advice(document: dict[str, Any]) -> None:
 
 
 def _print_left_out(more: int, what: str) -> None:
-    """What a table does not show, as it would otherwise look whole."""
+    """Say how many rows a table leaves out."""
     if more > 0:
-        print(f"{more} more {what}: --json names them.")
+        print(f"{more} more {what}: see --json.")

@@ -1,4 +1,4 @@
-"""`slurm-rl offer`: the service that tells brokers when this site would start a job."""
+"""`slurm-rl offer`: the service that offers start times of this site to brokers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ logger = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which configuration the offer service reads, and how much it logs."""
+    """The configuration, and how much the service logs."""
     add_configuration_options(parser)
-    parser.add_argument("-v", "--verbose", action="store_true", help="log debugging lines too")
+    parser.add_argument("-v", "--verbose", action="store_true", help="also log debug messages")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Serve until told to stop."""
+    """Serve until SIGTERM or SIGINT."""
     log_to_standard_error(verbose=options.verbose)
     configuration = configuration_of(options)
     bound = build_bound_offers(configuration)

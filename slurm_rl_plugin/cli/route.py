@@ -1,4 +1,4 @@
-"""`slurm-rl route`: ranks the sites for a job, and may submit it to the best that takes it."""
+"""`slurm-rl route`: rank sites for a job, and submit it to the best one that accepts it."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ _HEADER = ("SITE", "START", "WAIT", "UTILITY", "PRICE", "REASON")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which broker ranks the sites, whether the job is submitted, and the sbatch command itself."""
+    """The broker, whether to submit the job, and its sbatch command."""
     add_configuration_options(parser)
-    parser.add_argument("--submit", action="store_true", help="submit to the best, with sbatch -M")
+    parser.add_argument("--submit", action="store_true", help="submit with sbatch -M")
     parser.add_argument(
-        "--broker", choices=BROKERS, help="who ranks the sites; default as [route] broker"
+        "--broker", choices=BROKERS, help="broker that ranks the sites (default: [route] broker)"
     )
     parser.add_argument(
-        "--formula", help="what an offer is worth to you, for --broker market; default as [route]"
+        "--formula", help="your value of an offer, for --broker market (default: [route] formula)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument(
         "command",
         nargs=argparse.REMAINDER,
         metavar="COMMAND",
-        help="sbatch and its words, behind --",
+        help="sbatch and its options, after --",
     )
 
 
@@ -64,15 +64,15 @@ class Route:
 
     configuration: Configuration  #: in force
     command: SubmitCommand  #: of the user
-    script: str | None  #: that sbatch reads from standard input; None where it does not
-    request: JobRequest  #: what sites are told
-    submission: JobSubmission  #: submits, and asks accounting
+    script: str | None  #: from standard input; None if sbatch does not read it
+    request: JobRequest  #: sent to the sites
+    submission: JobSubmission  #: submits jobs and reads accounting
     past: RoutedJobsFile  #: the user's routed jobs
-    sites: Sequence[SiteAddress]  #: that are asked
+    sites: Sequence[SiteAddress]  #: to ask
 
 
 def main(options: argparse.Namespace) -> int:
-    """Rank, print, and submit where that is wanted; 1 where no site takes the job."""
+    """Rank, print, and submit if wanted; 1 if no site accepts the job."""
     configuration = configuration_of(options, or_defaults=True)
     named = options.broker or configuration.sections.route.broker
     broker = broker_named(
@@ -99,7 +99,7 @@ def main(options: argparse.Namespace) -> int:
     elif submitted is not None:
         sys.stdout.write(f"{submitted[2]}\n")
     if not ranking:
-        _tell("no site would take the job now.")
+        _warn("no site accepts the job now.")
     return 0 if ranking and (submitted is not None or not options.submit) else 1
 
 
@@ -108,7 +108,7 @@ def _route(options: argparse.Namespace, configuration: Configuration) -> Route:
     command, script = given_command(submission, options.command)
     if options.submit and shutil.which(submission.program) is None:
         raise ConfigurationError(
-            f"there is no {submission.program} here: run this where jobs are submitted."
+            f"{submission.program} is not installed here: run this on a host that submits jobs."
         )
     return Route(
         configuration=configuration,
@@ -122,9 +122,9 @@ def _route(options: argparse.Namespace, configuration: Configuration) -> Route:
 
 
 def _learned(broker: Broker, route: Route) -> tuple[list[RankedSite], list[SiteAnswer]]:
-    """The ranking of all sites by what the user's own jobs met; no site is asked."""
+    """Rank all sites by the waits of the user's own jobs; no site is asked."""
     names, user = [site.name for site in route.sites], route.request.job.user
-    learn_from_past(broker, route.past, route.submission, names, user, now(), _tell)
+    learn_from_past(broker, route.past, route.submission, names, user, now(), _warn)
     folder = route.configuration.sections.route.shared_experience
     if folder and isinstance(broker, LearningAgentBroker):
         shared = SharedExperience(Path(folder), os.getuid())
@@ -132,12 +132,12 @@ def _learned(broker: Broker, route: Route) -> tuple[list[RankedSite], list[SiteA
             broker.others = shared.waits(now())
             shared.tell(broker.met(user))
         except OSError as error:
-            _tell(f"experience is not shared, or not all of it ({error}).")
+            _warn(f"experience is not shared, or only in part ({error}).")
     return broker.rank(route.request, [SiteAnswer(name=name) for name in names]), []
 
 
 def _asked(broker: Broker, route: Route) -> tuple[list[RankedSite], list[SiteAnswer]]:
-    """The ranking of the sites that made an offer, with the offer beside each; and the others."""
+    """Rank the sites that made an offer, each with its offer; then the other sites."""
     given = route.configuration.sections.route
     timeout, forwarding = float(given.timeout), None
     if given.hops:
@@ -162,17 +162,17 @@ def _asked(broker: Broker, route: Route) -> tuple[list[RankedSite], list[SiteAns
 
 
 def _submit(route: Route, ranking: list[RankedSite]) -> tuple[str, int, str] | None:
-    """Submit to the first that takes it: its name, the job's number, and what sbatch said.
+    """Submit to the first site that accepts the job: the site, the job ID, and sbatch's output.
 
     Raises:
-        SubmissionUnknown: nobody knows whether it was taken, so no other site is tried.
+        SubmissionUnknown: the site may have accepted the job, so no other site is tried.
     """
     for each in ranking:
         submitted = now()
         try:
             job_id, said = _sent(route, each.site)
         except JobNotAccepted as error:
-            _tell(f"{each.site} did not take the job: {error}")
+            _warn(f"{each.site} did not accept the job: {error}")
             times = dict.fromkeys(("submitted", "started", "ended"), submitted)
             refused = RoutedJob(site=each.site, request=route.request, outcome="refused", **times)
             _remember(route, refused)
@@ -184,18 +184,18 @@ def _submit(route: Route, ranking: list[RankedSite]) -> tuple[str, int, str] | N
 
 
 def _sent(route: Route, site: str) -> tuple[int, str]:
-    """Submit to a site, into what it has bound where it takes the job there; see `_submit`."""
+    """Submit to a site, into its reservation if it accepts the job there; see `_submit`."""
     words = route.command.words
     if bound := _bound(route, site):
         try:
             return route.submission.submit(site, [*bound, *words], route.script)
         except JobNotAccepted as error:
-            _tell(f"{site} does not take the job into its reservation: {error}")
+            _warn(f"{site} does not accept the job in its reservation: {error}")
     return route.submission.submit(site, words, route.script)
 
 
 def _bound(route: Route, site: str) -> list[str]:
-    """The option of sbatch that takes what a site has bound; none where it binds nothing."""
+    """The option of sbatch for the reservation of a bound offer; none without one."""
     given = route.configuration.sections.route
     if not given.bind:
         return []
@@ -204,34 +204,34 @@ def _bound(route: Route, site: str) -> list[str]:
             try:
                 name = RemoteSite(each, float(given.timeout)).accept(route.request)
             except SlurmRLError as error:
-                _tell(f"{site} does not bind its offer: {error}")
+                _warn(f"{site} does not bind its offer: {error}")
             else:
                 return [f"--reservation={name}"]
     return []
 
 
 def _remember(route: Route, job: JobOnItsWay | RoutedJob) -> None:
-    """Keep a job in the user's file; only experience is lost where that fails."""
+    """Keep a job in the user's file; a failure loses only experience."""
     try:
         route.past.change(lambda jobs: jobs.with_submitted(job))
     except OSError as error:
-        _tell(f"the job is not remembered ({error}).")
+        _warn(f"the job is not recorded ({error}).")
 
 
-def _tell(words: str) -> None:
-    """Say something beside what is printed."""
+def _warn(words: str) -> None:
+    """Print to standard error."""
     sys.stderr.write(f"slurm-rl route: {printable(words)}\n")
 
 
 def _print_ranking(ranking: Sequence[RankedSite], silent: Sequence[SiteAnswer], now: float) -> None:
-    """The sites, best first, then those that make no offer and why."""
+    """Print the sites, best first, then those without an offer, with the reason."""
     rows: list[list[Any]] = []
     for each in ranking:
-        told: list[Any] = [None] * 4
+        cells: list[Any] = [None] * 4
         if (offer := each.offer) is not None:
             wait = slurm_duration(max(offer.expected_start - now, 0.0))
-            told = [slurm_time(offer.expected_start), wait, offer.utility, offer.price]
-        rows.append([each.site, *told, each.reason])
+            cells = [slurm_time(offer.expected_start), wait, offer.utility, offer.price]
+        rows.append([each.site, *cells, each.reason])
     rows += [[each.name, None, None, None, None, each.why_not] for each in silent]
     print_table(_HEADER, rows)
 

@@ -1,4 +1,4 @@
-"""`slurm-rl run`: the daemon beside the batch system."""
+"""`slurm-rl run`: the daemon that orders the pending jobs."""
 
 from __future__ import annotations
 
@@ -41,26 +41,28 @@ logger = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which configuration the daemon reads, and whether it runs once, in shadow, or verbosely."""
+    """The configuration, and whether the daemon runs once, in shadow mode, or verbosely."""
     add_configuration_options(parser)
-    parser.add_argument("--once", action="store_true", help="one cycle, then exit; keeps factors")
-    parser.add_argument("--shadow", action="store_true", help="write nothing, whatever FILE says")
-    parser.add_argument("-v", "--verbose", action="store_true", help="log debugging lines too")
+    parser.add_argument("--once", action="store_true", help="one cycle, then exit; keep factors")
+    parser.add_argument(
+        "--shadow", action="store_true", help="write nothing, whatever [hook] mode is"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="also log debug messages")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run until told to stop; 1 if a factor could not be taken back."""
+    """Run until SIGTERM or SIGINT; 1 if a factor could not be rolled back."""
     log_to_standard_error(verbose=options.verbose)
     configuration = _configuration(options)
     become_state_owner(configuration)
     check_model_file(configuration.sections.policy.model)
-    reload_wanted = _reload_wanted()  # a SIGHUP may come before it is ready
+    reload_wanted = _reload_wanted()  # a SIGHUP may arrive before the daemon is ready
     with only_daemon(Path(configuration.sections.hook.state_file)):
         return _run(options, configuration, reload_wanted)
 
 
 def _reload_wanted() -> SignalRequest:
-    """Set by SIGHUP, which ends no daemon that is about to start either."""
+    """Set by SIGHUP, which must not end a starting daemon either."""
     wanted = SignalRequest(time.sleep)
 
     def on_reload(number: int, frame: FrameType | None) -> None:
@@ -72,13 +74,13 @@ def _reload_wanted() -> SignalRequest:
 
 
 def _configuration(options: argparse.Namespace) -> Configuration:
-    """What is in force, with --shadow over all else."""
+    """The configuration in force; --shadow overrides it."""
     shadow = [Flag("hook.mode=shadow", "--shadow")] if options.shadow else []
     return configuration_of(options, *shadow)
 
 
 def _check_reward(configuration: Configuration, loaded: LoadedPolicy) -> None:
-    """Reward weights act by training only: say so where the model was trained for others."""
+    """Warn if the model was trained for other reward weights, which act only in training."""
     trained = loaded.card.reward_weights if loaded.card is not None else {}
     if trained and configuration.other_rewards(trained):
         logger.warning(
@@ -121,7 +123,7 @@ def _run(
     released = daemon.run()
     if textfile is not None:
         textfile.remove()
-    if released:  # nothing of ours is left: nobody has to undo anything when no sign of life comes
+    if released:  # nothing is outstanding, so a missing heartbeat must not start a rollback
         try:
             daemon.cycle.batch_system.leave()
         except OSError as error:
@@ -151,7 +153,7 @@ def _daemon(
         queue_file.write(report)
 
     def alive() -> None:
-        """Tell whoever watches us, the batch system itself included."""
+        """Notify systemd and the batch system that the daemon is alive."""
         sd_notify("WATCHDOG=1", os.environ)
         try:
             daemon.cycle.batch_system.beat()
@@ -183,13 +185,13 @@ def _daemon(
 
 @dataclass(slots=True, kw_only=True)
 class _QueueFile:
-    """The queue as each cycle saw it, for the forecast service; no fault here stops a cycle."""
+    """The queue of each cycle, for the forecast service; a failed write does not stop a cycle."""
 
     path: Path | None
     _warned: bool = False
 
     def write(self, report: CycleReport) -> None:
-        """Replace the file by what a cycle saw; one that failed or stood by saw nothing."""
+        """Replace the file by the queue of a cycle, unless the cycle failed or was on standby."""
         if self.path is None or report.snapshot is None or report.failure is not None:
             return
         queue = QueueOnFile(snapshot=report.snapshot, mode=report.mode, policy=report.policy)

@@ -1,4 +1,4 @@
-"""`slurm-rl show-config`: the configuration in force, and where each value of it comes from."""
+"""`slurm-rl show-config`: the configuration in force, and the source of each value."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ from slurm_rl_plugin.readable import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Whether to print the defaults, as an example file, or what is in force here."""
+    """The configuration, or the defaults as an example file."""
     add_configuration_options(parser)
     parser.add_argument(
-        "--defaults", action="store_true", help="an example file: all keys, defaults and meanings"
+        "--defaults",
+        action="store_true",
+        help="print an example file: keys, defaults, meanings",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print each key with its value and where that comes from, or the example file."""
+    """Print each key with its value and source, or the example file."""
     if options.defaults and not options.json:
         sys.stdout.write(example_text())
         return 0
@@ -63,7 +65,7 @@ def _own_classes(configuration: Configuration) -> dict[str, UtilityClass]:
 
 
 def _lines(configuration: Configuration) -> list[str]:
-    """TOML that reads back as what is in force; origins stand in comments."""
+    """The configuration in force as TOML, with sources as comments."""
     origins, lines = configuration.origins, []
     for section, values in configuration.values.items():
         lines.append(f"[{section}]")
@@ -81,6 +83,6 @@ def _lines(configuration: Configuration) -> list[str]:
     for number, rule in enumerate(configuration.classifier.rules, start=1):
         origin = printable(origins["job_class"][str(number)])
         header, *keys = rule_lines(rule)
-        mark = "" if configuration.has_class_rules else "# "  # without any these apply anyway
+        mark = "" if configuration.has_class_rules else "# "  # the defaults apply anyway
         lines += ["", f"{mark}{header}  # {origin}", *(f"{mark}{line}" for line in keys)]
     return lines

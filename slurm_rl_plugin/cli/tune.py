@@ -1,4 +1,4 @@
-"""`slurm-rl tune`: settings of slurm.conf searched for the site's goals on the past of its log."""
+"""`slurm-rl tune`: search settings of slurm.conf for the site's goals on the past of its log."""
 
 from __future__ import annotations
 
@@ -61,21 +61,22 @@ from slurm_rl_plugin.what_if.tuning.search import (
 from slurm_rl_plugin.what_if.variant import AS_IT_IS, HOOK, variant_of
 from slurm_rl_plugin.whole_file import write_whole
 
-#: Two orders that are always shown, in addition to those chosen on the past.
+#: Two orders that are shown in addition to those chosen on the past.
 RULE, MODEL = "best rule", "learned order"
 _NO_FAIRNESS = (
-    "Fairness is no goal of this search and misdelivery has no bound, since no shares are "
+    "This search ignores fairness and has no bound on misdelivery, because no shares are "
     "configured: give --shares, [shares], or --cluster with sacctmgr's output next to slurm.conf."
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The log, the cluster, how long is searched, and where results go."""
+    """The log, the cluster, the length of the search, and where results go."""
     parser.add_argument(
-        "log", metavar="LOG", nargs="?", help="an accounting log; none with --from slurm"
+        "log", metavar="LOG", nargs="?", help="an accounting log; not with --from slurm"
     )
     add_log_options(
-        parser, config="take goals ([goals], [reward]), job-class rules and shares from a TOML file"
+        parser,
+        config="configuration file with [goals], [reward], job-class rules and shares",
     )
     plan = TuningPlan()
     parser.add_argument(
@@ -83,33 +84,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=at_least_one,
         default=plan.generations,
         metavar="N",
-        help=f"of the search, {plan.population} settings each (default: {plan.generations})",
+        help=f"generations of {plan.population} settings each (default: {plan.generations})",
     )
     parser.add_argument(
         "--model",
         default="default",
         metavar="NAME|MODEL",
-        help="the learned order that is shown beside (default: default)",
+        help="learned order to compare with (default: default)",
     )
     parser.add_argument(
         "--seed",
         type=whole_number(0),
         default=1,
         metavar="S",
-        help="of the search, and of the weeks that are drawn for intervals (default: 1)",
+        help="random seed of the search and of the intervals (default: 1)",
     )
     parser.add_argument(
         *("-o", "--output"),
         type=Path,
         default=Path("tuned.conf"),
         metavar="FILE",
-        help="where lines for slurm.conf are written, all commented (default: tuned.conf)",
+        help="file for lines of slurm.conf, all commented (default: tuned.conf)",
     )
-    add_result_options(parser, "the progress, so that an interrupted search goes on", "order")
+    add_result_options(parser, "search", "order")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Search on the first 60 % of the log's time, and show what that gains on the rest."""
+    """Search on the first 60 % of the log's time, and report the gain on the rest."""
     found = cluster_and_jobs(options.log, LogOptions.of(options), known=TRAINING_FRACTION)
     weights = RewardWeights(**asdict(RewardSection()))
     if options.config is not None:
@@ -134,8 +135,8 @@ def main(options: argparse.Namespace) -> int:
             tuned = tune(short, checks, plan, progress, checkpoint=options.checkpoint, log_key=key)
         with said_if_long("comparing simple rules"):
             choices = choices_of(tuned, short, checks, past.capacity)
-            beside = {RULE: f"{HOOK} {best_rule(short)}", MODEL: f"{HOOK} {model.name}"}
-        study, tuning = _compared(found, tuned, choices, beside, weights, options.seed)
+            others = {RULE: f"{HOOK} {best_rule(short)}", MODEL: f"{HOOK} {model.name}"}
+        study, tuning = _compared(found, tuned, choices, others, weights, options.seed)
     if options.plot is not None:
         from slurm_rl_plugin.evaluation.figures import draw_variants  # noqa: PLC0415 - matplotlib
 
@@ -152,12 +153,12 @@ def _compared(
     found: ClusterAndJobs,
     tuned: TunedCluster,
     choices: Mapping[str, Choice],
-    beside: Mapping[str, str],
+    others: Mapping[str, str],
     weights: RewardWeights,
     seed: int,
 ) -> tuple[WhatIfStudy, Tuning]:
-    """What each order does to the rest of the log, and which the past speaks for."""
-    words = {name: each.words for name, each in choices.items() if each.words} | {**beside}
+    """The effect of each order on the rest of the log, and the best order on the past."""
+    words = {name: each.words for name, each in choices.items() if each.words} | {**others}
     variants = [
         replace(variant_of(each, found.cluster, candidate_of, goal_of), name=name)
         for name, each in words.items()
@@ -203,9 +204,9 @@ def _lines(
     choices: Mapping[str, Choice],
     gains: Mapping[str, ObjectiveGain],
 ) -> list[str]:
-    """Of what is sure to gain, as the past said: settings of slurm.conf, or the rule of our hook.
+    """Lines for the settings of slurm.conf or the rule that gain significantly; none if neither.
 
-    Of both that which served the past better: together they were never tried.
+    If both gain, the better one on the past: they were never tried together.
     """
     now = choices[AS_IT_IS].objective
     better = [
@@ -218,10 +219,10 @@ def _lines(
     name = max(better, key=lambda each: choices[each].objective)
     what, lines = "settings of slurm.conf", conf_lines(found.cluster, tuned.changes)
     if name == BY_RULE:
-        what = "a rule of the hook, in the file of slurm-rl"
+        what = "a rule of the daemon, for slurm-rl.toml"
         lines = policy_lines(choices[name].rule)
     gain = gains[name]
-    assert gain.ci95 is not None  # it is sure
+    assert gain.ci95 is not None  # the verdict is significant
     head = (
         f"# {what}, found on the first {100 * TRAINING_FRACTION:.0f} % of the time of "
         f"{found.read.name}; gain in the site's goals on the rest {gain.gain:.3f} "
@@ -231,11 +232,11 @@ def _lines(
 
 
 def _print(study: WhatIfStudy, tuning: Tuning) -> None:
-    """The search, each order compared with the cluster as it is, and the lines, if any."""
+    """Print the search, each order compared with the cluster as it is, and the lines, if any."""
     log, search = study.log, tuning.search
     print(
         f"{search['tried']} settings tried on the first {100 * search['training_part']:.0f} % of "
-        f"the time of {log['name']}; {log['counted_jobs']} jobs of the rest are counted."
+        f"the time of {log['name']}; {log['counted_jobs']} jobs of the rest counted."
     )
     print(SHARES_WORDS[log["shares_from"]])
     print(study.known.sentence)
@@ -259,7 +260,7 @@ def _print(study: WhatIfStudy, tuning: Tuning) -> None:
     print(printable(f"{best}{over['gain']:.3f}{_interval(over)}."))
     print()
     if not tuning.lines:
-        print("No gain is beyond chance: leave slurm.conf as it is, or tune on a longer log.")
+        print("No gain is significant: leave slurm.conf as it is, or tune on a longer log.")
         return
     for line in tuning.lines:
         print(printable(line))

@@ -1,4 +1,4 @@
-"""`slurm-rl what-if`: what a change of slurm.conf would do to the users of a log."""
+"""`slurm-rl what-if`: predict what a change of slurm.conf does to the users of a log."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ from slurm_rl_plugin.what_if.variant import variant_of
 _NAMES = {
     "mean_wait": "mean wait",
     "median_wait": "median wait",
-    "p90_wait": "90 % wait at most",
-    "p99_wait": "99 % wait at most",
+    "p90_wait": "90th percentile",
+    "p99_wait": "99th percentile",
     "longest_wait": "longest wait",
-    "within_120s": "wait 120 s at most (%)",
+    "within_120s": "start within 120 s (%)",
     "bounded_slowdown": "bounded slowdown",
     "misdelivered": "misdelivered service (%)",
 }
@@ -61,17 +61,17 @@ _NAMES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The log, the cluster, the changes to try, and where results go."""
     parser.add_argument(
-        "log", metavar="LOG", nargs="?", help="an accounting log; none with --from slurm"
+        "log", metavar="LOG", nargs="?", help="an accounting log; not with --from slurm"
     )
     parser.add_argument(
         "--change",
         action="append",
         required=True,
         metavar="CHANGE",
-        help="KEY=VALUE, KEY+=VALUE or KEY-=VALUE of slurm.conf; the same behind `partition NAME`, "
-        "`node HOSTLIST`, `qos NAME`, `account NAME` or `user NAME`; `hook MODEL`: our order; "
-        "`goal NAME=VALUE` behind it: of [goals]; `reserve RESOURCE=NUMBER`: kept from batch jobs; "
-        "several with ; between are made together; repeat to try others",
+        help="KEY=VALUE, KEY+=VALUE or KEY-=VALUE of slurm.conf, or of `partition NAME`, `node "
+        "HOSTLIST`, `qos NAME`, `account NAME` or `user NAME` before it; `hook MODEL`: our order, "
+        "with `goal NAME=VALUE` of [goals]; `reserve RESOURCE=NUMBER`: kept free of batch jobs. "
+        "Separate changes made together by ; repeat the option to try others",
     )
     add_log_options(parser)
     parser.add_argument(
@@ -79,20 +79,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_number(0),
         default=1,
         metavar="S",
-        help="of the weeks that are drawn for intervals (default: 1)",
+        help="random seed of the intervals (default: 1)",
     )
-    add_result_options(parser, "what is simulated, so that an interrupted run goes on", "variant")
+    add_result_options(parser, "run", "variant")
 
 
-def add_result_options(parser: argparse.ArgumentParser, kept: str, drawn: str) -> None:
+def add_result_options(parser: argparse.ArgumentParser, work: str, drawn: str) -> None:
     """Add --checkpoint, --plot and --json."""
-    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help=f"keeps {kept}")
+    kept = f"file from which an interrupted {work} continues"
+    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help=kept)
     parser.add_argument("--plot", type=Path, metavar="DIR", help=f"draw each {drawn} as PNG")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Replay the log under each change and print what it does, with intervals."""
+    """Replay the log under each change and print the effects, with intervals."""
     check_checkpoint(options.checkpoint)
     with resumable(options.checkpoint):
         found = cluster_and_jobs(options.log, LogOptions.of(options))
@@ -120,7 +121,7 @@ def cluster_and_jobs(log: str | None, options: LogOptions, known: float = 1.0) -
     """Read a log and its cluster."""
     if options.partitions:
         raise ConfigurationError(
-            "--partitions are of machines without nodes: give --cluster instead."
+            "--partitions describes machines without nodes: give --cluster instead."
         )
     (read,) = read_logs([log] if log else [], options)
     jobs, notes = read.jobs, tuple[str, ...]()
@@ -142,11 +143,11 @@ def cluster_and_jobs(log: str | None, options: LogOptions, known: float = 1.0) -
 
 
 def _print(study: WhatIfStudy) -> None:
-    """The cluster, whether it is known, and a table for each variant."""
+    """Print the cluster, how well the simulation knows it, and a table for each variant."""
     log = study.log
     print(
         f"{log['jobs']} jobs of {log['name']} on {study.cluster['nodes']} nodes, as slurmctld "
-        f"looks at its queue; {log['counted_jobs']} counted, without those at both ends."
+        f"schedules; {log['counted_jobs']} counted, without both ends."
     )
     for reason, count in log["dropped"].items():
         print(printable(f"Left out: {count} {reason}"))
@@ -156,7 +157,7 @@ def _print(study: WhatIfStudy) -> None:
     _print_known(study.known)
     for sentence in study.cluster["not_simulated"]:
         print(printable(f"Not simulated: {sentence}"))
-    print(f"Nobody knows: {'; '.join(study.not_known)}.")
+    print(f"Unknown: {'; '.join(study.not_known)}.")
     print(intervals_words(study.intervals))
     for name, variant in study.variants.items():
         print(f"\n{printable(f'=== {name}')}")
@@ -164,11 +165,11 @@ def _print(study: WhatIfStudy) -> None:
 
 
 def intervals_words(drawn: Mapping[str, Any]) -> str:
-    """Over what intervals are, or that there are none; a sentence."""
+    """What the intervals are drawn from, or why there are none; a sentence."""
     unit = drawn["unit"] if drawn["stretches"] > 1 else drawn["unit"].removesuffix("s")
     over = f"{drawn['stretches']} {unit}"
     if drawn["draws"]:
-        return f"Intervals (95 %): over {over}, drawn again."
+        return f"Intervals (95 %): {over}, resampled."
     return f"Only {over}: too few for intervals, so verdicts are inconclusive."
 
 

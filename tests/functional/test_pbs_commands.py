@@ -271,7 +271,9 @@ def test_every_step_of_the_setup_can_be_undone(site: FakePbs, typed: Typed) -> N
     lines = setup_lines(typed, "--user", "slurmrl@head")
     steps = "\n".join(lines).split("\n\n")[1:]
     assert len(steps) == 7
-    assert lines[1].startswith("# Undo from the last step to the first")
+    assert lines[1].startswith(
+        "# To undo, stop the daemon, then go from the last step to the first"
+    )
     assert all("undo: " in step for step in steps)
     assert "2530" in steps[-1]
     assert any("operators += slurmrl@head" in step for step in steps)

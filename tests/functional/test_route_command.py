@@ -234,7 +234,7 @@ def test_the_next_one_is_tried_where_slurm_surely_refused(sites: Sites, route: T
     status, out, err = route("--submit", *JOB)
     assert status == 0
     assert [words[0] for words in sites.submitted] == ["--clusters=near"]
-    assert "far did not take the job" in err
+    assert "far did not accept the job" in err
     assert "Invalid account" in err
     assert out.splitlines()[-1].endswith("on cluster near")
 
@@ -282,7 +282,7 @@ def test_a_site_that_is_another_one_or_is_not_trusted_makes_no_offer(
     )
     status, out, err = route("--json", *JOB)
     assert status == 1
-    assert "no site would take the job" in err
+    assert "no site accepts the job" in err
     skipped = {each["site"]: each["why"] for each in json.loads(out)["skipped"]}
     assert "answers for site 'far'" in skipped["near"]
     assert "certificate is not trusted" in skipped["far"]
@@ -323,7 +323,7 @@ def test_a_broker_that_learns_asks_no_site_and_learns_from_refusals(
         status, out, err = route(*words)
         assert status == 0
         assert json.loads(out)["submitted"]["site"] == "near"
-        if "far did not take the job" in err:
+        if "far did not accept the job" in err:
             break
     else:
         pytest.fail("never tried")

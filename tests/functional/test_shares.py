@@ -122,7 +122,7 @@ def test_tune_looks_after_fairness_to_shares_of_the_site_alone(
     (tmp_path / "sacctmgr.script").unlink()
     output, _ = typed(*search)
     assert output.count(_DERIVED) == 1
-    assert "Fairness is no goal of this search and misdelivery has no bound" in output
+    assert "This search ignores fairness and has no bound on misdelivery" in output
 
 
 def test_train_gives_fairness_to_derived_shares_no_weight(typed: Typed, tmp_path: Path) -> None:

@@ -392,7 +392,7 @@ def test_the_nodes_of_this_host(told: Told, site: Path, monkeypatch: pytest.Monk
     ("words", "said"),
     [
         (("--cluster", "live"), "--cluster live: no Slurm is here .*give the path of a slurm.conf"),
-        ((*ON_NODES, "--processors", "9"), "--cluster already gives processors, partitions and nodes"),
+        ((*ON_NODES, "--processors", "9"), "--cluster already gives processors"),
         (("--cluster", "missing.conf"), "missing.conf"),
     ],
 )

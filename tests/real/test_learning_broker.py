@@ -169,7 +169,7 @@ def test_jobs_leave_the_busy_site_and_refusals_are_not_repeated(
     def submit(command: list[str]) -> tuple[str, int, int]:
         document, said = route("--submit", *command)
         sent = document["submitted"]
-        return sent["site"], sent["job_id"], said.count("did not take the job")
+        return sent["site"], sent["job_id"], said.count("did not accept the job")
 
     jobs = routed_load(clusters, submit)
     waited = waits(clusters, jobs)

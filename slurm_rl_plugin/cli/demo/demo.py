@@ -1,4 +1,4 @@
-"""`slurm-rl demo`: the whole loop on a simulated cluster, from accounting logs to a live queue."""
+"""`slurm-rl demo`: the whole product on a simulated cluster, from logs to a live queue."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 from slurm_rl_plugin.whole_file import write_whole
 
-#: A loaded site: half of the jobs are short, the processors are in use 95 % of the time.
+#: A loaded site: half of the jobs are short, and 95 % of the processor time is used.
 _LOAD = "mmn:interactive=.4,load=.99,processors=50,jobs=6000,seed={seed}"
 _GENERATIONS = 25
-#: Users of the bundled log asked for at most this many seconds where they wanted an answer at once.
+#: Users of the bundled log requested at most this time, in seconds, for interactive jobs.
 _CLUSTER_QUICK_LIMIT = 60.0
 #: Seconds between cycles of the hook on the simulated cluster.
 _CYCLE = 60.0
@@ -71,17 +71,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder for all files (default: demo-output)",
     )
+    parser.add_argument("--seed", type=whole_number(0), default=1, help="random seed (default: 1)")
     parser.add_argument(
-        "--seed", type=whole_number(0), default=1, help="of all that is drawn (default: 1)"
-    )
-    parser.add_argument(
-        "--generations", type=at_least_one, default=_GENERATIONS, help="training effort"
+        "--generations", type=at_least_one, default=_GENERATIONS, help="generations of the training"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the loop and print one table and where everything lies."""
+    """Train, evaluate, run the daemon's cycle, and print a table and the written files."""
 
     def say(text: str) -> None:
         if not options.json:
@@ -91,7 +89,7 @@ def main(options: argparse.Namespace) -> int:
     make_folder("-o", folder)
     say("1. reading accounting logs")
     cluster_log = _bundled_log()
-    # generated, and read back as a site's log would be
+    # write the load as a file and read it, like a site's log
     text, path = _LOAD.format(seed=options.seed), folder / "mmn.swf"
     write_swf(path, generated_log(text), comments=[f"generated: {text}", "MaxProcs: 50"])
     load = prepare_log(read_log(path)[0], capacity=50)
@@ -182,10 +180,7 @@ def _run_hook(
     schedules: dict[str, ScheduledJobs],
     say: Callable[[str], None],
 ) -> int:
-    """The same jobs twice behind the hook, into `schedules`; the port at which metrics are served.
-
-    They are scraped over HTTP at the end.
-    """
+    """Run the hook in both modes on the same jobs, into `schedules`; the port of its metrics."""
     loaded, registry = load_policy(str(model)), CollectorRegistry()
     metrics = CycleMetrics(registry, loaded.labels)
     port = serve_metrics(metrics, "127.0.0.1", 0)
@@ -224,7 +219,7 @@ def _print_report(document: dict[str, Any], folder: Path) -> None:
     print_policies(document["policies"])
     print("\nthe real cluster's log, replayed:")
     print_policies(document["cluster_log_policies"])
-    print(f"\neverything lies in {folder}/")
+    print(f"\nall files are in {folder}/")
     meanings = {
         "model.onnx": "the model, with its manifest model.json and card model.md",
         "wait-cdf.png": "waits of both classes under each policy",

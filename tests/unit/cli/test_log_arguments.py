@@ -231,7 +231,7 @@ def test_jobs_without_limits_give_a_sentence_and_no_table(
 ) -> None:
     assert main(["limits", log_without_limits]) == 0
     output = capsys.readouterr().out
-    assert "None of these jobs has a time limit" in output
+    assert "These jobs have no time limit" in output
     assert "LIMIT/RUN" not in output
     assert "No limit is advised" not in output
 
@@ -253,4 +253,4 @@ def test_jobs_without_a_limit_are_counted_beside_those_with_one(
     assert main(["limits", str(path), "--days", "999"]) == 0
     output = capsys.readouterr().out
     assert "15 of them have no time limit and are left out below." in output
-    assert "3 more accounts: --json names them." in output
+    assert "3 more accounts: see --json." in output
