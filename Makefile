@@ -10,7 +10,7 @@ OURSELVES := --no-deps --no-build-isolation --editable .
 LOWEST := .venv-lowest
 TOOLS := .venv-tools
 # Where make check looks at words.
-PLAIN := README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md docs/*.md
+PLAIN := README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md docs policy_models
 SITE := .venv-site
 # Where the tests on real daemons are; naming them saves the collection of all others.
 REAL := tests/real tests/attacks tests/functional/test_documentation.py

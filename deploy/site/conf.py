@@ -20,7 +20,7 @@ suppress_warnings = ["myst.xref_missing", "misc.highlighting_failure"]
 #: Part of the side bar -> its pages; those of research and of decisions follow by name.
 CONTENTS = {
     "Install": "quickstart install upgrade rollout",
-    "Operate": "operators troubleshooting metrics security faq",
+    "Operate": "operators troubleshooting log-events metrics security faq",
     "Configure": "configuration order tuning reserve slurm pbs",
     "Forecasts and trials": "when-jobs-start what-if experiment",
     "Look up": "glossary",

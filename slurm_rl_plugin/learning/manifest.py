@@ -81,7 +81,7 @@ _HELDOUT_SPLIT = (
     "any other log.",
 )
 _PLAIN_WARNING = (
-    "On a machine whose jobs are mostly parallel, or where most jobs are alike: compare it",
+    "On a machine whose jobs are mostly parallel, or where most jobs are similar: compare it",
     "first with `slurm-rl evaluate` on your own log, and train on that log if a rule wins.",
 )
 _SITE_UTILITY_WARNING = (
@@ -98,7 +98,7 @@ _MEASURES = {
 _HELDOUT_WARNING = (
     "Where no job may wait longer than under first come, first served: what the order may cost a",
     "job is bounded by the points of a long wait, and is not nothing. Where",
-    "accounting or user names are not available: it orders by what users' past runs tell. Compare",
+    "accounting or user names are not available: it orders by users' past runs. Compare",
     "it first with `slurm-rl evaluate --protocol heldout` on your own log, and train on that log.",
 )
 

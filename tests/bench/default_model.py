@@ -29,7 +29,7 @@ Made by `{command}` with slurm_rl_plugin {version}.
 * They were chosen by hand on continuous runs of the first 60 % of SDSC-SP2, CTC-SP2 and HPC2N.
 * It is not a Q-network: nothing was learned from rewards. [q-network](q-network.md) is one.
 * Feature schema: {name} version {schema_version}, digest `{digest}`.
-* Run times are predicted by what users' runs tell, live; nothing of it is in the file
+* Run times are predicted from users' past runs, live; the file has none of them
   ([features](../docs/research/features.md)).
 * sha256 of the file: `{sha256}`.
 
@@ -39,7 +39,7 @@ What it does on the last 40 % of these logs: [measured](../docs/research/order-m
 
 Where no job may wait longer than under first come, first served: what the order may cost a
 job is bounded by the points of a long wait, and is not nothing. Where
-accounting or user names are not available: it orders by what users' past runs tell. Compare
+accounting or user names are not available: it orders by users' past runs. Compare
 it first with `slurm-rl evaluate --protocol heldout` on your own log, and train on that log.
 """
 
