@@ -7,11 +7,11 @@ from pathlib import Path
 
 
 class SlurmRLError(Exception):
-    """Base of all errors that a user can meet; its text is one sentence that says what to do."""
+    """Base of all errors that a user can meet; the text is one sentence that says what to do."""
 
 
 class ConfigurationError(SlurmRLError):
-    """The configuration or the command line is wrong: mend it. Lists every fault at once."""
+    """The configuration or the command line is wrong: correct it. Lists all faults at once."""
 
     def __init__(self, faults: str | Sequence[str]) -> None:
         self.faults: tuple[str, ...] = (faults,) if isinstance(faults, str) else tuple(faults)
@@ -19,11 +19,11 @@ class ConfigurationError(SlurmRLError):
 
 
 class FormulaError(ConfigurationError, ValueError):
-    """A formula is refused, or has no value here: write another one."""
+    """A formula is invalid, or has no value for this job: write another."""
 
 
 class AccountingLogError(SlurmRLError):
-    """An accounting log cannot be read: mend the file. Names the file, the line and the field."""
+    """An accounting log cannot be read: correct it. Names the file, the line and the field."""
 
     def __init__(
         self, path: str | Path, problem: str, *, line: int | None = None, field: str | None = None
@@ -37,35 +37,35 @@ class AccountingLogError(SlurmRLError):
 
 
 class BatchSystemError(SlurmRLError):
-    """Talking to the batch system failed: what was asked of it was not done."""
+    """A request to the batch system failed and was not carried out."""
 
 
 class BatchSystemUnavailable(BatchSystemError):
-    """The batch system does not answer: touch nothing, back off, try again."""
+    """The batch system does not answer: change nothing, back off, try again."""
 
 
 class ChangeRejected(BatchSystemError):
-    """The batch system refused a change for good (permission, unknown job): do not repeat it."""
+    """The batch system refused a change permanently (permission, unknown job): do not retry."""
 
 
 class NothingCarriesLimit(ChangeRejected):
-    """What would carry a limit on batch jobs is not there, so no limit of ours can stand on it."""
+    """The QOS or the licenses for a limit on batch jobs do not exist, so no limit applies."""
 
 
 class JobNotAccepted(BatchSystemError):
-    """The batch system would not take a job as it is described: change the job, or go elsewhere."""
+    """The batch system refused a job: change the job, or submit it elsewhere."""
 
 
 class SubmissionUnknown(BatchSystemError):
-    """Nobody knows whether a job was submitted: look for it before you submit it again."""
+    """The batch system may have accepted a job: look for it before you submit it again."""
 
 
 class RequestRefused(SlurmRLError):
-    """A service does not answer a request as it is made.
+    """A service refuses a request.
 
     Attributes:
-        status: of HTTP, as `404 Not Found`; "" where no service answered.
-        retry_after: seconds after which the client may ask again; None where that changes nothing.
+        status: of HTTP, such as `404 Not Found`; "" if no service answered.
+        retry_after: seconds after which the client may retry; None if a retry does not help.
     """
 
     def __init__(self, status: str, words: str, *, retry_after: float | None = None) -> None:
@@ -75,27 +75,27 @@ class RequestRefused(SlurmRLError):
 
 
 class QueueFileError(SlurmRLError):
-    """The daemon's look at the queue cannot be had: let it leave one where it is looked for."""
+    """The daemon's queue file cannot be read: configure the daemon to write it."""
 
 
 class JobNotPending(SlurmRLError):
-    """The job has no place in the queue: look at it with squeue, sacct or `slurm-rl audit`."""
+    """The job is not pending: look at it with squeue, sacct or `slurm-rl audit`."""
 
 
 class DisableFileError(SlurmRLError):
-    """The disable file cannot be made or removed: do it as a user who may."""
+    """The disable file cannot be made or removed: do it as a user with permission."""
 
 
 class LockHeld(SlurmRLError):
-    """What holds the daemon's lock is no daemon of ours: end that process."""
+    """A process that is not our daemon holds the daemon's lock: end that process."""
 
 
 class PolicyError(SlurmRLError):
-    """The policy cannot decide: fall back to FIFO and mend the model."""
+    """The policy cannot decide: fall back to FIFO, and replace the model."""
 
 
 class ModelUnreadable(PolicyError):
-    """The file is no ONNX model: copy it again or retrain."""
+    """The file is not an ONNX model: copy it again or retrain."""
 
 
 class ModelSchemaMismatch(PolicyError):
@@ -103,7 +103,7 @@ class ModelSchemaMismatch(PolicyError):
 
 
 class ScoreInvalid(PolicyError):
-    """The policy gave scores that are not finite or not one for each pending job."""
+    """The scores are not finite, or not one for each pending job."""
 
 
 class PolicyTimeout(PolicyError):
@@ -111,4 +111,4 @@ class PolicyTimeout(PolicyError):
 
 
 class SimulationError(SlurmRLError):
-    """An invariant of the simulator broke: our bug; please report it."""
+    """An invariant of the simulator is violated: please report this bug."""

@@ -1,4 +1,4 @@
-"""Names and spans of time as people read them."""
+"""Names and spans of time for people."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 
 
 def printable(text: str) -> str:
-    """A text that cannot move the cursor: users choose names."""
+    """A text without control characters, because users choose names."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def span_text(seconds: float) -> str:
-    """A span of time for people: `95 s`, `45 min`, `9.7 h`, `3.1 d`; `-` where there is none."""
+    """A span of time: `95 s`, `45 min`, `9.7 h`, `3.1 d`; `-` if not finite."""
     if not math.isfinite(seconds):
         return "-"
     for unit, sign, most in ((1.0, "s", 2 * MINUTE), (MINUTE, "min", 2 * HOUR)):

@@ -1,9 +1,8 @@
-"""Files are written whole or not at all: beside first, synced, then renamed over the old one.
+"""Files are read and written whole: a new file is synced, then renamed over the old one.
 
-They are read whole too, and nothing that lies in a file's place is waited for. What the file system
-refuses raises OSError, as do a device, a pipe, a folder, a file that is too long, and one that
-another user may have made; a file that was to be written is then what it was. Whether a file or a
-folder is our own is decided by its owner and mode, never by its name: `own_file`, `own_folder`.
+A device, a pipe, a folder, a file that is too long, and a file that another user may have made all
+raise OSError; a failed write leaves the old file. `own_file` and `own_folder` decide by owner and
+mode, never by name, whether a file or folder is ours.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
-#: Permissions of a file that names jobs or accounts: for its owner, and its group to read.
+#: Permissions of a file that names jobs or accounts: the group may read it.
 PRIVATE = 0o640
-#: Bytes of the longest file that is read; a state file of a million jobs has 12 MB.
+#: Maximum bytes of a file to read; a state file of a million jobs has 12 MB.
 LONGEST_FILE = 64 * 1024**2
-#: Permissions with which others than the owner may change a file or a folder.
+#: Permissions that let other users change a file or a folder.
 _OTHERS_WRITE = 0o022
-#: Number of the first account that is a person's and not a service's (UID_MIN of login.defs).
+#: Lowest user ID of a person, UID_MIN of login.defs; services have lower ones.
 _FIRST_PERSON = 1000
-#: Bytes asked for at a time.
+#: Bytes of one read.
 _READ_AT_ONCE = 1024**2
-#: What a process that was killed left, also one of an earlier release, which named its own number.
+#: Names of files that killed processes left; earlier releases used the process ID.
 _LEFTOVER = re.compile(r"\..+\.([0-9a-f]{16}|\d+)\.part")
 
 
@@ -41,35 +40,35 @@ _LEFTOVER = re.compile(r"\..+\.([0-9a-f]{16}|\d+)\.part")
 def replacing(
     path: Path, *, sync: bool = True, mode: int = 0o666, for_all: bool = False
 ) -> Iterator[IO[bytes]]:
-    """A new file in the same folder; it takes the place of `path` when the block ends well.
+    """A new file in the same folder, which replaces `path` when the block succeeds.
 
-    It is written, opened to all and synced by its descriptor. So another user who may write into
-    the folder can lay a link in its place, but no link is followed.
+    It is written, published and synced by its descriptor, so a link that another user puts in its
+    place is not followed.
 
     Args:
         path: the file to write or replace. A reader sees the old file or the new one, never half.
-        sync: wait for the disk, so that this holds after a power cut as well.
-        mode: permissions, less the umask; those of the file before do not count.
+        sync: wait for the disk, so that the replacement survives a power cut.
+        mode: permissions, less the umask; those of the old file are not kept.
         for_all: every user may read it, whatever the umask.
     """
     _check_place(path)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with _faults_of(path, beside):
-        opened = os.open(beside, flags, mode)
+    with _faults_of(path, temporary):
+        opened = os.open(temporary, flags, mode)
     try:
-        with _faults_of(path, beside), os.fdopen(opened, "w+b") as file:
+        with _faults_of(path, temporary), os.fdopen(opened, "w+b") as file:
             if for_all:
                 os.fchmod(opened, 0o644)
             yield file
             file.flush()
             if sync:
                 os.fsync(opened)
-            beside.replace(path)
+            temporary.replace(path)
             if sync:
                 _sync_folder(path.parent)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _check_place(path: Path) -> None:
@@ -78,7 +77,7 @@ def _check_place(path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Or a power cut might give the file back that was replaced; not all file systems can."""
+    """Sync the folder, or a power cut may restore the old file; not all file systems can."""
     with suppress(OSError):
         number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -88,21 +87,21 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _faults_of(path: Path, beside: Path) -> Iterator[None]:
-    """Nobody knows the name beside: faults are those of the file that it is for."""
+def _faults_of(path: Path, temporary: Path) -> Iterator[None]:
+    """Name `path` in errors of the temporary file, whose name users do not know."""
     try:
         yield
     except OSError as error:
-        if error.filename not in (None, beside, str(beside)):
+        if error.filename not in (None, temporary, str(temporary)):
             raise
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 def _lies_there(path: Path) -> int:
-    """The type and permissions of what has this path; 0 for nothing."""
+    """Type and permissions of a path; 0 if it does not exist."""
     try:
         return path.lstat().st_mode
-    except OSError:  # whoever opens a file beside it says why
+    except OSError:  # opening the temporary file reports the reason
         return 0
 
 
@@ -120,10 +119,10 @@ def write_whole(
 
 
 def write_in_place(path: Path, content: bytes) -> None:
-    """Change what a file holds that is there already: one of ours in a folder of root's.
+    """Overwrite an existing file of ours in a folder of root's.
 
-    A reader with more rights than we have, such as PAM at a login, may read it there: nobody can
-    lay a link in its place. A reader may see half of a new content.
+    A reader with more rights than ours, such as PAM at a login, is safe there, because no other
+    user can replace the file by a link. A reader may see half of the new content.
     """
     with os.fdopen(own_file(path, os.O_WRONLY), "wb", buffering=0) as file:
         file.write(content)
@@ -131,11 +130,11 @@ def write_in_place(path: Path, content: bytes) -> None:
 
 
 def append_whole(file: io.FileIO, content: bytes) -> None:
-    """Append all or nothing: on a full disk half a line would spoil the next one too."""
-    end = file.seek(0, io.SEEK_END) if file.seekable() else 0  # a pipe, such as /dev/stdout
+    """Append everything or nothing: on a full disk, half a line would damage the next one too."""
+    end = file.seek(0, io.SEEK_END) if file.seekable() else 0  # 0 for a pipe, such as /dev/stdout
     if end:
         file.seek(end - 1)
-        if file.read(1) != b"\n":  # a program was killed in the midst of a line
+        if file.read(1) != b"\n":  # a killed program left half a line
             content = b"\n" + content
     left = memoryview(content)
     try:
@@ -148,19 +147,19 @@ def append_whole(file: io.FileIO, content: bytes) -> None:
 
 
 def read_whole(path: Path) -> bytes:
-    """Read a file that is not long."""
+    """Read a file of at most LONGEST_FILE bytes."""
     with plain_file(path) as file:
         return _bounded(file)
 
 
 def read_own(path: Path, *, owners: Set[int] = frozenset()) -> bytes:
-    """Read a file that is not long and that nobody but us may have made; see `own_file`."""
+    """Read a file of at most LONGEST_FILE bytes that only we can have made; see `own_file`."""
     with os.fdopen(own_file(path, owners=owners), "rb") as file:
         return _bounded(file)
 
 
 def _bounded(file: io.BufferedReader) -> bytes:
-    # a read takes room for all that it is asked for, and most files are short
+    # a read allocates all the bytes it asks for, and most files are short
     parts = iter(partial(file.read, _READ_AT_ONCE), b"")
     content = b"".join(islice(parts, LONGEST_FILE // _READ_AT_ONCE + 1))
     if len(content) > LONGEST_FILE:
@@ -170,9 +169,10 @@ def _bounded(file: io.BufferedReader) -> bytes:
 
 @contextmanager
 def plain_file(path: Path, *, follow: bool = True) -> Iterator[io.BufferedReader]:
-    """A file, open to read; a pipe or a device in its place, which might never end, is none.
+    """Open a plain file to read; refuse a pipe or a device, which might never end.
 
-    A link in its place is followed, unless `follow` is False.
+    Args:
+        follow: follow a symbolic link.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     with os.fdopen(os.open(path, flags), "rb") as file:
@@ -188,15 +188,14 @@ def own_file(
     private: bool = False,
     owners: Set[int] = frozenset(),
 ) -> int:
-    """Open a file that nobody but us may have made or changed; its descriptor.
+    """Open a file that only we can have made or changed; its descriptor.
 
-    It is a plain file of this user or of root. No link is followed, and no pipe is waited for. A
-    new one is for this user alone.
+    It must be a plain file of this user or of root. Links are not followed, and a pipe does not
+    block. A new file belongs to this user alone.
 
     Args:
-        path: of the file.
-        flags: of open(2), without O_TRUNC: nothing is changed before the file has been looked at.
-        private: nobody else may even read it.
+        flags: of open(2), without O_TRUNC, because the file must be checked first.
+        private: no other user may even read it.
         owners: further users who may own it, such as `owner_of_folder`.
     """
     assert not flags & os.O_TRUNC
@@ -215,10 +214,10 @@ def own_file(
 
 
 def owner_of_folder(path: Path) -> Set[int]:
-    """The owner of a file's folder, who may own what a service leaves there for others to read.
+    """The owner of a file's folder, whose files in it are trusted; empty if others may write there.
 
-    Nobody where others may write into the folder. Only for a path that the site's configuration
-    names: whoever may rename a folder on the way can put another one in its place.
+    Only for a path from the site's configuration: a user who can rename a folder above it can
+    replace it.
     """
     found = path.parent.stat()
     return frozenset() if found.st_mode & _OTHERS_WRITE else frozenset({found.st_uid})
@@ -232,14 +231,13 @@ def own_folder(
     way: bool = True,
     shut: bool = False,
 ) -> Path:
-    """Make a folder for this user alone, or take one that nobody else may write into or replace.
+    """Make a folder for this user alone, or accept one that no other user can change or replace.
 
     Args:
-        path: of the folder.
         owners: further users who may own it; root always may.
-        make: make one that is missing.
-        way: look at the folders above it as well. Without, others may put another folder in its
-            place, and each file in it has to be opened by `own_file`.
+        make: make a missing folder.
+        way: check the folders above it too. Otherwise others may replace the folder, and each file
+            in it must be opened with `own_file`.
         shut: forbid others to write into a folder of this user's, instead of refusing it.
     """
     trusted = {0, os.geteuid(), *owners}
@@ -261,7 +259,7 @@ def own_folder(
 
 
 def _shut(path: Path) -> None:
-    with suppress(OSError):  # what cannot be shut is refused
+    with suppress(OSError):  # the caller refuses a folder that stays open
         opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             found = os.fstat(opened)
@@ -275,7 +273,7 @@ def _check_way(path: Path, trusted: Set[int]) -> None:
     for above in Path(os.path.realpath(path)).parents:
         if above.exists():
             found = above.stat()
-            # in a sticky folder only its owner renames what others have there
+            # in a sticky folder, other users cannot rename this user's files
             forbidden = 0 if found.st_mode & stat.S_ISVTX else _OTHERS_WRITE
             _check_owner(above, found, trusted, forbidden, str(above))
 
@@ -291,9 +289,9 @@ def _check_owner(
 
 
 def _is_private_group(number: int) -> bool:
-    """Whether this user alone is in a group, as distributions make one for each person.
+    """Whether this user is a group's only member; distributions make such a group for each person.
 
-    Not for the account of a service: another service may run in its group, which no list shows.
+    False for the account of a service: another service may run in its group, which no list shows.
     """
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(number)
@@ -306,10 +304,11 @@ def _is_private_group(number: int) -> bool:
 
 
 def remove_leftovers(folder: Path, before: float, name: str = "") -> None:
-    """Remove what killed processes left of files that they were writing; what cannot be is left.
+    """Remove the temporary files of killed processes, as far as possible.
 
-    `before`, seconds since the epoch: another host may just be writing what is younger. In a folder
-    that is not ours alone `name` is of the file: other programs call their files so too.
+    Args:
+        before: only older files, seconds since the epoch; another host may be writing younger ones.
+        name: only temporary files of this file, in a folder that other programs use too.
     """
     mine = f".{name}." if name else "."
     with suppress(OSError):
@@ -321,7 +320,7 @@ def remove_leftovers(folder: Path, before: float, name: str = "") -> None:
 
 
 def may_exist(path: Path) -> bool:
-    """Whether a file is there, or nobody can tell: its folder may not be entered, say."""
+    """Whether a file exists, or may exist in a folder that we cannot enter."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -332,7 +331,7 @@ def may_exist(path: Path) -> bool:
 
 
 def version_of(path: Path) -> tuple[int, int] | None:
-    """Tells one content of a file that is always written whole from the next; None without it."""
+    """Inode and time of change, which differ for each whole write; None without a file."""
     try:
         found = path.stat()
     except OSError:

@@ -91,7 +91,7 @@ _NEEDS_OF_PROCESSORS = {
 #: Number of threads on which numpy multiplies matrices. Our matrices are small: with more threads,
 #: a decision waits for a processor that another program uses.
 _MATRIX_THREADS = "OPENBLAS_NUM_THREADS"
-#: No option of ours begins like a number, so argparse reads such a word as a value.
+#: No option begins like a number, so argparse reads such a word as a value.
 _BEGINS_AS_A_NUMBER = re.compile(r"-\.?\d")
 #: Modules that a head node does not need; requirements/train.txt installs them.
 EXTRAS = ("numba", "matplotlib", "rich", "polars", "scipy", "onnx", "cmaes", "sklearn")

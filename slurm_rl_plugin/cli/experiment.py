@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive_number,
         default=math.inf,
         metavar="HOURS",
-        help="maximum wait of a job in a block of ours (default: no bound)",
+        help="maximum wait of a job in blocks of our order (default: no bound)",
     )
     begin.add_argument(
         "--misdelivered",

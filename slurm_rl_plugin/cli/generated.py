@@ -291,7 +291,7 @@ def whole_parser() -> argparse.ArgumentParser:
 
 
 def _add_values(action: argparse.Action) -> None:
-    """Tell shtab what completes an argument whose parser gives no choices."""
+    """Set for shtab what completes an argument whose parser gives no choices."""
     shown = action.metavar if isinstance(action.metavar, str) else ""
     if action.choices is not None:
         return

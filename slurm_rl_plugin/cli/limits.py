@@ -99,9 +99,10 @@ def _print_advice(document: dict[str, Any]) -> None:
             f"{held_out['over_run_time']:.1f} times their run time (now "
             f"{held_out['asked_over_run_time']:.1f}; medians)"
         )
+    margin, fewest, most = rule["margin"], rule["fewest"], rule["alike"]
     print(
-        f"Advice: {rule['margin']:g} times the longest of at least {rule['fewest']} similar runs, "
-        f"if no run took {rule['alike']:g} times their median. The rule was chosen on the first "
+        f"Advice: {margin:g} times the longest of at least {fewest} similar runs, "
+        f"if no run took {most:g} times their median. The rule was chosen on the first "
         f"60 % of the log; {judged}.\n"
     )
     rows = [

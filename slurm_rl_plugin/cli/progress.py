@@ -12,7 +12,7 @@ from threading import Timer
 
 #: Printed before the first run on a machine.
 COMPILES_FIRST = "the first run compiles the simulator for this machine: a minute or two"
-#: Seconds without output after which a user is told what goes on.
+#: Seconds without output after which the current work is shown.
 PATIENCE = 2.0
 #: Minimum seconds, and minimum fraction of the work, between two lines of a log.
 LOG_SECONDS, LOG_PART = 60.0, 0.1

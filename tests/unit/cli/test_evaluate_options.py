@@ -66,7 +66,7 @@ def test_resampled_logs_give_ratios_to_the_first_policy(capsys, log):
 
 
 def test_resampled_policies_are_paired(capsys, log):
-    """A policy beside itself under another name differs in nothing, whatever is drawn."""
+    """A policy and itself under another name never differ."""
     words = ["--policy", "edf", "--policy", "sjf", "--estimates", "class-median", "--resample", 5]
     ratios = evaluated(capsys, log, *words)["resampled"]["ratio_to_first_policy"]
     again = evaluated(capsys, log, *words[:2], "--policy", "fifo", *words[2:])["resampled"]
@@ -82,7 +82,7 @@ def test_a_figure_that_the_first_policy_does_not_have_is_null(capsys, tmp_path):
     resampled = evaluated(capsys, path, "--resample", 3)["resampled"]
     ratios = resampled["ratio_to_first_policy"]["sjf"]
     assert ratios["interactive_mean_wait"] == {"mean": None, "ci95": None}  # no such jobs
-    assert ratios["mean_wait"] == {"mean": None, "ci95": None}  # nobody waits
+    assert ratios["mean_wait"] == {"mean": None, "ci95": None}  # no job waits
     assert ratios["mean_bounded_slowdown"]["mean"] == 1.0
     assert "-" in printed(capsys, path, "--resample", 3)
 

@@ -1,4 +1,4 @@
-"""LOG arguments: a part of a log, its machine, shares beside its accounts, and limits."""
+"""LOG arguments: a part of a log, its machine, shares of its accounts, and limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read(argument, *words):
 
 @pytest.fixture
 def log(tmp_path: Path) -> str:
-    path = tmp_path / "site@home=1.swf"  # an @ of the path itself is none of ours
+    path = tmp_path / "site@home=1.swf"  # an @ in the path itself
     whole = generated_log("mmn:jobs=300,processors=10,load=.5,seed=2")
     write_swf(path, whole, comments=[])
     return str(path)
@@ -91,7 +91,7 @@ _SWF = "{} 0 0 100 4 -1 -1 4 100 -1 1 1 1 -1 1 1 -1 -1"
 
 
 def dump(folder: Path, state: str, start: str, end: str) -> str:
-    """A dump of two jobs that are alike."""
+    """A dump of two similar jobs."""
     path = folder / "site.sacct"
     rows = [f"{each}|u|physics|p|1000|{start}|{end}|60|4|{state}" for each in (1, 2)]
     path.write_text("\n".join([_HEADER, *rows]) + "\n")

@@ -64,7 +64,7 @@ def test_one_that_cannot_be_loaded_says_why() -> None:
     assert OF_PBS not in said
 
 
-#: polars' own check, told that the processor of a Sandy Bridge is here; past it, SIGILL.
+#: polars' own check on the processor of a Sandy Bridge; after it, SIGILL.
 _ON_AN_OLD_PROCESSOR = """
 import importlib.util, os, signal, sys
 where = importlib.util.find_spec("polars").submodule_search_locations[0]
@@ -74,9 +74,9 @@ spec.loader.exec_module(check)
 has = ("sse3", "ssse3", "cmpxchg16b", "sse4.1", "sse4.2", "popcnt", "pclmulqdq", "avx")
 flags = dict.fromkeys(check._read_cpu_flags(), False) | dict.fromkeys(has, True)
 check._read_cpu_flags = lambda: flags
-told = check.check_cpu_flags
+whole_check = check.check_cpu_flags
 def check_and_run(needed):
-    told(needed)
+    whole_check(needed)
     os.kill(os.getpid(), signal.SIGILL)
 check.check_cpu_flags = check_and_run
 sys.modules["polars._cpu_check"] = check

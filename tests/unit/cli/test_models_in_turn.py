@@ -25,7 +25,7 @@ SHA256 = hashlib.sha256(MODEL.read_bytes()).hexdigest()
 
 @dataclass
 class TellingQueue(QueueInMemory):
-    """Notes how many days of past runs it was told to tell."""
+    """Notes how many days of past runs were asked for."""
 
     told: list[float] = field(default_factory=list)
 

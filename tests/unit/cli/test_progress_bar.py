@@ -115,7 +115,7 @@ def test_a_first_run_says_that_it_compiles(
     assert capsys.readouterr().err == f"slurm-rl: {progress.COMPILES_FIRST}\n"
 
 
-def test_work_goes_on_where_nobody_can_be_told(
+def test_work_goes_on_where_nobody_can_be_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Standard error was closed, or no thread is left."""
@@ -216,9 +216,9 @@ def test_nothing_kept_is_nothing_said(tmp_path: Path) -> None:
 def test_the_file_is_named(tmp_path: Path) -> None:
     keep(tmp_path / "kept", 2)
     keep(tmp_path / "kept.2", 2)
-    told = f"interrupted: the same command continues from {tmp_path}/kept"
-    assert words_of(tmp_path / "kept") == f"{told}."
-    assert words_of(tmp_path / "kept", several=True) == f"{told} and 1 more."
+    sentence = f"interrupted: the same command continues from {tmp_path}/kept"
+    assert words_of(tmp_path / "kept") == f"{sentence}."
+    assert words_of(tmp_path / "kept", several=True) == f"{sentence} and 1 more."
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -237,5 +237,7 @@ def test_a_training_names_its_checkpoint(
 
     monkeypatch.setattr(training, "train_policy", interrupted)
     assert main(["train", "mmn:seed=3,jobs=100", "-o", str(output), "--steps", "1"]) == 1
-    told = f"interrupted: the same command continues from {output}.checkpoint."
-    assert capsys.readouterr().err.endswith(f"slurm-rl train: {told if kept else 'interrupted.'}\n")
+    sentence = f"interrupted: the same command continues from {output}.checkpoint."
+    assert capsys.readouterr().err.endswith(
+        f"slurm-rl train: {sentence if kept else 'interrupted.'}\n"
+    )

@@ -77,7 +77,7 @@ def test_root_stays_root_where_the_folder_is_its_own_or_not_there(folder: Path) 
 
 
 def test_a_folder_further_down_is_no_way_to_stay_root(folder: Path) -> None:
-    """Whoever owns the one above can put any folder of root's in its place."""
+    """The owner of the folder above can put any folder of root's in its place."""
     outer = given(folder / "state", DAEMON)
     given(outer / "own", 0)
     (outer / "link").symlink_to("/etc")

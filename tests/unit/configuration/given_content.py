@@ -1,4 +1,4 @@
-"""A configuration of one parsed TOML document, as if it stood in a file alone."""
+"""A configuration of one parsed TOML document, as if from one file."""
 
 from __future__ import annotations
 

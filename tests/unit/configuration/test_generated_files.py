@@ -46,7 +46,7 @@ def test_the_example_file_is_the_defaults() -> None:
     content = tomllib.loads(example_text())
     found = configuration_of(content)
     assert found.values == read_configuration(None).values
-    assert found.goals == read_configuration(None).goals  # shares that nobody gave
+    assert found.goals == read_configuration(None).goals  # without shares
     goals = {**content, "goals": {**content["goals"], "short_jobs": 2.0}}
     assert configuration_of(goals).reward.slowdown == 20.0
     assert {section: list(keys) for section, keys in content.items()} == {

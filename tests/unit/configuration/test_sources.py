@@ -94,7 +94,7 @@ class TestOrder:
         assert read(path).values["hook"]["cycle"] == 3
 
 
-#: Keys of which more is asked than their kind.
+#: Keys with further conditions on their value.
 NOT_ANY_TEXT = {
     *(("reserve", name) for name in ("mechanism", "qos", "license", "reservation")),
     *(("reserve", f"{what}_resources") for what in ("most", "widest_batch")),
