@@ -1,4 +1,4 @@
-"""`slurm-rl reproduce`: run a paper's experiment again, its figures beside ours."""
+"""`slurm-rl reproduce`: run a paper's experiment again and compare its figures."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ except ModuleNotFoundError as error:
     ) from None
 from slurm_rl_plugin.services.hook import model_path
 
-#: Where the traces are when the command line does not say it.
+#: Variable of the default folder of traces.
 _TRACES_VARIABLE = "SLURM_RL_TRACES"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which study is run, how large, from which models and logs, and where figures go."""
+    """The study, its size, its models and logs, and the folder of its figures."""
     parser.add_argument("paper", choices=tuple(STUDIES), help="which experiment")
     parser.add_argument(
         "traces",
@@ -113,7 +113,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Refuse options of other studies and traces that are not there, before any import."""
+    """Refuse options of other studies and missing traces, before any import."""
     if options.traces is not None and not options.traces.exists():
         raise ConfigurationError(
             f"{options.traces} does not exist: give the folder of the paper's job logs."
@@ -145,7 +145,7 @@ def _asked(options: argparse.Namespace, models: Path) -> Asked:
 
 
 def _drawn(options: argparse.Namespace, outcome: Outcome) -> list[str]:
-    """Draw the figures, and tell beside them what they were made of; their paths."""
+    """Draw the figures and write their manifest; paths of the figures."""
     from slurm_rl_plugin.papers.study.figures import draw_all  # noqa: PLC0415 - matplotlib is heavy
 
     figures = draw_all(options.plot, outcome.drawings)

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="MODEL.onnx",
-        help="the model; its manifest (.json) and its card (.md) lie beside it",
+        help="the model; its manifest (.json) and its card (.md) are written next to it",
     )
     parser.add_argument(
         "--algorithm",
@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="another setting of the algorithm, such as epsilon=.3 or reward=literal; repeat",
+        help="another setting of the algorithm, such as epsilon=0.3 or reward=literal; repeat",
     )
     parser.add_argument(
         "--runs",
@@ -113,7 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--leave-one-out",
         action="store_true",
-        help="also train without each LOG in turn, and say what that is worth on it",
+        help="also train without each LOG in turn, and print the objective on it",
     )
     parser.add_argument(
         "--protocol",
@@ -126,7 +126,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Train and say how it compares."""
+    """Train, and print how the model compares."""
     if options.output.suffix != ".onnx":
         raise ConfigurationError(f"-o {options.output} must end in .onnx.")
     options.output = result_file("-o", options.output)
@@ -181,7 +181,7 @@ def _start(model: str) -> QNetwork:
 def _without_fairness(
     options: argparse.Namespace, logs: list[NamedLog], settings: Settings
 ) -> Settings:
-    """A site's goals without fairness where its shares are derived; drawn logs define theirs."""
+    """The settings without the weight of fairness if the shares of a recorded log are derived."""
     derived = [
         log.name for log in logs if log.prepared.shares_from == PAST_WORK and log.is_recorded
     ]
@@ -216,7 +216,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _check_protocol(options: argparse.Namespace) -> None:
-    """Refuse what the held-out protocol settles itself."""
+    """Refuse options that the held-out protocol decides."""
     if options.protocol is None:
         return
     fault = ""
@@ -255,11 +255,11 @@ def _plan(
 
 
 def _command(options: argparse.Namespace, logs: list[NamedLog]) -> str:
-    """The command that makes the same model, but for the folders of the logs."""
+    """The command that makes the same model, without the folders of the logs."""
     own = options.protocol is None
     start = None if options.start is None else Path(options.start).name
     processors, shares = options.processors, options.shares
-    for log in logs:  # as given, or as Slurm said on that day
+    for log in logs:  # as given, or as read from Slurm on that day
         if log.whence.get("processors_from") == "sinfo":
             processors = log.prepared.capacity
         if log.whence.get("shares_from") == "sshare":
@@ -301,7 +301,7 @@ def _pairs(values: Mapping[str, float] | None, form: str) -> str | None:
 
 
 def _told(manifest: Mapping[str, Any], trained: TrainedPolicy) -> Iterator[str]:
-    """What the manifest says of the model's quality, and simpler predictions that are as good."""
+    """Sentences on the model's quality in the manifest, and simpler predictions as good as it."""
     if "too_small" in manifest:
         yield f"warning: {manifest['too_small']}"
     if heldout := manifest.get("heldout"):
@@ -311,14 +311,11 @@ def _told(manifest: Mapping[str, Any], trained: TrainedPolicy) -> Iterator[str]:
         beaten = "the trained network does not beat the best rule"
         if heldout["shipped"] != "network":
             yield (
-                f"{beaten}: the model written is the rule {heldout['shipped']} as a network, so "
-                "that the site is not worse off."
+                f"{beaten}: the written model is the rule {heldout['shipped']} as a network, which "
+                "is not worse for the site."
             )
         elif not heldout["beats_best_rule"]:
-            yield (
-                f"{beaten}, but the best of those that a network can stand for: it is written all "
-                "the same."
-            )
+            yield (f"{beaten}, but the best of those that a network can represent: it is written.")
     for log, objectives in manifest.get("leave_one_out", {}).items():
         values = dict(objectives)
         without, having = values.pop("trained_without"), values.pop("trained_with")
@@ -330,6 +327,6 @@ def _told(manifest: Mapping[str, Any], trained: TrainedPolicy) -> Iterator[str]:
     for name, value in trained.compared:
         if trained.validation_objective <= value:
             yield (
-                f"the model tells no more than the {name}: train on longer logs, and do not "
-                "publish from this one."
+                f"the model predicts no better than the {name}: train on longer logs, and do not "
+                "publish utilities from this one."
             )
