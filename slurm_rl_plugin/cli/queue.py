@@ -197,7 +197,7 @@ def queue_rows(considered: ConsideredJobs) -> list[Row]:
 
 
 def resource_amounts(requests: ResourceRequests | None) -> list[dict[str, float]]:
-    """What each job asks for, by resource, without what it asks none of; [] where nobody told."""
+    """Amount of each resource that each job asks for; [] if the batch system shows none."""
     if requests is None:
         return []
     return [
@@ -207,9 +207,9 @@ def resource_amounts(requests: ResourceRequests | None) -> list[dict[str, float]
 
 
 def default_fields(rows: Sequence[Row]) -> tuple[str, ...]:
-    """What is printed where nobody says: resources only where some job asks for them."""
-    told = (name for name in RESOURCE_FIELDS if any(row[name] for row in rows))
-    return (*DEFAULT_FIELDS, *told)
+    """The fields printed by default: a resource only if some job asks for it."""
+    asked = (name for name in RESOURCE_FIELDS if any(row[name] for row in rows))
+    return (*DEFAULT_FIELDS, *asked)
 
 
 def cells(row: Mapping[str, Any], chosen: Sequence[str]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""`slurm-rl shadow-report`: what shadow mode would have changed, and what that would be worth."""
+"""`slurm-rl shadow-report`: what active mode would have changed, and what that would gain."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ACCOUNTS = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The time that is reported, what counts as moved, and the log for the replay."""
+    """The time to report on, what counts as moved, and the log for the replay."""
     parser.add_argument(
         "log",
         nargs="?",
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_ranks,
         default=10,
         metavar="N",
-        help="a job counts as moved beyond so many ranks, 0 to 100 (default: 10)",
+        help="count a job as moved if it moves by more than N ranks, 0 to 100 (default: 10)",
     )
     size = "size of the machine (default: sinfo's)"
     parser.add_argument("--processors", type=at_least_one, metavar="N", help=size)
@@ -76,8 +76,8 @@ def _ranks(text: str) -> int:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Report; a part that is not available is a sentence, and the rest is reported."""
-    # elsewhere than on the head node there is a LOG and mostly no configuration
+    """Report; a sentence replaces each part that is not available."""
+    # where no daemon runs there is a LOG and usually no configuration
     configuration = configuration_of(options, or_defaults=bool(options.log))
     _check(options)
     shadow, summary = _shadow(configuration, options)
@@ -114,11 +114,11 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse what does not go together, and what cannot be written or drawn, before the work."""
+    """Refuse options that exclude each other, and files that cannot be written, before the work."""
     if options.plot is not None and not options.plot.resolve().parent.is_dir():
         raise ConfigurationError(f"--plot {options.plot}: there is no such folder; make it.")
     if options.log and options.keep is not None:
-        raise ConfigurationError("--keep writes what sacct gives: leave it out beside a LOG.")
+        raise ConfigurationError("--keep writes what sacct prints: leave it out if you give a LOG.")
     if options.committee is not None:
         if options.no_replay:
             raise ConfigurationError("--committee needs the replay: leave out --no-replay.")
@@ -299,7 +299,7 @@ def print_shadow(shadow: Mapping[str, Any]) -> None:
     for line in _shadow_lines(shadow):
         print(printable(line))
     if not shadow["moves"]["job_cycles"]:
-        print("How far the order would differ is not known: no job was ordered beside another.")
+        print("It is not known how far the order would differ: no two jobs were ordered together.")
         return
     tau = shadow["kendall_tau"]
     known = "unknown" if tau is None else f"{tau:.3f}"
