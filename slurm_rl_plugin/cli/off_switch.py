@@ -60,16 +60,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             type=parse_slurm_duration,
             required=True,
             metavar="TIME",
-            help="30m, 2h, 1-00:00:00; a number alone is minutes, as everywhere in Slurm",
+            help="such as 30m, 2h or 1-00:00:00; a plain number is minutes, as in Slurm",
         )
     if verb != "enable":
-        parser.add_argument("--reason", default="", metavar="TEXT", help="shown by status and log")
+        parser.add_argument("--reason", default="", metavar="TEXT", help="for status and the log")
     parser.add_argument(
         "--wait",
         type=number_from_zero(),
         default=WAIT,
         metavar="SECONDS",
-        help=f"for the daemon to follow; 0 does not wait (default: {WAIT:g})",
+        help=f"maximum wait for the daemon to follow; 0: do not wait (default: {WAIT:g})",
     )
 
 

@@ -35,13 +35,13 @@ _TRACES_VARIABLE = "SLURM_RL_TRACES"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The study, its size, its models and logs, and the folder of its figures."""
-    parser.add_argument("paper", choices=tuple(STUDIES), help="which experiment")
+    parser.add_argument("paper", choices=tuple(STUDIES), help="the experiment")
     parser.add_argument(
         "traces",
         nargs="?",
         type=Path,
         metavar="TRACES_DIR",
-        help=f"directory of the paper's job logs (default: ${_TRACES_VARIABLE}); start-times: a "
+        help=f"folder of the paper's job logs (default: ${_TRACES_VARIABLE}); start-times: a "
         "parquet file of polled jobs",
     )
     usual = {name: study.seeds for name, study in STUDIES.items()}
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seeds",
         type=whole_number(0),
         metavar="N",
-        help="logs, grids, clusters or trainings that are drawn (default: "
+        help="number of random logs, grids, clusters or trainings (default: "
         f"{usual['reactive-grids']}, heldout and ablation {usual['heldout']}, heuristics "
         f"{usual['heuristics']}, switchback {usual['switchback']}; backfilling-predictions, "
         "start-times and replayed-starts have none), or searches of rlscheduler --search on each "
@@ -58,15 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--search",
         action="store_true",
-        help="rlscheduler: also search a score on the very sequences it is measured on "
+        help="rlscheduler: also search a score on the sequences on which it is measured "
         "(in-sample; some minutes)",
     )
     parser.add_argument(
         "--models",
         type=Path,
         metavar="DIR",
-        help="keep trained networks, or what was measured, here, so that an interrupted run goes "
-        "on and a second one need not train",
+        help="folder for trained networks or measurements, from which an interrupted run "
+        "continues and a second run starts",
     )
     parser.add_argument(
         "--policy",
@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="small logs, short trainings and searches, to see that it runs; no reproduction",
+        help="small logs, short trainings and searches: a test run, not a reproduction",
     )
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the comparison as PNG")
     parser.add_argument("--json", action="store_true", help="print one JSON document")

@@ -44,11 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "log",
         nargs="?",
         metavar="LOG",
-        help="replay the jobs of this accounting log instead of asking accounting",
+        help="replay this accounting log instead of Slurm's accounting",
     )
     add_configuration_options(parser)
     form = "YYYY-MM-DD[THH:MM[:SS]] or now-4weeks"
-    begin, end = f"from this time on: {form}", f"up to this time: {form}"
+    begin, end = f"first time: {form}", f"last time: {form}"
     parser.add_argument("-S", "--since", type=time_argument, metavar="TIME", help=begin)
     parser.add_argument("-E", "--until", type=time_argument, metavar="TIME", help=end)
     parser.add_argument(
@@ -61,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     size = "size of the machine (default: sinfo's)"
     parser.add_argument("--processors", type=at_least_one, metavar="N", help=size)
     add_cluster_option(parser)
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="write what sacct gave; a LOG")
-    parser.add_argument("--no-replay", action="store_true", help="the audit log alone")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="write sacct's output, a LOG")
+    parser.add_argument("--no-replay", action="store_true", help="only the audit log")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw both parts as PNG")
     page = "write one page of HTML for the users' committee"
     parser.add_argument("--committee", type=Path, metavar="FILE", help=page)

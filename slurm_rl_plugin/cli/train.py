@@ -43,41 +43,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "logs",
         metavar="LOG",
         nargs="*",
-        help="accounting logs, what `convert` made of them, or mmn:... or egee:...; "
-        "behind an @ a part of it or another load; "
-        "none with --from slurm",
+        help="accounting logs, files of `convert`, or generators mmn:... or egee:...; after an @ a "
+        "part of it or another load; not with --from slurm",
     )
     parser.add_argument(
         *("-o", "--output"),
         type=Path,
         required=True,
         metavar="MODEL.onnx",
-        help="the model; its manifest (.json) and its card (.md) are written next to it",
+        help="the model to write, with its manifest (.json) and card (.md)",
     )
     parser.add_argument(
         "--algorithm",
         choices=list(ALGORITHMS),
         default="policy-search",
-        help="how it is trained (default: policy-search)",
+        help="training algorithm (default: policy-search)",
     )
     parser.add_argument(
         "--preset",
         choices=PRESETS,
-        help="paper: the settings that the paper printed; slowdown: for parallel machines",
+        help="paper: the settings of the paper; slowdown: for parallel machines",
     )
     parser.add_argument(
         "--estimates",
         action="append",
         choices=ESTIMATE_KINDS,
-        help="what run times the policy believes; repeat to train for several (default: requested)",
+        help="run times that the policy assumes; may be repeated (default: requested)",
     )
     add_log_options(
         parser,
         or_model=True,
-        config="take goals ([goals], [reward]), job-class rules and shares from a TOML file",
+        config="configuration file with [goals], [reward], job-class rules and shares",
     )
     parser.add_argument(
-        "--backfill", choices=sorted(BACKFILLING), help="of the simulated system (default: none)"
+        "--backfill",
+        choices=sorted(BACKFILLING),
+        help="simulated backfilling (default: none)",
     )
     add_reserve_option(parser)
     parser.add_argument("--hidden", type=at_least_one, metavar="N", help="hidden units")
@@ -85,30 +86,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--steps", type=at_least_one, metavar="N", help="generations, sweeps, iterations or rounds"
     )
     parser.add_argument(
-        "--hold", action="store_true", help="also learn how many processors to keep for interactive"
+        "--hold", action="store_true", help="also learn how many processors to keep free"
     )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="another setting of the algorithm, such as epsilon=0.3 or reward=literal; repeat",
+        help="setting of the algorithm, such as epsilon=0.3 or reward=literal; may be repeated",
     )
     parser.add_argument(
         "--runs",
         type=at_least_one,
         metavar="N",
-        help=f"through each log that train, each without other 2 %% of the jobs (default: {_RUNS})",
+        help=f"training runs through each log, each without 2 %% of the jobs (default: {_RUNS})",
     )
-    parser.add_argument(
-        "--seed", type=whole_number(0), default=1, help="of all that is drawn (default: 1)"
-    )
+    parser.add_argument("--seed", type=whole_number(0), default=1, help="random seed (default: 1)")
     parser.add_argument(
         "--seeds",
         type=at_least_one,
         default=1,
         metavar="N",
-        help="train N times from --seed on, keep what validates best",
+        help="train N times, from --seed on, and keep the model that validates best",
     )
     parser.add_argument(
         "--leave-one-out",
@@ -118,8 +117,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--protocol",
         choices=[HELDOUT],
-        help="heldout: leave the last 40 %% of each LOG untouched; where no training beats the "
-        "best rule, the model is that rule",
+        help="heldout: do not use the last 40 %% of each LOG; if no training beats the best rule, "
+        "the model is that rule",
     )
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the learning curve as PNG")
     parser.add_argument("--json", action="store_true", help="print the manifest as JSON")
