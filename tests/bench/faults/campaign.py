@@ -1,8 +1,8 @@
-"""`make faults`: every fault on a real cluster of its own, a table, and faults.json.
+"""`make faults`: tries every fault on a cluster of its own; prints a table, writes faults.json.
 
 Needs root and Slurm's daemons, see tests/real/install_daemons.sh; about a minute for each fault.
-Results are kept in --output, one folder a fault: a campaign that was cut short goes on where it
-was, and --again tries named faults once more. Exit code 1 where one was not survived.
+Each fault has a folder in --output: faults with a result are not tried again, unless --again is
+given. Exit code 1 if a fault was not survived.
 """
 
 from __future__ import annotations
@@ -25,25 +25,20 @@ from tests.bench.faults.scene import Fault
 from tests.bench.faults.set_clock import clock_library
 from tests.real.slurm_releases import RELEASES
 
-#: Seconds after which a fault's process is given up; many kills take long.
+#: Time-out of a fault's process, seconds; many kills take long.
 _PATIENCE = 3600.0
 
 
-def options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """What to try."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Tries what has no result yet; 1 if a fault was not survived."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("faults-output"))
     parser.add_argument("--only", nargs="+", metavar="TEXT", help="faults with it in their name")
-    parser.add_argument("--again", action="store_true", help="try these again")
+    parser.add_argument("--again", action="store_true", help="try faults with a result too")
     parser.add_argument("--at-once", type=int, default=2, metavar="N", help="clusters")
-    parser.add_argument("--release", choices=list(RELEASES), help="of Slurm; the installed one")
+    parser.add_argument("--release", choices=list(RELEASES), help="default: the installed Slurm")
     parser.add_argument("--seed", type=int, default=1)
-    return parser.parse_args(arguments)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is not there yet; 1 where a fault was not survived."""
-    chosen = options(arguments)
+    chosen = parser.parse_args(arguments)
     chosen.output.mkdir(parents=True, exist_ok=True)
     faults = [fault for fault in FAULTS if _is_wanted(fault, chosen)]
     with (
@@ -55,8 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for done, found in enumerate(results, start=1):
             survived += found["survived"]
             progress(done, survived)
-            _say(found)
-    found = kept_results(chosen.output)
+            words = "survived" if found["survived"] else "; ".join(found["complaints"])[:600]
+            sys.stderr.write(f"{found['name']}: {words} ({found['seconds']:.0f} s)\n")
+    kept = (chosen.output / fault.folder / "result.json" for fault in FAULTS)
+    found = [json.loads(path.read_text()) for path in kept if path.exists()]
     write_whole(chosen.output / "faults.json", json.dumps(found, indent=1) + "\n")
     print(table_of(found))
     print(summary_of(found))
@@ -74,7 +71,7 @@ def _is_wanted(fault: Fault, chosen: argparse.Namespace) -> bool:
 
 
 def _tried(fault: Fault, chosen: argparse.Namespace) -> dict[str, Any]:
-    """The kept result of a fault, or that of trying it now."""
+    """The kept result of a fault, or that of a new trial."""
     folder = chosen.output.resolve() / fault.folder
     kept = folder / "result.json"
     if chosen.again or not _same_trial(kept, chosen):
@@ -96,22 +93,11 @@ def _tried(fault: Fault, chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def _same_trial(kept: Path, chosen: argparse.Namespace) -> bool:
-    """Whether a result is there, and of this release and seed."""
+    """Whether there is a result of this release and seed."""
     if not kept.exists():
         return False
     result = json.loads(kept.read_text())
     return (result.get("release"), result.get("seed")) == (chosen.release, chosen.seed)
-
-
-def _say(found: dict[str, Any]) -> None:
-    words = "survived" if found["survived"] else "; ".join(found["complaints"])[:600]
-    sys.stderr.write(f"{found['name']}: {words} ({found['seconds']:.0f} s)\n")
-
-
-def kept_results(output: Path) -> list[dict[str, Any]]:
-    """Every result in a folder, in the order of the table."""
-    paths = ((fault, output / fault.folder / "result.json") for fault in FAULTS)
-    return [json.loads(path.read_text()) for _, path in paths if path.exists()]
 
 
 if __name__ == "__main__":

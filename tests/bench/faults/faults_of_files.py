@@ -1,7 +1,4 @@
-"""The daemon's own files: the state truncated, the disk full or read-only, the model swapped.
-
-And what it is made of: its inference library cannot be loaded, its configuration cannot be read.
-"""
+"""Faults of the daemon's files: state, disk, model, inference library and configuration."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from tests.bench.faults.jobs_under_fault import site_factors_of_tasks
 from tests.bench.faults.scene import FALLS_BACK, SHIPPED, UNWRITABLE, Fault, Scene, Sign
 
 MODELS = TOP / "policy_models"
-#: Of the small disk.
+#: Size of the small disk, bytes.
 _SIZE = 512 * 1024
 
 
@@ -31,7 +28,7 @@ def _mount(*words: str) -> None:
 
 @contextmanager
 def _mounted(scene: Scene, *words: str) -> Iterator[None]:
-    """Mounted on the folder of the daemon's files, for as long as the daemon may need it."""
+    """Mounts something on the folder of the daemon's files while the daemon runs."""
     _mount(*words, str(scene.daemon.files))
     try:
         yield
@@ -45,7 +42,7 @@ def _small_disk(scene: Scene):  # type: ignore[no-untyped-def]
 
 
 def _fill(scene: Scene) -> None:
-    """To the last byte, but for a part of a page of the audit log itself."""
+    """Fills the disk to the last page."""
     with scene.daemon.files.joinpath("filler").open("wb", buffering=0) as file:
         try:
             while True:
@@ -59,7 +56,7 @@ def _empty(scene: Scene) -> None:
 
 
 def _make_read_only(scene: Scene) -> None:
-    """By a mount on top of it, since the daemon has a file of its own open there."""
+    """Mounts the folder on itself read-only, since the daemon has a file open there."""
     folder = str(scene.daemon.files)
     _mount("--bind", folder, folder)
     scene.stack.callback(_make_writable, scene)
@@ -67,7 +64,7 @@ def _make_read_only(scene: Scene) -> None:
 
 
 def _make_writable(scene: Scene) -> None:
-    """Also where it is writable already."""
+    """Also works if it is writable already."""
     words = ["umount", "-l", str(scene.daemon.files)]
     subprocess.run(words, check=False, capture_output=True, timeout=20)
 
@@ -82,13 +79,13 @@ def _truncate(part: float, scene: Scene) -> None:
 
 @contextmanager
 def _own_model(scene: Scene) -> Iterator[None]:
-    """A copy that can be replaced."""
+    """A copy of the model that can be replaced."""
     shutil.copy(MODELS / "default.onnx", scene.daemon.folder / "model.onnx")
     yield
 
 
 def _swap(content: bytes, scene: Scene) -> None:
-    """Replace the model under the running daemon, and tell it to reload, amid a cycle."""
+    """Replaces the model and makes the running daemon reload, during a cycle."""
     reads = scene.daemon.folder / "reads"
     reads.unlink(missing_ok=True)
     squeue = scene.commands.real("squeue")
@@ -98,12 +95,8 @@ def _swap(content: bytes, scene: Scene) -> None:
     beside = path.with_suffix(".new")
     beside.write_bytes(content)
     beside.replace(path)
-    scene.daemon.signal(signal.SIGHUP)
+    scene.daemon.hook.process.send_signal(signal.SIGHUP)
     scene.commands.mend()
-
-
-def _another() -> bytes:
-    return (MODELS / "responsive-reserve.onnx").read_bytes()
 
 
 def _damaged() -> bytes:
@@ -112,7 +105,7 @@ def _damaged() -> bytes:
 
 
 def _other_schema() -> bytes:
-    """The same network, made for features of another schema."""
+    """The same network with the digest of another schema."""
     path = MODELS / "default.onnx"
     digest = load_q_network(path).card.metadata["schema_digest"].encode()
     return path.read_bytes().replace(digest, digest[::-1])
@@ -126,7 +119,6 @@ def _good_again(scene: Scene) -> None:
 
 
 def _start_with_damaged(scene: Scene) -> None:
-    """The model breaks and then the daemon starts."""
     if scene.daemon.runs:
         scene.daemon.kill()
     (scene.daemon.folder / "model.onnx").write_bytes(_damaged())
@@ -134,7 +126,7 @@ def _start_with_damaged(scene: Scene) -> None:
 
 
 def _library(scene: Scene) -> Path:
-    """Stands before the real one on the daemon's path, once it is there."""
+    """Path of a library that hides the real one from the daemon."""
     return Path(scene.daemon.folder) / "libraries" / "onnxruntime"
 
 
@@ -149,7 +141,7 @@ def _breakable_library(scene: Scene) -> Iterator[None]:
 
 
 def _break_library(scene: Scene) -> None:
-    """The daemon dies, what it left is taken back, and it starts again, all without the library."""
+    """The daemon dies, its factors are released, and it starts again, all without the library."""
     _library(scene).mkdir(exist_ok=True)
     _library(scene).joinpath("__init__.py").write_text("raise ImportError('no such library')\n")
     if scene.daemon.runs:
@@ -161,11 +153,11 @@ def _break_library(scene: Scene) -> None:
 def _mend_library(scene: Scene) -> None:
     shutil.rmtree(_library(scene))
     if scene.daemon.runs:
-        scene.daemon.signal(signal.SIGHUP)
+        scene.daemon.hook.process.send_signal(signal.SIGHUP)
 
 
 def _break_configuration(scene: Scene) -> None:
-    """A slip in the file, and the daemon dies; the state file alone tells what to do."""
+    """A syntax error in the file, and the daemon dies; only the state file is left."""
     path = Path(scene.daemon.folder) / "slurm-rl.toml"
     path.write_text(path.read_text().replace("[hook]", "[hook", 1))
     scene.daemon.kill()
@@ -173,16 +165,15 @@ def _break_configuration(scene: Scene) -> None:
 
 
 def _release_after_kill(scene: Scene) -> str:
-    """As systemd runs it when a daemon has ended; what it said."""
+    """Runs what systemd runs when a daemon has ended; returns its stderr."""
     done = scene.daemon.watchdog()
     assert done.returncode == 0, done.stderr
     left = [job for job, factor in site_factors_of_tasks(scene.cluster).items() if factor]
-    assert not left, f"factors stand: {left}"
+    assert not left, f"factors are left: {left}"
     return done.stderr
 
 
 def _start_again(scene: Scene) -> None:
-    """With a configuration that is whole."""
     if not scene.daemon.runs:
         scene.daemon.start()
 
@@ -192,7 +183,7 @@ def _sha256(model: str) -> str:
 
 
 def _cut_state(name: str, part: float) -> Fault:
-    """The state file keeps so much of its content."""
+    """The state file keeps this part of its content."""
     return Fault(
         name=f"state file {name}",
         begin=lambda scene: _truncate(part, scene),
@@ -202,7 +193,7 @@ def _cut_state(name: str, part: float) -> Fault:
 
 
 def _of_model(name: str, begin: Callable[[Scene], None], sign: Sign, log: str) -> Fault:
-    """Something happens to the model of a daemon as it is shipped."""
+    """A fault of the model of the shipped daemon."""
     return Fault(
         name=name,
         place=_own_model,
@@ -216,7 +207,7 @@ def _of_model(name: str, begin: Callable[[Scene], None], sign: Sign, log: str) -
 
 
 def _swapped(name: str, content: Callable[[], bytes], sign: Sign, log: str) -> Fault:
-    """The model is replaced under the running daemon."""
+    """The model is replaced while the daemon runs."""
     name = f"model swapped for {name}"
     return _of_model(name, lambda scene: _swap(content(), scene), sign, log)
 
@@ -241,7 +232,12 @@ FAULTS_OF_FILES = (
         sign=UNWRITABLE,
         log="Read-only file system",
     ),
-    _swapped("another", _another, _TAKEN, "reload=done policy=model"),
+    _swapped(
+        "another",
+        (MODELS / "responsive-reserve.onnx").read_bytes,
+        _TAKEN,
+        "reload=done policy=model",
+    ),
     _swapped("a damaged one", _damaged, _REFUSED, "reload=refused"),
     _swapped("one of another schema", _other_schema, _REFUSED, "reload=refused"),
     _of_model(

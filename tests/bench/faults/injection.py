@@ -1,4 +1,4 @@
-"""One fault done to a running site: seen, recovered from, left in the midst of, left by a kill."""
+"""Tries one fault on a running site: sign, recovery, a stop during the fault, a kill."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from tests.bench.faults.jobs_under_fault import PLAN
 from tests.bench.faults.scene import CYCLE, STARVATION, TIMEOUT, Fault, Scene, set_up
 from tests.bench.faults.set_clock import JUMP, settable_clock
 from tests.real.conftest import running_slurm
-from tests.real.private_cluster import PrivateSlurm
 from tests.real.slurm_releases import RELEASES, SlurmRelease
 
 
@@ -40,30 +39,31 @@ def main() -> None:
 
 #: Seconds of a cycle itself and of polling.
 SLACK = 2.0
-#: Jobs that come just before a fault: the daemon has something to order.
+#: Jobs that are submitted just before a fault.
 FRESH = 12
 _PATIENCE = 90.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Injection:
-    """What was seen of a fault; seconds and job numbers.
+    """Result of a fault; seconds and job numbers.
 
     Attributes:
         name: of the fault.
         metric, log: whether it showed there.
-        recovery: from the end of its cause to the end of the first good cycle; None if none came.
-        allowed: of that.
-        left_in_fault: exit code of the daemon that was told to stop while the fault lasted; None
-            where it did not run.
+        recovery: from the end of its cause to the end of the first successful cycle; None if there
+            was no such cycle.
+        allowed: longest recovery.
+        left_in_fault: exit code of the daemon that was stopped during the fault; None if it did
+            not run.
         factors_left: jobs with a factor after that stop and the watchdog.
         factors_after_kill: the same after a kill and the watchdog.
-        jobs: submitted.
-        lost, held, failed, starved: jobs to which harm was done.
-        torn: lines of the audit log that are none.
+        jobs: submitted jobs.
+        lost, held, failed, starved: jobs that were harmed.
+        torn: incomplete lines of the audit log.
         longest_wait: of a job that started.
-        seconds: that all took.
-        error: why it could not be tried to its end; "" else.
+        seconds: duration of the trial.
+        error: why the trial could not be finished; "" if it was.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Injection:
 
     @property
     def complaints(self) -> list[str]:
-        """What was not as it must be; none for a fault that was survived."""
+        """Every failed expectation; none if the fault was survived."""
         found = [f"error: {self.error}"] if self.error else []
         found += [] if self.metric else ["no metric shows it"]
         found += [] if self.log else ["no line of the log shows it"]
@@ -103,11 +103,11 @@ class Injection:
 
     @property
     def survived(self) -> bool:
-        """Whether all was as it must be."""
+        """Whether every expectation was met."""
         return not self.complaints
 
     def as_json(self) -> dict[str, Any]:
-        """For the file of results."""
+        """The result as JSON."""
         return {**asdict(self), "survived": self.survived, "complaints": self.complaints}
 
 
@@ -118,14 +118,13 @@ def inject(
     slack: float = SLACK,
     release: SlurmRelease | None = None,
 ) -> Injection:
-    """Try a fault on a cluster of its own; never raises for what the fault brings about.
+    """Tries a fault on a cluster of its own; an error during the trial is part of the result.
 
     Args:
-        fault: to try.
-        folder: of the daemon's files; must be empty.
-        seed: of the jobs and of moments.
+        folder: empty, for the daemon's files.
+        seed: of the jobs and of the times of the fault.
         slack: seconds of a cycle itself and of polling; more on a busy machine.
-        release: of Slurm; None for the installed one.
+        release: Slurm release; None for the installed one.
     """
     found, begin = Injection(name=fault.name), time.monotonic()
     found.allowed = CYCLE + slack + fault.slack
@@ -142,15 +141,10 @@ def inject(
         with suppress(OSError):
             shutil.copy(cluster.directory / "log" / "slurmctld.log", folder)
         if not found.survived:
-            _keep_queue(cluster, folder)
+            queue = cluster.run("squeue", "-t", "all", "-r", check=False)
+            (folder / "squeue.txt").write_text(queue.stdout + queue.stderr)
     found.seconds = time.monotonic() - begin
     return found
-
-
-def _keep_queue(cluster: PrivateSlurm, folder: Path) -> None:
-    """What helps to find out why."""
-    queue = cluster.run("squeue", "-t", "all", "-r", check=False)
-    (folder / "squeue.txt").write_text(queue.stdout + queue.stderr)
 
 
 def _go_through(fault: Fault, scene: Scene, found: Injection) -> None:
@@ -185,7 +179,7 @@ def _go_through(fault: Fault, scene: Scene, found: Injection) -> None:
 
 
 def _begin_and_see(fault: Fault, scene: Scene, found: Injection) -> float:
-    """Do it, and wait until it shows; the seconds that took."""
+    """Causes the fault and waits until it shows; returns the seconds."""
     before, read, began = scene.daemon.scrape(), len(scene.daemon.log), time.monotonic()
     fault.begin(scene)
     while time.monotonic() - began < fault.patience and not (found.metric and found.log):
@@ -196,7 +190,7 @@ def _begin_and_see(fault: Fault, scene: Scene, found: Injection) -> float:
 
 
 def _recover(fault: Fault, scene: Scene) -> float:
-    """End the cause; seconds from there to the end of the first good cycle."""
+    """Ends the cause; returns the seconds to the end of the first successful cycle."""
     good, begun = scene.daemon.good_cycles(), time.monotonic()
     fault.end(scene)
     ended = begun if fault.counts_end else time.monotonic()
@@ -205,20 +199,20 @@ def _recover(fault: Fault, scene: Scene) -> float:
 
 
 def _leave_amid(fault: Fault, scene: Scene, found: Injection) -> float:
-    """The daemon is stopped while the fault lasts; the watchdog sees to the rest."""
+    """Stops the daemon during the fault; the watchdog releases what is left."""
     began = time.monotonic()
     fault.begin(scene)
     if scene.daemon.runs:
-        found.left_in_fault = scene.daemon.stop()
+        found.left_in_fault = scene.daemon.hook.stop()
     fault.end(scene)
     if scene.daemon.runs:  # a fault of the daemon itself ends with its restart
-        found.left_in_fault = scene.daemon.stop()
+        found.left_in_fault = scene.daemon.hook.stop()
     _watch_until_done(scene)
     return time.monotonic() - began
 
 
 def _watch_until_done(scene: Scene) -> None:
-    """Let the watchdog run again and again, as its timer does, until it has nothing to do."""
+    """Runs the watchdog, as its timer does, until it has nothing to do."""
     last = ""
 
     def done() -> bool:
@@ -228,7 +222,7 @@ def _watch_until_done(scene: Scene) -> None:
         return answer.returncode == 0
 
     try:
-        scene.cluster.wait_until(done, _PATIENCE, "nothing of ours is left")
+        scene.cluster.wait_until(done, _PATIENCE, "no factor of the daemon is left")
     except Exception as error:
         raise AssertionError(f"the watchdog does not end: {last}") from error
 

@@ -1,4 +1,4 @@
-"""Sleep jobs of all kinds on a cluster under a fault: submitted, watched, and all to complete."""
+"""Sleep jobs of all kinds on a cluster under a fault, and what became of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.real.conftest import ACCOUNTS
 from tests.real.private_cluster import PrivateSlurm
 
 PENDING, COMPLETED = "PENDING", "COMPLETED"
-#: Why Slurm itself holds a job that it started and forgot, as it was killed before it saved that.
+#: Reason of a job that Slurm holds itself: slurmctld was killed before it saved the start.
 LAUNCH_FAILED = "launch failed requeued held"
 
 
@@ -22,14 +22,13 @@ class SeenJob:
     """A job, or a task of an array, as `squeue` lists it; times in seconds since the epoch.
 
     Attributes:
-        job: its number, with the task's for arrays.
-        state: Slurm's word.
-        reason: why it waits, in Slurm's word.
-        restarts: how often it was run again.
-        eligible: since when it could start; None where Slurm gives no time.
-        start: None where it has not started.
-        processors: that it asked for.
-        priority: 0 for a held one.
+        job: number, with the task's for arrays.
+        state, reason: as Slurm names them.
+        restarts: number of restarts.
+        eligible: None if Slurm gives no time.
+        start: None if it has not started.
+        processors: requested.
+        priority: 0 if it is held.
     """
 
     job: str
@@ -43,19 +42,19 @@ class SeenJob:
 
     @property
     def held(self) -> bool:
-        """Whether somebody keeps it from starting."""
+        """Whether a user or an administrator holds it."""
         if self.state != PENDING or self.launch_failed:
             return False
         return self.reason.startswith("JobHeld") or self.priority == 0
 
     @property
     def launch_failed(self) -> bool:
-        """Whether Slurm itself holds it; see LAUNCH_FAILED."""
+        """Whether Slurm holds it; see LAUNCH_FAILED."""
         return self.reason.replace("_", " ") == LAUNCH_FAILED
 
     @property
     def wait(self) -> float:
-        """Seconds from eligible to start; 0 where it has not started."""
+        """Seconds from eligible to start; 0 if it has not started."""
         if self.eligible is None or self.start is None:
             return 0.0
         return max(self.start - self.eligible, 0.0)
@@ -63,26 +62,21 @@ class SeenJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Jobs to which harm was done, by number; each with what is said of it."""
+    """Harmed jobs with the details."""
 
     lost: Sequence[str] = ()
     held: Sequence[str] = ()
     failed: Sequence[str] = ()
     starved: Sequence[str] = ()
 
-    @property
-    def harmed(self) -> list[str]:
-        """All of them."""
-        return [*self.lost, *self.held, *self.failed, *self.starved]
-
 
 def lost(submitted: Collection[str], seen: Mapping[str, SeenJob]) -> list[str]:
-    """Jobs that nobody knows any more."""
+    """Jobs that Slurm does not know any more."""
     return sorted(set(submitted) - set(seen))
 
 
 def held(seen: Mapping[str, SeenJob], by_users: Collection[str]) -> list[str]:
-    """Jobs that are held, and not by their users."""
+    """Jobs that are held by others than their users."""
     found = [each for each in seen.values() if each.held and each.job not in by_users]
     return [f"{each.job} ({each.reason})" for each in found]
 
@@ -90,12 +84,12 @@ def held(seen: Mapping[str, SeenJob], by_users: Collection[str]) -> list[str]:
 def failed(
     seen: Mapping[str, SeenJob], cancelled: Collection[str], *, reruns: bool
 ) -> Iterator[str]:
-    """Jobs that did not run to their end, or were run again.
+    """Jobs that did not complete, or ran again.
 
     Args:
-        seen: every job once all have ended.
-        cancelled: by their users, on purpose.
-        reruns: running again is Slurm's own doing.
+        seen: every job after all have ended.
+        cancelled: jobs that their users cancelled.
+        reruns: Slurm itself may run a job again.
     """
     for job in seen.values():
         if job.job not in cancelled and job.state != COMPLETED:
@@ -107,16 +101,16 @@ def failed(
 def starved(
     jobs: Collection[SeenJob], bound: float, grace: float, until: float = math.inf
 ) -> list[str]:
-    """Jobs that others passed though they had waited beyond the bound.
+    """Jobs that waited beyond the bound while another job of their size passed them.
 
-    One is passed where another with as many processors or more, which had not waited so long,
-    starts before it.
+    Another job passes if it has as many processors or more, has not waited beyond the bound, and
+    starts first.
 
     Args:
-        jobs: that have started.
+        jobs: jobs that have started.
         bound: seconds after which a job goes first.
-        grace: seconds more in which nobody could see to that.
-        until: from then on no daemon orders the queue, seconds since the epoch.
+        grace: seconds in which no daemon could order the queue.
+        until: time from which no daemon orders the queue, seconds since the epoch.
     """
     found = []
     for job in jobs:
@@ -136,9 +130,9 @@ def starved(
     return found
 
 
-#: Processors that jobs may use at first, and of the node.
+#: Processors that jobs may use during the fault, and processors of the node.
 FEW, ALL = 4, 24
-#: One partition, narrow until all is seen; a job that is done is remembered for the whole run.
+#: One partition; Slurm remembers ended jobs for the whole run.
 PLAN = ClusterPlan(
     nodes=1,
     processors_per_node=ALL,
@@ -148,7 +142,7 @@ PLAN = ClusterPlan(
         f"PartitionName=batch Nodes=ALL Default=YES MaxTime=1-0 State=UP MaxCPUsPerNode={FEW}",
     ),
 )
-#: Seconds that a job sleeps.
+#: Run times, seconds.
 SHORTEST, LONGEST = 3, 8
 _FIELDS = (
     *("JobArrayID", "State", "Reason", "RestartCnt", "EligibleTime", "StartTime", "NumCPUs"),
@@ -160,12 +154,7 @@ _USERS = (("alice", "physics"), ("bob", "biology"))
 
 @dataclass(slots=True)
 class JobsUnderFault:
-    """The jobs of one run.
-
-    Attributes:
-        cluster: where they are.
-        rng: draws them.
-    """
+    """The jobs of one trial."""
 
     cluster: PrivateSlurm
     rng: random.Random
@@ -178,7 +167,7 @@ class JobsUnderFault:
     _last: float = 0.0
 
     def submit_first(self) -> None:
-        """One of each kind, and some more: wide, in an array, held, with a nice value, waiting."""
+        """Submits jobs of each kind: wide, plain, an array, held, with a nice value, dependent."""
         self.wide = self._submit(processors=FEW)
         self.submit(12)
         self.submit_array()
@@ -187,18 +176,18 @@ class JobsUnderFault:
         self._submit(f"--dependency=afterany:{self.wide}")
 
     def submit(self, number: int) -> list[str]:
-        """So many plain ones."""
+        """Submits plain jobs."""
         return [self._submit(processors=self.rng.choice((1, 1, 2))) for _ in range(number)]
 
     def submit_array(self) -> str:
-        """An array of six tasks; its number."""
+        """Submits an array of six tasks; returns its number."""
         array = self._submit("--array=1-6")
         self.submitted.discard(array)
         self.submitted |= {f"{array}_{task}" for task in range(1, 7)}
         return array
 
     def forget_all(self) -> None:
-        """Slurm has, too."""
+        """Forgets all jobs, as Slurm has."""
         for jobs in (self.submitted, self.held_by_users, self.cancelled, self.requeued):
             jobs.clear()
         self.wide = ""
@@ -220,7 +209,7 @@ class JobsUnderFault:
         return job
 
     def wait_until_saved(self) -> None:
-        """Wait until slurmctld has written down all that was submitted."""
+        """Waits until slurmctld has saved every submitted job."""
         state = self.cluster.directory / "state" / "job_state"
         self.cluster.wait_until(
             lambda: state.exists() and state.stat().st_mtime > self._last, 30, "a saved state"
@@ -235,11 +224,12 @@ class JobsUnderFault:
         return {each.job: each for each in jobs}
 
     def held_by_us(self) -> list[str]:
+        """Held jobs that no user holds."""
         return held(self.seen(), self.held_by_users)
 
     def close(self) -> None:
-        """Nothing starts any more; what runs waits again, and what its user held is released."""
-        self.cluster.run("scontrol", "update", "partition=batch", "state=down")
+        """Closes the partition, requeues running jobs, and releases what users held."""
+        self.cluster.set_partition("down")
         self._free_failed_launches()
         starts = [each.start for each in self.seen().values() if each.start is not None]
         self._closed = max(starts, default=math.inf) + 1.0
@@ -260,7 +250,7 @@ class JobsUnderFault:
             self.cluster.run("scontrol", "update", f"jobid={job}", "starttime=now", check=False)
 
     def factors_left(self) -> list[str]:
-        """Waiting jobs that carry a factor, once Slurm shows one of each that waits."""
+        """Pending jobs with a factor, once sprio lists every pending job."""
         waiting = {each.job for each in self.seen().values() if each.state == PENDING}
         numbers = {job.partition("_")[0] for job in waiting}
         shown: dict[int, int] = {}
@@ -270,7 +260,7 @@ class JobsUnderFault:
             shown.update(site_factors_of_tasks(self.cluster))
             listed = self.cluster.run("sprio", "-h", "-o", "%i").stdout.split()
             missing = numbers - {each.partition("_")[0] for each in listed}
-            for job in missing:  # it came while the clock was ahead: its time is still to come
+            for job in missing:  # submitted while the clock was ahead
                 self.cluster.run("scontrol", "update", f"jobid={job}", "starttime=now", check=False)
             return _slowly(not missing)
 
@@ -278,13 +268,13 @@ class JobsUnderFault:
         return [f"{job} ({factor})" for job, factor in sorted(shown.items()) if factor]
 
     def finish(self) -> None:
-        """Let all of them run at once, and wait until none is left."""
+        """Lets all jobs run at the same time, and waits for the end of all."""
         more = ("state=up", f"maxcpuspernode={ALL}")
         self.cluster.run("scontrol", "update", "partition=batch", *more)
         self.cluster.wait_until(lambda: _slowly(self._all_ended()), 120, "all jobs done")
 
     def _all_ended(self) -> bool:
-        """Those that Slurm itself requeued need not wait for two minutes."""
+        """Whether no job is left; jobs that Slurm requeued may start at once."""
         self._free_failed_launches()
         here = self.cluster.run("squeue", "-h", "-o", "%i %r").stdout.splitlines()
         for job, reason in (line.split(maxsplit=1) for line in here):
@@ -293,7 +283,7 @@ class JobsUnderFault:
         return not here
 
     def _free_failed_launches(self) -> None:
-        """As an administrator would, who also puts back the node that Slurm took out for it."""
+        """Releases them and resumes the node that Slurm drained, as an administrator would."""
         if "drain" in self.cluster.run("sinfo", "-h", "-o", "%t %T").stdout:
             self.cluster.run("scontrol", "update", "nodename=n1", "state=resume", check=False)
         for each in self.seen().values():
@@ -301,13 +291,7 @@ class JobsUnderFault:
                 self.cluster.run("scontrol", "release", each.job, check=False)
 
     def verdict(self, bound: float, grace: float, *, reruns: bool) -> Verdict:
-        """After the end of all.
-
-        Args:
-            bound: of starvation, seconds.
-            grace: seconds in which nobody could order the queue.
-            reruns: that a job was run again is Slurm's own doing.
-        """
+        """The harmed jobs, after the end of all; see `starved` and `failed`."""
         seen = {job: each for job, each in self.seen().items() if job in self.submitted}
         late = [each for each in seen.values() if each.job not in self.requeued]
         again = {job for job in self.requeued if job in seen}
@@ -327,21 +311,21 @@ class JobsUnderFault:
         )
 
     def _wide_starved(self, seen: dict[str, SeenJob], bound: float) -> Iterator[str]:
-        """The wide one needs all processors, which must be emptied for it."""
+        """The wide job, if it waited longer than the bound and the time to drain the node."""
         wide = seen.get(self.wide)
         if wide is not None and wide.job not in self.requeued and wide.wait > bound + 2 * LONGEST:
             yield f"{wide.job} (wide, waited {wide.wait:.0f} s)"
 
 
 def _slowly(done: bool) -> bool:
-    """Polled through Slurm's commands, which cost more than a look at a file."""
+    """Waits before the next poll if `done` is false: each poll calls Slurm."""
     if not done:
         time.sleep(0.4)
     return done
 
 
 def site_factors_of_tasks(cluster: PrivateSlurm) -> dict[int, int]:
-    """As `site_factors`; of an array whose records differ, one that is not 0."""
+    """Site factors by job; for an array whose records differ, one that is not 0."""
     lines = cluster.run("sprio", "-h", "-o", "%i %S").stdout.splitlines()
     found: dict[int, int] = {}
     for job, factor in map(str.split, lines):

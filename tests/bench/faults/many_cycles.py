@@ -1,9 +1,9 @@
-"""Thousands of cycles over a fake Slurm in one process, without waiting: what stays behind?
+"""Runs thousands of cycles over a fake Slurm in one process and measures the memory.
 
     python -m tests.bench.faults.many_cycles --periods 25
 
-A period is a burst of jobs and a quiet time. After each, the memory that is resident and the blocks
-that Python holds; 100 cycles take some seconds, and would take a daemon 8 minutes.
+A period is a burst of jobs and a quiet time. After each period it prints the resident memory and
+the number of Python's memory blocks; 100 cycles take some seconds, a daemon needs 8 minutes.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from slurm_rl_plugin.services.hook import build_cycle, load_policy_or_fall_back
 from tests.fakes.fake_cluster import BIN, NOW, FakeCluster
 from tests.real.daemon_under_test import write_configuration
 
-#: Seconds between two looks, and for which Slurm knows a job that has ended.
+#: Seconds between two cycles, and seconds for which Slurm remembers ended jobs.
 STEP, MIN_JOB_AGE = 5.0, 60.0
 _PROCESSORS = 16
-#: Jobs that come between two looks in the burst of a period, and after it.
+#: Jobs submitted between two cycles in the burst of a period, and after it.
 _MANY, _FEW = 18, 5
 
 
@@ -56,7 +56,7 @@ class PassingJobs:
     _until: dict[int, float] = field(default_factory=dict)
 
     def step(self, *, burst: bool) -> None:
-        """Let STEP seconds pass: jobs come, end and start."""
+        """Lets STEP seconds pass: jobs arrive, end and start."""
         self.now += STEP
         for _ in range((_MANY if burst else _FEW) + self.rng.randint(-2, 2)):
             self._come()
@@ -94,7 +94,7 @@ class PassingJobs:
 
 @contextmanager
 def passing_jobs(folder: Path, seed: int) -> Iterator[PassingJobs]:
-    """Slurm's commands are answered in this process meanwhile, by the fakes of tests/fakes."""
+    """During the block this process answers Slurm's commands, by the fakes of tests/fakes."""
     fake = FakeCluster(folder)
     fake.add(1)
     state = fake.state
@@ -132,7 +132,7 @@ def passing_jobs(folder: Path, seed: int) -> Iterator[PassingJobs]:
         yield jobs
 
 
-#: Part of a period in which many jobs come.
+#: Part of a period in which many jobs arrive.
 _BURST = 0.2
 _PAGE = 4096
 
@@ -151,9 +151,10 @@ def main() -> None:
             for period in range(1, chosen.periods + 1):
                 longest = _period(jobs, cycle, metrics, registry, chosen.cycles)
                 gc.collect()
+                resident = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
                 print(
-                    f"period {period:3d}: {_resident() / 1e6:7.2f} MB resident, "
-                    f"{sys.getallocatedblocks():,} blocks, at most {longest} jobs waited",
+                    f"period {period:3d}: {resident / 1e6:7.2f} MB resident, "
+                    f"{sys.getallocatedblocks():,} blocks, at most {longest} jobs pending",
                     flush=True,
                 )
 
@@ -173,7 +174,7 @@ def _period(
     registry: CollectorRegistry,
     cycles: int,
 ) -> int:
-    """Cycles with a scrape after each; the longest queue."""
+    """Runs cycles with a scrape after each; returns the longest queue."""
     longest = 0
     for number in range(cycles):
         jobs.step(burst=number < _BURST * cycles)
@@ -184,11 +185,6 @@ def _period(
         generate_latest(registry)
         longest = max(longest, len(report.snapshot.pending))
     return longest
-
-
-def _resident() -> int:
-    """Bytes."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
 
 
 if __name__ == "__main__":

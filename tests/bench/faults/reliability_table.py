@@ -1,4 +1,4 @@
-"""The table of docs/research/reliability.md, made of faults.json.
+"""Writes the table of docs/research/reliability.md from faults.json.
 
 python -m tests.bench.faults.reliability_table faults-output/faults.json \
     docs/research/reliability.md
@@ -17,7 +17,7 @@ from tests.bench.faults.every_fault import FAULTS
 from tests.bench.made_part import with_part
 
 Result = Mapping[str, Any]
-#: Between these lines the document holds what is made here.
+#: Lines around the table.
 BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 _HEAD = (
     "| fault | metric that shows it | line of the log | recovered after | jobs | harmed "
@@ -29,7 +29,7 @@ LEFT = ("factors_left", "factors_after_kill")
 
 
 def table_of(results: Sequence[Result]) -> str:
-    """A row a fault."""
+    """A row for each fault."""
     known = {fault.name: fault for fault in FAULTS}
     rows = list(_HEAD)
     for each in results:
@@ -51,7 +51,7 @@ def table_of(results: Sequence[Result]) -> str:
 
 
 def summary_of(results: Sequence[Result]) -> str:
-    """One line of totals."""
+    """A line with the totals."""
     jobs = sum(each["jobs"] for each in results)
     harm = {name: sum(len(each[name]) for each in results) for name in (*HARM, *LEFT)}
     survived = sum(each["survived"] for each in results)

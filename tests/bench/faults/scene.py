@@ -1,4 +1,4 @@
-"""A running site on which a fault is tried: a real cluster, its jobs, our daemon."""
+"""A running site on which a fault is tried: a real cluster, its jobs, and the daemon."""
 
 from __future__ import annotations
 
@@ -9,24 +9,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tests.bench.faults.drowsy_hook import SLEEP
 from tests.bench.faults.jobs_under_fault import JobsUnderFault
 from tests.bench.faults.set_clock import PRELOAD
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.private_cluster import PrivateSlurm
+from tests.real.restless_hook import SLEEP
 
-if TYPE_CHECKING:
-    from tests.bench.faults.scene import Scene
-
-#: Metrics as scraped: series -> value; None where nobody answers the scrape.
+#: Metrics as scraped: series -> value; None if the daemon does not answer.
 Scrape = dict[str, float] | None
-#: The program of a daemon whose policy wants another order in each cycle, so that it always writes.
+#: The daemon with a policy that wants another order in each cycle, so that it always writes.
 RESTLESS = "tests.real.restless_hook"
 #: The daemon as it is shipped.
 SHIPPED = "slurm_rl_plugin.cli.entry"
@@ -34,13 +30,13 @@ SHIPPED = "slurm_rl_plugin.cli.entry"
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What of our metrics shows a fault.
+    """The metric that shows a fault.
 
     Attributes:
-        series: its name and labels as served; "" where the scrape itself must fail.
-        value: that it must take; None where it must rise.
+        series: name and labels as served; "" if the scrape itself must fail.
+        value: value that it must take; None if it must rise.
         labels: text that one of its label sets must hold.
-        stays: it has the value before as well, and keeps it: the fault changes nothing.
+        stays: it must have the value before the fault too.
     """
 
     series: str
@@ -49,7 +45,7 @@ class Sign:
     stays: bool = False
 
     def shows(self, before: Scrape, now: Scrape) -> bool:
-        """Whether it does, by a scrape before the fault and one now."""
+        """Whether it shows, by a scrape before the fault and one now."""
         if not self.series:
             return now is None
         if now is None:
@@ -65,7 +61,7 @@ class Sign:
 
     @property
     def words(self) -> str:
-        """For the table."""
+        """Text of the table."""
         if not self.series:
             return "no answer to the scrape"
         if self.labels:
@@ -80,47 +76,36 @@ UNWRITABLE = Sign('slurm_rl_cycle_failures_total{reason="write"}')
 FALLS_BACK = Sign("slurm_rl_fallback_active", 1.0)
 
 
-def _nothing(scene: Scene) -> None:
-    del scene
-
-
-def _no_place(scene: Scene) -> AbstractContextManager[None]:
-    del scene
-    return nullcontext()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """One fault.
 
     Attributes:
-        name: short, as in the table; also the name of its folder with dashes.
-        begin: does it to the running site.
-        end: takes its cause away.
-        sign: the metric that must show it.
+        name: as in the table; with dashes it is the name of its folder.
+        begin: causes it on the running site.
+        end: ends its cause.
+        sign: metric that must show it.
         log: text that a line of the daemon's log must hold.
-        place: what must be there before the daemon starts, such as a small disk for its files.
-        program: of the daemon.
-        model: of the daemon; a rule, or a file that the place makes.
-        more: lines of its configuration.
-        after_save: it kills slurmctld, which forgets what it has not saved yet: wait until it has.
-        forgets_jobs: Slurm itself drops its jobs; those that come later count.
-        reruns_jobs: Slurm itself may run a job again.
-        counts_end: the recovery counts from the beginning of `end`, which waits for it itself.
+        place: is open while the daemon runs, such as a small disk for its files.
+        program: module of the daemon.
+        model: of the daemon; FOLDER is the daemon's folder.
+        after_save: it kills slurmctld, which forgets unsaved jobs: wait until they are saved.
+        forgets_jobs: Slurm drops its jobs; only later ones count.
+        reruns_jobs: Slurm may run a job again.
+        counts_end: the recovery counts from the start of `end`, which waits for it.
         clock: the clock of the whole site can be set.
-        patience: seconds after which the signs must have shown.
+        patience: seconds until the signs must show.
         slack: seconds that the recovery may take beyond one cycle, such as a call's time-out.
     """
 
     name: str
-    begin: Callable[[Scene], None]
-    end: Callable[[Scene], None] = _nothing
+    begin: Callable[[Scene], object]
+    end: Callable[[Scene], object] = lambda scene: None
     sign: Sign
     log: str
-    place: Callable[[Scene], AbstractContextManager[None]] = _no_place
+    place: Callable[[Scene], AbstractContextManager[None]] = lambda scene: nullcontext()
     program: str = RESTLESS
     model: str = "sjf"
-    more: str = ""
     after_save: bool = False
     forgets_jobs: bool = False
     reruns_jobs: bool = False
@@ -131,17 +116,17 @@ class Fault:
 
     @property
     def folder(self) -> str:
-        """A name for files."""
+        """The name of its folder."""
         return "".join(each if each.isalnum() else "-" for each in self.name)
 
 
 COMMANDS = ("scontrol", "squeue", "sprio", "sshare", "sinfo", "sdiag", "sacct")
-#: Runs the tampered program where there is one; `$0` is the command's own name.
+#: Runs the tampered program if there is one.
 _WRAPPER = """#!/bin/sh
 [ -x {tampered} ] && exec {tampered} "$@"
 exec {real} "$@"
 """
-#: Passes what comes on standard input, and lets something happen before, amid or after the writes.
+#: Passes the changes on standard input on, and runs commands before, amid or after the writes.
 _AT_A_WRITE = """#!/bin/sh
 [ $# -gt 0 ] && exec {real} "$@"
 cat >{lines}.$$
@@ -157,22 +142,18 @@ status=$?
 rm -f {lines}.$$
 exit $status
 """
-#: Halves of a burst that are written first.
+#: Halves of the changes that are written first.
 BEFORE, AMID, AFTER = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
 class TamperedCommands:
-    """Wrappers in `folder`/bin, which comes first in the daemon's PATH; see `COMMANDS`."""
+    """Wrappers of COMMANDS in `folder`/bin, the first folder of the daemon's PATH."""
 
     folder: Path
 
     def make(self, path: str) -> str:
-        """Write the wrappers; the PATH with them.
-
-        Args:
-            path: PATH on which the real ones are found.
-        """
+        """Writes wrappers of the commands on `path`; returns a PATH that starts with them."""
         for name in ("bin", "tampered"):
             (self.folder / name).mkdir(parents=True)
         for command in COMMANDS:
@@ -184,11 +165,11 @@ class TamperedCommands:
         return f"{self.folder}/bin:{path}"
 
     def replace(self, command: str, script: str) -> None:
-        """Let the daemon's calls of a command run a shell script instead."""
+        """Runs a shell script instead of a command that the daemon calls."""
         self._script("tampered", command, f"#!/bin/sh\n{script}\n")
 
     def at_the_next_write(self, when: int, *happens: str) -> None:
-        """Let shell commands run once BEFORE, AMID or AFTER the next burst of changes."""
+        """Runs shell commands once BEFORE, AMID or AFTER the next write of changes."""
         once = self.folder / "once"
         if once.exists():
             once.rmdir()
@@ -203,16 +184,16 @@ class TamperedCommands:
 
     @property
     def written(self) -> bool:
-        """Whether what was to happen at a write has begun to."""
+        """Whether the commands for the next write have started."""
         return (self.folder / "once").exists()
 
     def real(self, command: str) -> Path:
-        """The untampered one."""
+        """The real command."""
         return self.folder / "bin" / f"real-{command}"
 
-    def mend(self, commands: Sequence[str] = COMMANDS) -> None:
-        """Let them be what they are."""
-        for command in commands:
+    def mend(self) -> None:
+        """Restores all commands."""
+        for command in COMMANDS:
             (self.folder / "tampered" / command).unlink(missing_ok=True)
 
     def _script(self, folder: str, name: str, text: str) -> None:
@@ -222,27 +203,26 @@ class TamperedCommands:
         beside.replace(self.folder / folder / name)
 
 
-#: Seconds between two cycles at most, and that a call of Slurm may take.
+#: Longest time between two cycles, and time-out of a call of Slurm, seconds.
 CYCLE, TIMEOUT = 3.0, 2.0
-#: Seconds after which a job goes first, whatever the policy says.
+#: Seconds after which a job goes first, under every policy.
 STARVATION = 25.0
 _RAILS = f"starvation_hours = {STARVATION / 3600!r}\n"
-#: So that a call without an answer does not make the next cycle wait for longer than usual.
+#: A call without an answer must not delay the next cycle.
 _PACE = "busy_share = 0.9\n"
 _SLURM = f"[batch_system]\ntimeout = {TIMEOUT}\n"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class DaemonBeside:
     """The daemon, its supervisor and its watchdog.
 
     Attributes:
-        cluster: that it orders.
-        folder: of its configuration, log, and with links of its other files.
+        cluster: the cluster that it orders.
+        folder: its configuration, log, and links to its other files.
         path: PATH on which it finds Slurm's commands.
-        program: module that is run.
+        program: module that runs.
         model: of its configuration.
-        more: further lines of its configuration.
         stack: ends it at last.
     """
 
@@ -251,18 +231,17 @@ class DaemonBeside:
     path: str
     program: str
     model: str
-    more: str
     stack: ExitStack
     _hook: RunningHook | None = None
     _earlier: list[Path] = field(default_factory=list)
 
     @property
     def files(self) -> Path:
-        """Folder of its state file and its audit log, which a fault may take away."""
+        """Folder of its state file and its audit log."""
         return self.folder / "files"
 
     def start(self) -> None:
-        """Start it and wait for its first cycle."""
+        """Starts it and waits for its first cycle."""
         log = self.folder / "daemon.log"
         if log.exists():
             self._earlier.append(log.rename(self.folder / f"daemon-{len(self._earlier)}.log"))
@@ -276,7 +255,7 @@ class DaemonBeside:
                 self.model,
                 cycle=CYCLE,
                 rails=_RAILS,
-                more=_PACE + _SLURM + self.more,
+                more=_PACE + _SLURM,
                 state=self.files / "state.json",
                 before=(
                     "env",
@@ -300,25 +279,25 @@ class DaemonBeside:
 
     @property
     def other_log(self) -> Path:
-        """What another daemon said that could not start."""
+        """Output of another daemon that could not start."""
         return self.folder / "other.log"
 
     @property
     def log(self) -> str:
-        """Of all its lives, and of another one."""
+        """Logs of all its starts, and of the other daemon."""
         paths = [*self._earlier, self.folder / "daemon.log"]
         paths += [self.other_log] if self.other_log.exists() else []
         return "".join(path.read_text(errors="replace") for path in paths)
 
     def good_cycles(self) -> int:
-        """Cycles so far that did all they should, without a fallback."""
+        """Number of successful cycles without a fallback."""
         return sum(
             "cycle=done mode=active" in line and "failure=none fallback=no" in line
             for line in self.log.splitlines()
         )
 
     def wait_for_good_cycle(self, seconds: float, since: int | None = None) -> None:
-        """Wait for one more than there are now, or than there were."""
+        """Waits for one more successful cycle than now, or than `since`."""
         begin = time.monotonic()
         before = self.good_cycles() if since is None else since
         while self.good_cycles() <= before:
@@ -327,7 +306,7 @@ class DaemonBeside:
             time.sleep(0.02)
 
     def scrape(self) -> Scrape:
-        """Every series that it serves now; None where it does not answer."""
+        """Every series that it serves now; None if it does not answer."""
         try:
             text = self.hook.metrics()
         except OSError:
@@ -336,26 +315,19 @@ class DaemonBeside:
         return {series: float(value) for series, _, value in lines}
 
     def kill(self) -> None:
-        """Kill it outright."""
+        """Kills it."""
         self.hook.process.send_signal(signal.SIGKILL)
         self.hook.process.wait(timeout=10)
 
     def end(self) -> None:
-        """End it if it still runs, whatever it leaves."""
+        """Kills it if it still runs."""
         if self._hook is not None and self.runs:
             self.kill()
 
-    def stop(self) -> int:
-        """Stop it as systemd does; its exit code."""
-        return self.hook.stop()
-
-    def signal(self, number: signal.Signals) -> None:
-        self.hook.process.send_signal(number)
-
     def watchdog(self) -> subprocess.CompletedProcess[str]:
-        """What the timer of systemd runs."""
+        """Runs what the timer of systemd runs."""
         return self.cluster.run(
-            *(sys.executable, "-m", "slurm_rl_plugin.cli.entry", "release", "--unattended"),
+            *(sys.executable, "-m", SHIPPED, "release", "--unattended"),
             *("--config", f"{self.folder}/slurm-rl.toml"),
             env={"PATH": self.path, PRELOAD: ""},
             check=False,
@@ -365,16 +337,16 @@ class DaemonBeside:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """See the module.
+    """The site.
 
     Attributes:
-        cluster: with real sleep jobs.
-        jobs: of it.
-        daemon: of ours.
-        commands: through which the daemon reaches Slurm.
-        rng: of the fault.
-        stack: takes away at last what a fault put there.
-        others: further daemons of ours.
+        cluster: a real Slurm.
+        jobs: sleep jobs on it.
+        daemon: the daemon under test.
+        commands: commands of Slurm that the daemon calls.
+        rng: random numbers of the fault.
+        stack: removes at last what a fault put there.
+        others: further daemons.
     """
 
     cluster: PrivateSlurm
@@ -387,7 +359,7 @@ class Scene:
 
 
 def set_up(fault: Fault, cluster: PrivateSlurm, folder: Path, seed: int, stack: ExitStack) -> Scene:
-    """A scene for a fault; its daemon is not started yet."""
+    """Makes the site of a fault; its daemon does not run yet."""
     commands = TamperedCommands(folder / "commands")
     daemon = DaemonBeside(
         cluster=cluster,
@@ -395,7 +367,6 @@ def set_up(fault: Fault, cluster: PrivateSlurm, folder: Path, seed: int, stack: 
         path=commands.make(cluster.env["PATH"]),
         program=fault.program,
         model=fault.model.replace("FOLDER", str(folder)),
-        more=fault.more.replace("FOLDER", str(folder)),
         stack=stack,
     )
     daemon.files.mkdir()
