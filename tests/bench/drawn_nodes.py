@@ -1,10 +1,10 @@
-"""A log of processors alone, put on nodes with memory and GPUs that are drawn.
+"""Puts a log of processors alone on drawn nodes with memory and GPUs.
 
     python -m tests.bench.drawn_nodes LOG...
 
-Submit times, run times, users and processors are the log's. What jobs request in addition is drawn
-for each user and each kind of job of that user, since users repeat their requests. The command
-replays each log under each policy on some such machines and prints ratios over those of rules.
+Submit times, run times, users and processors are the log's. Other requests are drawn for each
+user and each kind of job of that user, since users repeat their requests. The command replays each
+log under each policy on some such machines and prints ratios over the rules.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepar
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-#: MiB that a node has for each of its CPUs, and how many times that a large one has.
+#: MiB of a node for each CPU, and factor of a large node.
 _MEMORY, _LARGE = 4096.0, 4.0
-#: CPUs of a node, and of those with GPUs the GPUs.
+#: CPUs of a node, and GPUs of a node with GPUs.
 _CPUS, _GPUS = (8, 16, 32), (2, 4, 8)
 #: Fewest nodes without GPUs.
 _FEWEST = 4
@@ -46,21 +46,21 @@ _FEWEST = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnLoad:
-    """Jobs and the machine that they are to run on."""
+    """Jobs and their machine."""
 
     log: JobLog
     machine: Machine
 
 
 def on_drawn_nodes(log: JobLog, processors: int, rng: np.random.Generator) -> DrawnLoad:
-    """The jobs of a log on as many CPUs as its machine had, in nodes, and on nodes with GPUs.
+    """The jobs of a log on nodes with as many CPUs as its machine, and on nodes with GPUs.
 
-    Of CPUs, memory and GPUs the one that is asked for most is asked for .7 to 1.1 of the time.
+    The load of the resource with the largest load is 0.7 to 1.1.
 
     Args:
-        log: of a machine of processors alone.
+        log: of a machine with processors alone.
         processors: of that machine.
-        rng: draws kinds of nodes, requests and how dense the arrivals are.
+        rng: draws node types, requests and the load.
     """
     sizes = [each for each in _CPUS if processors >= _FEWEST * each]
     cpus = int(rng.choice(sizes or [1]))
@@ -90,14 +90,14 @@ def on_drawn_nodes(log: JobLog, processors: int, rng: np.random.Generator) -> Dr
 
 
 def _templates(log: JobLog) -> IntArray:
-    """Jobs of one user that ask for the same, shape [n]."""
+    """Number of each job's group: same user and same request, shape [n]."""
     limit = np.nan_to_num(log.time_limit, nan=-1.0)
     kinds = np.column_stack([log.user, log.processors, limit])
     return np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _gpus(log: JobLog, template: IntArray, most: int, rng: np.random.Generator) -> FloatArray:
-    """GPUs of each job, within a node; some users' jobs ask for them, shape [n]."""
+    """GPUs of each job, at most those of a node, shape [n]; 0 for most users."""
     users = rng.random(int(log.user.max()) + 2) < rng.uniform(0.1, 0.4)
     kinds = int(template.max()) + 1
     count = np.minimum(2.0 ** rng.integers(0, 4, kinds), float(most))
@@ -112,7 +112,7 @@ def _memory(
     cpus: int,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Memory of each job, MiB: by CPU at most twice what nodes have, with GPUs that of a node."""
+    """Memory of each job, MiB: at most twice a node's for each CPU; with GPUs at most a node's."""
     typical, kinds = rng.uniform(0.2, 1.2) * _MEMORY, int(template.max()) + 1
     each = typical * np.exp(rng.normal(0.0, 0.8, kinds))[template]
     most = np.where(gpus > 0, _MEMORY * cpus / processors, 2.0 * _MEMORY)
@@ -120,7 +120,7 @@ def _memory(
 
 
 def _loads(total: FloatArray, log: JobLog, capacity: FloatArray) -> FloatArray:
-    """What the jobs ask for of each resource over what there is until the last comes."""
+    """Load of each resource until the last submission."""
     span = max(float(log.submit[-1] - log.submit[0]), 1.0)
     loads: FloatArray = (log.run_time @ total) / (span * np.maximum(capacity, 1.0))
     return loads
@@ -129,10 +129,7 @@ def _loads(total: FloatArray, log: JobLog, capacity: FloatArray) -> FloatArray:
 def _machine(
     total: FloatArray, log: JobLog, processors: int, cpus: int, gpus: int, rng: np.random.Generator
 ) -> Machine:
-    """Nodes without GPUs, some of them with more memory, and so many with GPUs as are asked for.
-
-    These are drawn so that GPUs may be the scarce resource or not.
-    """
+    """Nodes without GPUs, some with more memory, and nodes with GPUs, which may be scarce."""
     plain = max(processors // cpus, 1)
     large = int(plain * rng.choice([0.0, 0.1, 0.25]))
     cpu_load, _, gpu_work = _loads(total, log, np.array([float(plain * cpus), 1.0, 1.0]))
@@ -149,7 +146,7 @@ def _machine(
 
 
 def drawn_logs(paths: Sequence[Path], machines: int, jobs: int) -> list[PreparedLog]:
-    """The first jobs of each log on so many machines, with classes known at submission."""
+    """The first jobs of each log on `machines` machines, with classes known at submission."""
     found: list[PreparedLog] = []
     for path in paths:
         log = read_log(path)[0]
@@ -162,7 +159,7 @@ def drawn_logs(paths: Sequence[Path], machines: int, jobs: int) -> list[Prepared
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Replay, and print one JSON document: geometric means over the machines, and each of them."""
+    """Replays and prints one JSON document: geometric means over the machines."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("logs", nargs="+", type=Path, metavar="LOG")
     parser.add_argument("--policy", action="append", default=None)
@@ -185,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def ratios(
     machines: Sequence[Mapping[str, Sequence[ContinuousRun]]], name: str, base: str
 ) -> dict[str, float]:
-    """Figures of one policy over those of another: geometric means of the machines' medians."""
+    """Ratios of two policies: geometric means of the machines' medians."""
     each = [
         median_ratios([run.waits for run in runs[name]], [run.waits for run in runs[base]])
         for runs in machines

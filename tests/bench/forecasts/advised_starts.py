@@ -1,10 +1,10 @@
-"""What advice was worth: another request of one job, foretold by replays and made in the whole log.
+"""Compares predicted and true effects of another request of one job.
 
     python -m tests.bench.forecasts.advised_starts LOG [--order fifo|default] [--jobs 300]
 
-A log is simulated under an order with EASY backfilling. Of its last 40 % some jobs that waited ten
-minutes at least are taken; the replays of the moment of their submission say what a shorter limit
-or half of the processors would bring, and the log is simulated again with that one job changed.
+A log is simulated under an order with EASY backfilling. Of its last 40 % some jobs are drawn that
+waited at least ten minutes. Replays at their submission predict the effect of a shorter limit and
+of half the processors; then the log is simulated again with this one job changed.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from slurm_rl_plugin.simulator.workloads.log_workload import (
 from slurm_rl_plugin.units import DAY, MINUTE, FloatArray
 
 _HALF_LIFE, _KNOWN, _WAITED, _DRAWS, _SEED = 7 * DAY, 60 * DAY, 10 * MINUTE, 40, 5
-#: Jobs before one that the log is simulated again with.
+#: Jobs before the changed one in the second simulation.
 _BEFORE = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvisedLog:
-    """A log in its simulated schedule, and what foretells it.
+    """A log in its simulated schedule.
 
     Attributes:
-        prepared: with the simulated starts.
+        prepared: the log with the simulated starts.
         workload: the same jobs.
-        settings: the batch system.
-        network: that orders it; None for first come, first served.
+        settings: of the simulation.
+        network: the order; None for first come, first served.
         source: replays under the same order.
     """
 
@@ -62,13 +62,13 @@ class AdvisedLog:
     source: ReplaySource
 
     def order(self, workload: Workload) -> QueueOrder:
-        """How any of its jobs are ordered."""
+        """The order of some of its jobs."""
         if self.network is None:
             return QueueOrder(scores=-workload.submit)
         return QueueOrder(network=self.network)
 
     def start_of(self, job: int, workload: Workload) -> float:
-        """When a job starts if the jobs before it and around it are these."""
+        """Start of a job among these jobs."""
         last = int(np.searchsorted(workload.submit, self.prepared.log.start[job])) + 1
         rows = np.arange(max(0, job - _BEFORE), min(last, len(workload.submit)))
         part = workload.select(rows)
@@ -76,7 +76,7 @@ class AdvisedLog:
 
 
 def advised_log(path: Path, order: str) -> AdvisedLog:
-    """Read a log and simulate it."""
+    """Reads and simulates a log."""
     model = import_model(model_path("default"))
     assert isinstance(model, QNetwork)
     prepared = prepare_log(read_log(path)[0])
@@ -99,7 +99,7 @@ def advised_log(path: Path, order: str) -> AdvisedLog:
 
 
 def asked_jobs(log: AdvisedLog, count: int) -> list[int]:
-    """Jobs of the last 40 % that waited, drawn."""
+    """Draws jobs of the last 40 % that waited."""
     wait = log.prepared.log.start - log.workload.submit
     there = np.flatnonzero((np.arange(len(wait)) > 0.6 * len(wait)) & (wait > _WAITED))
     drawn = np.random.default_rng(1).choice(there, min(count, len(there)), replace=False)
@@ -108,7 +108,7 @@ def asked_jobs(log: AdvisedLog, count: int) -> list[int]:
 
 
 def advised(log: AdvisedLog, job: int) -> list[dict[str, Any]]:
-    """What other requests of a job were foretold to bring, and what they bring."""
+    """Predicted and true effects of other requests of a job."""
     submit = log.workload.submit
     first = int(np.searchsorted(submit, submit[job] - _KNOWN))
     known = select_prepared(log.prepared, np.arange(first, job + 1))
@@ -165,7 +165,7 @@ def _changed(workload: Workload, job: int, variant: Variant) -> Workload:
 
 
 def summed(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """How often advice was given, and what it was worth where it was."""
+    """Counts of advice, and its accuracy."""
     told: dict[str, Any] = {}
     for kind in ("limit", "processors"):
         mine = [each for each in found if each["kind"] == kind]
@@ -192,7 +192,7 @@ def summed(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Advise, try and print."""
+    """Advises, simulates and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("log", type=Path)
     parser.add_argument("--order", choices=("fifo", "default"), default="fifo")

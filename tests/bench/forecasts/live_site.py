@@ -1,9 +1,9 @@
-"""Live forecasts of a small site whose whole life is known, look after look, and their scores.
+"""Scores live forecasts of a small simulated site.
 
     python -m tests.bench.forecasts.live_site [--days 4]
 
-First come, first served with EASY backfilling; limits are four times what jobs run, give or take.
-Forty looks of the past are foretold first, as the service does; then the queue every half an hour.
+First come, first served with EASY backfilling; limits are about four times the run times. Forecasts
+are made for forty past times first, as the service does, and then every half hour.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _EVERY = HOUR / 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Foretell, score and print."""
+    """Makes forecasts, scores and prints them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--days", type=float, default=4.0, help="of looks")
+    parser.add_argument("--days", type=float, default=4.0, help="days of forecasts")
     parser.add_argument("--load", type=float, default=1.0)
     chosen = parser.parse_args(arguments)
     site = live_site(24.0, load=chosen.load)

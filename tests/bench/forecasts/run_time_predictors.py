@@ -81,7 +81,7 @@ class Runs(NamedTuple):
     @classmethod
     def of(cls, prepared: PreparedLog) -> Runs:
         limit = np.maximum(asked_time(prepared.log.time_limit), 1.0)
-        # elsewhere in the package a job's own run time stands for a request that it did not make
+        # elsewhere in the package a job's run time replaces a missing request
         prepared = replace(prepared, log=replace(prepared.log, time_limit=limit))
         return cls(prepared, limit, np.clip(prepared.log.run_time, 1.0, limit))
 
@@ -113,24 +113,14 @@ def predicted(parts: FloatArray, limit: FloatArray) -> Predicted:
 
 
 def ratio_and_error(guess: FloatArray, true: FloatArray) -> tuple[float, float]:
-    """Sum of what was predicted over that of what came, and mean |ln| of it in predicted tenths.
-
-    Args:
-        guess: predicted means, shape [n].
-        true: what they are means of.
-    """
+    """Predicted over true sum, and mean |ln| of that ratio in tenths by prediction."""
     tenths = np.array_split(np.argsort(guess, kind="stable"), 10)
     errors = [abs(np.log(guess[part].sum() / true[part].sum())) for part in tenths if len(part)]
     return float(guess.sum() / true.sum()), float(np.mean(errors))
 
 
 def by_blocks(difference: FloatArray, submit: FloatArray) -> tuple[float, Interval]:
-    """Mean over jobs, and its interval by blocks of time.
-
-    Args:
-        difference: of each job.
-        submit: seconds, rising.
-    """
+    """Mean over jobs, and its interval by blocks of submission time."""
     blocks = Blocks.over(submit, np.random.default_rng(0))
     mean = float(difference.mean())
     drawn = blocks.means(difference, np.arange(len(submit)))
@@ -138,11 +128,9 @@ def by_blocks(difference: FloatArray, submit: FloatArray) -> tuple[float, Interv
 
 
 def about(point: FloatArray, runs: Runs) -> FloatArray:
-    """A distribution about a point, spread as runs were about theirs that ended before the scored.
+    """A distribution about a point, with the spread of the runs that ended before the scored ones.
 
-    Args:
-        point: seconds, shape [n].
-        runs: the log's jobs.
+    `point` has shape [n], seconds.
     """
     known = ended_at(runs)[: runs.first] <= runs.prepared.log.submit[runs.first]
     off = np.sort(np.log(runs.ran[: runs.first] / point[: runs.first])[known])
@@ -197,7 +185,7 @@ def by_package(runs: Runs) -> Predicted:
 
 
 def by_class(runs: Runs) -> Predicted:
-    """Its first level alone: requests alike of all users."""
+    """Its first level alone: runs of all users with a similar request."""
     replay, submit = RecordedPast(runs.prepared), runs.prepared.log.submit
     row = replay.past.alike[replay.past.template]
     site = np.empty((len(submit), replay.past.site.shape[1]))
@@ -227,7 +215,7 @@ def by_means(runs: Runs) -> Predicted:
 
 
 def known_columns(runs: Runs) -> FloatArray:
-    """What the trees see of each job as it comes, shape [n, columns]."""
+    """Features of the trees for each job at submission, shape [n, columns]."""
     log, recent = runs.prepared.log, recent_runs(runs.prepared)
     means = np.log(shrunk_means(runs)).reshape(len(log), -1)
     request = np.log([runs.limit, log.processors])
@@ -236,7 +224,7 @@ def known_columns(runs: Runs) -> FloatArray:
 
 
 def grown(columns: FloatArray, came: IntArray) -> HistGradientBoostingClassifier:
-    """Trees that tell which of OUTCOMES came; with less regularization rare ones get wild parts."""
+    """Trees that predict the outcome; with less regularization rare outcomes get extreme values."""
     trees = HistGradientBoostingClassifier(
         max_iter=50,
         max_leaf_nodes=8,
@@ -249,7 +237,7 @@ def grown(columns: FloatArray, came: IntArray) -> HistGradientBoostingClassifier
 
 
 def by_trees(runs: Runs) -> Predicted:
-    """Boosted trees over what is known of request, user and their means."""
+    """Boosted trees over request, user and their means."""
     columns, came, ended = known_columns(runs), outcome(runs.ran, runs.limit), ended_at(runs)
     submit, parts = runs.prepared.log.submit, np.zeros((len(came), OUTCOMES))
     for first in range(runs.first, len(came), REFIT):
@@ -272,12 +260,7 @@ PREDICTORS: dict[str, Callable[[Runs], Predicted]] = {
 
 
 def scored(runs: Runs, names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Scores of predictors on the last jobs; the package's first.
-
-    Args:
-        runs: the log's jobs.
-        names: of PREDICTORS, but for the package's.
-    """
+    """Scores of the package's predictor and of the named ones on the last jobs."""
     part, package = slice(runs.first, None), None
     ran, limit, submit = runs.ran[part], runs.limit[part], runs.prepared.log.submit[part]
     came = outcome(ran, limit)
@@ -298,7 +281,7 @@ def scored(runs: Runs, names: Sequence[str]) -> Iterator[tuple[str, dict[str, An
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Predict, score and print."""
+    """Predicts, scores and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("log", type=Path, nargs="+")
     parser.add_argument("--predictor", action="append", choices=[*PREDICTORS][1:])

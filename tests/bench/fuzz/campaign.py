@@ -1,10 +1,10 @@
-"""`make fuzz`: over a million inputs, each numbered; goes on where it was interrupted.
+"""`make fuzz`: over a million numbered inputs; the same command resumes an interrupted campaign.
 
     python -m tests.bench.fuzz.campaign --output fuzz-output
 
-Each target runs in a process of its own, which says before each input which one it is. A process
-that dies or takes too long over one is the finding; the next begins behind that input. Findings lie
-in the folder as files, and the same number and seed make the same input again:
+Each target runs in a process of its own, which records the number of each input first. An input on
+which the process dies or takes too long is a finding; the next process starts after it. Findings
+are files in the folder, and the same number and seed make the same input again:
 
     python -m tests.bench.fuzz.campaign --output fuzz-output --again offer 4711
 """
@@ -31,19 +31,19 @@ from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.whole_file import write_whole
 from tests.bench.fuzz.targets import TARGETS, quiet
 
-#: Seconds that one input may take on a machine that others use as well.
+#: Time-out of one input on a busy machine, seconds.
 PATIENCE = 30.0
-#: Bytes of memory that a target may have.
+#: Memory limit of a target, bytes.
 _MEMORY = 6 << 30
-#: Findings of a target after which it is left alone.
+#: Findings of a target after which it stops.
 _ENOUGH = 50
-#: The worker could not be started.
+#: Finding of a worker that cannot start.
 _BROKEN = "at its start"
 
 
 @dataclass
 class Run:
-    """One target, on its way."""
+    """The campaign of one target."""
 
     name: str
     seed: int
@@ -58,13 +58,13 @@ class Run:
     _until: float = math.inf
 
     def step(self) -> None:
-        """Start, watch or restart the process."""
+        """Starts, watches or restarts the process."""
         if self._worker is None:
             self._start()
             return
         number, done, sound = self._told()
         self.done, self.sound = done, sound
-        if number >= 0:  # the time begins with the first input
+        if number >= 0:  # the time starts with the first input
             self._until = min(self._until, time.monotonic() + self.seconds)
         if self._is_late:
             self.stop()
@@ -85,7 +85,7 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing more to do."""
+        """Whether all inputs are done or the time is up."""
         enough = self.done >= self.inputs or len(self.findings) > _ENOUGH
         return self._worker is None and (enough or self._is_late)
 
@@ -94,14 +94,14 @@ class Run:
         return time.monotonic() > self._until
 
     def stop(self) -> None:
-        """End the process; the next campaign goes on behind its last whole input."""
+        """Ends the process; the next campaign resumes after its last whole input."""
         if self._worker is not None:
             self._worker.kill()
             self._worker.wait()
             self._told()
 
     def state(self) -> dict[str, object]:
-        """What is written down."""
+        """The state for JSON."""
         return {
             "seed": self.seed, "inputs": self.inputs, "done": self.done, "sound": self.sound,
             "findings": self.findings,
@@ -138,7 +138,7 @@ def _packed(*numbers: int) -> bytes:
 
 
 def work(name: str, seed: int, first: int, last: int, output: Path) -> int:
-    """The process of one target."""
+    """Runs the inputs of one target."""
     quiet()
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     stem = name.replace(" ", "-")
@@ -158,7 +158,7 @@ def work(name: str, seed: int, first: int, last: int, output: Path) -> int:
             content = generate(number)
             try:
                 sound += target(content, folder)
-            except Exception:  # noqa: BLE001 - whatever it is, it is none of the documented errors
+            except Exception:  # noqa: BLE001 - not a documented error
                 (output / f"{stem}-{number}.input").write_bytes(content)
                 (output / f"{stem}-{number}.txt").write_text(traceback.format_exc())
                 found += 1
@@ -169,7 +169,7 @@ def work(name: str, seed: int, first: int, last: int, output: Path) -> int:
 
 
 def campaign(runs: Sequence[Run], output: Path, at_once: int) -> None:
-    """Run all targets, so many at a time; what is done is written down every few seconds."""
+    """Runs all targets, `at_once` at a time; saves the state every few seconds."""
     written = 0.0
     with parts_bar("fuzzing", sum(run.inputs for run in runs)) as progress:
         progress(before := sum(run.done for run in runs))
@@ -233,7 +233,7 @@ def main() -> int:
     try:
         campaign(runs, output, options.at_once)
     except KeyboardInterrupt:
-        print("interrupted: the same command goes on", file=sys.stderr)
+        print("interrupted: the same command resumes", file=sys.stderr)
     for run in runs:
         print(f"{run.name:14s} {run.done:9,d} inputs, {run.sound:9,d} taken as sound")
     findings = sorted(output.glob("*.input"))

@@ -1,8 +1,9 @@
-"""The same targets under atheris: inputs that reach new code are kept and harmed further.
+"""Runs a target under atheris, which keeps inputs that reach new code and mutates them.
 
     python -m tests.bench.fuzz.coverage_guided TARGET CORPUS_FOLDER -runs=20000 -seed=1
 
-What follows the folder is libFuzzer's. An input that fails is written beside, and the run ends.
+Arguments after the folder are libFuzzer's. A failing input is written next to the folder, and the
+run ends.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import atheris
 with atheris.instrument_imports(include=["slurm_rl_plugin", "prometheus_client", "cheroot"]):
     from tests.bench.fuzz.targets import TARGETS, quiet
 
-#: Seconds for one input, and megabytes.
+#: Time-out in seconds, memory in megabytes, longest input.
 _BOUNDS = ["-timeout=30", "-rss_limit_mb=6000", "-max_len=65536"]
 
 

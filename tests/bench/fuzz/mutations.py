@@ -1,11 +1,11 @@
-"""Inputs that nearly are what a reader expects: real ones, with harm done to them."""
+"""Mutates sound inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
 
-#: Most bytes of an input: the kind of harm counts, not its length.
+#: Longest input, bytes.
 LONGEST = 1 << 16
 _NUMBERS = (
     *(b"-1", b"0", b"1", b"00", b"1e308", b"nan", b"inf", b"-0", b"1_000", b"0x10", b".5", b"2.5"),
@@ -28,13 +28,7 @@ _TOKENS = (
 
 
 def mutated(seeds: Sequence[bytes], tokens: Sequence[bytes], rng: Random) -> bytes:
-    """One input.
-
-    Args:
-        seeds: sound inputs.
-        tokens: words of the format, put in where they do not belong.
-        rng: all that is drawn.
-    """
+    """Mutates one of the sound inputs; `tokens` are words of the format to insert anywhere."""
     if rng.random() < 0.02:
         return rng.randbytes(rng.randrange(200))
     content = rng.choice(seeds)
@@ -64,7 +58,7 @@ def _insert(content: bytes, tokens: Sequence[bytes], seeds: Sequence[bytes], rng
 
 
 def _replace(content: bytes, tokens: Sequence[bytes], seeds: Sequence[bytes], rng: Random) -> bytes:
-    """One run of letters and digits becomes something else."""
+    """Replaces a run of letters and digits."""
     place = rng.randint(0, len(content))
     begin, end = place, place
     while begin and content[begin - 1 : begin].isalnum():
@@ -90,7 +84,7 @@ def _cut(content: bytes, tokens: Sequence[bytes], seeds: Sequence[bytes], rng: R
 
 
 def _lines(content: bytes, tokens: Sequence[bytes], seeds: Sequence[bytes], rng: Random) -> bytes:
-    """A line is moved, doubled or left out."""
+    """Moves, doubles or removes a line."""
     lines = content.split(b"\n")
     line = lines.pop(rng.randrange(len(lines)))
     for _ in range(rng.choice((0, 1, 1, 2))):

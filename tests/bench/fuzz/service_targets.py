@@ -1,4 +1,4 @@
-"""What others send us: configuration files, models, and requests to the two HTTP services."""
+"""Targets for configuration files, models, and requests to the two HTTP services."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from slurm_rl_plugin.serving.page_server import Pages, PageServer, serve_pages
 
 TOKEN = "fuzz" * 8
 NOW = 1_800_000_000.0
-#: Bytes of a request that a socket takes without a reader.
+#: Bytes of a request that a socket buffers without a reader.
 _SENT = 100_000
-#: Seconds after which a client has no answer.
+#: Time-out of a client, seconds.
 _UNANSWERED = 10.0
 _ALLOWED = {200, 400, 401, 404, 405, 409, 411, 413, 414, 417, 429, 431, 501, 503, 505}
 
@@ -51,7 +51,7 @@ def configure(content: bytes, folder: Path) -> bool:
 
 
 def load_model(content: bytes, folder: Path) -> bool:
-    """A model, and where it loads a decision by it."""
+    """A model, and a decision by it if it loads."""
     path = folder / "any.onnx"
     path.write_bytes(content)
     snapshot = random_snapshot(5, np.random.default_rng(1))
@@ -65,7 +65,7 @@ def load_model(content: bytes, folder: Path) -> bool:
 
 
 def _answer(server: PageServer, content: bytes) -> bytes:
-    """The answer to a client that has said all that it will say."""
+    """The response to a client that has closed its side."""
     ours, theirs = socket.socketpair()
     with theirs:
         connection = server.ConnectionClass(server, ours)
@@ -79,20 +79,20 @@ def _answer(server: PageServer, content: bytes) -> bytes:
 
 
 class HttpTarget:
-    """One of our HTTP services, asked without a network."""
+    """An HTTP service without a network."""
 
     def __init__(self, pages: Pages, *, json_only: bool) -> None:
         self._server = PageServer(("127.0.0.1", 0), pages)
         self._json_only = json_only
 
     def __call__(self, content: bytes, folder: Path) -> bool:
-        """One request, as it comes from the network."""
+        """One request."""
         return _is_sound(_answer(self._server, content), json_only=self._json_only)
 
 
 def _is_sound(answer: bytes, *, json_only: bool) -> bool:
-    """Whether an answer grants a request; fails where it is none that the service documents."""
-    if not answer:  # nothing was asked
+    """Whether a response grants the request; fails for an undocumented response."""
+    if not answer:  # no request
         return False
     head, _, body = answer.partition(b"\r\n\r\n")
     if head.startswith(b"HTTP/1.1 100 "):  # Expect: 100-continue; the answer itself follows
@@ -108,7 +108,7 @@ def _is_sound(answer: bytes, *, json_only: bool) -> bool:
 
 
 def heads_target(folder: Path) -> Callable[[bytes, Path], bool]:
-    """A page served on a port of this host, which gets raw bytes from one client after another."""
+    """A page on a port of this host, which gets raw bytes from one client after another."""
     port = serve_pages(_offer_pages(folder), "127.0.0.1", 0, section="offer")
 
     def send(content: bytes, folder: Path) -> bool:
@@ -126,12 +126,12 @@ def heads_target(folder: Path) -> Callable[[bytes, Path], bool]:
 
 
 def offer_target(folder: Path) -> HttpTarget:
-    """POST /offer, asked without a network."""
+    """POST /offer without a network."""
     return HttpTarget(_offer_pages(folder), json_only=True)
 
 
 def _offer_pages(folder: Path) -> OfferPages:
-    """Offers of a batch system that always has an answer."""
+    """Offers of a batch system that always answers."""
     limits = StartLimits(keep=5.0, at_once=2, busy_share=1.0, patience=1.0)
     ticks = iter(range(10**12))
     desk = OfferDesk(
@@ -154,7 +154,7 @@ def _offer_pages(folder: Path) -> OfferPages:
 
 
 def offer_body_target(folder: Path) -> Callable[[bytes, Path], bool]:
-    """The same, asked by one who may, in a sound request: what is said is harmed, not how."""
+    """POST /offer with a valid token and head: only the body is mutated."""
     target = offer_target(folder)
 
     def ask(body: bytes, folder: Path) -> bool:
@@ -167,16 +167,16 @@ def offer_body_target(folder: Path) -> Callable[[bytes, Path], bool]:
 
 
 def metrics_target(folder: Path) -> HttpTarget:
-    """The daemon's endpoint."""
+    """The daemon's metrics."""
     del folder
     metrics = CycleMetrics(CollectorRegistry(), {"name": "fuzz"})
     return HttpTarget(metrics_pages(metrics), json_only=False)
 
 
 class RaisesBroken(logging.Handler):
-    """Lets a bug show that a service would only log."""
+    """Raises a bug that a service would only log."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Raise it."""
+        """Raises the error."""
         if "=broken" in record.getMessage() and record.exc_info and record.exc_info[1]:
             raise record.exc_info[1]

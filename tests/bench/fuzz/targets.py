@@ -181,7 +181,7 @@ def convert_log(content: bytes, folder: Path) -> bool:
 
 
 def read_parquet(content: bytes, folder: Path) -> bool:
-    """A file of ours that was damaged."""
+    """A damaged converted log."""
     path = folder / "any.parquet"
     path.write_bytes(content)
     try:

@@ -62,7 +62,6 @@ from tests.real.conftest import running_slurm
 from tests.real.daemon_under_test import RunningHook
 from tests.real.load import outcomes
 from tests.real.private_cluster import Account, ClusterError, ClusterPlan, PrivateSlurm
-from tests.real.site_factors import site_factors
 from tests.real.slurm_releases import (
     RELEASES,
     SlurmRelease,
@@ -176,7 +175,7 @@ class Run:
         ) as hook:
             yield hook
             say(f"{self.folder.name}: the daemon stops")
-        if any(site_factors(self.cluster).values()):
+        if any(self.cluster.site_factors().values()):
             raise ClusterError(f"{self.folder}: factors are left")
 
     def waits(self, jobs: Sequence[int]) -> bool:
@@ -311,7 +310,7 @@ def _ordered(run: Run, hook: RunningHook) -> bool:
     """Whether the first ordering has ended."""
     if hook.process.poll() is not None:
         raise ClusterError(hook.log)
-    factors = site_factors(run.cluster).values()
+    factors = run.cluster.site_factors().values()
     return sum(factor != 0 for factor in factors) >= _ORDERED * len(factors)
 
 

@@ -201,7 +201,7 @@ def _as_run(place: int, job: NodeJob) -> dict[str, Any]:
 
 
 def add_load_arguments(parser: argparse.ArgumentParser, jobs: int) -> None:
-    """Which jobs of which log."""
+    """Adds the log and its part to replay."""
     parser.add_argument("log", type=Path, help="one sbatch line for each job, gzip")
     parser.add_argument("--first", type=int, default=17000, help="place of the first job")
     parser.add_argument("--jobs", type=int, default=jobs)

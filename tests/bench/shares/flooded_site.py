@@ -1,9 +1,9 @@
-"""An administrator's case: one account with few shares floods a cluster; who waits, who gets what.
+"""An administrator's case: an account with few shares floods a cluster.
 
-Draws a site of 320 CPUs and twelve accounts, and its log: one account with 5 % of the shares asks
-for .68 of the machine, the other eleven for .58 of their shares. Then asks `what-if` and `evaluate
---config` what our order would do to each account at several values of `influence_hours`, and says
-whether the two agree to the digit.
+Draws a site of 320 CPUs and twelve accounts, and its log: an account with 5 % of the shares
+requests 0.68 of the machine, the other eleven request 0.58 of their shares. `what-if` and `evaluate
+--config` then predict waits and service of each account at several values of `influence_hours`;
+both must agree to the digit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 from slurm_rl_plugin.whole_file import write_whole
 
-#: Shares of the accounts, and which one floods.
+#: Shares of the accounts, and the flooding account.
 SHARES = {
     "physics": 30,
     "chem": 20,
@@ -38,11 +38,11 @@ SHARES = {
     "guest": 2,
 }
 FLOODS = "astro"
-#: Parts of the machine that it asks for, and of their shares that the others do.
+#: Part of the machine that it requests, and part of their shares that the others request.
 FLOOD, OTHERS = 0.68, 0.58
 INFLUENCES = (336.0, 72.0, 24.0, 0.0)
 _NODES, _CPUS = 40, 8
-#: Minutes that jobs ask for, seconds that they run, and CPUs, all drawn alike.
+#: Time limits in minutes, run times in seconds, and CPUs, drawn with equal probability.
 _LIMITS, _RUNS = (5, 15, 60, 240, 600), (120, 480, 2400, 9000, 24000)
 _WIDTHS = (1, 2, 4, 4, 8)
 _SITE = ("--cluster", ".", "--account-of", "accounts.csv")
@@ -62,13 +62,7 @@ PartitionName=batch Nodes=ALL Default=YES MaxTime=1-00:00:00
 
 
 def write_site(folder: Path, *, days: float = 28.0, seed: int = 5) -> None:
-    """`slurm.conf`, `sacctmgr.script`, `log.swf`, and `accounts.csv`: whose user is whose.
-
-    Args:
-        folder: that is there.
-        days: of the log.
-        seed: of the draws.
-    """
+    """Writes `slurm.conf`, `sacctmgr.script`, `log.swf`, and users' accounts in `accounts.csv`."""
     rng = np.random.default_rng(seed)
     names = list(SHARES)
     (folder / "slurm.conf").write_text(_CONF.format(nodes=_NODES, cpus=_CPUS))
@@ -91,7 +85,7 @@ def write_site(folder: Path, *, days: float = 28.0, seed: int = 5) -> None:
     (folder / "drawn.swf").write_text("\n".join(lines) + "\n")
     users = [f"{2 * place + each},{name}" for place, name in enumerate(names) for each in (1, 2)]
     (folder / "accounts.csv").write_text("user,account\n" + "\n".join(users) + "\n")
-    # the log records the starts that the site's own order gives
+    # the log has the starts of the site's own order
     own = ("--policy", "multifactor", "--estimates", "requested", "--export", "own", "--json")
     answer(folder, "evaluate", "drawn.swf", *_SITE, *own)
     (folder / "own" / "multifactor.swf").rename(folder / "log.swf")
@@ -99,12 +93,7 @@ def write_site(folder: Path, *, days: float = 28.0, seed: int = 5) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfAccount:
-    """What one account would wait and get.
-
-    Attributes:
-        mean_wait: seconds.
-        ratio: its service over its entitlement.
-    """
+    """Mean wait of an account in seconds, and its service over its entitlement."""
 
     mean_wait: float
     ratio: float
@@ -113,10 +102,10 @@ class OfAccount:
 def asked_both(
     folder: Path, influence: float
 ) -> tuple[dict[str, OfAccount], dict[str, OfAccount], dict[str, OfAccount]]:
-    """Accounts under the site's own order by both, under ours by `what-if`, and by `evaluate`.
+    """Accounts under the site's order, under ours by `what-if`, and under ours by `evaluate`.
 
     Raises:
-        ValueError: the commands do not agree on the cluster as it is.
+        ValueError: the commands disagree on the site's order.
     """
     config = folder / f"influence-{influence:g}.toml"
     config.write_text(f"[hook]\ninfluence_hours = {influence:g}\n")
@@ -128,12 +117,12 @@ def asked_both(
     now, ours = (_of_what_if(variant, side) for side in (0, 1))
     beside = {name: _of_evaluate(policies[name]) for name in ("multifactor", "default")}
     if beside["multifactor"] != now:
-        raise ValueError(f"{influence:g} h: the commands differ on the cluster as it is")
+        raise ValueError(f"{influence:g} h: the commands disagree on the site's order")
     return now, ours, beside["default"]
 
 
 def answer(folder: Path, *words: str) -> dict[str, Any]:
-    """The JSON of a command of slurm-rl that is run in a folder."""
+    """Runs slurm-rl in a folder; returns its JSON."""
     command = [str(Path(sys.executable).with_name("slurm-rl")), *words]
     done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -162,7 +151,7 @@ def _of_evaluate(policy: Mapping[str, Any]) -> dict[str, OfAccount]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw, ask, print and write; 1 where the commands do not agree."""
+    """Draws, predicts, prints and writes; 1 if the commands disagree."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--days", type=float, default=28.0)
     parser.add_argument("--seed", type=int, default=5)

@@ -1,11 +1,10 @@
-"""What a job gains by asking otherwise, and who pays: pairs of replays of a log under EASY.
+"""Measures what a job gains by another request, and who pays: pairs of replays under EASY.
 
     python -m tests.bench.shares.gaming LOG LOG LOG
 
-In each pair the same jobs, a hundredth of the last 40 % of the log, ask honestly and otherwise. All
-else stays: each job runs as long as it did, at most as long as it asks for. Each draw leaves out
-2 % of the log's jobs, since one replay can be lucky. Accounts with shares are those of
-`share_cases`.
+In each pair the same jobs, a hundredth of the last 40 % of the log, make honest and other requests.
+Each job runs as long as in the log, at most up to its limit. Each draw leaves out 2 % of the log's
+jobs, since a single replay depends on chance. Accounts with shares are those of `share_cases`.
 """
 
 from __future__ import annotations
@@ -46,30 +45,29 @@ from slurm_rl_plugin.units import HOUR, MINUTE, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.whole_file import write_whole
 from tests.bench.shares.share_cases import case_of
 
-#: Part of the judged jobs that ask otherwise.
+#: Part of the judged jobs that change their requests.
 DRAWN = 0.01
 #: Part of the jobs that a draw leaves out of both replays.
 LEFT_OUT = 0.02
-#: Seconds that a dummy run lasts, and that it comes before the job.
+#: Run time of a dummy run, and time between its submission and the job's, seconds.
 DUMMY_RUN, DUMMY_AHEAD = 5.0, HOUR
-#: Kinds of jobs of a changed log: an honest one or a part of one, and a dummy run.
+#: Kinds of jobs of a changed log: an honest job or a part of one, and a dummy run.
 PART, DUMMY = 0, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """A way to ask otherwise.
+    """A change of requests.
 
     Attributes:
-        processors: times as many, rounded up.
-        time_limit: times as long.
-        run_time: times as long, of each part.
-        parts: jobs in place of one.
+        processors, time_limit: factors; processors are rounded up.
+        run_time: factor for each part.
+        parts: jobs that replace one.
         dummies: runs of DUMMY_RUN seconds of the same user and time limit.
-        ahead: seconds that they come before the job.
-        narrow: whether dummies ask for one processor; else for those of the job.
-        fresh_user: each job comes from a user without a past run.
-        account: it is charged to the account that has used the least of its share.
+        ahead: seconds between their submission and the job's.
+        narrow: whether dummies request one processor, not the job's.
+        fresh_user: each job has a user without past runs.
+        account: the job is charged to the account that has used least of its share.
     """
 
     processors: float = 1.0
@@ -95,17 +93,17 @@ WAYS: Mapping[str, Way] = {
     "10 dummies like it before": Way(dummies=10),
     "10 dummies of 1 processor before": Way(dummies=10, narrow=True),
     "7 dummies like it with it": Way(dummies=7, ahead=0.0),
-    "limit + 1 %": Way(time_limit=1.01),  # of the same step: what past runs tell stays
-    "limit + 25 %": Way(time_limit=1.25),  # a template without a run
+    "limit + 1 %": Way(time_limit=1.01),  # same step: past runs still count
+    "limit + 25 %": Way(time_limit=1.25),  # a new template
 }
-#: Ways that can move only an order that predicts run times.
+#: Changes that matter only for an order that predicts run times.
 OURS = (
     "unknown user",
     "limit + 1 %",
     "limit + 25 %",
     *(name for name, way in WAYS.items() if way.dummies),
 )
-#: Where accounts have shares.
+#: Changes if accounts have shares.
 WITH_SHARES: Mapping[str, Way] = {
     "account with little usage": Way(account=True),
     "2 x processors": WAYS["2 x processors"],
@@ -113,11 +111,11 @@ WITH_SHARES: Mapping[str, Way] = {
 
 
 class Changed(NamedTuple):
-    """A log in which some jobs ask otherwise; columns of shape [m].
+    """A log in which some jobs change their requests; columns of shape [m].
 
     Attributes:
         log: prepared, with parts and dummies.
-        honest: of each of its jobs the place in the honest log of the job that it belongs to.
+        honest: place of the honest job that each job belongs to.
         kind: PART or DUMMY.
     """
 
@@ -127,14 +125,14 @@ class Changed(NamedTuple):
 
 
 def idle_account(prepared: PreparedLog) -> int:
-    """The account that has the most of its share left over the whole log."""
+    """The account that has used the least of its share over the whole log."""
     work = prepared.log.run_time * prepared.log.processors
     used = np.bincount(prepared.account, work, len(prepared.shares))
     return int(np.argmin(used / np.maximum(prepared.shares, 1e-9)))
 
 
 def may_ask(prepared: PreparedLog, way: Way) -> BoolArray:
-    """The jobs that can ask so, shape [n]."""
+    """Whether each job can make this change, shape [n]."""
     log = prepared.log
     fits = log.processors * way.processors <= prepared.capacity
     able = fits & (log.processors * way.processors >= 1.0) & (log.time_limit > 0.0)
@@ -145,7 +143,7 @@ def may_ask(prepared: PreparedLog, way: Way) -> BoolArray:
 
 
 def changed_log(prepared: PreparedLog, drawn: IntArray, way: Way) -> Changed:
-    """The log in which the drawn jobs, ascending places, ask otherwise."""
+    """The log in which the drawn jobs, ascending places, change their requests."""
     times = np.ones(len(prepared.log), dtype=np.int64)
     times[drawn] = way.parts
     parts = np.repeat(np.arange(len(times)), times)
@@ -177,13 +175,12 @@ def changed_log(prepared: PreparedLog, drawn: IntArray, way: Way) -> Changed:
 
 
 class Replay(NamedTuple):
-    """What a replay gives.
+    """Result of a replay; seconds.
 
     Attributes:
-        wait: of each honest job until the last of its parts starts, seconds, shape [n].
-        response: until the last of its parts ends, seconds, shape [n].
-        ahead: of each request the part of the others' pending jobs that are before its last part
-            as it comes, in the order asked; NaN where no other waits.
+        wait, response: of each honest job, until the last of its parts starts or ends, shape [n].
+        ahead: part of the other pending jobs that are before each request's last part at its
+            submission; NaN if no other job is pending.
     """
 
     wait: FloatArray
@@ -194,7 +191,7 @@ class Replay(NamedTuple):
 def replayed(
     prepared: PreparedLog, changed: Changed, requests: IntArray, order: QueueOrder
 ) -> Replay:
-    """Replay a changed log; look at the queue as each of some jobs of the honest one comes."""
+    """Replays a changed log, and records the queue at the submission of some honest jobs."""
     log = changed.log
     settings = SimulationSettings(
         capacity=log.capacity, backfilling="easy", goals=log.goals(AS_TRAINED)
@@ -228,19 +225,18 @@ def replayed(
 
 
 class Gain(NamedTuple):
-    """Asking otherwise over asking honestly, of one draw.
+    """Changed over honest requests, of one draw.
 
     Attributes:
-        wait: ratio of mean waits, of the jobs that are not killed.
-        error: two standard errors of the logarithm of `wait`, over draws.
-        median: of the ratios of their waits and a minute, of those that wait a minute or more in
-            either replay.
-        response: ratio of their mean times from submission to the end.
-        ahead: change of the part of the queue that is before the job as it comes.
+        wait: ratio of mean waits of jobs that are not killed.
+        error: two standard errors of ln(wait) over draws.
+        median: median ratio of (wait + a minute), of jobs that wait a minute in either replay.
+        response: ratio of mean times from submission to end.
+        ahead: change of the part of the queue before the job at its submission.
         paid: ratio of core-seconds, dummies included.
         killed: part of the jobs that reach the shorter limit.
         lost: part of the honest core-seconds that killed jobs needed.
-        others: ratio of the mean waits of all other judged jobs.
+        others: ratio of mean waits of all other judged jobs.
     """
 
     wait: float
@@ -289,7 +285,7 @@ def gain_of(
 
 
 def over_draws(gains: Sequence[Gain]) -> Gain:
-    """Means over draws, geometric ones of ratios of waits."""
+    """Means over draws, geometric for ratios of waits."""
     values = np.array(gains)
     ratios = [Gain._fields.index(name) for name in ("wait", "median", "response", "others")]
     logs = np.log(np.maximum(values[:, ratios], 1e-3))
@@ -325,7 +321,7 @@ def drawn_gains(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Every way under both orders on every log; prints a table and writes JSON."""
+    """Tries every change under both orders on every log; prints a table, writes JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("log", type=Path, nargs="+", metavar="LOG")
     parser.add_argument("--jobs", type=int, default=80_000, help="first jobs of each log")

@@ -32,6 +32,7 @@ from tests.bench.live.harness import (
     kept_runs,
     submit_in_time,
     wait_until_empty,
+    write_associations,
 )
 from tests.bench.node_hours.fidelity import WITHIN, agrees
 from tests.bench.node_hours.simulated import delays_of
@@ -125,13 +126,7 @@ def run_once(name: str, jobs: Sequence[LiveJob], folder: Path, stop: Event) -> D
             wait_until_empty(cluster, HOUR)
         found = outcomes(cluster, numbers)
         keep_files(cluster, folder, "slurm.conf")
-    script = [f"add account {name} Fairshare={each.share}" for name, each in _PLAN.accounts.items()]
-    script += [
-        f"add user {user} Account={name}"
-        for name, each in _PLAN.accounts.items()
-        for user in each.users
-    ]
-    folder.joinpath("sacctmgr.script").write_text("\n".join(script) + "\n")
+    write_associations(_PLAN, folder)
     rows = [asdict(found[number]) for number in numbers]
     return {"late": late, "asked": [asdict(job) for job in jobs], "found": rows}
 

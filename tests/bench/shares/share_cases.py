@@ -1,10 +1,10 @@
-"""Whose share is kept under which order: logs whose users are put into accounts with shares.
+"""Compares how orders keep accounts' shares, on logs whose users are put into accounts.
 
-The users of a log go whole, the largest first, into accounts so that each account asks for a part
-of the work that is not its share; arrivals are scaled to a load. `skew`: four accounts of equal
-shares ask for half, .3, .15 and .05. `burst`: five accounts, of which the last submits four weeks'
-work at once. `six`: six accounts that ask for more or less than theirs. Ratios are geometric means
-over the cases; the jobs between a tenth and 95 % of the log count.
+The users of a log, the largest first, are put into accounts so that each account requests a part of
+the work that is not its share; arrivals are scaled to a load. `skew`: four accounts with equal
+shares request 0.5, 0.3, 0.15 and 0.05. `burst`: five accounts; the last submits four weeks' work at
+once. `six`: six accounts that request more or less than their shares. Ratios are geometric means
+over the cases; the jobs between 10 % and 95 % of the log count.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from slurm_rl_plugin.utility.fairness import KEPT, ServedJobs, service_of_window
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 from slurm_rl_plugin.whole_file import write_whole
 
-#: Name -> what each account asks for, and its share.
+#: Name -> requested part and share of each account.
 SCHEMES: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
     "skew": ((0.5, 0.3, 0.15, 0.05), (0.25, 0.25, 0.25, 0.25)),
     "burst": ((0.35, 0.25, 0.2, 0.1, 0.1), (0.3, 0.2, 0.2, 0.1, 0.2)),
     "six": ((0.05, 0.15, 0.35, 0.1, 0.25, 0.1), (0.35, 0.2, 0.15, 0.1, 0.1, 0.1)),
 }
-#: Seconds from burst to burst, and that one takes.
+#: Time between bursts, and duration of a burst, seconds.
 _PERIOD, _BURST = 28 * DAY, HOUR
-#: Points a doubling that are tried.
+#: Points for a doubling of usage over share.
 POINTS = (0.0, 1.0, 2.0, 4.0, 8.0, 12.0, 16.0)
 _SHORT, _SOON = 900.0, 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What one order gives in one case; seconds."""
+    """Figures of one order in one case; seconds."""
 
     misdelivered: float
     quantile05: float
@@ -85,7 +85,7 @@ def case_of(prepared: PreparedLog, scheme: str, load: float, seed: int) -> Prepa
 
 
 def figures_of(case: PreparedLog, start: FloatArray) -> Figures:
-    """What counts of a schedule of a case."""
+    """Figures of a schedule."""
     log, jobs = case.log, len(case.log)
     counted = slice(jobs // 10, int(jobs * 0.95))
     wait = start - log.submit
@@ -122,7 +122,7 @@ def figures_of(case: PreparedLog, start: FloatArray) -> Figures:
 
 
 def orders(model: str) -> dict[str, tuple[Candidate, Goals]]:
-    """Name -> order and goals; the site's own with decayed usage, first come, and ours."""
+    """Name -> order and goals: multifactor, first come, first served, and ours."""
     ours = candidate_of(model)
     found = {name: (candidate_of(name), Goals()) for name in ("multifactor", "fifo")}
     return found | {f"{model} {points:g}": (ours, Goals(shares=points)) for points in POINTS}
@@ -161,7 +161,7 @@ def row_of(found: Mapping[str, Sequence[Figures]], name: str) -> dict[str, float
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Every order in every case; prints a table and writes JSON."""
+    """Tries every order in every case; prints a table, writes JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("log", type=Path, nargs="+", metavar="LOG")
     parser.add_argument("--jobs", type=int, default=15_000, help="first jobs of each log")

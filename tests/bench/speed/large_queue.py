@@ -1,10 +1,10 @@
-"""`make bench`: whole cycles over 100,000 pending jobs of 500 accounts, until the order stands.
+"""`make bench`: whole cycles over 100,000 pending jobs of 500 accounts, until they are in order.
 
     python -m tests.bench.speed.large_queue
 
-Slurm is a folder of answers (`tests.bench.speed.listed_slurm`), so that what is measured is ours:
-reading the answers, the model, guard rails, order, audit log, state file and metrics. A cycle
-later all jobs are a minute older, and some have started, ended and come.
+Slurm is a folder of responses (`tests.bench.speed.listed_slurm`), so that only the hook is
+measured: reading, the model, guard rails, order, audit log, state file and metrics. In the next
+cycle all jobs are a minute older, and some have started, ended and arrived.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from slurm_rl_plugin.services.hook import load_policy
 from slurm_rl_plugin.units import DAY, MINUTE
 from tests.bench.speed.listed_slurm import ListedSlurm
 
-#: Seconds that an answer may take on a machine that others use as well.
+#: Time-out of a response on a busy machine, seconds.
 PATIENCE = 60.0
 #: Jobs of a quarter of an hour at most are interactive.
 CLASSES = JobClassifier((JobClassRule(job_class="interactive", time_limit_at_most=15 * MINUTE),))
@@ -44,13 +44,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--cycles", type=int, default=60)
-    parser.add_argument("--churn", type=int, default=100, help="jobs that go and come in a cycle")
+    parser.add_argument("--churn", type=int, default=100, help="new jobs in a cycle")
     parser.add_argument("--max-writes", type=int, default=CycleSettings().max_writes)
     parser.add_argument("--policy", default=SHIPPED_MODEL)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--processor-time", action="store_true", help="on a machine that others use as well"
-    )
+    parser.add_argument("--processor-time", action="store_true", help="for a busy machine")
     options = parser.parse_args()
     clock = time.process_time if options.processor_time else time.perf_counter
     loaded = load_policy(options.policy)

@@ -1,11 +1,10 @@
-"""A Slurm that is a folder of answers: its commands print them, and keep what they are told.
+"""A Slurm that is a folder of responses: its commands print them and record changes.
 
     python -m tests.bench.speed.listed_slurm FOLDER --jobs 100000
 
-It runs as a process of its own, so that neither its time nor its memory counts as the hook's. For
-each line that it reads, a minute goes by: jobs start, end and come, and every fifth time the
-priority of all rises with their age (PriorityCalcPeriod). It prints a line when the answers lie
-there.
+It runs as a process of its own, so that neither its time nor its memory counts as the hook's. Each
+line that it reads is a minute: jobs start, end and arrive, and every fifth minute all priorities
+rise with age (PriorityCalcPeriod). It prints a line when the responses are written.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from slurm_rl_plugin.units import HOUR, MINUTE
 
 MARK = "@MARK@"
 ACCOUNTS, PARTITIONS, USERS, RUNNING = 500, 10, 2_000, 2_000
-#: Minutes between two calculations of all priorities, and points that each adds.
+#: Minutes between two calculations of priorities, and points that each adds.
 CALCULATION, POINTS = 5, 8
 BEGIN = 1_700_000_000
 LIMITS = ("5:00", "15:00", "1:00:00", "4:00:00", "12:00:00", "1-00:00:00", "3-00:00:00")
@@ -58,7 +57,7 @@ LOAD = (
 
 @dataclass
 class ListedJobs:
-    """The queue; jobs that wait and run are dictionaries of the fields that `squeue` prints."""
+    """The queue; jobs are dictionaries of squeue's fields."""
 
     rng: np.random.Generator
     now: int = BEGIN
@@ -71,7 +70,7 @@ class ListedJobs:
     ended: list[dict[str, str]] = field(default_factory=list)
 
     def submit(self, jobs: int) -> None:
-        """So many jobs come, each of a user, an account and a partition."""
+        """Submits jobs."""
         limits = self.rng.choice(LIMITS, jobs).tolist()
         processors = self.rng.integers(1, 129, jobs).tolist()
         users = self.rng.integers(0, USERS, jobs).tolist()
@@ -104,7 +103,7 @@ class ListedJobs:
             }
 
     def start(self, numbers: Sequence[int]) -> None:
-        """These jobs run now."""
+        """Starts these jobs."""
         for number in numbers:
             job = self.waiting.pop(number)
             self.native.pop(number)
@@ -116,7 +115,7 @@ class ListedJobs:
             )
 
     def minute(self, churn: int) -> None:
-        """A minute goes by."""
+        """Lets a minute pass."""
         self.now += int(MINUTE)
         self.minutes += 1
         self.start(self.rng.choice(list(self.waiting), churn, replace=False).tolist())
@@ -129,13 +128,13 @@ class ListedJobs:
             self.native = {number: points + POINTS for number, points in self.native.items()}
 
     def hear(self, text: str) -> None:
-        """Take the factors that `scontrol` was told."""
+        """Takes the factors that `scontrol` wrote."""
         for line in text.splitlines():
             _, job, factor = line.split()
             self.factor[int(job.partition("=")[2])] = int(factor.partition("=")[2])
 
     def answers(self) -> Iterator[tuple[str, str]]:
-        """What each command prints, by the name of its file."""
+        """File and response of each command."""
         total = {job: native + self.factor.get(job, 0) for job, native in self.native.items()}
         waiting = (
             _record({**fields, "PriorityLong": str(total[job])})
@@ -161,11 +160,7 @@ def _record(fields: dict[str, str]) -> str:
 
 @dataclass
 class ListedSlurm:
-    """The process, as the benchmark sees it.
-
-    Attributes:
-        environment: with its commands first on the PATH.
-    """
+    """The process and the environment with its commands."""
 
     environment: dict[str, str]
     _child: subprocess.Popen[str]
@@ -177,7 +172,7 @@ class ListedSlurm:
 
     @classmethod
     def begun(cls, folder: Path, jobs: int, churn: int, seed: int) -> Self:
-        """With answers that lie there."""
+        """Starts it and waits for the first responses."""
         numbers = [f"--jobs={jobs}", f"--churn={churn}", f"--seed={seed}"]
         child = subprocess.Popen(
             [sys.executable, "-m", "tests.bench.speed.listed_slurm", str(folder), *numbers],
@@ -188,7 +183,7 @@ class ListedSlurm:
         return listed
 
     def grow_older(self) -> None:
-        """A minute goes by."""
+        """Lets a minute pass."""
         self._now += MINUTE
         assert self._child.stdin is not None
         self._child.stdin.write("minute\n")
@@ -196,7 +191,7 @@ class ListedSlurm:
         self._ready()
 
     def end(self) -> None:
-        """End the process."""
+        """Ends the process."""
         self._child.terminate()
         self._child.wait()
 
@@ -229,7 +224,7 @@ def _write_commands(folder: Path) -> None:
 
 
 def main() -> None:
-    """Write the answers, and again for each line that is read."""
+    """Writes the responses, and again for each line that it reads."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--jobs", type=int, default=100_000)

@@ -1,9 +1,9 @@
-"""`make bench`: a dump of ten million rows becomes parquet; rows a second, and the most memory.
+"""`make bench`: converts a dump of ten million rows to parquet; rows per second and memory.
 
     python -m tests.bench.speed.log_conversion --output bench-output
 
-The dump (2.4 GB) is drawn there and removed again, unless it is kept with --keep. What is measured
-runs in children: the conversion, and reading some weeks of the result as `train` does.
+The dump (2.4 GB) is drawn there and removed unless --keep is given. Child processes are measured:
+the conversion, and reading two weeks of the result as `train` does.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from slurm_rl_plugin.cli.progress import parts_bar
 
 #: Rows drawn at a time.
 BLOCK = 250_000
-#: Of a thousand rows so many have a separator in the submit line, a line break in it, were
-#: cancelled before they ran, still run, or stand there twice.
+#: Of a thousand rows: number with a separator in the submit line, with a line break in it, of jobs
+#: cancelled before they ran, of running jobs, and of repeated rows.
 ODD = {"bars": 2, "breaks": 1, "cancelled": 30, "running": 2, "twice": 1}
 _BEGIN = 1_600_000_000
 
@@ -39,14 +39,12 @@ def write_sacct_log(
     local_times: bool = False,
     progress: Callable[[int], None] = lambda rows: None,
 ) -> None:
-    """Write a dump with a header; rows stand about in the order of submission.
+    """Writes a dump with a header; rows are roughly in the order of submission.
 
     Args:
-        path: to write.
-        rows: records in it, but for those that stand there twice.
-        seed: of the draw.
-        local_times: times as `sacct` prints them unless told otherwise; else seconds.
-        progress: is told how many rows more are written.
+        rows: number of records without repeated rows.
+        local_times: local times, sacct's default; else seconds.
+        progress: gets the number of rows of each block.
     """
     rng = np.random.default_rng(seed)
     with path.open("wb") as file:
@@ -102,12 +100,12 @@ def _block(rng: np.random.Generator, first: int, rows: int, local_times: bool) -
         }
     ).with_columns(SubmitLine=line + pl.lit(pl.Series([_TAILS.get(each, "") for each in fate])))
     twice = np.repeat(np.arange(rows), 1 + (fate == "twice"))
-    # in the order of the header, where one field is there several times
+    # in the order of the header, which repeats a field
     ordered = frame.select(pl.col(name).alias(str(at)) for at, name in enumerate(SACCT_FIELDS))
     return ordered[twice]
 
 
-#: One in a hundred has a separator, as `a|b` asks for either.
+#: One in a hundred has a separator.
 _CONSTRAINTS = [*[""] * 79, *["skylake"] * 20, "skylake|icelake"]
 _STATES = {
     **dict.fromkeys(("plain", "bars", "breaks", "twice"), "COMPLETED"),
@@ -174,7 +172,7 @@ def main() -> None:
 
 
 def measured(command: list[str]) -> tuple[str, dict[str, float]]:
-    """What a child says, its seconds and the most memory that it had."""
+    """Output of a child process, its seconds and largest memory."""
     begin = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None

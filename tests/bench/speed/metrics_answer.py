@@ -1,6 +1,6 @@
-"""How long the metrics of a large site take, and how long they are.
+"""Measures time and length of the metrics of a large site.
 
-500 accounts, 50,000 pending jobs and 80 partitions, some of both past their caps.
+500 accounts, 50,000 pending jobs and 80 partitions: more than the caps of both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CALLS = (
 
 
 def large_site(rng: np.random.Generator, waiting: int = JOBS) -> QueueSnapshot:
-    """A queue of that size, with jobs that have just started in every partition."""
+    """A queue of that size, with new starts in every partition."""
     drawn = random_snapshot(waiting, rng)
     jobs = replace(
         drawn.pending.jobs,
@@ -47,7 +47,7 @@ def large_site(rng: np.random.Generator, waiting: int = JOBS) -> QueueSnapshot:
 
 
 def large_site_reports(cycles: int = 3) -> Iterator[CycleReport]:
-    """Reports of some cycles with every call and phase in them."""
+    """Reports of some cycles with every call and phase."""
     rng = np.random.default_rng(1)
     for _ in range(cycles):
         snapshot = large_site(rng)
@@ -63,7 +63,7 @@ def large_site_reports(cycles: int = 3) -> Iterator[CycleReport]:
 
 
 def metrics_figures() -> dict[str, float]:
-    """Milliseconds of a cycle's figures and of one answer, and kB of it."""
+    """Milliseconds to publish a cycle and to answer a scrape, and kB of the answer."""
     registry = CollectorRegistry()
     metrics = CycleMetrics(registry, {"name": "default"})
     publish, scrape = [], []

@@ -1,15 +1,15 @@
-"""What it costs a user to lift a large job past those of others by dummy runs.
+"""Measures what it costs a user to lift a large job past others by dummy runs.
 
     python -m tests.bench.speed.poisoned_prediction
 
-The shipped model scores. For each request the cheapest dummy runs after which the job passes an
-honest one: with the rule that past runs speak for a large request only where they cost as much, and
-without it. A price is core-seconds spent / core-seconds asked for. Dummies are alike the job, or of
-one processor; for who would pay, as much as is asked for on 64 processors, then a few of those.
-Newcomers are honest jobs of users without a known run, of whom the site's runs speak.
+The shipped model scores. For each request it searches the cheapest dummy runs after which the job
+passes an honest one: with the rule that past runs count for a large request only if they cost as
+much, and without it. A price is core-seconds spent / core-seconds requested. Dummies request the
+same as the job, or one processor; or they pay for the request on 64 processors, then add a few such
+runs. Newcomers are honest jobs of users without past runs, for whom the site's runs count.
 
-A second table has the predicted run time of a large request after dummy runs that ask for the same.
-Its honest runs began within ten days and lasted from 10 s to a day, evenly in the logarithm.
+A second table has the predicted run time of a large request after dummy runs with the same request.
+Its honest runs began within ten days and lasted 10 s to a day, uniform in the logarithm.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from tests.unit.features.run_tables import Run, snapshot_of
 REQUESTS = ((64, DAY), (1536, HOUR), (16, 7 * DAY), (256, DAY), (64, 7 * DAY))
 RUN_TIMES = (1.0, 5.0, 61.0, 901.0, 3600.0, 7000.0, 7201.0)
 COUNTS = (1, 2, 3, 5, 10, 20, 50, 100, 300, 1000)
-#: Of the second table: honest runs of the class and their users; one-second runs after them.
+#: Second table: honest runs and their users; one-second runs after them.
 HONEST, DUMMIES = ((0, 1), (300, 30), (5000, 100)), (0, 1, 10, 100, 1000)
 
 
 def always(spent: Any, *_request: Any) -> Any:
-    """The rule switched off: past runs speak for every request."""
+    """The rule switched off: past runs count for every request."""
     return spent >= 0.0
 
 
 def attacks(job: Run, *, like_it: bool, counts: Sequence[int]) -> Iterator[list[Dummies]]:
-    """Dummy runs that cost up to half as much again as the job asks for, and a little more."""
+    """Dummy runs that cost up to 1.5 times the request, and those that pay for it first."""
     request = (job.processors, job.time_limit) if like_it else (1, HOUR)
     bulk = math.ceil(asked_by(job) / (64 * 7000.0))
     price = Dummies(bulk, asked_by(job) / (64 * bulk), 64)
@@ -74,7 +74,7 @@ def cheapest(
     counts: Sequence[int],
     rule: Callable[..., Any],
 ) -> float | None:
-    """Fewest core-seconds by which the job gains a place in one of the queues; None for none."""
+    """Fewest core-seconds with which the job gains a place in a queue; None if it never does."""
     best: float | None = None
     with mock.patch.object(history_columns, "speaks_for", rule):
         for queue in queues:
@@ -87,7 +87,7 @@ def cheapest(
 
 
 def measured(queues: int, requests: int, counts: Sequence[int]) -> dict[str, Any]:
-    """Rows of the table, and the least price of each column."""
+    """Rows of the table, and the lowest price of each column."""
     rows = []
     for newcomers in (False, True):
         drawn = [PoisonedQueue.drawn(seed, newcomers=newcomers) for seed in range(queues)]
@@ -116,9 +116,8 @@ def predicted(honest: int, users: int, dummies: int) -> float:
     """Predicted seconds of a request for 64 processors and a day.
 
     Args:
-        honest: runs that asked for the same before.
-        users: who ran them, in turn.
-        dummies: one-second runs of the request's user that ask for the same.
+        honest: earlier runs with the same request, of `users` users in turn.
+        dummies: one-second runs of the request's user with the same request.
     """
     job, policy = large_job(64, DAY), shipped_model()
     length = 10.0 * (DAY / 10.0) ** np.random.default_rng(1).random(honest)
@@ -141,7 +140,7 @@ def _shown(value: float | None, form: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+    """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--queues", type=int, default=3, help="queues of 200 honest jobs")
     parser.add_argument("--requests", type=int, default=len(REQUESTS), help="of the table")
@@ -162,13 +161,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     line = "{:>9} {:>9} {:12} {:10} {:>12} {:>9} {:>12} {:>9}"
     print(line.format("PROCS", "HOURS", "DUMMIES", "PASSES", "CORE-S", "PRICE", "NO RULE", "PRICE"))
     for row in result["rows"]:
-        told = []
+        cells = []
         for name in ("rule", "without"):
-            told += [_shown(row[name], ",.0f"), _shown(row[f"price_{name}"], ".2g")]
+            cells += [_shown(row[name], ",.0f"), _shown(row[f"price_{name}"], ".2g")]
         passes = "newcomers" if row["newcomers"] else "others"
         hours = f"{row['time_limit'] / HOUR:g}"
-        print(line.format(row["processors"], hours, row["dummies"], passes, *told))
-    print("least price:", {name: _shown(price, ".2g") for name, price in result["least"].items()})
+        print(line.format(row["processors"], hours, row["dummies"], passes, *cells))
+    print("lowest price:", {name: _shown(price, ".2g") for name, price in result["least"].items()})
 
     print("\npredicted run time in minutes after dummy runs:", *DUMMIES)
     for known, seconds in result["predicted"].items():

@@ -1,7 +1,7 @@
-"""`make bench-slurm`: writes, cycles and slurmctld's own scheduling on a deep queue of real Slurm.
+"""`make bench-slurm`: writes, cycles and slurmctld's scheduling on a deep queue of a real Slurm.
 
-Needs root and Slurm's daemons, see tests/real/install_daemons.sh. Ratios are taken in interleaved
-pairs of one run; single absolute figures say little on a busy machine.
+Needs root and Slurm's daemons, see tests/real/install_daemons.sh. Ratios are of interleaved pairs
+of one run; single absolute figures mean little on a busy machine.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tests.real.conftest import running_slurm
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.private_cluster import ClusterError, PrivateSlurm
 
-#: Backfill often and deep, as the load of a busy site would have it in a far longer time.
+#: Backfill often and deep, as a busy site's load would have it over a longer time.
 PLAN = ClusterPlan(
     nodes=4,
     processors_per_node=8,
@@ -60,7 +60,7 @@ PLAN = ClusterPlan(
     },
     partitions=("PartitionName=batch Nodes=ALL Default=YES MaxTime=60 State=UP",),
 )
-#: From here to there in steps: jobs of 1 to 8 processors that run for 1 to 3 seconds.
+#: Arguments: first job, number of jobs, step. Jobs of 1 to 8 processors and 1 to 3 seconds.
 SUBMIT = """
 job=$1
 while [ $job -lt $2 ]; do
@@ -70,40 +70,45 @@ while [ $job -lt $2 ]; do
 done
 """
 SHELLS = 4
+#: Part of the jobs with a new score in a cycle of the steady state.
+STEADY_PART = 0.01
+#: Jobs at the head of a queue without an order, which should soon be in order.
+FIRST_JOBS = 1000
+#: Seconds between the hook's cycles, and in which the first jobs fill the nodes.
+CYCLE_INTERVAL, WARM_UP = 5.0, 5.0
+SCHEDULERS = {"main": "Main schedule statistics", "backfill": "Backfilling stats"}
+#: Name, figure, goal, and whether it is met; "" and None without a goal.
+Line = tuple[str, str, str, bool | None]
+Found = Mapping[str, Any]
 
 
 @contextmanager
 def deep_queue(jobs: int) -> Iterator[PrivateSlurm]:
-    """A cluster on which so many jobs wait and none can start until the partition is up."""
+    """A cluster with this number of pending jobs, which cannot start."""
     with running_slurm(PLAN) as cluster:
         open_partition(cluster, False)
-        _submit(cluster, jobs)
+        shells = [
+            subprocess.Popen(
+                ["sh", "-c", SUBMIT, "sh", str(first), str(jobs), str(SHELLS)], env=cluster.env
+            )
+            for first in range(SHELLS)
+        ]
+        while any(shell.poll() is None for shell in shells):
+            say(f"submitting: {eligible_jobs(cluster)} of {jobs} jobs")
+            time.sleep(min(5.0, jobs / 200))
+        if any(shell.returncode for shell in shells):
+            raise ClusterError("a job was not accepted")
         cluster.wait_until(lambda: eligible_jobs(cluster) == jobs, PATIENCE, "jobs in sprio")
         yield cluster
 
 
-def _submit(cluster: PrivateSlurm, jobs: int) -> None:
-    shells = [
-        subprocess.Popen(
-            ["sh", "-c", SUBMIT, "sh", str(first), str(jobs), str(SHELLS)], env=cluster.env
-        )
-        for first in range(SHELLS)
-    ]
-    while any(shell.poll() is None for shell in shells):
-        say(f"submitting: {eligible_jobs(cluster)} of {jobs} jobs")
-        time.sleep(min(5.0, jobs / 200))
-    if any(shell.returncode for shell in shells):
-        raise ClusterError("a job was not accepted")
-
-
 @dataclass(slots=True)
 class RedrawnOrder(DrawnOrder):
-    """Draws the score of `part` of the waiting jobs anew in each decision."""
+    """Draws new scores for `part` of the pending jobs in each decision."""
 
     part: float = 1.0
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        """Scores after the redraw."""
         ids = snapshot.pending.jobs.job_id.tolist()
         for job_id in self.rng.sample(ids, round(self.part * len(ids))):
             self.scores.pop(job_id, None)
@@ -121,7 +126,7 @@ class OrderedQueue:
 
     @classmethod
     def over(cls, cluster: PrivateSlurm, folder: Path) -> OrderedQueue:
-        """Files of the hook are kept in `folder`."""
+        """The hook keeps its files in `folder`."""
         calls: list[tuple[str, float]] = []
         system = adapter_of(
             cluster,
@@ -134,31 +139,27 @@ class OrderedQueue:
         return cls(cluster=cluster, system=system, policy=policy, cycle=cycle)
 
     def run_cycle(self, part: float) -> CycleReport:
-        """One cycle in which `part` of the scores is new.
+        """Runs a cycle in which `part` of the scores is new.
 
         Raises:
-            ClusterError: it did not do all it should, so that its figures mean nothing.
+            ClusterError: it failed or fell back, so that its figures mean nothing.
         """
         self.policy.part = part
         self.cycle.calls.clear()
         report = self.cycle.run()
-        trouble = report.failure_reason or report.fallback_reason
-        if trouble:
+        if trouble := report.failure_reason or report.fallback_reason:
             raise ClusterError(f"the cycle failed: {trouble}")
         return report
-
-
-#: Part of the jobs whose score is new in a cycle of the steady state.
-STEADY_PART = 0.01
-#: Jobs at the head of a queue that was never ordered, which are to stand soon.
-FIRST_JOBS = 1000
 
 
 def first_ordering(queue: OrderedQueue, pairs: int) -> dict[str, object]:
     """Whole orderings by the hook and by one bare `scontrol`, in turn."""
     hook, bare = [], []
     for pair in range(pairs):
-        hook.append(_ordered_by_hook(queue))
+        report = queue.run_cycle(part=1.0)
+        in_calls = sum(seconds for name, seconds in report.calls if name == "scontrol")
+        burst = _burst(report.writes, report.phase_seconds["apply"])
+        hook.append({**burst, "scontrol_seconds": in_calls})
         bare.append(_ordered_by_scontrol(queue))
         say(
             f"ordering {pair + 1} of {pairs}: "
@@ -168,39 +169,8 @@ def first_ordering(queue: OrderedQueue, pairs: int) -> dict[str, object]:
     return {"hook": hook, "scontrol": bare, "rate_ratio": paired_ratio(*rates)}
 
 
-def first_thousand(queue: OrderedQueue, repeats: int) -> dict[str, object]:
-    """Seconds of a whole cycle after which the first jobs stand of a queue that had no order."""
-    settings, seconds, standing = queue.cycle.settings, [], []
-    queue.cycle.settings = replace(settings, max_writes=FIRST_JOBS)
-    for _ in range(repeats):
-        queue.cycle.release()
-        begin = time.perf_counter()
-        queue.run_cycle(part=1.0)
-        seconds.append(time.perf_counter() - begin)
-        standing.append(_standing(queue))
-        say(f"the first {standing[-1]} jobs stand after {seconds[-1]:.2f} s")
-    queue.cycle.settings = settings
-    return {"seconds": seconds, "standing": standing}
-
-
-def _standing(queue: OrderedQueue) -> int:
-    """How many jobs from the head on stand before all that are to come later."""
-    pending = queue.system.snapshot().pending
-    jobs, scores = pending.jobs, queue.policy.scores
-    score = np.array([scores[job] for job in jobs.job_id.tolist()])
-    wanted = np.lexsort((jobs.job_id, jobs.submit, -score))
-    standing = np.argsort(-(pending.native_priority + pending.factor), kind="stable")
-    return int(np.argmin([*(wanted == standing), False]))
-
-
-def _ordered_by_hook(queue: OrderedQueue) -> dict[str, float]:
-    report = queue.run_cycle(part=1.0)
-    in_calls = sum(seconds for name, seconds in report.calls if name == "scontrol")
-    return {**_burst(report.writes, report.phase_seconds["apply"]), "scontrol_seconds": in_calls}
-
-
 def _ordered_by_scontrol(queue: OrderedQueue) -> dict[str, float]:
-    """What the hook would write now, by the least that could write it."""
+    """Writes what the hook would write now with the fewest means."""
     queue.policy.part = 1.0
     changes = in_safe_order(queue.cycle.look().changes)
     lines = [f"update jobid={change.job_id} sitefactor={change.new}\n" for change in changes]
@@ -218,10 +188,35 @@ def _burst(writes: int, seconds: float) -> dict[str, float]:
     return {"writes": writes, "seconds": seconds, "rate": writes / seconds}
 
 
-def steady_cycles(queue: OrderedQueue, cycles: int) -> dict[str, object]:
-    """Cycles in which one job in a hundred gets a new score, and what bounds them from below.
+def first_thousand(queue: OrderedQueue, repeats: int) -> dict[str, object]:
+    """Seconds of the cycle that puts the first jobs of an unordered queue in order."""
+    settings, seconds, standing = queue.cycle.settings, [], []
+    queue.cycle.settings = replace(settings, max_writes=FIRST_JOBS)
+    for _ in range(repeats):
+        queue.cycle.release()
+        begin = time.perf_counter()
+        queue.run_cycle(part=1.0)
+        seconds.append(time.perf_counter() - begin)
+        standing.append(_in_order(queue))
+        say(f"the first {standing[-1]} jobs are in order after {seconds[-1]:.2f} s")
+    queue.cycle.settings = settings
+    return {"seconds": seconds, "standing": standing}
 
-    The fewest writes that give the order, and the two commands that a cycle cannot do without.
+
+def _in_order(queue: OrderedQueue) -> int:
+    """Number of jobs at the head of the queue that are before all later ones."""
+    pending = queue.system.snapshot().pending
+    jobs, scores = pending.jobs, queue.policy.scores
+    score = np.array([scores[job] for job in jobs.job_id.tolist()])
+    wanted = np.lexsort((jobs.job_id, jobs.submit, -score))
+    now = np.argsort(-(pending.native_priority + pending.factor), kind="stable")
+    return int(np.argmin([*(wanted == now), False]))
+
+
+def steady_cycles(queue: OrderedQueue, cycles: int) -> dict[str, object]:
+    """Cycles in which one job in a hundred gets a new score, with their lower bounds.
+
+    The bounds are the fewest writes that give the order, and the two commands of every cycle.
     """
     report = queue.run_cycle(part=1.0)
     while report.suppressed["write_bound"]:  # a cycle writes for some seconds only
@@ -248,7 +243,7 @@ def steady_cycles(queue: OrderedQueue, cycles: int) -> dict[str, object]:
 
 
 def _bare_commands(queue: OrderedQueue) -> float:
-    """Seconds of `squeue` and `sprio` with the fields that a cycle asks for."""
+    """Seconds of `squeue` and `sprio` with the fields of a cycle."""
     commands = CommandRunner(environment=queue.cluster.env, timeout=PATIENCE)
     form = queue_format("0" * 8, QUEUE_FIELDS)
     begin = time.perf_counter()
@@ -258,7 +253,7 @@ def _bare_commands(queue: OrderedQueue) -> float:
 
 
 def wanted_priorities(snapshot: QueueSnapshot, scores: dict[int, float]) -> list[int]:
-    """Priorities before the cycle, in the order that the scores want."""
+    """Priorities before the cycle, in the order of the scores."""
     pending = snapshot.pending
     columns = zip(
         pending.jobs.job_id.tolist(),
@@ -271,7 +266,7 @@ def wanted_priorities(snapshot: QueueSnapshot, scores: dict[int, float]) -> list
 
 
 def jobs_out_of_order(priority: Sequence[int]) -> int:
-    """Jobs outside a longest falling subsequence: the minimum if room were endless."""
+    """Jobs outside a longest falling subsequence: the fewest writes if priorities were reals."""
     piles: list[int] = []
     for value in priority:
         pile = bisect_left(piles, -value)
@@ -279,46 +274,38 @@ def jobs_out_of_order(priority: Sequence[int]) -> int:
     return len(priority) - len(piles)
 
 
-def looks(queue: OrderedQueue, repeats: int) -> dict[str, object]:
-    """Seconds of a look at slurmctld's load and of a whole snapshot."""
+def polls(queue: OrderedQueue, repeats: int) -> dict[str, object]:
+    """Seconds of a poll of slurmctld's load and of a whole snapshot."""
 
-    def look() -> None:
+    def load() -> None:
         parse_load(queue.cluster.run(*SDIAG, timeout=PATIENCE).stdout)
 
-    say("looks and snapshots")
-    return {
-        "sdiag": _durations(look, 3 * repeats),
-        "snapshot": _durations(queue.system.snapshot, repeats),
-    }
-
-
-def _durations(work: Callable[[], object], repeats: int) -> dict[str, float]:
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begin)
-    return {"median": float(np.median(times)), "longest": max(times)}
-
-
-#: Seconds between the hook's cycles.
-CYCLE_INTERVAL = 5.0
-#: Seconds in which the first jobs fill the nodes.
-WARM_UP = 5.0
-SCHEDULERS = {"main": "Main schedule statistics", "backfill": "Backfilling stats"}
+    say("polls and snapshots")
+    found: dict[str, object] = {}
+    for name, work, count in (
+        ("sdiag", load, 3 * repeats),
+        ("snapshot", queue.system.snapshot, repeats),
+    ):
+        times = []
+        for _ in range(count):
+            begin = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - begin)
+        found[name] = {"median": float(np.median(times)), "longest": max(times)}
+    return found
 
 
 @dataclass(slots=True, kw_only=True)
 class Period:
-    """What happened in a period, with the hook or without.
+    """A period with the hook or without.
 
     Attributes:
-        mean_cycle: scheduler -> mean seconds of its cycles; those without a cycle are missing.
+        mean_cycle: scheduler -> mean seconds of its cycles; missing without a cycle.
         cycles: scheduler -> number of its cycles.
-        waiting: jobs that wait at the end.
+        waiting: pending jobs at the end.
         started: jobs started.
         hook_seconds: of each cycle of the hook.
-        longest_call: command -> seconds of the longest call of ours.
+        longest_call: command -> seconds of the hook's longest call.
     """
 
     mean_cycle: dict[str, float] = field(default_factory=dict)
@@ -330,9 +317,9 @@ class Period:
 
 
 def live_pairs(queue: OrderedQueue, pairs: int, seconds: float) -> dict[str, object]:
-    """Periods with and without the hook, in turn, while jobs keep starting.
+    """Periods with and without the hook, in turn, while jobs start.
 
-    Every other pair begins without, since the queue shrinks slowly all the time.
+    Every second pair starts without the hook, since the queue shrinks slowly.
     """
     queue.run_cycle(part=1.0)
     open_partition(queue.cluster, True)
@@ -341,25 +328,24 @@ def live_pairs(queue: OrderedQueue, pairs: int, seconds: float) -> dict[str, obj
     for pair in range(pairs):
         for hooked in (pair % 2 == 0, pair % 2 == 1):
             sides[hooked].append(_period(queue, hooked, seconds))
-        say(f"live pair {pair + 1} of {pairs}: {sides[True][-1].waiting} jobs wait")
+        say(f"live pair {pair + 1} of {pairs}: {sides[True][-1].waiting} jobs pending")
     open_partition(queue.cluster, False)
-    calls = [each for period in sides[True] for each in period.longest_call.values()]
+    ratios: dict[str, object] = {}
+    for name in SCHEDULERS:  # over the pairs in which the scheduler had a cycle on both sides
+        both = [
+            (hooked.mean_cycle[name], alone.mean_cycle[name])
+            for hooked, alone in zip(sides[True], sides[False], strict=True)
+            if name in hooked.mean_cycle and name in alone.mean_cycle
+        ]
+        ratios[name] = paired_ratio(*zip(*both, strict=True)) if both else None
     return {
         "with_hook": [asdict(period) for period in sides[True]],
         "without_hook": [asdict(period) for period in sides[False]],
-        "mean_cycle_ratio": {name: _ratio(sides, name) for name in SCHEDULERS},
-        "longest_call_seconds": max(calls),
+        "mean_cycle_ratio": ratios,
+        "longest_call_seconds": max(
+            each for period in sides[True] for each in period.longest_call.values()
+        ),
     }
-
-
-def _ratio(sides: dict[bool, list[Period]], scheduler: str) -> dict[str, object] | None:
-    """Over the pairs in which the scheduler had a cycle on both sides; None where there is none."""
-    both = [
-        (hooked.mean_cycle[scheduler], alone.mean_cycle[scheduler])
-        for hooked, alone in zip(sides[True], sides[False], strict=True)
-        if scheduler in hooked.mean_cycle and scheduler in alone.mean_cycle
-    ]
-    return paired_ratio(*zip(*both, strict=True)) if both else None
 
 
 def _period(queue: OrderedQueue, hooked: bool, seconds: float) -> Period:
@@ -368,74 +354,42 @@ def _period(queue: OrderedQueue, hooked: bool, seconds: float) -> Period:
     end = time.monotonic() + seconds
     while (now := time.monotonic()) < end:
         if hooked:
-            _run_hook(queue, period)
+            report = queue.run_cycle(part=STEADY_PART)
+            period.hook_seconds.append(time.monotonic() - now)
+            for name, taken in report.calls:
+                period.longest_call[name] = max(taken, period.longest_call.get(name, 0.0))
         due = min(now + CYCLE_INTERVAL, end) if hooked else end
         time.sleep(max(due - time.monotonic(), 0.0))
-    _read_statistics(queue.cluster, period)
-    return period
-
-
-def _run_hook(queue: OrderedQueue, period: Period) -> None:
-    begin = time.monotonic()
-    report = queue.run_cycle(part=STEADY_PART)
-    period.hook_seconds.append(time.monotonic() - begin)
-    for name, seconds in report.calls:
-        period.longest_call[name] = max(seconds, period.longest_call.get(name, 0.0))
-
-
-def _read_statistics(cluster: PrivateSlurm, period: Period) -> None:
-    text = cluster.run("sdiag", timeout=PATIENCE).stdout
+    text = queue.cluster.run("sdiag", timeout=PATIENCE).stdout
     period.started = _number(text, "Jobs started")
-    period.waiting = eligible_jobs(cluster)  # sdiag counts those that wait only now and then
+    period.waiting = eligible_jobs(queue.cluster)  # sdiag counts pending jobs only at times
     if period.waiting == 0:
-        raise ClusterError("the queue ran dry: measure with more --jobs or fewer --pairs")
+        raise ClusterError("no job is pending: measure with more --jobs or fewer --pairs")
     for name, heading in SCHEDULERS.items():
-        statistics = text.partition(heading)[2]
-        period.cycles[name] = _number(statistics, "Total cycles")
+        counters = text.partition(heading)[2]
+        period.cycles[name] = _number(counters, "Total cycles")
         if period.cycles[name]:
-            period.mean_cycle[name] = _number(statistics, "Mean cycle") / 1e6
+            period.mean_cycle[name] = _number(counters, "Mean cycle") / 1e6
+    return period
 
 
 def _number(text: str, name: str) -> int:
     found = re.search(rf"{name}:\s+(\d+)", text)
     if found is None:
-        raise ClusterError(f"sdiag does not tell {name}")
+        raise ClusterError(f"sdiag has no {name}")
     return int(found[1])
 
 
-#: What a line of the table says: what was measured, the figure, and the goal with whether it is
-#: met; "" and None where there is no goal.
-Line = tuple[str, str, str, bool | None]
-PARTS = ("first", "order", "steady", "look", "live")
-
-
-def options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """What to measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("bench-output"))
-    parser.add_argument("--jobs", type=int, default=10_000, help="that wait")
-    parser.add_argument("--parts", default=",".join(PARTS), help="some of %(default)s")
-    parser.add_argument("--orderings", type=int, default=5, help="pairs of whole orderings")
-    parser.add_argument("--cycles", type=int, default=10, help="in the steady state")
-    parser.add_argument("--pairs", type=int, default=20, help="of periods of the live queue")
-    parser.add_argument("--period", type=float, default=15.0, help="seconds")
-    chosen = parser.parse_args(arguments)
-    unknown = set(chosen.parts.split(",")) - set(PARTS)
-    if unknown:
-        parser.error(f"no part {', '.join(sorted(unknown))}: choose from {', '.join(PARTS)}")
-    return chosen
-
-
-def first_lines(found: Mapping[str, Any]) -> Iterator[Line]:
+def first_lines(found: Found) -> Iterator[Line]:
     """The head of a queue that is ordered for the first time."""
-    seconds, standing = found["seconds"], found["standing"]
-    name = f"until the first {FIRST_JOBS:,} stand"
-    yield name, seconds_of(seconds), "mean <= 1.5 s", statistics.mean(seconds) <= 1.5
-    yield "  that stand", f"{min(standing):,}", f">= {FIRST_JOBS:,}", min(standing) >= FIRST_JOBS
+    seconds, ordered = found["seconds"], found["standing"]
+    name = f"until the first {FIRST_JOBS:,} are in order"
+    yield name, seconds_text(seconds), "mean <= 1.5 s", statistics.mean(seconds) <= 1.5
+    yield "  in order", f"{min(ordered):,}", f">= {FIRST_JOBS:,}", min(ordered) >= FIRST_JOBS
 
 
-def order_lines(found: Mapping[str, Any]) -> Iterator[Line]:
-    """A first ordering, beside `scontrol` alone."""
+def order_lines(found: Found) -> Iterator[Line]:
+    """A first ordering, and `scontrol` alone."""
     for side in ("hook", "scontrol"):
         bursts = found[side]
         writes, seconds = (statistics.mean(b[key] for b in bursts) for key in ("writes", "seconds"))
@@ -445,49 +399,49 @@ def order_lines(found: Mapping[str, Any]) -> Iterator[Line]:
     yield "rate, hook / scontrol", interval(ratio), ">= 0.9", ratio["ratio"] >= 0.9
 
 
-def steady_lines(found: Mapping[str, Any]) -> Iterator[Line]:
+def steady_lines(found: Found) -> Iterator[Line]:
     """Cycles of the steady state."""
     cycles = found["cycles"]
     writes, minimum, out = (
         [cycle[key] for cycle in cycles] for key in ("writes", "minimum", "out_of_order")
     )
-    text = f"{sum(writes):,} writes, minimum {sum(minimum):,} ({sum(out):,} if room were endless)"
+    text = f"{sum(writes):,} writes, minimum {sum(minimum):,} ({sum(out):,} with real numbers)"
     yield f"{len(cycles)} steady cycles", text, "writes = minimum", writes == minimum
     for phase in cycles[0]["phase_seconds"]:
-        yield f"  {phase}", seconds_of([c["phase_seconds"][phase] for c in cycles]), "", None
+        yield f"  {phase}", seconds_text([c["phase_seconds"][phase] for c in cycles]), "", None
     seconds = [cycle["seconds"] for cycle in cycles]
     mean = statistics.mean(seconds)
-    yield "  whole cycle", seconds_of(seconds), "mean <= .35 s", mean <= 0.35
-    yield "  the longest", f"{max(seconds):.3f} s", "<= .6 s", max(seconds) <= 0.6
-    yield "squeue and sprio alone", seconds_of(found["bare_seconds"]), "", None
+    yield "  whole cycle", seconds_text(seconds), "mean <= 0.35 s", mean <= 0.35
+    yield "  the longest", f"{max(seconds):.3f} s", "<= 0.6 s", max(seconds) <= 0.6
+    yield "squeue and sprio alone", seconds_text(found["bare_seconds"]), "", None
     ratio = found["ratio_to_bare"]
     yield "whole cycle / the two", interval(ratio), "<= 1.3", ratio["ratio"] <= 1.3
 
 
-def look_lines(found: Mapping[str, Any]) -> Iterator[Line]:
-    """Reading alone."""
+def poll_lines(found: Found) -> Iterator[Line]:
+    """Polls alone."""
     for what, times in found.items():
         yield what, f"median {times['median']:.3f} s, longest {times['longest']:.3f} s", "", None
 
 
-def live_lines(found: Mapping[str, Any]) -> Iterator[Line]:
-    """Slurm's own cycles beside the hook's."""
+def live_lines(found: Found) -> Iterator[Line]:
+    """Slurm's own cycles, with the hook and without."""
     for scheduler, ratio in found["mean_cycle_ratio"].items():
         for side in ("with_hook", "without_hook"):
             means = [each["mean_cycle"].get(scheduler) for each in found[side]]
             known = [mean for mean in means if mean is not None]
             if known:
-                yield f"{scheduler} cycle {side.replace('_', ' ')}", seconds_of(known), "", None
+                yield f"{scheduler} cycle {side.replace('_', ' ')}", seconds_text(known), "", None
         if ratio is not None:
             name = f"{scheduler} cycle, with / without"
             yield name, interval(ratio), "upper end < 1.15", ratio["ci95"][1] < 1.15
     hook = [seconds for each in found["with_hook"] for seconds in each["hook_seconds"]]
-    yield "hook's cycle on the live queue", seconds_of(hook), "", None
+    yield "hook's cycle on the live queue", seconds_text(hook), "", None
     longest = found["longest_call_seconds"]
-    yield "longest call of ours", f"{longest:.2f} s", "<= 5 s", longest <= 5.0
+    yield "the hook's longest call", f"{longest:.2f} s", "<= 5 s", longest <= 5.0
 
 
-def seconds_of(values: Sequence[float]) -> str:
+def seconds_text(values: Sequence[float]) -> str:
     """Mean and range."""
     return f"mean {statistics.mean(values):.3f} s, {min(values):.3f} to {max(values):.3f}"
 
@@ -498,56 +452,53 @@ def interval(ratio: Mapping[str, Any]) -> str:
     return f"{ratio['ratio']:.3f} (95 %: {low:.3f} to {high:.3f}, {ratio['pairs']} pairs)"
 
 
-LINES: dict[str, Callable[[Mapping[str, Any]], Iterator[Line]]] = {
+LINES: dict[str, Callable[[Found], Iterator[Line]]] = {
     "first": first_lines,
     "order": order_lines,
     "steady": steady_lines,
-    "look": look_lines,
+    "look": poll_lines,
     "live": live_lines,
 }
-
-
-def measure(
-    queue: OrderedQueue, chosen: argparse.Namespace
-) -> Iterator[tuple[str, dict[str, object]]]:
-    """The chosen parts, one after the other: name and figures."""
-    parts: dict[str, Callable[[], dict[str, object]]] = {
-        "first": lambda: first_thousand(queue, chosen.orderings),
-        "order": lambda: first_ordering(queue, chosen.orderings),
-        "steady": lambda: steady_cycles(queue, chosen.cycles),
-        "look": lambda: looks(queue, chosen.cycles),
-        "live": lambda: live_pairs(queue, chosen.pairs, chosen.period),
-    }
-    for part in PARTS:
-        if part in chosen.parts.split(","):
-            before = os.getloadavg()[0]
-            say(f"part {part}, load average {before:.1f}")
-            yield part, {**parts[part](), "load_average": [before, os.getloadavg()[0]]}
+PARTS = tuple(LINES)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print and write."""
-    chosen = options(arguments)
+    """Measures, prints and writes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("bench-output"))
+    parser.add_argument("--jobs", type=int, default=10_000, help="pending jobs")
+    parser.add_argument("--parts", default=",".join(PARTS), help="some of %(default)s")
+    parser.add_argument("--orderings", type=int, default=5, help="pairs of whole orderings")
+    parser.add_argument("--cycles", type=int, default=10, help="in the steady state")
+    parser.add_argument("--pairs", type=int, default=20, help="of periods of the live queue")
+    parser.add_argument("--period", type=float, default=15.0, help="seconds")
+    chosen = parser.parse_args(arguments)
+    if unknown := set(chosen.parts.split(",")) - set(PARTS):
+        parser.error(f"no part {', '.join(sorted(unknown))}: choose from {', '.join(PARTS)}")
     chosen.output.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the cluster goes too
     report: dict[str, Any] = {"jobs": chosen.jobs}
     with tempfile.TemporaryDirectory() as folder, deep_queue(chosen.jobs) as cluster:
-        for part, found in measure(OrderedQueue.over(cluster, Path(folder)), chosen):
-            report[part] = found
+        queue = OrderedQueue.over(cluster, Path(folder))
+        measurements: dict[str, Callable[[], dict[str, object]]] = {
+            "first": lambda: first_thousand(queue, chosen.orderings),
+            "order": lambda: first_ordering(queue, chosen.orderings),
+            "steady": lambda: steady_cycles(queue, chosen.cycles),
+            "look": lambda: polls(queue, chosen.cycles),
+            "live": lambda: live_pairs(queue, chosen.pairs, chosen.period),
+        }
+        for part in (each for each in PARTS if each in chosen.parts.split(",")):
+            before = os.getloadavg()[0]
+            say(f"part {part}, load average {before:.1f}")
+            found = measurements[part]()
+            report[part] = {**found, "load_average": [before, os.getloadavg()[0]]}
             # each at once: an interrupted run keeps what it has
             text = json.dumps(report, indent=2)
             chosen.output.joinpath("slurm-queue.json").write_text(text + "\n")
-            print_table(part, report[part])
-
-
-def print_table(part: str, found: Mapping[str, Any]) -> None:
-    """One line for each figure."""
-    loads = " to ".join(f"{load:.1f}" for load in found["load_average"])
-    print(f"{part} (load average {loads})")
-    figures = {name: value for name, value in found.items() if name != "load_average"}
-    for what, figure, goal, met in LINES[part](figures):
-        verdict = "" if met is None else f"  goal {goal}: {'met' if met else 'MISSED'}"
-        print(f"  {what:32s} {figure}{verdict}", flush=True)
+            print(f"{part} (load average {before:.1f} to {os.getloadavg()[0]:.1f})")
+            for what, figure, goal, met in LINES[part](found):
+                verdict = "" if met is None else f"  goal {goal}: {'met' if met else 'MISSED'}"
+                print(f"  {what:32s} {figure}{verdict}", flush=True)
 
 
 if __name__ == "__main__":

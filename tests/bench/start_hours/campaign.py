@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from slurm_rl_plugin.whole_file import version_of
-from tests.bench.live.harness import Document, hook_beside, kept_runs
+from tests.bench.live.harness import Document, hook_beside, kept_runs, write_associations
 from tests.bench.node_hours.campaign import APART, add_load_arguments, replay
 from tests.bench.node_hours.load import cluster_plan, stretch_of
 from tests.bench.start_hours.stretched_hook import SPEED
@@ -28,7 +28,7 @@ from tests.real.slurm_releases import RELEASES, missing_release
 #: Mode of the daemon in each run.
 ARMS = {"plain": "shadow", "active": "active"}
 RELEASE = "26.05"
-#: Seconds between cycles, each of which writes a queue file; 340 of the log's.
+#: Seconds between cycles, which write queue files; 340 seconds of the log.
 CYCLE, BUSY_SHARE = 2.0, 0.5
 HOOK, LOOKS, JOBS = "hook", "looks", "jobs.json"
 #: Seconds between two checks of the queue file.
@@ -69,12 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if missing := missing_release(RELEASES[RELEASE]):
         sys.exit(missing)
     jobs = stretch_of(chosen.log, chosen.first, chosen.jobs, SPEED)
+    plan = cluster_plan(SPEED)
 
     def play(arm: str, folder: Path, stop: Event) -> Document:
         for name in (HOOK, LOOKS):  # of a run that was interrupted
             shutil.rmtree(folder / name, ignore_errors=True)
+        write_associations(plan, folder)
         return replay(
-            *(arm, RELEASE, jobs, cluster_plan(SPEED), folder, stop),
+            *(arm, RELEASE, jobs, plan, folder, stop),
             during=lambda slurm: _watched(slurm, arm, folder),
         )
 

@@ -252,7 +252,7 @@ def _ratio(ours: FloatArray, theirs: FloatArray, moment: FloatArray) -> tuple[fl
 def table_of(arm: str, figures: Mapping[str, Any]) -> str:
     """A line for each part of the forecasts."""
     lines = [
-        "{arm}: {jobs} jobs, {seen_waiting} seen pending in {looks} queue files, {foretold} with "
+        "{arm}: {jobs} jobs, {seen_waiting} seen pending in {looks} queue files, {foretold:d} with "
         "forecasts, {shown} with bands; {forecasts} forecasts, {settled} with a known start".format(
             arm=arm, **figures
         )

@@ -1,11 +1,11 @@
-"""`make bench`: every figure beside its goal, its floor and the last release's.
+"""`make bench`: every figure with its goal, its floor and the last release's figure.
 
     python -m tests.bench.speed.figures --output bench-output
     python -m tests.bench.speed.figures --only decide,simulator --before main~20 --pairs 5
 
-Each measurement runs in processes of its own, those of now and of `--before` in turn, so that a
-busy machine slows both. Figures are kept in speed.json, beside which the next run is put as well.
-Exit code 1 where a figure is worse by more than 10 % and the noise.
+Each measurement runs in processes of its own, alternately of this checkout and of `--before`, so
+that other load slows both. Figures are kept in speed.json, and the next run is compared with them.
+Exit code 1 if a figure is worse by more than 10 % and the noise.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HEAD = ("FIGURE", "UNIT", "NOW", "GOAL", "", "FLOOR", "BEFORE", "NOW/BEFORE", "N
 
 
 def asked(measurement: str, product: Path | None) -> dict[str, float]:
-    """One run; nothing of another package that knows no such measurement, which is said."""
+    """Runs a measurement; returns nothing, and says so, if an earlier package cannot run it."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.bench.speed.figures.measurements", measurement],
         env=environment(product), capture_output=True, text=True, check=False,
@@ -54,7 +54,7 @@ def asked(measurement: str, product: Path | None) -> dict[str, float]:
 
 
 def measured(measurement: str, before: Path | None, pairs: int) -> tuple[Found, Found]:
-    """Values of now and of before, in interleaved pairs."""
+    """Values of this checkout and of the earlier one, in interleaved pairs."""
     sides: tuple[dict[str, list[float]], ...] = ({}, {})
     with parts_bar(measurement, pairs) as progress:
         for pair in range(pairs):
@@ -70,7 +70,7 @@ def measured(measurement: str, before: Path | None, pairs: int) -> tuple[Found, 
 
 
 def line_of(figure: Figure, now: Found, before: Found, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of one figure."""
+    """The figure for JSON."""
     values = now[figure.name]
     line: dict[str, Any] = {
         "unit": figure.unit, "rate": figure.rate, "goal": figure.goal or None,
@@ -88,7 +88,7 @@ def line_of(figure: Figure, now: Found, before: Found, kept: Mapping[str, Any]) 
 
 
 def row_of(name: str, line: Mapping[str, Any]) -> list[str]:
-    """A line as the table shows it."""
+    """The figure as a row of the table."""
     verdict = {None: "", True: "met", False: "MISSED"}[line["met"]]
     return [
         name, line["unit"], shown(line["now"]), shown(line["goal"]), verdict,
@@ -97,12 +97,12 @@ def row_of(name: str, line: Mapping[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-def ratio_of(told: Mapping[str, Any] | None) -> str:
-    """A ratio with its interval where it has one."""
-    if not told:
+def ratio_of(compared: Mapping[str, Any] | None) -> str:
+    """A ratio with its interval, if it has one."""
+    if not compared:
         return ""
-    between = " [{:.2f}, {:.2f}]".format(*told["ci95"]) if told["ci95"] else ""
-    return f"{told['ratio']:.2f}{between}{' WORSE' if told['worse'] else ''}"
+    bounds = " [{:.2f}, {:.2f}]".format(*compared["ci95"]) if compared["ci95"] else ""
+    return f"{compared['ratio']:.2f}{bounds}{' WORSE' if compared['worse'] else ''}"
 
 
 def shown(value: float | None) -> str:
@@ -113,7 +113,7 @@ def shown(value: float | None) -> str:
 
 
 def lines(chosen: argparse.Namespace, kept: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Name and line of each figure, a measurement after the other."""
+    """Name and line of each figure."""
     with tempfile.TemporaryDirectory() as folder:
         product = product_of(chosen.before, Path(folder)) if chosen.before else None
         for measurement in chosen.only.split(","):
@@ -125,13 +125,13 @@ def lines(chosen: argparse.Namespace, kept: Mapping[str, Any]) -> Iterator[tuple
 
 
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """What to measure."""
+    """Parses the arguments."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("bench-output"))
     parser.add_argument("--only", default=",".join(MEASUREMENTS), help="some of %(default)s")
     parser.add_argument(
         "--before", metavar="COMMIT", default=LAST_RELEASE,
-        help="whose package is measured as well; '' for none (default: the last release)",
+        help="package to measure too; '' for none (default: the last release)",
     )  # fmt: skip
     parser.add_argument("--pairs", type=int, default=5)
     chosen = parser.parse_args(arguments)
@@ -142,7 +142,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print and keep."""
+    """Measures, prints and keeps."""
     chosen = options(arguments)
     chosen.output.mkdir(parents=True, exist_ok=True)
     path = chosen.output / "speed.json"
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = dict(kept)
     for name, line in lines(chosen, kept):
         found[name] = {**line, "beside": chosen.before}
-        write_whole(path, json.dumps(found, indent=2) + "\n")  # what is interrupted keeps the rest
+        write_whole(path, json.dumps(found, indent=2) + "\n")  # an interrupted run keeps the rest
     of_now = [name for name in found if found[name] is not kept.get(name)]
     print_table(list(HEAD), [row_of(name, found[name]) for name in of_now])
     for side in ("before", "kept"):
@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def is_worse(line: Mapping[str, Any], side: str) -> bool:
-    """Whether a figure went backwards, by more than the noise."""
+    """Whether a figure is worse by more than the noise."""
     return bool(line.get(f"against_{side}", {}).get("worse"))
 
 

@@ -1,4 +1,4 @@
-"""A figure of `make bench`: its unit, its goal, and what a machine could not do without."""
+"""Figures of `make bench` and how they are compared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-#: The top of this project: the measurements are always those of now.
+#: Top of this checkout, whose measurements are always used.
 TOP = Path(__file__).parents[4]
 #: 0.1.0: the last commit before the first entry of Unreleased in the CHANGELOG.
 LAST_RELEASE = "cc3fba4b"
@@ -22,7 +22,7 @@ _PRODUCT = ("slurm_rl_plugin", "policy_models")
 
 
 def product_of(commit: str, folder: Path) -> Path:
-    """The package of a commit, written below a folder; its top.
+    """Writes the package of a commit below a folder; returns its top.
 
     Raises:
         SystemExit: git knows no such commit, as in a copy without its history.
@@ -39,15 +39,15 @@ def product_of(commit: str, folder: Path) -> Path:
 
 
 def environment(product: Path | None) -> dict[str, str]:
-    """In which the package of `product` is imported, and the measurements of now."""
+    """Variables that import the package of `product` and the measurements of this checkout."""
     path = [str(each) for each in (product, TOP) if each is not None]
-    # the folder in which this was started must not come before them
+    # the working folder must not be first
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
 
 
 def paired_ratio(over: Sequence[float], under: Sequence[float]) -> dict[str, object]:
     """Geometric mean of the ratios of pairs, with a 95 % percentile bootstrap over the pairs."""
-    # measurements import this beside another release, which need not have it
+    # an earlier release may lack it
     from slurm_rl_plugin.measure.intervals import (  # noqa: PLC0415
         ratio_over_windows,
     )
@@ -64,20 +64,20 @@ LOGS = {
 }
 
 
-#: A figure is worse where it is so by more than this, and by more than the noise.
+#: A figure is worse if it is worse by more than this factor and the noise.
 WORSE = 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What a line of the table is about.
+    """A line of the table.
 
     Attributes:
-        name: as the measurement calls it.
+        name: name in the measurement.
         unit: of the value.
-        goal: 0 where there is none.
-        rate: whether more is better, as of jobs a second.
-        floor: name of the figure that tells what the machine does at best; "" for none.
+        goal: 0 for none.
+        rate: whether more is better.
+        floor: name of the figure with the machine's best; "" for none.
     """
 
     name: str
@@ -87,19 +87,14 @@ class Figure:
     floor: str = ""
 
     def met(self, value: float) -> bool | None:
-        """Whether the goal is reached; None where there is none."""
+        """Whether the goal is reached; None without a goal."""
         if not self.goal:
             return None
         return value >= self.goal if self.rate else value <= self.goal
 
 
 def compared(figure: Figure, now: Sequence[float], before: Sequence[float]) -> dict[str, Any]:
-    """How many times better or worse than before, from interleaved pairs.
-
-    Args:
-        figure: of which they are.
-        now, before: one value for each pair.
-    """
+    """Ratio to the values before, from interleaved pairs; one value for each pair."""
     ratio = paired_ratio(now, before)
     low, high = sorted(np.asarray(ratio["ci95"], dtype=np.float64).tolist())
     worst = 1.0 / high if figure.rate else low
@@ -107,10 +102,7 @@ def compared(figure: Figure, now: Sequence[float], before: Sequence[float]) -> d
 
 
 def against_kept(figure: Figure, now: Sequence[float], kept: Sequence[float]) -> dict[str, Any]:
-    """The same against an earlier run, of which no value has to do with one of this run.
-
-    Noise is told by the ranges: it is worse where the best value of now is, than the worst kept.
-    """
+    """Ratio to an unpaired earlier run; worse if the best value is worse than the worst kept."""
     ratio = float(np.median(now) / np.median(kept))
     best, worst = (max(now), min(kept)) if figure.rate else (min(now), max(kept))
     beyond = worst / best if figure.rate else best / worst

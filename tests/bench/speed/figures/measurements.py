@@ -1,8 +1,8 @@
-"""What is measured, each in a process of its own, so that another release can be asked as well.
+"""The measurements, each in a process of its own, so that another release can be measured too.
 
     python -m tests.bench.speed.figures.measurements decide
 
-prints one JSON object: names of figures and values.
+prints one JSON object: name of a figure -> value.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +24,20 @@ from tests.bench.speed.figures.figure import LOGS, Figure
 PROGRAM = (sys.executable, "-m", "slurm_rl_plugin.cli.entry")
 Values = Mapping[str, float]
 MS, RATE, S, MB = "ms", "jobs/s", "s", "MB"
-#: Measured once, beside no other commit, whatever is asked for: each takes minutes.
+#: Measured once and for no other commit: each takes minutes.
 ONCE = frozenset({"conversion"})
 #: How agents choose a resource in the simulation of 2005.
 AGENTS = (
     "random", "least loaded", "least loaded in turn", "optimal split", "paper's agents",
     "probing agents",
 )  # fmt: skip
-#: What `evaluate` is asked on a machine on which nothing has been compiled.
+#: Arguments of `evaluate` on a machine where nothing is compiled.
 FIRST_LOG = "egee:jobs=10000,seed=1"
 FIRST_POLICIES = tuple(f"--policy={name}" for name in ("fifo", "sjf", "saf", "default"))
 
 
 def _said(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Any:
-    """What a verb prints with --json."""
+    """Output of a command with --json."""
     done = subprocess.run(
         [*PROGRAM, *arguments, "--json"],
         env={**os.environ, **(environment or {})},
@@ -48,16 +49,16 @@ def _said(arguments: Sequence[str], environment: Mapping[str, str] | None = None
 
 
 def decide() -> Values:
-    """`slurm-rl benchmark hook` for a large and a very large queue."""
+    """`slurm-rl benchmark hook` for 10,000 and 100,000 pending jobs."""
     found = {}
     for jobs, name in ((10_000, "10,000"), (100_000, "100,000")):
         words = ["benchmark", "hook", "--jobs", str(jobs), "--repeats", "100"]
-        told = _said(words, {"OPENBLAS_NUM_THREADS": "1"})  # as the daemon's unit sets it
+        told = _said(words, {"OPENBLAS_NUM_THREADS": "1"})  # as in the daemon's unit
         seconds, floor = told["decide_seconds"], told.get("floor_seconds", {})
         found[f"decide, {name} pending, median"] = 1e3 * seconds["median"]
         found[f"decide, {name} pending, p99"] = 1e3 * seconds["p99"]
         found[f"floor, {name} pending"] = 1e3 * sum(floor.values()) if floor else math.nan
-        if "first_decide_seconds" in told:  # an earlier release does not tell
+        if "first_decide_seconds" in told:  # missing in earlier releases
             found[f"first decision, {name} pending"] = 1e3 * told["first_decide_seconds"]
     return found
 
@@ -76,23 +77,14 @@ def cycle() -> Values:
     }
 
 
-def simulator() -> Values:
-    """Whole logs under EASY, jobs a second (`tests.bench.speed.simulator_speed`)."""
-    from tests.bench.speed.simulator_speed import events_alone, logs, on_whole_logs  # noqa: PLC0415
+def simulated(name: str, prefix: str = "") -> Callable[[], Values]:
+    """A function of `tests.bench.speed.simulations`, which loads numba."""
 
-    found = {}
-    for log, prepared in logs():
-        rates = {"events alone": events_alone(prepared), **on_whole_logs(prepared)}
-        found |= {f"{log}, {what}": rate for what, rate in rates.items()}
-    return found
+    def measure() -> Values:
+        module = import_module("tests.bench.speed.simulations")
+        return {f"{prefix}{what}": value for what, value in getattr(module, name)().items()}
 
-
-def nodes() -> Values:
-    """A load on nodes, jobs a second (`tests.bench.speed.nodes_speed`)."""
-    from tests.bench.speed.nodes_speed import load, rates  # noqa: PLC0415 - numba
-
-    _, prepared = load()
-    return {f"nodes, {what}": rate for what, rate in rates(prepared).items()}
+    return measure
 
 
 def metrics() -> Values:
@@ -103,24 +95,12 @@ def metrics() -> Values:
 
 
 def papers() -> Values:
-    """Simulations of the papers of 2002 and 2005 (`tests.bench.speed.paper_speed`)."""
-    from tests.bench.speed.paper_speed import agents, market  # noqa: PLC0415 - numba
-
-    return market() | agents()
-
-
-def queue_forecast() -> Values:
-    """Replays of 10,000 pending jobs in 10 s (`tests.bench.speed.replayed_queue`)."""
-    from tests.bench.speed.replayed_queue import replays  # noqa: PLC0415 - numba
-
-    return {f"replays, {what}": told["replays"] for what, told in replays()}
+    """Simulations of the papers of 2002 and 2005."""
+    return {**simulated("market")(), **simulated("agents")()}
 
 
 def first_word() -> Values:
-    """Seconds of `evaluate` and of `demo` where nothing was compiled, and behind an installation.
-
-    Each pair of them is a new user's.
-    """
+    """Seconds of `evaluate` and `demo` for a new user: with nothing compiled, and as installed."""
     from slurm_rl_plugin.cli.entry import VERBS  # noqa: PLC0415 - of the measured release
 
     found = {}
@@ -129,7 +109,7 @@ def first_word() -> Values:
         for when, compiled in (("", {"SLURM_RL_COMPILED": ""}), (", installed", for_all)):
             if compiled == for_all:
                 if "compile" not in VERBS:
-                    break  # a release of before there was any
+                    break  # an earlier release
                 words = ["compile", "evaluate", "demo"]
                 found["compile at installation"] = _seconds_of(words, for_all)
             mine = {"NUMBA_CACHE_DIR": str(Path(folder) / f"mine{when}"), **compiled}
@@ -143,14 +123,14 @@ def first_word() -> Values:
 
 
 def _seconds_of(words: Sequence[str], environment: Mapping[str, str]) -> float:
-    """How long a verb takes."""
+    """Seconds of a command."""
     whole, begin = {**os.environ, **environment}, time.perf_counter()
     subprocess.run([*PROGRAM, *words], env=whole, capture_output=True, check=True)
     return time.perf_counter() - begin
 
 
 def conversion() -> Values:
-    """A dump of ten million rows becomes parquet (`tests.bench.speed.log_conversion`)."""
+    """Conversion of a dump of ten million rows (`tests.bench.speed.log_conversion`)."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [sys.executable, "-m", "tests.bench.speed.log_conversion", "--output", folder],
@@ -165,10 +145,7 @@ def conversion() -> Values:
 
 
 def training() -> Values:
-    """Two generations of the search that the default model came from: simulated jobs a second.
-
-    One decision at least is made for each.
-    """
+    """Simulated jobs per second in two generations of the policy search."""
     traces = os.environ.get("SLURM_RL_TRACES")
     if not traces:
         return {}
@@ -206,7 +183,7 @@ MEASUREMENTS: Mapping[str, tuple[Callable[[], Values], tuple[Figure, ...]]] = {
         ),
     ),
     "simulator": (
-        simulator,
+        simulated("whole_logs"),
         tuple(
             Figure(
                 name=f"{log}, {what}", unit=RATE, rate=True, goal=goals.get(what, 0.0),
@@ -224,7 +201,7 @@ MEASUREMENTS: Mapping[str, tuple[Callable[[], Values], tuple[Figure, ...]]] = {
         ),
     ),
     "nodes": (
-        nodes,
+        simulated("on_nodes", "nodes, "),
         tuple(
             Figure(name=f"nodes, {what}", unit=RATE, rate=True, goal=goal)
             for what, goal in (
@@ -255,7 +232,7 @@ MEASUREMENTS: Mapping[str, tuple[Callable[[], Values], tuple[Figure, ...]]] = {
         ),
     ),
     "queue-forecast": (
-        queue_forecast,
+        simulated("replays", "replays, "),
         tuple(
             Figure(name=f"replays, {machine}, {order}", unit="in 10 s", rate=True, goal=1.0)
             for machine in ("processors, easy", "nodes, easy", "nodes, slurm")

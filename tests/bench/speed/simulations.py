@@ -1,0 +1,354 @@
+"""`make bench`: speed of the simulator on processors and on nodes, of forecasts, and of two papers.
+
+Logs are read from the folder SLURM_RL_TRACES if it is set, and drawn otherwise. Functions import
+what an earlier release, which is measured too, may lack.
+"""
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.domain.machine import BackfillSettings, Machine, MachinePartition, NodeKind
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.forecasts.live.sources import KEPT
+from slurm_rl_plugin.forecasts.replays import OrderOf, QueueNow, ReplayedSite, queues_along
+from slurm_rl_plugin.learning.evaluation.paired import starts_of_order
+from slurm_rl_plugin.machine_files.reader import read_machine
+from slurm_rl_plugin.policies.network import (
+    QNetwork,
+    fixed_scaler,
+    network_from_parameters,
+    parameter_count,
+)
+from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
+from slurm_rl_plugin.services.candidates import candidate_of
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.on_nodes import simulate_on_nodes
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.simulation import (
+    SimulationSettings,
+    simulate_network,
+    simulate_order,
+    simulate_scores,
+)
+from slurm_rl_plugin.simulator.workloads.generators import egee_log
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
+from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
+from slurm_rl_plugin.simulator.workloads.site_points import site_priority
+from slurm_rl_plugin.units import DAY, HOUR, IntArray
+from tests.bench.speed.figures.figure import LOGS
+
+Values = dict[str, float]
+POLICIES = ("fifo", "sjf", "multifactor", "default")
+#: Node types of UB-HPC: names, count, CPUs, memory in MiB, GPUs, weight.
+KINDS = (
+    ("b[001-024]", 24, 40.0, 754_000.0, 0.0, 160),
+    ("g[001-008]", 8, 40.0, 187_000.0, 2.0, 190),
+    ("gn[001-002]", 2, 32.0, 187_000.0, 2.0, 190),
+    ("m[001-096]", 96, 40.0, 187_000.0, 0.0, 70),
+    ("n[001-087]", 87, 32.0, 187_000.0, 0.0, 60),
+)
+#: Jobs drawn for these nodes; pending jobs of the forecast, and jobs before them.
+JOBS, PENDING, PAST = 20_000, 10_000, 100_000
+#: Time for one forecast of the whole queue, and most replays.
+GOAL_SECONDS, MOST_DRAWS = 10.0, 64
+
+
+def seconds_of(
+    work: Callable[[], object],
+    repeats: int = 3,
+    clock: Callable[[], float] = time.process_time,
+    of: Callable[[list[float]], float] = min,
+) -> float:
+    """Duration of some repeats after a first run that compiles.
+
+    Processor time by default, so that other load of the machine does not count.
+    """
+    work()
+    times = []
+    for _ in range(repeats):
+        begin = clock()
+        work()
+        times.append(clock() - begin)
+    return float(of(times))
+
+
+def static_order(policy: str, prepared: PreparedLog, workload: Workload) -> QueueOrder:
+    scores = STATIC_RULES[policy](prepared.jobs(), workload.estimate)
+    return QueueOrder(scores=np.asarray(scores, dtype=np.float64))
+
+
+def random_network(hidden: int, *, past_runs: bool = False) -> QNetwork:
+    """A scorer with random weights; weights of past runs are 0 unless asked for."""
+    parameters = np.random.default_rng(1).normal(size=parameter_count(SITE, hidden)) * 0.1
+    parameters[-len(SITE.jobs) + SITE.jobs.index("log_time_limit")] = -1.0
+    scorer = network_from_parameters(SITE, parameters, hidden=hidden, scaler=fixed_scaler(SITE))
+    if past_runs:
+        return scorer
+    job_weights, linear = scorer.job_weights.copy(), scorer.linear.copy()
+    first = len(SITE.jobs) - len(SITE.history_jobs)
+    job_weights[first:], linear[first:] = 0.0, 0.0
+    return replace(scorer, job_weights=job_weights, linear=linear)
+
+
+def whole_logs() -> Values:
+    """Jobs per second on whole logs under EASY, and of events alone."""
+    folder, logs = os.environ.get("SLURM_RL_TRACES"), dict[str, PreparedLog]()
+    for name, file in LOGS.items():
+        if folder and Path(folder, file).exists():
+            logs[name] = prepare_log(read_log(Path(folder, file))[0])
+    if not folder:
+        rng = np.random.default_rng(1)
+        log = egee_log(rng, jobs=50_000, processors=128, load=0.2)
+        logs["generated"] = prepare_log(replace(log, processors=2 ** rng.integers(0, 4, len(log))))
+    found = {}
+    for name, prepared in logs.items():
+        for what, seconds in _seconds_on(prepared):
+            found[f"{name}, {what}"] = len(prepared.log) / seconds
+    return found
+
+
+def _seconds_on(prepared: PreparedLog) -> Iterator[tuple[str, float]]:
+    workload = prepared.workload(RequestedLimit())
+
+    def median(work: Callable[[], object]) -> float:
+        return seconds_of(work, clock=time.perf_counter, of=np.median)
+
+    # on such a machine every job starts when it arrives
+    endless = SimulationSettings(capacity=int(workload.processors.sum()), backfilling="easy")
+    yield "events alone", median(lambda: simulate_scores(workload, -workload.submit, endless))
+    settings = SimulationSettings(capacity=prepared.capacity, backfilling="easy")
+    for policy in ("fifo", "saf"):
+        scores = static_order(policy, prepared, workload).scores
+        yield policy, median(lambda s=scores: simulate_scores(workload, s, settings))
+    for name, scorer in (
+        ("linear scorer", random_network(0)),
+        ("16 hidden units", random_network(16)),
+        ("16 hidden units, past runs", random_network(16, past_runs=True)),
+    ):
+        yield name, median(lambda n=scorer: simulate_network(workload, n, settings))
+
+
+def drawn_machine() -> Machine:
+    """217 nodes of five types, with the backfill settings of UB-HPC."""
+    kinds = tuple(
+        NodeKind(name=name, count=count, resources=(cpus, memory, gpus), weight=weight)
+        for name, count, cpus, memory, gpus, weight in KINDS
+    )
+    partition = MachinePartition(name="", kinds=tuple(range(len(kinds))), is_default=True)
+    settings = BackfillSettings(
+        interval=120.0, window=3.0 * DAY, most_jobs=2500, most_of_user=100, depth=2500
+    )
+    return Machine(kinds=kinds, partitions=(partition,), backfill=settings)
+
+
+def drawn_log(jobs: int) -> JobLog:
+    """Bursts of jobs that request CPUs, memory and GPUs; at times a thousand are pending."""
+    rng = np.random.default_rng(1)
+    log = egee_log(rng, jobs=jobs, processors=700, load=1.05)
+    kind = rng.choice(5, size=jobs, p=(0.67, 0.12, 0.12, 0.07, 0.02))
+    cpus = np.array([6, 1, 16, 40, 80])[kind]
+    memory = np.array([32_000.0, 2000.0, 60_000.0, 120_000.0, 240_000.0])[kind]
+    gpus = np.where(rng.random(jobs) < 0.01, 1.0, 0.0)
+    requests = ResourceRequests.of_totals(
+        np.column_stack([cpus, memory, gpus]),
+        names=BASIC_RESOURCES,
+        nodes=np.where(kind == 4, 2, 1),
+    )
+    hours = np.ceil(log.run_time * rng.choice([1, 2, 8], jobs) / HOUR)
+    limit = np.minimum(hours * HOUR, 3.0 * DAY)
+    return replace(
+        log,
+        processors=cpus.astype(np.int64),
+        time_limit=limit,
+        run_time=np.minimum(log.run_time, limit),
+        requests=requests,
+    )
+
+
+def on_nodes() -> Values:
+    """Jobs per second on nodes by policy and backfilling, and on processors alone.
+
+    The load is the week of UB-HPC if SLURM_RL_TRACES has `ubhpc`, else one drawn for its nodes.
+    """
+    week = Path(os.environ.get("SLURM_RL_TRACES", ""), "ubhpc", "workload_week.events.gz")
+    if week.exists():
+        machine = read_machine(week.with_name("slurm.conf"))
+        prepared = prepare_log(read_log(week)[0], machine=machine)
+    else:
+        machine = drawn_machine()
+        prepared = prepare_log(drawn_log(JOBS), machine=machine)
+    workload, nodes, found = (
+        prepared.workload(RequestedLimit()),
+        node_machine(prepared.log, machine),
+        {},
+    )
+    for policy in POLICIES:
+        if policy in STATIC_RULES:
+            order = static_order(policy, prepared, workload)
+        elif policy == "multifactor":
+            order = QueueOrder(site=site_priority(prepared, machine))
+        else:
+            order = QueueOrder(network=candidate_of(policy).network)
+        for backfilling in ("easy", "slurm"):
+            settings = SimulationSettings(capacity=prepared.capacity, backfilling=backfilling)
+            seconds = seconds_of(
+                lambda o=order, s=settings: simulate_on_nodes(workload, nodes, o, s)
+            )
+            found[f"{policy}, {backfilling}"] = len(prepared.log) / seconds
+        if order.site is None:
+            settings = SimulationSettings(capacity=prepared.capacity, backfilling="easy")
+            seconds = seconds_of(lambda o=order, s=settings: simulate_order(workload, o, s))
+            found[f"{policy}, processors only"] = len(prepared.log) / seconds
+    return found
+
+
+def campaign(past: int, pending: int) -> JobLog:
+    """A past that uses three quarters of the machine, then more jobs than shall be pending."""
+    rng = np.random.default_rng(2)
+    log = drawn_log(past + 2 * pending)
+    submit = 1.3 * log.submit
+    last = submit[past - 1]
+    submit[past:] = last + np.sort(rng.uniform(0.0, DAY / 2, len(submit) - past))
+    return replace(log, submit=submit, eligible=submit)
+
+
+def first_come(workload: Workload, _: IntArray) -> QueueOrder:
+    """A static order."""
+    return QueueOrder(scores=-workload.submit)
+
+
+def default_model(workload: Workload, _: IntArray) -> QueueOrder:
+    """The shipped network, which scores all jobs at each decision."""
+    return QueueOrder(network=candidate_of("default").network)
+
+
+def site_and_queue(
+    prepared: PreparedLog, order: OrderOf, backfilling: str, pending: int
+) -> tuple[ReplayedSite, QueueNow]:
+    """The site when this number of jobs is pending, after a past of first come, first served."""
+    settings = SimulationSettings(
+        capacity=prepared.capacity, backfilling=backfilling, half_life=7 * DAY
+    )
+    workload = prepared.workload(RequestedLimit())
+    simple = replace(settings, backfilling="easy")
+    fifo = first_come(workload, np.arange(0))
+    start = starts_of_order(fifo, prepared, workload, simple)
+    waiting = np.arange(1, len(start) + 1) - np.searchsorted(np.sort(start), workload.submit)
+    job = int(np.argmax(waiting >= pending)) if (waiting >= pending).any() else len(start) - 1
+    machine = None if prepared.machine is None else node_machine(prepared.log, prepared.machine)
+    past = RecordedPast(replace(prepared, log=replace(prepared.log, start=start)), quantiles=True)
+    now = float(workload.submit[job])
+    past.run(now)
+    queue = queues_along(workload, machine, fifo, simple)(job, now)
+    site = ReplayedSite(
+        jobs=workload._replace(past=past.past),
+        quantiles=past.quantiles_now,
+        order=order,
+        settings=settings,
+        machine=machine,
+        kept=KEPT,
+    )
+    return site, queue
+
+
+def replays_in(site: ReplayedSite, queue: QueueNow, seconds: float) -> int:
+    """Number of replays of the whole queue in this processor time, after one that compiles."""
+    site.starts(queue, queue.pending, 1, np.random.default_rng(1))
+    begin, longest = time.process_time(), 0.0
+
+    def goes_on(made: int) -> bool:
+        nonlocal longest
+        taken = time.process_time() - begin
+        longest = max(longest, taken / made)
+        return taken + longest < seconds
+
+    drawn = site.starts(queue, queue.pending, MOST_DRAWS, np.random.default_rng(1), goes_on)
+    return int(drawn.shape[1])
+
+
+def replays() -> Values:
+    """Replays of 10,000 pending jobs in GOAL_SECONDS, by machine, backfilling and order.
+
+    Four weeks of jobs are drawn for the nodes of UB-HPC, then a campaign that arrives within half
+    a day; the queue is replayed on these nodes and, by CPUs alone, on a pool of processors.
+    """
+    log, capacity = campaign(PAST, PENDING), int(drawn_machine().capacity[0])
+    found = {}
+    for where, backfilling in (("processors", "easy"), ("nodes", "easy"), ("nodes", "slurm")):
+        machine = drawn_machine() if where == "nodes" else None
+        prepared = prepare_log(log, machine=machine, capacity=capacity)
+        for name, order in (("fifo", first_come), ("default", default_model)):
+            site, queue = site_and_queue(prepared, order, backfilling, PENDING)
+            count = replays_in(site, queue, GOAL_SECONDS)
+            found[f"{where}, {backfilling}, {name}"] = float(count)
+    return found
+
+
+def drawn_market(jobs: int) -> Workload:
+    """Jobs of many widths with long limits, at a load of about 0.6 on 512 processors."""
+    rng = np.random.default_rng(0)
+    run_time = np.minimum(rng.lognormal(7.5, 2.0, jobs), 64800.0)
+    processors = np.minimum(2 ** rng.integers(0, 9, jobs), 336)
+    gap = (run_time * processors).mean() / (0.6 * 512)
+    limit = np.minimum(run_time * rng.integers(1, 6, jobs), 64800.0)
+    return Workload.of(
+        submit=np.cumsum(rng.exponential(gap, jobs)),
+        run_time=run_time,
+        estimate=limit,
+        time_limit=limit,
+        processors=processors.astype(np.int64),
+        account=np.zeros(jobs, dtype=np.int64),
+        interactive=np.zeros(jobs, dtype=np.bool_),
+        shares=np.ones(1),
+    )
+
+
+def market() -> Values:
+    """Seconds of the market of 2002 with MF1 and UF1, 10,000 jobs, of CTC-SP2 or drawn."""
+    from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
+    from slurm_rl_plugin.papers.economic_2002 import markets
+
+    traces, found = os.environ.get("SLURM_RL_TRACES"), {}
+    jobs = drawn_market(markets.EXTRACT_JOBS)
+    if traces:
+        jobs = markets.extract(markets.read_ctc(Path(traces)), 1).asked
+    for configuration in ("m512", "m128"):
+        for rescheduling, way in ((True, "rescheduling"), (False, "as agreed")):
+            settings = MarketSettings(
+                machines=markets.CONFIGURATIONS[configuration], rescheduling=rescheduling
+            )
+            simulate_market(drawn_market(20), settings)  # compiles
+            begin = time.process_time()
+            simulate_market(jobs, settings)
+            found[f"market, {configuration}, {way}"] = time.process_time() - begin
+    return found
+
+
+def agents() -> Values:
+    """Seconds of 6,000 ticks of the grid of 2005 (N = 1000, R = 250, g = 0.2) by agents' rule."""
+    from slurm_rl_plugin.brokers.agents.grid import GridSettings, draw_grid
+    from slurm_rl_plugin.brokers.agents.simulation import RULES, AgentRule, run_grid
+
+    size, found = GridSettings(), {}
+    small, grid = replace(size, ticks=10), draw_grid(size, 1)
+    for name in RULES:
+        for at_completion, heard in ((False, "at once"), (True, "at completion")):
+            rule = AgentRule(name=name, at_completion=at_completion)
+            run_grid(small, draw_grid(small, 1), rule, 1)  # compiles
+            begin = time.process_time()
+            run_grid(size, grid, rule, 1)
+            found[f"agents, {name}, told {heard}"] = time.process_time() - begin
+    return found
