@@ -33,17 +33,20 @@ Settings = PolicySearchSettings | SarsaSettings | FittedQSettings | SiteUtilityS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """A training algorithm: its trainer, settings and capabilities."""
+    """A training algorithm as users choose it: its settings, what trains, and what that takes."""
 
-    #: Training loads, validation loads and settings -> policy; continues after the steps in the
-    #: checkpoint, and reports each step.
+    #: From training loads, validation loads and settings to a policy; goes on behind the steps that
+    #: the checkpoint keeps, and reports each step.
     train: Callable[..., TrainedPolicy]
-    takes_start: bool = False  #: whether it takes a network as `start`
-    default: Settings
-    #: Named settings: `paper` as printed, `slowdown` for bounded slowdown on parallel machines.
+    #: Whether it takes a network to begin with, or one that orders the queue, as `start`.
+    takes_start: bool = False
+    default: Settings  #: its settings where nothing is asked for
+    #: Settings under a name: `paper` as the paper printed them, `slowdown` for bounded slowdown on
+    #: parallel machines.
     presets: Mapping[str, Settings]
-    steps: tuple[str, str]  #: the setting that counts its steps, and the name of a step
-    measure: str = "objective"  #: the validated figure
+    #: The setting that counts its steps, and by what name a person calls one.
+    steps: tuple[str, str]
+    measure: str = "objective"  #: what is validated
     orders: bool = True  #: whether the network orders the queue
     heldout: bool = True  #: whether `--protocol heldout` takes it
 
@@ -90,17 +93,19 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     ),
 }
 PRESETS = ("paper", "slowdown")
-#: Settings that have their own option, or that the algorithm's name decides.
+#: Settings with options of their own, or that the algorithm's name decides.
 _NOT_BY_NAME = ("weights", "seed", "regressor", "reservoir")
-#: Largest absolute value of a whole number; a larger one is a typing error.
+#: Largest whole number of a setting, or least below 0; what counts more is a slip of the hand.
 _LARGEST = 2**31 - 1
 
 
 def settings_of(name: str, changes: Mapping[str, str], *, preset: str | None = None) -> Settings:
-    """The settings of one of ALGORITHMS, or of its preset, with `changes`: setting -> text.
+    """The settings of one of ALGORITHMS, from a preset if one is named, with some changed.
+
+    `changes` gives values as text.
 
     Raises:
-        ConfigurationError: the algorithm lacks the preset or setting, or refuses the value.
+        ConfigurationError: the algorithm has no such preset or setting, or not that value.
     """
     algorithm = ALGORITHMS[name]
     if preset is not None and preset not in algorithm.presets:
@@ -133,7 +138,7 @@ def _value(key: str, text: str, kind: Any) -> Any:
 
 
 def steps_of(settings: Settings) -> int:
-    """Number of steps of a training: generations, sweeps, iterations or rounds."""
+    """How many steps a training takes: generations, sweeps or iterations."""
     return int(getattr(settings, algorithm_of(settings).steps[0]))
 
 
@@ -143,7 +148,7 @@ def algorithm_of(settings: Settings) -> Algorithm:
 
 
 def schema_of(settings: Settings) -> FeatureSchema:
-    """The features of the trained network: `site` unless a setting names others."""
+    """The features that the trained network will take: `site` where no setting names others."""
     named = {schema.name: schema for schema in KNOWN_SCHEMAS}
     return named[getattr(settings, "schema", SITE.name)]
 
@@ -161,11 +166,13 @@ def train_policy(
     """Train by the algorithm that the settings belong to.
 
     Args:
-        validation: loads that choose the result; not trained on.
-        checkpoint: file of the progress; an interrupted training with the same settings and loads
-            continues from it with the same result.
-        load_key: identifies the loads, so that a checkpoint of other loads is not used.
-        start: network from which policy search starts, or that orders the queue for site-utility.
+        training: loads that are learned from.
+        validation: loads that choose what is kept; never learned from.
+        checkpoint: file that keeps the progress; an interrupted training with the same settings
+            and loads continues from there and ends with the same result.
+        load_key: names the loads, so that a checkpoint of other loads is not taken up.
+        progress: called after each step with its number and the best objective so far.
+        start: a network that policy search starts from, or that orders the queue for site-utility.
 
     Raises:
         ConfigurationError: no training or no validation load, or as the algorithm says.

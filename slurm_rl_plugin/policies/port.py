@@ -1,4 +1,4 @@
-"""The policy port, and the policy that replaces a model that could not be loaded."""
+"""The policy port, and the policy that stands in for a model that could not be loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str:
-        """Name in reports and metrics."""
+        """What reports and metrics call the policy."""
         ...
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
@@ -28,12 +28,12 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnavailablePolicy:
-    """Raises the reason for which the model was not loaded at every decision."""
+    """Refuses every decision with the reason for which the model was not loaded."""
 
     name: str
     reason: PolicyError
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        """Raise the reason, so that the fallback decides."""
+        """Raise the reason for which the model cannot be used, so that the fallback decides."""
         del snapshot, memory
         raise type(self.reason)(str(self.reason))

@@ -1,7 +1,7 @@
-"""Every named policy: what it is, and which commands may use it.
+"""Every policy that has a name: who is given one asks here what it is, and who may take it.
 
-The daemon, `evaluate`, `shadow-report`, `train`, `benchmark` and the documents use the same names.
-A name that some of them cannot use has the reason.
+The daemon, `evaluate`, `shadow-report`, `train`, `benchmark` and the documents know the same names.
+A name that some of them cannot take says why.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES, reads_users
 from slurm_rl_plugin.units import FloatArray
 
 #: Scores, shape [n], of the pending jobs of a snapshot: (snapshot, jobs, estimated seconds). The
-#: submit time of a job is the time from which its wait counts, as in the simulator.
+#: jobs are submitted when they arrived, as in the simulator: from when on a job's wait counts.
 QueueRule = Callable[[QueueSnapshot, JobTable, FloatArray], FloatArray]
 
 
@@ -31,10 +31,11 @@ QueueRule = Callable[[QueueSnapshot, JobTable, FloatArray], FloatArray]
 class RulePolicy:
     """A rule as a policy for the hook."""
 
-    name: str  #: in a configuration
-    rule: QueueRule
+    name: str  #: as a configuration calls it
+    rule: QueueRule  #: gives the scores
     estimates: RunTimeEstimate  #: of run times
-    reserve: int | None = None  #: processors to keep free of batch work
+    #: Processors that it always wants kept free of batch work; None for no wish.
+    reserve: int | None = None
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
         """Score the pending jobs by the rule."""
@@ -50,21 +51,21 @@ class RulePolicy:
 
 
 def static_rule(rule: Rule) -> QueueRule:
-    """A rule of STATIC_RULES on a snapshot, independent of time and usage."""
+    """A rule of STATIC_RULES on a snapshot: the time and what was used tell it nothing."""
     return lambda _, jobs, estimate: rule(jobs, estimate)
 
 
 def waiting_rule(rule: Callable[..., Any]) -> QueueRule:
-    """A rule of WAITING_RULES on a snapshot; its parameters name the columns that it gets.
+    """A rule of WAITING_RULES on a snapshot; it gets the columns that its parameters are named of.
 
-    These are wait, estimate, size, processors, interactive, capacity, usage, share and in_use; see
-    `multifactor`, `utility_greedy` and `drf`.
+    These are wait, estimate, size, processors, interactive, capacity, usage, share and in_use, as
+    `multifactor`, `utility_greedy` and `drf` describe them.
     """
-    names, by_user = tuple(signature(rule).parameters), reads_users(rule)
+    names, told_apart = tuple(signature(rule).parameters), reads_users(rule)
 
     def scores(snapshot: QueueSnapshot, jobs: JobTable, estimate: FloatArray) -> FloatArray:
         in_use: Any = 0.0
-        if by_user:  # resources of the running jobs of each job's user; -1 is the unknown user
+        if told_apart:  # what the running jobs of each job's user take; of -1, the unknown ones
             running = snapshot.weighed(snapshot.running.jobs)
             of_user = np.bincount(running.user + 1, running.size, len(snapshot.users) + 1)
             in_use = of_user[jobs.user + 1] / max(snapshot.capacity, 1)
@@ -89,14 +90,14 @@ SHIPPED_MODEL = "default"
 #: Models that come with the package, by name.
 _OTHER_MODELS = ("q-network", "responsive-reserve", "reactive-grids", "non-markovian")
 SHIPPED_MODELS = (SHIPPED_MODEL, *_OTHER_MODELS)
-#: Prefix of a number of processors to keep free of batch work; interactive jobs go first.
+#: Before a number: interactive jobs first, and so many processors kept free of batch work.
 RESERVE_RULE = "reserve:"
 #: Takes the starts that a log recorded.
 NATIVE = "native"
 
 
 class PolicyKind(Enum):
-    """How a named policy orders jobs."""
+    """How a policy of some name comes to its order."""
 
     STATIC = "an order that never changes while jobs wait"
     PREDICTED = "a static order by run times that a log's own schedule predicts"
@@ -110,15 +111,15 @@ class PolicyKind(Enum):
 class NamedPolicy:
     """A policy that has a name."""
 
-    name: str  #: in configurations and on command lines
-    kind: PolicyKind
-    needs_log: str = ""  #: why it orders no live queue, the end of a sentence; "" if it does
+    name: str  #: as configurations and command lines call it
+    kind: PolicyKind  #: how it comes to its order
+    needs_log: str = ""  #: why it orders no live queue, as the end of a sentence; "" if it does
     reserve: int = 0  #: processors that it keeps free of batch work
-    rule: str = ""  #: the rule of its order
+    rule: str = ""  #: whose order it is
 
     @property
     def is_rule(self) -> bool:
-        """Whether it needs no model file."""
+        """Whether no model has to be read for it."""
         return self.kind is not PolicyKind.MODEL
 
     def live(self) -> Policy:
@@ -144,13 +145,13 @@ class NamedPolicy:
         )
 
 
-#: Rules for logs only, and why.
+#: Rules that order logs only, and why.
 _NEEDS_LOG = {
     "f1": "it counts submit times from the start of a log",
     **dict.fromkeys(
         PREDICTED_RULES,
-        "it uses each user's last runs in the log when a job is submitted (models with "
-        "history=true learn from them on a live queue)",
+        "it goes by what a log tells of each user's last runs when a job is submitted (models "
+        "with history=true learn from them on a live queue)",
     ),
     NATIVE: "its starts are those that a log recorded",
 }
@@ -161,7 +162,7 @@ _KINDS: Mapping[PolicyKind, Iterable[str]] = {
     PolicyKind.RECORDED: (NATIVE,),
     PolicyKind.MODEL: SHIPPED_MODELS,
 }
-#: Every name except those of RESERVE_RULE.
+#: Every name but those of RESERVE_RULE, of which there is one for each number.
 NAMED_POLICIES: Mapping[str, NamedPolicy] = {
     name: NamedPolicy(name=name, rule=name, kind=kind, needs_log=_NEEDS_LOG.get(name, ""))
     for kind, names in _KINDS.items()
@@ -170,7 +171,7 @@ NAMED_POLICIES: Mapping[str, NamedPolicy] = {
 
 
 def named_policy(name: str) -> NamedPolicy | None:
-    """The policy of a name such as `sjf` or `reserve:4`; None for other text, such as a path."""
+    """The policy of a name such as `sjf` or `reserve:4`; None for any other text, as a path is."""
     number = name.removeprefix(RESERVE_RULE)
     if name.startswith(RESERVE_RULE) and number.isdecimal():
         return NamedPolicy(name=name, rule=name, kind=PolicyKind.RESERVE, reserve=int(number))
@@ -178,7 +179,10 @@ def named_policy(name: str) -> NamedPolicy | None:
 
 
 def known_names(*, live: bool) -> list[str]:
-    """The names of rules, sorted, then those of shipped models; with `live` for a live queue."""
+    """What may be given as a name, sorted: rules and what else orders, then shipped models.
+
+    With `live` only what orders a live queue.
+    """
     known = [each for each in NAMED_POLICIES.values() if not (live and each.needs_log)]
     rules = [each.name for each in known if each.is_rule and each.name != NATIVE]
     recorded = [] if live else [NATIVE]
@@ -194,7 +198,7 @@ def rule_policy(name: str) -> Policy:
 
 
 def unknown_policy(name: str, *, live: bool) -> ConfigurationError:
-    """The error for an unknown name."""
+    """What to say of a name that is none."""
     return ConfigurationError(
         f"unknown policy {name!r}: give one of {', '.join(known_names(live=live))}, or the path "
         "of an .onnx model."

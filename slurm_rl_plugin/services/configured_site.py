@@ -1,7 +1,7 @@
-"""The batch system of a configured site, and the live state of its daemon.
+"""What is reached of a configured site: its batch system, its daemon's metrics, its own commands.
 
-Rollback (`release`, `disable`, `status`) needs no more than this: nothing here may import a policy
-or its inference library.
+The way out (`release`, `disable`, `status`) needs no more than this: nothing here may import a
+policy or its inference library.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def prepare(cluster: PrivateSlurm) -> dict[str, int]:
     running = cluster.submit(user="bob", account="biology", processors=3, name="running")
     cluster.wait_until(lambda: "RUNNING" in _states(cluster), 20, "a running job")
     for partition in ("batch", "short", "open"):
-        cluster.run("scontrol", "update", f"partition={partition}", "state=down")
+        cluster.set_partition("down", partition)
     jobs["running"] = running
     for name, options in CASES.items():
         jobs[name] = cluster.submit(*options, user="alice", account="physics", name=name)

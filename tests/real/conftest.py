@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,21 +85,31 @@ def shared_slurm(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
 def slurm(shared_slurm: PrivateSlurm) -> Iterator[PrivateSlurm]:
     """The shared cluster with an empty queue and its partitions up."""
     yield shared_slurm
-    for user in ("root", "alice", "bob"):
-        shared_slurm.run("scancel", "-u", user)
-    for partition in ("batch", "short"):
-        shared_slurm.run("scontrol", "update", f"partition={partition}", "state=up")
-    shared_slurm.wait_until(
-        lambda: not shared_slurm.run("squeue", "-h").stdout, 20, "an empty queue"
-    )
+    shared_slurm.cancel("root", "alice", "bob")
+    shared_slurm.set_partition("up", "batch", "short")
+    shared_slurm.wait_empty(20)
 
 
 @pytest.fixture
 def closed_slurm(slurm: PrivateSlurm) -> PrivateSlurm:
     """The shared cluster with both partitions down: jobs queue and none starts."""
-    for partition in ("batch", "short"):
-        slurm.run("scontrol", "update", f"partition={partition}", "state=down")
+    slurm.set_partition("down", "batch", "short")
     return slurm
+
+
+def private_slurm(
+    plan: ClusterPlan, prepare: Callable[[PrivateSlurm], object] = lambda slurm: None
+) -> Any:
+    """Makes a fixture of a module: a cluster of this plan, prepared once."""
+
+    @pytest.fixture(scope="module")
+    def cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
+        skip_without_daemons(release)
+        with running_slurm(plan, release) as slurm:
+            prepare(slurm)
+            yield slurm
+
+    return cluster
 
 
 @pytest.fixture

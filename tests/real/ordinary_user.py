@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.real.private_cluster import Account, PrivateSlurm
@@ -14,19 +12,6 @@ NAME = "slurmrl"
 STAFF = {"staff": Account(share=1, users=(NAME,))}
 #: Words before a command that let him run it.
 AS_HIM = ("setpriv", f"--reuid={NAME}", f"--regid={NAME}", "--clear-groups")
-
-
-def run_as_him(
-    cluster: PrivateSlurm, folder: Path, *words: str
-) -> subprocess.CompletedProcess[str]:
-    """A verb of `slurm-rl` with the configuration in `folder`, whatever its exit code."""
-    return cluster.run(
-        *AS_HIM,
-        *(sys.executable, "-m", "slurm_rl_plugin.cli.entry", *words),
-        *("--config", str(folder / "slurm-rl.toml")),
-        check=False,
-        timeout=60,
-    )
 
 
 def give_him(folder: Path) -> Path:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -218,6 +219,97 @@ class PrivateSlurm:
             f"--wrap=sleep {seconds:g}",
         )
         return int(done.stdout.partition(";")[0])
+
+    def scontrol(self, *words: str) -> str:
+        """Runs scontrol; returns what it prints."""
+        return self.run("scontrol", *words).stdout
+
+    def set_partition(self, state: str, *names: str) -> None:
+        """Sets the state of partitions, of `batch` if none is named."""
+        for name in names or ("batch",):
+            self.scontrol("update", f"partition={name}", f"state={state}")
+
+    def add_qos(self, name: str, *settings: str, users: str = "alice,bob") -> None:
+        """Adds a QOS that these users may name."""
+        self.run("sacctmgr", "-i", "add", "qos", name, *settings)
+        where = ("where", f"name={users}")
+        self.run("sacctmgr", "-i", "modify", "user", *where, "set", f"qos+={name}")
+
+    def cancel(self, *users: str) -> None:
+        """Cancels all jobs of these users."""
+        for user in users:
+            self.run("scancel", "-u", user)
+
+    def state_of(self, job: int) -> str:
+        """State of a job in the queue; "" if it is not there."""
+        return self.run("squeue", "-h", "-j", str(job), "-o", "%T", check=False).stdout.strip()
+
+    def wait_state(self, job: int, state: str, seconds: float = 20.0) -> None:
+        """Waits until a job, or a task of the array, has this state."""
+
+        def reached() -> bool:
+            words = ("squeue", "-h", "-t", "all", "-j", f"{job},{job}", "-o", "%T")
+            return state in self.run(*words).stdout.split()
+
+        self.wait_until(reached, seconds, f"job {job} {state}")
+
+    def wait_eligible(self, jobs: Collection[int]) -> None:
+        """Waits until sprio lists the jobs; a new job is eligible from the next second on."""
+        self.wait_until(lambda: set(jobs) <= self.site_factors().keys(), 10.0, "jobs in sprio")
+
+    def wait_empty(self, seconds: float = 30.0) -> None:
+        """Waits until no job is pending or runs."""
+        self.wait_until(
+            lambda: not self.run("squeue", "-h", "-a").stdout, seconds, "an empty queue"
+        )
+
+    def site_factors(self) -> dict[int, int]:
+        """Job id -> our factor (SITE of sprio), of every pending job that sprio lists."""
+        lines = self.run("sprio", "-h", "-o", "%i %S").stdout.splitlines()
+        return {int(job): int(float(factor)) for job, factor in map(str.split, lines)}
+
+    def by_priority(self) -> list[int]:
+        """Pending jobs that can start: by priority, then by number; an array is one job."""
+        lines = self.run("squeue", "-h", "-t", "PD,RD", "-o", "%F %Q %r").stdout.splitlines()
+        rows = (line.split(maxsplit=2) for line in lines)
+        blocked = ("Dependency", "JobHeldUser", "JobHeldAdmin")
+        able = {(-int(total), int(job)) for job, total, reason in rows if reason not in blocked}
+        return [job for _, job in sorted(able)]
+
+    def run_order(self, jobs: Collection[int]) -> list[int]:
+        """The jobs that have ended, in that order; a heterogeneous one once for each component.
+
+        Meant for jobs that cannot run at the same time. slurmctld's log of ends is read, since
+        26.05 does not log a start by backfill; a component's line begins with the leader's number.
+        """
+        log = (self.directory / "log" / "slurmctld.log").read_text()
+        found = re.findall(r"_job_complete: JobId=(\d+)\S* done$", log, re.MULTILINE)
+        return [job for job in map(int, found) if job in jobs]
+
+    def qos_limit(self, name: str = "batch") -> str:
+        """GrpTRES of a QOS in the accounting database."""
+        words = ("show", "qos", "where", f"name={name}", "format=GrpTRES")
+        return self.run("sacctmgr", "-nP", *words).stdout.strip()
+
+    def slurm_rl(
+        self,
+        *words: str,
+        folder: Path | None = None,
+        user: str | None = None,
+        timeout: float = 60.0,
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs `slurm-rl`, whatever its exit code, with the configuration in `folder`."""
+        configured = () if folder is None else ("--config", str(folder / "slurm-rl.toml"))
+        # as the service's user is entered: only root may look into some interpreters' folders
+        as_user = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups")
+        command = (sys.executable, "-m", "slurm_rl_plugin.cli.entry", *words, *configured)
+        return self.run(
+            *(as_user if user else ()),
+            *command,
+            env={"PYTHONPATH": str(Path(__file__).parents[2])},
+            timeout=timeout,
+            check=False,
+        )
 
     def kill(self, daemon: str, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to munged, mariadbd, slurmdbd, slurmctld or slurmd-n1, -n2, ...

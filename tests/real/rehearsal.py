@@ -22,7 +22,6 @@ from tests.real.daemon import ClusterError
 from tests.real.daemon_under_test import running_hook
 from tests.real.drawn_order import wall_clock
 from tests.real.private_cluster import PrivateSlurm
-from tests.real.site_factors import site_factors
 
 ENTRY = (sys.executable, "-m", "slurm_rl_plugin.cli.entry")
 #: Seconds after the begin of a block in which factors may still be taken back.
@@ -89,7 +88,7 @@ class Rehearsal:
         """Which pending jobs carry a factor."""
         while not self.over.is_set():
             with contextlib.suppress(ClusterError):
-                factors = site_factors(self.slurm)
+                factors = self.slurm.site_factors()
                 carried = sum(map(bool, factors.values()))
                 self.seen.append((wall_clock(), carried, len(factors)))
             self.over.wait(1.0)

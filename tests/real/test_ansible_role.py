@@ -58,7 +58,7 @@ def test_the_role_installs_configures_and_starts_in_shadow_mode(
         },
         "slurm_rl_job_classes": [{"class": "interactive", "time_limit_at_most": 1800}],
     }
-    node.slurm.run("scontrol", "update", "partition=batch", "state=down")
+    node.slurm.set_partition("down")
     for minutes in (9, 1, 5):
         node.slurm.submit(minutes=minutes)
 

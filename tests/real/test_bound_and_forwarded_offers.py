@@ -51,16 +51,11 @@ def north(sites: TwoSites) -> Iterator[PrivateSlurm]:
     """The first cluster, of 8 processors, all of them taken for a minute at most."""
     cluster = sites.clusters[NORTH]
     full = cluster.submit(processors=8, minutes=1, seconds=600, user="bob", account="biology")
-    cluster.wait_until(lambda: state_of(cluster, full) == "RUNNING", 20, "a full cluster")
+    cluster.wait_state(full, "RUNNING", 20)
     yield cluster
     for each in sites.clusters.values():
-        for user in ("root", "alice", "bob"):
-            each.run("scancel", "-u", user)
-        each.wait_until(lambda each=each: not each.run("squeue", "-h").stdout, 30, "an empty queue")
-
-
-def state_of(cluster: PrivateSlurm, job: int) -> str:
-    return cluster.run("squeue", "-h", "-j", str(job), "-o", "%T").stdout.strip()
+        each.cancel("root", "alice", "bob")
+        each.wait_empty(30)
 
 
 def reservations(cluster: PrivateSlurm) -> list[str]:

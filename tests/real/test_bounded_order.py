@@ -9,15 +9,12 @@ import pytest
 
 from tests.real.daemon_under_test import write_configuration
 from tests.real.private_cluster import PrivateSlurm
-from tests.real.site_factors import site_factors
-from tests.real.test_priority_basic import slurm_rl
-from tests.real.test_slurm_commands_real import wait_eligible
 
 pytestmark = [pytest.mark.real, pytest.mark.promise]
 
 
 def fair_share(cluster: PrivateSlurm, folder: Path) -> tuple[str, str]:
-    checks = json.loads(slurm_rl(cluster, folder, "check", "--json").stdout)["checks"]
+    checks = json.loads(cluster.slurm_rl("check", "--json", folder=folder).stdout)["checks"]
     (found,) = [each for each in checks if each["name"] == "fair share"]
     return found["result"], found["what"]
 
@@ -31,7 +28,7 @@ def test_by_default_no_job_gains_more_than_three_days_of_waiting(
         for user, account in (("alice", "physics"), ("bob", "biology"))
         for minutes in (9, 5, 1)
     )
-    wait_eligible(closed_slurm, jobs)
+    closed_slurm.wait_eligible(jobs)
     path = write_configuration(tmp_path, "sjf", mode="active", cycle=1)
     path.write_text(path.read_text().replace("influence_hours = 0\n", ""))
     assert fair_share(closed_slurm, tmp_path) == (
@@ -39,8 +36,8 @@ def test_by_default_no_job_gains_more_than_three_days_of_waiting(
         "accounts' shares count: the first place in our order is worth 3000 points, next to "
         "PriorityWeightFairshare = 10000",
     )
-    assert slurm_rl(closed_slurm, tmp_path, "run", "--once").returncode == 0
-    factors = site_factors(closed_slurm)
+    assert closed_slurm.slurm_rl("run", "--once", folder=tmp_path).returncode == 0
+    factors = closed_slurm.site_factors()
     assert set(factors) == set(jobs)
     assert max(factors.values()) == 3000
     assert min(factors.values()) > 0

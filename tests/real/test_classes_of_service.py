@@ -26,7 +26,6 @@ from tests.real.load import Outcome, mean, outcomes
 from tests.real.private_cluster import PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
 from tests.real.test_first_light import FIFO_PLAN, MODEL
-from tests.real.test_priority_basic import slurm_rl
 
 pytestmark = pytest.mark.real
 
@@ -95,9 +94,7 @@ def cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
     """One node of 8 processors, first come, first served; batch jobs have a QOS."""
     skip_without_daemons(release)
     with running_slurm(PLAN, release) as cluster:
-        cluster.run("sacctmgr", "-i", "add", "qos", "batch")
-        users = ("where", "name=alice,bob")
-        cluster.run("sacctmgr", "-i", "modify", "user", *users, "set", "qos+=batch")
+        cluster.add_qos("batch")
         yield cluster
 
 
@@ -120,18 +117,17 @@ def submit(cluster: PrivateSlurm, kind: str, user: str, seconds: float) -> int:
 def full_machine(cluster: PrivateSlurm) -> Iterator[int]:
     """A job on all processors; afterwards nothing is in the queue."""
     job = cluster.submit("--qos=batch", user="alice", account="physics", processors=8)
-    state = ("squeue", "-h", "-j", str(job), "-o", "%T")
-    cluster.wait_until(lambda: cluster.run(*state).stdout.strip() == "RUNNING", 30, "its start")
+    cluster.wait_state(job, "RUNNING", 30)
     try:
         yield job
     finally:
         for user in USERS:
             cluster.run("scancel", "-u", user)
-        cluster.wait_until(lambda: not cluster.run("squeue", "-h").stdout, 30, "an empty queue")
+        cluster.wait_empty(30)
 
 
 def explained(cluster: PrivateSlurm, folder: Path, job: int) -> dict[str, Any]:
-    done = slurm_rl(cluster, folder, "explain", str(job), "--json")
+    done = cluster.slurm_rl("explain", str(job), "--json", folder=folder)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -217,7 +213,7 @@ def run_load(
     }
     time.sleep(max(begun + FREE_AFTER - time.monotonic(), 0.0))
     cluster.run("scancel", str(blocker))
-    cluster.wait_until(lambda: not cluster.run("squeue", "-h").stdout, 400, "all jobs done")
+    cluster.wait_empty(400)
     cluster.wait_until(lambda: len(outcomes(cluster, list(jobs))) == len(jobs), 30, "accounting")
     return jobs, outcomes(cluster, list(jobs))
 

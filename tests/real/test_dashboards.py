@@ -20,9 +20,7 @@ from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.prometheus_server import api, prometheus_scraping, query
 from tests.real.test_first_light import (
     MODEL,
-    close_partition,
     not_a_number_model,
-    open_partition,
 )
 
 pytestmark = pytest.mark.real
@@ -78,7 +76,7 @@ def watched_run(slurm: PrivateSlurm, folder: Path, port: int) -> Iterator[tuple[
     """220 jobs under a daemon that a Prometheus watches; half run through in shadow mode."""
     model = folder / "model.onnx"
     shutil.copy(MODEL, model)
-    close_partition(slurm)
+    slurm.set_partition("down")
     submit_all(slurm, mixed_load(JOBS * 9 // 10, JOBS // 10, 1))
     # Slurm charges running jobs once a minute (PriorityCalcPeriod): these are caught by it
     slurm.submit(user="alice", account="physics", seconds=100, minutes=10)
@@ -88,7 +86,7 @@ def watched_run(slurm: PrivateSlurm, folder: Path, port: int) -> Iterator[tuple[
         running_hook(slurm, folder, model, mode="shadow", cycle=1) as hook,
         prometheus_scraping(hook.port, port, folder, rules),
     ):
-        open_partition(slurm)
+        slurm.set_partition("up")
         half_done = f"slurm_rl_pending_jobs{{job_class='interactive'}} < {JOBS // 2}"
         slurm.wait_until(lambda: bool(query(port, half_done)), 90, "half of the jobs started")
         change_mode(hook, "shadow", "active")
@@ -122,7 +120,7 @@ def test_every_panel_has_data_and_the_fallback_alert_fires(
     assert len(needed) == len(asked) - 2
     slurm = start_slurm(PLAN)
     with watched_run(slurm, tmp_path, port) as (hook, model):
-        slurm.wait_until(lambda: not slurm.run("squeue", "-h").stdout, 120, "all jobs done")
+        slurm.wait_empty(120)
         (counted,) = query(port, "sum(slurm_rl_job_wait_seconds_count)")
         print(f"{counted['value'][1]} of {JOBS + 2} starts counted")  # noqa: T201
         assert int(counted["value"][1]) == JOBS + 2  # those around the reload too
@@ -131,11 +129,11 @@ def test_every_panel_has_data_and_the_fallback_alert_fires(
         )
         assert "SlurmRLFallbackActive" not in firing(port)
         not_a_number_model(model)
-        close_partition(slurm)  # a model shows that it is broken when it has jobs to score
+        slurm.set_partition("down")  # a model shows that it is broken when it has jobs to score
         hook.process.send_signal(signal.SIGHUP)
         submit_all(slurm, mixed_load(3, 0, 2))
         slurm.wait_until(lambda: "SlurmRLFallbackActive" in firing(port), 30, "the alert")
-        open_partition(slurm)
+        slurm.set_partition("up")
         told = firing(port)["SlurmRLFallbackActive"]
         assert told["summary"] == "slurm-rl does not use its model"
 

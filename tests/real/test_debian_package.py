@@ -64,11 +64,6 @@ def accounts(root: ThrowawayRoot) -> list[str]:
     return [(root.folder / "etc" / name).read_text() for name in ("passwd", "group", "shadow")]
 
 
-def test_there_is_no_network_in_the_root(fresh: ThrowawayRoot) -> None:
-    names = fresh.run("cat", "/proc/net/dev").stdout.splitlines()[2:]
-    assert [line.split(":")[0].strip() for line in names] == ["lo"]
-
-
 def version_of(package: Path) -> str:
     """Of its name, in Python's spelling."""
     return package.name.split("_")[1].replace("~", ".")

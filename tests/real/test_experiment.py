@@ -21,7 +21,6 @@ from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import RunningHook
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.rehearsal import SWITCH, rehearsed, watched
-from tests.real.site_factors import site_factors
 from tests.real.slurm_releases import SlurmRelease
 
 pytestmark = pytest.mark.real
@@ -75,7 +74,7 @@ def test_blocks_are_kept_whatever_is_killed(busy: PrivateSlurm, tmp_path: Path) 
                     )
                     document = rehearsal.document()
                     busy.wait_until(
-                        lambda: not any(site_factors(busy).values()), 30, "no factor of ours"
+                        lambda: not any(busy.site_factors().values()), 30, "no factor of ours"
                     )
         site, ours = rehearsal.sampled_in(SITE), rehearsal.sampled_in(OURS)
         (tmp_path / "sampled.json").write_text(json.dumps({SITE: site, OURS: ours}))
@@ -106,7 +105,7 @@ def test_a_harmful_model_is_off_by_itself(busy: PrivateSlurm, tmp_path: Path) ->
                 lambda: rehearsal.document()["state"] == "stepped back", 4 * DAY, "stepping back"
             )
         document = rehearsal.document()
-        busy.wait_until(lambda: not any(site_factors(busy).values()), 30, "no factor of ours")
+        busy.wait_until(lambda: not any(busy.site_factors().values()), 30, "no factor of ours")
         assert hook.metric("slurm_rl_experiment_stepped_back") == 1.0
         assert "ours" in document["reason"]
 
@@ -138,7 +137,7 @@ def test_a_candidate_has_its_turns_and_the_model_in_service_the_others(
                 busy.wait_until(lambda: acts[SITE] in again.metrics(), 30, "the model in service")
                 assert rehearsal.document()["state"] == "stopped"
                 assert again.stop() == 0
-        assert not any(site_factors(busy).values())
+        assert not any(busy.site_factors().values())
         begin, end = blocks[0].begin + SWITCH, middle(blocks[2])
         carried = [each[1] > 0 for each in rehearsal.seen if begin < each[0] < end and each[2] > 1]
         # but for the seconds without a daemon somebody's order is in force all the time

@@ -62,7 +62,7 @@ def test_what_jobs_wait_for_is_told(cluster: PrivateSlurm, tmp_path: Path) -> No
     assert "with old|old, for itself." in out
     assert "It waits for a whole node with old|old; of 2 0 are idle." in out
     cluster.run("scancel", *(str(job) for job in (whole, licensed, third, alone, plain)))
-    cluster.wait_until(lambda: not cluster.run("squeue", "-h").stdout, 30, "an empty queue")
+    cluster.wait_empty(30)
 
 
 def test_a_request_made_larger_after_it_was_ranked_is_seen(

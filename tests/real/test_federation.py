@@ -12,9 +12,8 @@ import pytest
 from tests.real.cluster_files import CLOSED_PARTITIONS
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import running_hook
-from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
+from tests.real.drawn_order import adapter_of
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.site_factors import site_factors
 from tests.real.slurm_releases import SlurmRelease
 
 pytestmark = pytest.mark.real
@@ -58,47 +57,15 @@ def changes(cluster: PrivateSlurm) -> list[str]:
     return [line for line in lines if "AdinPrioFactor" in line]
 
 
-def test_daemons_of_a_federation_order_their_own_jobs_alone(
-    federation: dict[str, PrivateSlurm], tmp_path: Path
-) -> None:
-    shared, own, cycles = set(), {}, {}
-    for name, cluster in federation.items():
-        shared |= {submit(cluster) for _ in range(3)}
-        own[name] = {submit(cluster, f"--clusters={name}") for _ in range(3)}
-        own[name] |= {submit(cluster, "--array=1-3"), submit(cluster, ":", "--ntasks=1")}
-    for name, cluster in federation.items():
-        jobs = shared | own[name]
-        cluster.wait_until(lambda: jobs <= {*site_factors(cluster)}, 30, "jobs in sprio")  # noqa: B023 - called at once
-    for place, (name, cluster) in enumerate(federation.items()):
-        adapter = adapter_of(cluster)
-        assert ("warn", "federation") in [(each.result, each.name) for each in adapter.own_checks()]
-        (tmp_path / name).mkdir()
-        cycles[name] = cycle_of(adapter, DrawnOrder(seed=place), tmp_path / name)
-    for name in NAMES:
-        assert cycles[name].run().succeeded
-    for name, cluster in federation.items():
-        factors = site_factors(cluster)
-        assert not any(factors[job] for job in shared)
-        assert any(factors[job] for job in own[name])
-    made = {name: changes(cluster) for name, cluster in federation.items()}
-    for name in (*NAMES, *NAMES):
-        report = cycles[name].run()
-        assert report.succeeded
-        assert report.suppressed["shared"] == len(shared)
-    assert {name: changes(cluster) for name, cluster in federation.items()} == made
-    for cluster in federation.values():
-        assert not adapter_of(cluster).release().rejected
-    for cluster in federation.values():
-        assert not any(site_factors(cluster).values())
-        assert not [line for line in changes(cluster) for job in shared if f"={job}" in line]
-
-
 def test_two_daemons_leave_jobs_alone_that_come_to_both_clusters(
     federation: dict[str, PrivateSlurm], tmp_path: Path
 ) -> None:
-    """Each daemon runs beside its cluster while shared jobs and own ones come."""
+    """Shared jobs and own ones arrive while a daemon runs for each cluster."""
     shared: set[int] = set()
     own: dict[str, set[int]] = {name: set() for name in NAMES}
+    for cluster in federation.values():
+        checks = adapter_of(cluster).own_checks()
+        assert ("warn", "federation") in [(each.result, each.name) for each in checks]
     with ExitStack() as stack:
         daemons = {
             name: stack.enter_context(running_hook(cluster, tmp_path / name, "sjf", cycle=1))
@@ -110,14 +77,15 @@ def test_two_daemons_leave_jobs_alone_that_come_to_both_clusters(
                 shared.add(cluster.submit(**options))
                 own[name].add(cluster.submit(f"--clusters={name}", **options))
             time.sleep(2.0)
+        for name, cluster in federation.items():  # an array and a heterogeneous job are its own
+            own[name] |= {submit(cluster, "--array=1-3"), submit(cluster, ":", "--ntasks=1")}
         time.sleep(4.0)
         for name, cluster in federation.items():
-            factors = site_factors(cluster)
+            factors = cluster.site_factors()
             assert any(factors[job] for job in own[name])
             assert not any(factors[job] for job in shared)
-            assert {line["job"] for line in daemons[name].audit if line["event"] == "write"} <= own[
-                name
-            ]
+            audit = daemons[name].audit
+            assert {line["job"] for line in audit if line["event"] == "write"} <= own[name]
             written = {job for job in own[name] if factors[job]}
             others = [each for each in federation.values() if each is not cluster]
             _share(cluster, written.pop(), others[0])
@@ -128,11 +96,11 @@ def test_two_daemons_leave_jobs_alone_that_come_to_both_clusters(
         for daemon in daemons.values():
             assert daemon.stop() == 0
     for cluster in federation.values():
-        assert not any(site_factors(cluster).values())
+        assert not any(cluster.site_factors().values())
         assert not [line for line in changes(cluster) for job in shared if f"={job}" in line]
 
 
 def _share(cluster: PrivateSlurm, job: int, other: PrivateSlurm) -> None:
     """Let the other cluster hold a job too, which had a factor of ours by then."""
     cluster.run("scontrol", "update", f"jobid={job}", f"clusters={','.join(NAMES)}")
-    other.wait_until(lambda: job in site_factors(other), 20, "the job on both clusters")
+    other.wait_until(lambda: job in other.site_factors(), 20, "the job on both clusters")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -15,18 +14,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from slurm_rl_plugin.features.site import SITE
-from tests.real.conftest import (
-    ACCOUNTS,
-    StartSlurm,
-    running_slurm,
-    skip_without_daemons,
-)
+from tests.real.conftest import ACCOUNTS, private_slurm
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.load import Outcome, PlannedJob, mean, mixed_load, outcomes, submit_all
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.prometheus_server import prometheus_scraping, query
-from tests.real.site_factors import site_factors
-from tests.real.slurm_releases import SlurmRelease
 
 pytestmark = [pytest.mark.real, pytest.mark.promise]
 
@@ -47,18 +38,10 @@ FIFO_PLAN = ClusterPlan(
 )
 
 
-def open_partition(slurm: PrivateSlurm) -> None:
-    slurm.run("scontrol", "update", "partition=batch", "state=up")
-
-
-def close_partition(slurm: PrivateSlurm) -> None:
-    slurm.run("scontrol", "update", "partition=batch", "state=down")
-
-
 def run_all(slurm: PrivateSlurm, jobs: dict[int, PlannedJob]) -> dict[int, Outcome]:
     """Open the partition, wait until every job is done and accounted for."""
-    open_partition(slurm)
-    slurm.wait_until(lambda: not slurm.run("squeue", "-h").stdout, 240, "all jobs done")
+    slurm.set_partition("up")
+    slurm.wait_empty(240)
     slurm.wait_until(lambda: len(outcomes(slurm, list(jobs))) == len(jobs), 30, "all accounted for")
     return outcomes(slurm, list(jobs))
 
@@ -105,7 +88,7 @@ def first_light(
     slurm: PrivateSlurm, folder: Path, model: Path | str
 ) -> Iterator[tuple[RunningHook, dict[int, PlannedJob]]]:
     """The mixed load, submitted to a closed partition, with the daemon's first cycle applied."""
-    close_partition(slurm)
+    slurm.set_partition("down")
     jobs = submit_all(slurm, mixed_load(INTERACTIVE, BATCH, SEED))
     # usage of a minute tells nothing of shares, and all runs are shorter than those told apart
     goals = "\n[goals]\nshares = 0\ninteractive = 8\n"
@@ -113,18 +96,14 @@ def first_light(
         yield hook, jobs
 
 
-@pytest.fixture(scope="module")
-def fifo_slurm(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
-    skip_without_daemons(release)
-    with running_slurm(FIFO_PLAN, release) as cluster:
-        yield cluster
+fifo_slurm = private_slurm(FIFO_PLAN)
 
 
 def test_interactive_jobs_wait_a_third_of_fifo_and_no_job_is_harmed(
     fifo_slurm: PrivateSlurm, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     slurm = fifo_slurm
-    close_partition(slurm)
+    slurm.set_partition("down")
     plain_jobs = submit_all(slurm, mixed_load(INTERACTIVE, BATCH, SEED))
     opened = datetime.now(tz=UTC).timestamp()
     plain = run_all(slurm, plain_jobs)
@@ -146,22 +125,6 @@ def test_interactive_jobs_wait_a_third_of_fifo_and_no_job_is_harmed(
     assert len(done) == INTERACTIVE + BATCH
     assert inversions(audit, done) == 0
     assert all(line["model"] for line in audit)
-
-
-def test_stopping_with_jobs_pending_leaves_no_factor(
-    fifo_slurm: PrivateSlurm, tmp_path: Path
-) -> None:
-    slurm = fifo_slurm
-    with first_light(slurm, tmp_path, MODEL) as (hook, jobs):
-        written = site_factors(slurm)
-        assert len(written) == len(jobs)
-        assert sum(factor != 0 for factor in written.values()) > len(jobs) / 2
-        assert hook.stop() == 0
-    left = site_factors(slurm)
-    slurm.run("scancel", "-p", "batch")
-    assert len(left) >= 10
-    assert set(left.values()) == {0}
-    assert json.loads((tmp_path / "state.json").read_text())["jobs"] == []
 
 
 def not_a_number_model(path: Path) -> None:
@@ -214,7 +177,7 @@ def test_a_broken_model_falls_back_to_fifo_and_the_queue_drains(
     slurm = fifo_slurm
     model = tmp_path / "broken.onnx"
     breakage(model)
-    close_partition(slurm)
+    slurm.set_partition("down")
     jobs = submit_all(slurm, mixed_load(12, 0, SEED))
     with running_hook(slurm, tmp_path, model, cycle=1) as hook:
         done = run_all(slurm, jobs)
@@ -229,44 +192,3 @@ def test_a_broken_model_falls_back_to_fifo_and_the_queue_drains(
         done[job].start for job in in_submit_order
     )
     assert {each.state for each in done.values()} == {"COMPLETED"}
-
-
-def test_shadow_mode_writes_nothing(fifo_slurm: PrivateSlurm, tmp_path: Path) -> None:
-    slurm = fifo_slurm
-    close_partition(slurm)
-    submit_all(slurm, mixed_load(5, 5, SEED))
-    with running_hook(slurm, tmp_path, MODEL, mode="shadow", cycle=0.5) as hook:
-        factors = site_factors(slurm)
-        events = {line["event"] for line in hook.audit}
-        assert hook.stop() == 0
-    slurm.run("scancel", "-p", "batch")
-    assert set(factors.values()) == {0}
-    assert events == {"cycle", "would_write"}
-
-
-def test_prometheus_scrapes_the_daemon(
-    start_slurm: StartSlurm, tmp_path: Path, free_port: int
-) -> None:
-    # Slurm accounts for usage only where fair-share has some weight
-    slurm = start_slurm(ClusterPlan(accounts=ACCOUNTS))
-    wanted = (
-        "slurm_rl_up == 1",
-        "slurm_rl_job_wait_seconds_count > 0",
-        'slurm_rl_account_usage_ratio{account="physics"} > 0',
-        "slurm_rl_fairness_ratio > 0",
-    )
-    close_partition(slurm)
-    submit_all(slurm, mixed_load(10, 2, SEED))
-    # Slurm charges running jobs once a minute (PriorityCalcPeriod): this one is caught by it
-    slurm.submit(user="alice", account="physics", seconds=130, minutes=10)
-    with (
-        running_hook(slurm, tmp_path, MODEL, cycle=1) as hook,
-        prometheus_scraping(hook.port, free_port, tmp_path),
-    ):
-        open_partition(slurm)
-        slurm.wait_until(
-            lambda: all(query(free_port, expression) for expression in wanted),
-            180,
-            "every wanted series in Prometheus",
-        )
-        assert hook.stop() == 0

@@ -9,11 +9,8 @@ import pytest
 from tests.real.daemon_under_test import write_configuration
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.private_cluster import PrivateSlurm
-from tests.real.run_order import run_order
-from tests.real.test_first_light import site_factors
 from tests.real.test_nothing_changed import priorities
 from tests.real.test_operator_commands import Operator
-from tests.real.test_slurm_commands_real import scontrol, wait_eligible, wait_state
 
 pytestmark = pytest.mark.real
 
@@ -53,7 +50,7 @@ def test_components_keep_together_through_orders_and_release(
     groups = [submit_het(cluster) for _ in range(2)]
     plain += [submit_alike(cluster, "--nice=30") for _ in range(3)]
     records = [*plain, *(part for parts in groups for part in parts)]
-    wait_eligible(cluster, tuple(records))
+    cluster.wait_eligible(tuple(records))
     before = kept(cluster)
     policy = DrawnOrder(seed=2)
     cycle = cycle_of(adapter_of(cluster), policy, tmp_path)
@@ -69,7 +66,7 @@ def test_components_keep_together_through_orders_and_release(
         assert order == [part for job in decided for part in together.get(job, [job])]
         assert cycle.run().writes == 0  # one round of writes was enough
     cycle.release()
-    assert set(site_factors(cluster).values()) == {0}
+    assert set(cluster.site_factors().values()) == {0}
     assert kept(cluster) == before
 
 
@@ -93,17 +90,16 @@ def test_a_plain_job_between_two_components_does_not_block_both_for_ever(
     # has used the machine before: all are of one account
     plain = submit_alike(cluster, processors=8, seconds=0.5)
     parts = submit_het(cluster, ":", "--ntasks=4", "--partition=short", seconds=0.5)
-    wait_eligible(cluster, (plain, *parts))
+    cluster.wait_eligible((plain, *parts))
     assert by_component(cluster) == [parts[1], plain, parts[0]]
     policy = DrawnOrder(seed=0, scores={plain: 2.0, parts[0]: 1.0})
     cycle = cycle_of(adapter_of(cluster), policy, tmp_path)
     assert cycle.run().writes == 1  # though the place of no job is wrong
     assert cycle.run().writes == 0
     assert by_component(cluster) == [plain, *parts]
-    for partition in ("short", "batch"):
-        scontrol(cluster, "update", f"partition={partition}", "state=up")
-    cluster.wait_until(lambda: not cluster.run("squeue", "-h").stdout, 60, "all jobs done")
-    assert run_order(cluster, (plain, parts[0])) == [plain, parts[0], parts[0]]
+    cluster.set_partition("up", "short", "batch")
+    cluster.wait_empty(60)
+    assert cluster.run_order((plain, parts[0])) == [plain, parts[0], parts[0]]
 
 
 def test_they_start_together_in_the_decided_place(
@@ -114,16 +110,15 @@ def test_they_start_together_in_the_decided_place(
     groups = [submit_het(cluster, ":", "--ntasks=4", seconds=0.5) for _ in range(2)]
     groups.append(submit_het(cluster, ":", "--ntasks=4", "--partition=short", seconds=0.5))
     leaders = {parts[0] for parts in groups}
-    wait_eligible(cluster, (*plain, *leaders))
+    cluster.wait_eligible((*plain, *leaders))
     policy = DrawnOrder(seed=5)
     cycle = cycle_of(adapter_of(cluster), policy, tmp_path)
     assert cycle.run().writes > 0
     assert cycle.run().writes == 0
-    for partition in ("short", "batch"):
-        scontrol(cluster, "update", f"partition={partition}", "state=up")
-    cluster.wait_until(lambda: not cluster.run("squeue", "-h").stdout, 120, "all jobs done")
+    cluster.set_partition("up", "short", "batch")
+    cluster.wait_empty(120)
     jobs = [*plain, *leaders]
-    ran = run_order(cluster, jobs)
+    ran = cluster.run_order(jobs)
     assert list(dict.fromkeys(ran)) == sorted(jobs, key=lambda job: -policy.score(job))
     assert {job: ran.count(job) for job in leaders} == dict.fromkeys(leaders, 2)
 
@@ -134,62 +129,59 @@ def test_a_hold_of_any_component_is_a_hold_of_the_job(
 ) -> None:
     cluster = closed_slurm
     parts, plain = submit_het(cluster), submit_plain(cluster, 3)
-    wait_eligible(cluster, (*parts, *plain))
+    cluster.wait_eligible((*parts, *plain))
     name = held.format(leader=parts[0])
-    scontrol(cluster, "hold", name)
+    cluster.scontrol("hold", name)
     policy = DrawnOrder(seed=8)
     policy.scores[parts[0]] = 2.0  # it would come first
     cycle = cycle_of(adapter_of(cluster), policy, tmp_path)
     report = cycle.run()
     assert report.succeeded
     assert report.suppressed["held"] == 1
-    scontrol(cluster, "release", name)
-    wait_eligible(cluster, tuple(parts))
-    assert {site_factors(cluster)[part] for part in parts} == {0}  # nothing was written meanwhile
+    cluster.scontrol("release", name)
+    cluster.wait_eligible(tuple(parts))
+    assert {cluster.site_factors()[part] for part in parts} == {0}  # nothing was written meanwhile
     assert cycle.run().writes > 0
     assert by_component(cluster)[: len(parts)] == parts
-    assert all(site_factors(cluster)[part] for part in parts)
-    scontrol(cluster, "hold", name)
+    assert all(cluster.site_factors()[part] for part in parts)
+    cluster.scontrol("hold", name)
     cycle.release()
-    scontrol(cluster, "release", name)
-    wait_eligible(cluster, tuple(parts))
-    assert set(site_factors(cluster).values()) == {0}
+    cluster.scontrol("release", name)
+    cluster.wait_eligible(tuple(parts))
+    assert set(cluster.site_factors().values()) == {0}
 
 
 def test_one_that_is_requeued_comes_back_whole(slurm: PrivateSlurm, tmp_path: Path) -> None:
     cluster = slurm
-    scontrol(cluster, "update", "partition=batch", "state=down")
-    scontrol(cluster, "update", "partition=short", "state=down")
+    cluster.set_partition("down", "batch", "short")
     # components never share a node, and there are two
     parts = submit_het(cluster, ":", "--ntasks=4", "--partition=short")
     plain = submit_plain(cluster, 2, processors=8)
-    wait_eligible(cluster, (*parts, *plain))
+    cluster.wait_eligible((*parts, *plain))
     policy = DrawnOrder(seed=8)
     policy.scores[parts[0]] = 2.0
     cycle = cycle_of(adapter_of(cluster), policy, tmp_path)
     cycle.run()
-    for partition in ("short", "batch"):
-        scontrol(cluster, "update", f"partition={partition}", "state=up")
+    cluster.set_partition("up", "short", "batch")
     for part in parts:
-        wait_state(cluster, part, "RUNNING", 60)
+        cluster.wait_state(part, "RUNNING", 60)
     running = cycle.run().snapshot
     assert running is not None
     assert running.running.jobs.job_id.tolist() == [parts[0]]
     assert running.running.jobs.processors.tolist() == [7]
     assert running.started.jobs.job_id.tolist() == [parts[0]]
-    for partition in ("short", "batch"):
-        scontrol(cluster, "update", f"partition={partition}", "state=down")
-    scontrol(cluster, "requeue", str(parts[0]))
+    cluster.set_partition("down", "short", "batch")
+    cluster.scontrol("requeue", str(parts[0]))
     for part in parts:
-        wait_state(cluster, part, "PENDING", 60)
+        cluster.wait_state(part, "PENDING", 60)
     assert cycle.run().suppressed["not_eligible"] == 1
-    scontrol(cluster, "update", f"jobid={parts[0]}", "starttime=now")  # Slurm delays requeued jobs
-    wait_eligible(cluster, tuple(parts))
+    cluster.scontrol("update", f"jobid={parts[0]}", "starttime=now")  # Slurm delays requeued jobs
+    cluster.wait_eligible(tuple(parts))
     policy.sign = -1
     assert cycle.run().writes > 0
     assert by_component(cluster)[-len(parts) :] == parts
     cycle.release()
-    assert set(site_factors(cluster).values()) == {0}
+    assert set(cluster.site_factors().values()) == {0}
 
 
 def test_operators_see_one_job_and_may_name_a_component(
@@ -197,7 +189,7 @@ def test_operators_see_one_job_and_may_name_a_component(
 ) -> None:
     cluster = closed_slurm
     parts, plain = submit_het(cluster), submit_plain(cluster, 2)
-    wait_eligible(cluster, (*parts, *plain))
+    cluster.wait_eligible((*parts, *plain))
     write_configuration(tmp_path, "sjf", mode="active", cycle=1)
     operator = Operator(cluster=cluster, folder=tmp_path)
     queue = operator.queue()

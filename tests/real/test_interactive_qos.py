@@ -25,10 +25,8 @@ from tests.real.test_first_light import (
     INTERACTIVE,
     MODEL,
     SEED,
-    close_partition,
     run_all,
 )
-from tests.real.test_slurm_commands_real import wait_eligible
 
 pytestmark = pytest.mark.real
 
@@ -41,9 +39,7 @@ Waits = dict[str, float]
 def qos_slurm(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
     skip_without_daemons(release)
     with running_slurm(PLAN, release) as cluster:
-        cluster.run("sacctmgr", "-i", "add", "qos", "interactive", "priority=1000")
-        users = ("where", "name=alice,bob")
-        cluster.run("sacctmgr", "-i", "modify", "user", *users, "set", "qos+=interactive")
+        cluster.add_qos("interactive", "priority=1000")
         yield cluster
 
 
@@ -55,7 +51,7 @@ def kind(job: PlannedJob) -> str:
 
 
 def submit(slurm: PrivateSlurm) -> dict[int, PlannedJob]:
-    close_partition(slurm)
+    slurm.set_partition("down")
     marked = ("--qos=interactive",)
     jobs = mixed_load(INTERACTIVE, BATCH, SEED)
     return submit_all(slurm, jobs, lambda job: marked if kind(job) == "marked" else ())
@@ -97,30 +93,24 @@ def test_forgotten_jobs_start_soon_and_marked_ones_no_later(
 def test_a_bonus_orders_one_users_jobs_as_slurm_alone_does(
     qos_slurm: PrivateSlurm, tmp_path: Path, site_points: bool
 ) -> None:
-    close_partition(qos_slurm)
+    qos_slurm.set_partition("down")
     qos = {
         qos_slurm.submit(f"--qos={name}", user="alice", account="physics"): name
         for name in ("normal", "interactive") * 4
     }
     try:
-        wait_eligible(qos_slurm, tuple(qos))
-        alone = by_priority(qos_slurm)
+        qos_slurm.wait_eligible(tuple(qos))
+        alone = qos_slurm.by_priority()
         assert [qos[job] for job in alone] == ["interactive"] * 4 + ["normal"] * 4
         policy = DrawnOrder(seed=1)
         cycle = cycle_of(adapter_of(qos_slurm), policy, tmp_path, site_points=site_points)
         for policy.sign in (1, -1):
             assert cycle.run().failure is None
         assert cycle.run().writes == 0
-        ours, scored = by_priority(qos_slurm), sorted(qos, key=lambda job: -policy.score(job))
+        ours, scored = qos_slurm.by_priority(), sorted(qos, key=lambda job: -policy.score(job))
         assert [qos[job] for job in scored] != [qos[job] for job in alone]
         if site_points:
             scored.sort(key=lambda job: qos[job] != "interactive")
         assert ours == scored
     finally:
         qos_slurm.run("scancel", "-u", "alice")
-
-
-def by_priority(slurm: PrivateSlurm) -> list[int]:
-    lines = slurm.run("squeue", "-h", "-O", "JobID:|,PriorityLong:").stdout.split()
-    priority = {int(job): int(points) for job, points in (each.split("|") for each in lines)}
-    return sorted(priority, key=lambda job: -priority[job])

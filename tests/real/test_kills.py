@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,6 @@ from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import write_configuration
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
-from tests.real.test_slurm_commands_real import wait_eligible
 
 pytestmark = pytest.mark.real
 
@@ -54,46 +53,44 @@ def queue_of(cluster: PrivateSlurm) -> list[str]:
     return sorted([*records.stdout.splitlines(), *sites.stdout.splitlines()])
 
 
-class Hook:
-    """The restless daemon as a process; started again after each kill."""
+class RestlessDaemon:
+    """The restless daemon as a process, started again after each kill, and its watchdog."""
 
-    def __init__(self, cluster: PrivateSlurm, folder: Path) -> None:
+    def __init__(self, cluster: PrivateSlurm, folder: Path, more: str = "") -> None:
         self.cluster, self.folder = cluster, folder
-        write_configuration(folder, "sjf", mode="active", cycle=0.2)
+        write_configuration(folder, "sjf", mode="active", cycle=0.2, more=more)
         self.log = folder / "daemon.log"
-        self.start()
 
     def start(self) -> None:
-        words = (
-            "-m",
-            "tests.real.restless_hook",
-            "run",
-            "--config",
-            f"{self.folder}/slurm-rl.toml",
-        )
+        words = ("tests.real.restless_hook", "run", "--config", f"{self.folder}/slurm-rl.toml")
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, *words], env=self.cluster.env, stdout=log, stderr=log
+                [sys.executable, "-m", *words], env=self.cluster.env, stdout=log, stderr=log
             )
 
-    def cycles(self) -> int:
-        return self.log.read_text().count("failure=none")
-
-    def wait_for_writes(self) -> None:
-        """Wait for two good cycles more: then it writes again."""
-        wanted, end = self.cycles() + 2, time.monotonic() + 60
-        while self.cycles() < wanted:
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60
+        while not condition():
             assert self.process.poll() is None, self.log.read_text()[-2000:]
             assert time.monotonic() < end, self.log.read_text()[-2000:]
             time.sleep(0.02)
 
+    def wait_for_writes(self) -> None:
+        """Waits for two more successful cycles: then it writes again."""
+        wanted = self.log.read_text().count("failure=none") + 2
+        self.wait_until(lambda: self.log.read_text().count("failure=none") >= wanted)
+
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
+        self.process.kill()
         self.process.wait(timeout=10)
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=60)
+
+    def watchdog(self) -> int:
+        """Runs what the timer of systemd runs; its exit code."""
+        return self.cluster.slurm_rl("release", "--unattended", folder=self.folder).returncode
 
 
 @pytest.mark.parametrize("victim", ["the hook", "slurmctld", "slurmdbd", "munged"])
@@ -104,10 +101,11 @@ def test_after_kills_every_job_is_there_and_as_it_was(
     ids = cluster.run("squeue", "-h", "-t", "PD", "-o", "%A").stdout.split()
     held = cluster.run("squeue", "-h", "-t", "PD", "-O", "JobID:|,Reason:").stdout
     listed = tuple(int(job) for job in ids if f"{job}|JobHeldUser" not in held)
-    wait_eligible(cluster, listed)
+    cluster.wait_eligible(listed)
     before = queue_of(cluster)
     assert len(ids) == JOBS
-    hook, rng = Hook(cluster, tmp_path), random.Random(victim)
+    hook, rng = RestlessDaemon(cluster, tmp_path), random.Random(victim)
+    hook.start()
     try:
         for _ in range(KILLS):
             hook.wait_for_writes()
@@ -123,5 +121,5 @@ def test_after_kills_every_job_is_there_and_as_it_was(
         assert hook.stop() == 0
     finally:
         hook.process.kill()
-    wait_eligible(cluster, listed)
+    cluster.wait_eligible(listed)
     assert queue_of(cluster) == before

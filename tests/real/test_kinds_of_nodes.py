@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from slurm_rl_plugin.machine_files.statements import expand
-from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.conftest import ACCOUNTS, private_slurm
 from tests.real.private_cluster import ClusterPlan, NodeKind, PrivateSlurm
-from tests.real.slurm_releases import SlurmRelease
 
 pytestmark = pytest.mark.real
 
@@ -49,11 +47,7 @@ JOBS: tuple[tuple[tuple[str, ...], int, list[str] | None], ...] = (
 )
 
 
-@pytest.fixture(scope="module")
-def cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
-    skip_without_daemons(release)
-    with running_slurm(PLAN, release) as cluster:
-        yield cluster
+cluster = private_slurm(PLAN)
 
 
 def test_memory_and_gpus_bind(cluster: PrivateSlurm) -> None:

@@ -81,8 +81,7 @@ def route(
 
     yield run
     for cluster in clusters.values():
-        for user in ("root", "alice"):
-            cluster.run("scancel", "-u", user)
+        cluster.cancel("root", "alice")
 
 
 def sbatch(minutes: int, seconds: float, *more: str) -> list[str]:
@@ -95,11 +94,7 @@ def sbatch(minutes: int, seconds: float, *more: str) -> list[str]:
 def occupy(cluster: PrivateSlurm) -> None:
     """Another user takes all processors but one."""
     job = cluster.submit(processors=7, seconds=3000, minutes=9, user="alice", account="physics")
-    cluster.wait_until(
-        lambda: cluster.run("squeue", "-h", "-j", str(job), "-o", "%T").stdout == "RUNNING\n",
-        20,
-        "a running job",
-    )
+    cluster.wait_state(job, "RUNNING", 20)
 
 
 def routed_load(
@@ -196,11 +191,7 @@ def test_what_a_site_fails_is_bad_news_and_what_the_user_fails_is_not(
         return int(cluster.run(*("sbatch", "--parsable", *words)).stdout.partition(";")[0])
 
     lost = direct(south, *sbatch(SHORT, 30, "--no-requeue", "--nodelist=n2")[2:])
-    south.wait_until(
-        lambda: south.run("squeue", "-h", "-j", str(lost), "-o", "%T").stdout == "RUNNING\n",
-        20,
-        "a running job",
-    )
+    south.wait_state(lost, "RUNNING", 20)
     south.run("scontrol", "update", "nodename=n2", "state=down", "reason=test")
     unlaunched = direct(south, *sbatch(SHORT, 0, "--output=/nowhere/at/all")[2:])
     wrong = direct(north, "--ntasks=1", "--chdir=/", "--output=/dev/null", "--wrap=exit 1")

@@ -12,9 +12,7 @@ from tests.real.cluster_files import CLOSED_PARTITIONS
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.run_order import run_order
 from tests.real.slurm_releases import SlurmRelease
-from tests.real.test_slurm_commands_real import scontrol, wait_eligible
 
 pytestmark = pytest.mark.real
 
@@ -33,7 +31,7 @@ def test_nice_orders_the_starts_of_one_users_jobs(
         ): nice
         for nice in NICE
     }
-    wait_eligible(cluster, tuple(asked))
+    cluster.wait_eligible(tuple(asked))
     policy = DrawnOrder(seed=1)
     cycle = cycle_of(adapter_of(cluster), policy, tmp_path)
     for policy.sign in (1, -1):
@@ -42,11 +40,11 @@ def test_nice_orders_the_starts_of_one_users_jobs(
         cycle.release()
     shown = cluster.run("squeue", "-h", "-O", "JobID:|,Nice:").stdout.split()
     assert {int(job): int(nice) for job, nice in (line.split("|") for line in shown)} == asked
-    scontrol(cluster, "update", "partition=batch", "state=up")
-    cluster.wait_until(lambda: not cluster.run("squeue", "-h").stdout, 90, "all jobs done")
+    cluster.set_partition("up")
+    cluster.wait_empty(90)
     by_nice = sorted(asked, key=lambda job: asked[job])
     assert by_nice != sorted(asked, key=lambda job: -policy.score(job))
-    assert run_order(cluster, asked) == by_nice
+    assert cluster.run_order(asked) == by_nice
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +70,10 @@ def queue(topping_slurm: PrivateSlurm, tmp_path: Path) -> Iterator[QueueOfTwo]:
         for _ in range(7)
         for user, account in (("alice", "physics"), ("bob", "biology"))
     }
-    wait_eligible(cluster, tuple(jobs))
+    cluster.wait_eligible(tuple(jobs))
     yield QueueOfTwo(cluster, jobs, tmp_path)
-    for user in ("alice", "bob"):
-        cluster.run("scancel", "-u", user)
-    cluster.wait_until(lambda: not cluster.run("squeue", "-h").stdout, 20, "an empty queue")
+    cluster.cancel("alice", "bob")
+    cluster.wait_empty(20)
 
 
 class QueueOfTwo:

@@ -12,20 +12,14 @@ import pytest
 from tests.contracts.batch_system_contract import set_factor
 from tests.real.daemon_under_test import running_hook
 from tests.real.private_cluster import PrivateSlurm
-from tests.real.test_slurm_commands_real import (
-    adapter,
-    scontrol,
-    submit,
-    wait_eligible,
-    wait_state,
-)
+from tests.real.test_slurm_commands_real import adapter, submit
 
 pytestmark = [pytest.mark.real, pytest.mark.promise]
 
 
 def site_of(slurm: PrivateSlurm, job: int) -> int:
     """SITE column of sprio."""
-    wait_eligible(slurm, (job,))
+    slurm.wait_eligible((job,))
     return int(float(slurm.run("sprio", "-h", "-j", str(job), "-o", "%S").stdout))
 
 
@@ -34,8 +28,8 @@ def test_a_low_priority_set_by_hand_is_seen_after_two_writes(
     closed_slurm: PrivateSlurm, by_hand: int
 ) -> None:
     jobs = (submit(closed_slurm), submit(closed_slurm))
-    wait_eligible(closed_slurm, jobs)
-    scontrol(closed_slurm, "update", f"jobid={jobs[0]}", f"priority={by_hand}")
+    closed_slurm.wait_eligible(jobs)
+    closed_slurm.scontrol("update", f"jobid={jobs[0]}", f"priority={by_hand}")
     system = adapter(closed_slurm)
     for _ in range(2):  # one may have been lost
         system.snapshot()
@@ -50,17 +44,17 @@ def test_a_factor_taken_back_while_the_job_runs_is_not_there_after_a_requeue(
 ) -> None:
     slurm = closed_slurm
     job = submit(slurm)
-    wait_eligible(slurm, (job,))
+    slurm.wait_eligible((job,))
     system = adapter(slurm)
     system.apply([set_factor(job, 3000)])
     assert site_of(slurm, job) == 3000
-    scontrol(slurm, "update", "partition=batch", "state=up")
-    wait_state(slurm, job, "RUNNING")
+    slurm.set_partition("up")
+    slurm.wait_state(job, "RUNNING")
     assert system.release(system.snapshot().running.jobs.job_id).applied == 1
-    scontrol(slurm, "update", "partition=batch", "state=down")
-    scontrol(slurm, "requeue", str(job))
-    wait_state(slurm, job, "PENDING", 60)
-    scontrol(slurm, "update", f"jobid={job}", "starttime=now")  # Slurm delays requeued jobs
+    slurm.set_partition("down")
+    slurm.scontrol("requeue", str(job))
+    slurm.wait_state(job, "PENDING", 60)
+    slurm.scontrol("update", f"jobid={job}", "starttime=now")  # Slurm delays requeued jobs
     assert site_of(slurm, job) == 0
 
 
@@ -70,12 +64,12 @@ def test_release_after_a_kill_also_frees_jobs_that_run(
     slurm = closed_slurm
     # nine processors wanted of eight: one job waits for the others
     jobs = [submit(slurm, "--ntasks=3") for _ in range(3)]
-    wait_eligible(slurm, tuple(jobs))
+    slurm.wait_eligible(tuple(jobs))
     with running_hook(slurm, tmp_path, "min-run-wait", cycle=0.5) as hook:
         written = [job for job in jobs if site_of(slurm, job) != 0]
         assert written
-        scontrol(slurm, "update", "partition=batch", "state=up")
-        wait_state(slurm, written[0], "RUNNING")
+        slurm.set_partition("up")
+        slurm.wait_state(written[0], "RUNNING")
         hook.wait_for("running=", 5)
         os.kill(hook.process.pid, signal.SIGKILL)
         hook.process.wait(timeout=10)
@@ -85,10 +79,10 @@ def test_release_after_a_kill_also_frees_jobs_that_run(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    scontrol(slurm, "update", "partition=batch", "state=down")
+    slurm.set_partition("down")
     for job in jobs:
         slurm.run("scontrol", "requeue", str(job), check=False)
     for job in jobs:
-        wait_state(slurm, job, "PENDING", 60)
-        scontrol(slurm, "update", f"jobid={job}", "starttime=now")
+        slurm.wait_state(job, "PENDING", 60)
+        slurm.scontrol("update", f"jobid={job}", "starttime=now")
         assert site_of(slurm, job) == 0, done.stdout

@@ -10,11 +10,10 @@ import pytest
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import write_configuration
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
-from tests.real.ordinary_user import NAME, STAFF, give_him, make_him_operator, run_as_him
+from tests.real.ordinary_user import NAME, STAFF, give_him, make_him_operator
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
 from tests.real.system_users import add_system_user
-from tests.real.test_slurm_commands_real import wait_eligible
 
 pytestmark = [pytest.mark.real, pytest.mark.promise]
 
@@ -32,8 +31,7 @@ def shared_still_slurm(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
     skip_without_daemons(release)
     add_system_user(NAME)
     with running_slurm(STILL, release) as cluster:
-        for name in ("batch", "short"):
-            cluster.run("scontrol", "update", f"partition={name}", "state=down")
+        cluster.set_partition("down", "batch", "short")
         yield cluster
 
 
@@ -41,8 +39,7 @@ def shared_still_slurm(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
 def still_slurm(shared_still_slurm: PrivateSlurm) -> Iterator[PrivateSlurm]:
     """The same with an empty queue."""
     yield shared_still_slurm
-    for user in ("alice", "bob"):
-        shared_still_slurm.run("scancel", "-u", user)
+    shared_still_slurm.cancel("alice", "bob")
 
 
 def priorities(cluster: PrivateSlurm) -> dict[str, str]:
@@ -56,7 +53,7 @@ def test_an_array_of_ten_thousand_tasks_is_one_write_and_is_not_split(
 ) -> None:
     array = still_slurm.submit(f"--array=1-{TASKS}", user="alice", account="physics")
     other = still_slurm.submit(user="bob", account="biology")
-    wait_eligible(still_slurm, (array, other))
+    still_slurm.wait_eligible((array, other))
     policy = DrawnOrder(seed=0)
     cycle = cycle_of(adapter_of(still_slurm), policy, tmp_path)
     writes = []
@@ -84,7 +81,7 @@ def test_holds_and_nice_stay_and_release_gives_slurms_own_priorities(
         asked = options[number % len(options)]
         jobs[still_slurm.submit(*asked, user=user, account=account)] = asked
     unlisted = {("--hold",), ("--begin=now+1hour",)}
-    wait_eligible(still_slurm, tuple(job for job, asked in jobs.items() if asked not in unlisted))
+    still_slurm.wait_eligible(tuple(job for job, asked in jobs.items() if asked not in unlisted))
     for job in jobs:  # Slurm shows a job of two partitions anew once it has looked at it again
         still_slurm.run("scontrol", "update", f"jobid={job}", "sitefactor=0")
     plain = priorities(still_slurm)
@@ -112,11 +109,11 @@ def test_an_ordinary_user_with_the_right_of_an_operator_runs_it_all(
         pytest.skip("only root can enter another release's folder")
     limits = (30, 20, 10)
     jobs = [still_slurm.submit(user="alice", account="physics", minutes=each) for each in limits]
-    wait_eligible(still_slurm, tuple(jobs))
+    still_slurm.wait_eligible(tuple(jobs))
     make_him_operator(still_slurm)
     write_configuration(operator_folder, "sjf", mode="active", cycle=1)
     for words, said in ((("run", "--once"), "writes=2"), (("release",), "")):
-        done = run_as_him(still_slurm, operator_folder, *words)
+        done = still_slurm.slurm_rl(*words, folder=operator_folder, user=NAME)
         assert done.returncode == 0, done.stderr
         assert said in done.stderr
     sites = still_slurm.run("sprio", "-h", "-o", "%S").stdout.split()

@@ -79,19 +79,14 @@ def route(
 
 
 def empty(cluster: PrivateSlurm) -> None:
-    for user in ("root", "alice", "bob"):
-        cluster.run("scancel", "-u", user)
-    cluster.wait_until(lambda: not cluster.run("squeue", "-h").stdout, 20, "an empty queue")
+    cluster.cancel("root", "alice", "bob")
+    cluster.wait_empty(20)
 
 
 def load(cluster: PrivateSlurm, processors: int = 8) -> int:
     """Fill processors, all of them, and let one small job wait behind; the number of this one."""
     full = cluster.submit(processors=processors, seconds=600, user="alice", account="physics")
-    cluster.wait_until(
-        lambda: cluster.run("squeue", "-h", "-j", str(full), "-o", "%T").stdout == "RUNNING\n",
-        20,
-        "a running job",
-    )
+    cluster.wait_state(full, "RUNNING", 20)
     return cluster.submit(minutes=1, seconds=1, name="probe")
 
 

@@ -34,12 +34,7 @@ class Operator:
 
     def types(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run one command; shown where a test fails or `-s` is given."""
-        done = self.cluster.run(
-            *(sys.executable, "-m", "slurm_rl_plugin.cli.entry", *words),
-            *("--config", self.configuration),
-            env={"PYTHONPATH": str(TOP)},
-            check=False,
-        )
+        done = self.cluster.slurm_rl(*words, folder=self.folder)
         print(f"$ slurm-rl {' '.join(words)}\n{done.stdout}{done.stderr}-> {done.returncode}")  # noqa: T201
         return done
 
@@ -143,18 +138,6 @@ def sprio(cluster: PrivateSlurm) -> dict[int, tuple[int, int]]:
     return {int(job): (int(total), int(float(site))) for job, total, site in cells}
 
 
-def by_priority(cluster: PrivateSlurm) -> list[int]:
-    """Jobs that can start, as `squeue` orders them: by priority, then by number."""
-    words = ("squeue", "-h", "-t", "PD", "-o", "%F %Q %r")
-    rows = [line.split(maxsplit=2) for line in cluster.run(*words).stdout.splitlines()]
-    able = {  # records of an array are one job
-        (-int(total), int(job))
-        for job, total, reason in rows
-        if reason not in ("Dependency", "JobHeldUser", "JobHeldAdmin")
-    }
-    return [job for _, job in sorted(able)]
-
-
 def ranked(queue: dict[int, dict[str, Any]], rank: str) -> list[int]:
     return sorted((job for job in queue if queue[job][rank]), key=lambda job: queue[job][rank])
 
@@ -162,7 +145,7 @@ def ranked(queue: dict[int, dict[str, Any]], rank: str) -> list[int]:
 def test_every_verb_of_the_operator(operator: Operator) -> None:
     cluster = operator.cluster
     jobs = submit_queue(cluster)
-    site_order = by_priority(cluster)
+    site_order = cluster.by_priority()
 
     before = operator.queue()
     assert ranked(before, "siterank") == ranked(before, "nowrank") == site_order
@@ -187,8 +170,8 @@ def test_every_verb_of_the_operator(operator: Operator) -> None:
 
     assert operator.types("run", "--once").returncode == 0
     after = operator.queue()
-    assert by_priority(cluster) == ranked(after, "nowrank") == ranked(after, "rank")
-    assert by_priority(cluster) == ranked(before, "rank")
+    assert cluster.by_priority() == ranked(after, "nowrank") == ranked(after, "rank")
+    assert cluster.by_priority() == ranked(before, "rank")
     assert ranked(after, "siterank") == site_order
     assert {job: row["factor"] for job, row in after.items() if row["rank"]} == {
         job: site for job, (_, site) in sprio(cluster).items()
@@ -196,7 +179,7 @@ def test_every_verb_of_the_operator(operator: Operator) -> None:
 
     why = operator.reads("explain", f"{jobs.array}_3")
     assert why["job"] == jobs.array
-    assert why["ranks"]["decided"] == by_priority(cluster).index(jobs.array) + 1
+    assert why["ranks"]["decided"] == cluster.by_priority().index(jobs.array) + 1
     assert why["ranks"]["site"] == site_order.index(jobs.array) + 1
     assert why["features"]
     assert why["terms"]["batch"]["total"] == sprio(cluster)[jobs.array][0]
@@ -211,7 +194,7 @@ def test_every_verb_of_the_operator(operator: Operator) -> None:
     assert (left.returncode, "slurm-rl release" in left.stdout) == (1, True)
     assert operator.types("release").returncode == 0
     assert {site for _, site in sprio(cluster).values()} == {0}
-    assert by_priority(cluster) == site_order
+    assert cluster.by_priority() == site_order
 
 
 def test_status_of_a_daemon_that_runs(operator: Operator) -> None:
@@ -227,5 +210,5 @@ def test_status_of_a_daemon_that_runs(operator: Operator) -> None:
         assert told["slurm"]["with_factor"] > 0
         assert told["problems"] == []
         # its memory is read beside it: accounting is not asked, and the order is the same
-        assert by_priority(cluster) == ranked(operator.queue(), "rank")
+        assert cluster.by_priority() == ranked(operator.queue(), "rank")
     assert operator.reads("status", status=1)["daemon"] == "absent"

@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.conftest import ACCOUNTS, private_slurm
 from tests.real.daemon_under_test import write_configuration
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.run_order import run_order
-from tests.real.slurm_releases import SlurmRelease
-from tests.real.test_first_light import site_factors
 from tests.real.test_operator_commands import Operator, ranked
-from tests.real.test_slurm_commands_real import scontrol, wait_eligible
 
 pytestmark = pytest.mark.real
 
@@ -35,11 +31,7 @@ TIERS = {"low": 2, "high": 9, "middle": 4}
 JOBS = 18
 
 
-@pytest.fixture(scope="module")
-def shared_tiers(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
-    skip_without_daemons(release)
-    with running_slurm(PLAN, release) as cluster:
-        yield cluster
+shared_tiers = private_slurm(PLAN)
 
 
 @pytest.fixture
@@ -62,24 +54,23 @@ def jobs(shared_tiers: PrivateSlurm) -> Iterator[dict[int, str]]:
                 minutes=1 + (7 * number) % JOBS,
             )
         ] = where
-    wait_eligible(cluster, tuple(found))
+    cluster.wait_eligible(tuple(found))
     for job in found:  # Slurm shows a job of two partitions anew once it has looked at it again
-        scontrol(cluster, "update", f"jobid={job}", "sitefactor=0")
+        cluster.scontrol("update", f"jobid={job}", "sitefactor=0")
     yield found
-    for user in ("alice", "bob"):
-        cluster.run("scancel", "-u", user)
+    cluster.cancel("alice", "bob")
 
 
 def set_partitions(cluster: PrivateSlurm, state: str) -> None:
     for name in sorted(TIERS, key=lambda name: -TIERS[name]):
-        scontrol(cluster, "update", f"partition={name}", f"state={state}")
+        cluster.set_partition(state, name)
 
 
 def start_all(cluster: PrivateSlurm, jobs: dict[int, str]) -> list[int]:
     """Let Slurm start every job; their numbers in that order."""
     set_partitions(cluster, "up")
-    cluster.wait_until(lambda: not cluster.run("squeue", "-h", "-a").stdout, 120, "all jobs done")
-    return run_order(cluster, jobs)
+    cluster.wait_empty(120)
+    return cluster.run_order(jobs)
 
 
 @pytest.mark.parametrize("hook", [False, True], ids=["plain Slurm", "with the hook"])
@@ -91,7 +82,7 @@ def test_jobs_start_by_tier_and_within_one_in_the_order_of_the_ranks(
     operator = Operator(cluster=cluster, folder=tmp_path)
     if hook:
         assert operator.types("run", "--once").returncode == 0
-        assert any(site_factors(cluster).values())
+        assert any(cluster.site_factors().values())
     queue = operator.queue()
     tiers = {job: max(TIERS[name] for name in where.split(",")) for job, where in jobs.items()}
     assert {job: row["tier"] for job, row in queue.items()} == tiers
@@ -119,7 +110,7 @@ def test_a_job_of_two_tiers_is_one_write_and_keeps_nothing(
     assert len(written) == len(set(written))
     assert {int(job) for job in written} & {job for job, where in jobs.items() if "," in where}
     assert operator.types("release").returncode == 0
-    assert set(site_factors(cluster).values()) == {0}
+    assert set(cluster.site_factors().values()) == {0}
     after = operator.queue()
     assert {job: row["siterank"] for job, row in after.items()} == {
         job: row["siterank"] for job, row in before.items()

@@ -12,9 +12,6 @@ from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
-from tests.real.test_first_light import site_factors
-from tests.real.test_operator_commands import by_priority
-from tests.real.test_slurm_commands_real import scontrol, wait_eligible, wait_state
 
 pytestmark = pytest.mark.real
 
@@ -39,9 +36,7 @@ def preempting_slurm(
     )
     with running_slurm(plan, release) as cluster:
         if request.param == "qos":
-            cluster.run("sacctmgr", "-i", "add", "qos", "urgent", "preempt=normal")
-            where = ("where", "name=alice,bob")
-            cluster.run("sacctmgr", "-i", "modify", "user", *where, "set", "qos+=urgent")
+            cluster.add_qos("urgent", "preempt=normal")
         yield cluster, URGENT[request.param]
 
 
@@ -56,19 +51,19 @@ def test_a_preempted_job_is_ordered_again_and_keeps_nothing(
         )
 
     def partition(state: str) -> None:
-        scontrol(cluster, "update", "partition=low", f"state={state}")
+        cluster.set_partition(state, "low")
 
     first, second, third = [submit("--requeue") for _ in range(3)]
-    wait_eligible(cluster, (first, second, third))
+    cluster.wait_eligible((first, second, third))
     policy = DrawnOrder(seed=0, scores={first: 1.0, second: 3.0, third: 2.0})
     cycle = cycle_of(adapter_of(cluster), policy, tmp_path)
     assert cycle.run().writes > 0
     partition("up")
-    wait_state(cluster, second, "RUNNING")
+    cluster.wait_state(second, "RUNNING")
     assert cycle.run().succeeded
     preemptor = submit(urgent, seconds=5)
-    wait_state(cluster, preemptor, "RUNNING", 60)
-    wait_state(cluster, second, "PENDING", 60)
+    cluster.wait_state(preemptor, "RUNNING", 60)
+    cluster.wait_state(second, "PENDING", 60)
     partition("down")
 
     report = cycle.run()
@@ -76,24 +71,24 @@ def test_a_preempted_job_is_ordered_again_and_keeps_nothing(
     assert report.snapshot is not None
     assert report.suppressed["not_eligible"] == 1  # Slurm delays requeued jobs
     assert second not in report.snapshot.ended.jobs.job_id
-    scontrol(cluster, "update", f"jobid={second}", "starttime=now")
-    wait_eligible(cluster, (first, second, third))
+    cluster.scontrol("update", f"jobid={second}", "starttime=now")
+    cluster.wait_eligible((first, second, third))
     for scores in ({second: 0.0}, {second: 9.0}):
         policy.scores.update(scores)
         assert cycle.run().writes > 0
-        waiting = [job for job in by_priority(cluster) if job != preemptor]
+        waiting = [job for job in cluster.by_priority() if job != preemptor]
         assert waiting == sorted((first, second, third), key=lambda job: -policy.scores[job])
 
     partition("up")
-    wait_state(cluster, second, "RUNNING", 60)
+    cluster.wait_state(second, "RUNNING", 60)
     partition("down")
     restarts = cluster.run("squeue", "-h", "-j", str(second), "-O", "RestartCnt:")
     assert restarts.stdout.strip() == "1"
-    assert site_factors(cluster).keys() == {first, third}
+    assert cluster.site_factors().keys() == {first, third}
     cycle.release()
-    scontrol(cluster, "requeue", str(second))
-    wait_state(cluster, second, "PENDING", 60)
-    scontrol(cluster, "update", f"jobid={second}", "starttime=now")
-    wait_eligible(cluster, (first, second, third))
-    assert site_factors(cluster) == {first: 0, second: 0, third: 0}
+    cluster.scontrol("requeue", str(second))
+    cluster.wait_state(second, "PENDING", 60)
+    cluster.scontrol("update", f"jobid={second}", "starttime=now")
+    cluster.wait_eligible((first, second, third))
+    assert cluster.site_factors() == {first: 0, second: 0, third: 0}
     assert json.loads((tmp_path / "state.json").read_text())["jobs"] == []

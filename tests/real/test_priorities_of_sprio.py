@@ -176,7 +176,7 @@ class Site:
             if account != "idle":
                 cpus, seconds = rng.randint(1, 4), rng.randint(2, 5)
                 cluster.submit(user=user, account=account, processors=cpus, seconds=seconds)
-        cluster.wait_until(lambda: not cluster.run("squeue", "-h").stdout, 60, "no job left")
+        cluster.wait_empty(60)
         self.running = [
             cluster.submit("--hold", user=user, account=ACCOUNT_OF[user], processors=cpus)
             for user, cpus in RUNNING.items()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,9 +13,7 @@ from tests.real.cluster_files import CLOSED_PARTITIONS
 from tests.real.conftest import ACCOUNTS, StartSlurm
 from tests.real.daemon_under_test import running_hook, write_configuration
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.run_order import run_order
-from tests.real.site_factors import site_factors
-from tests.real.test_slurm_commands_real import scontrol, submit, wait_eligible
+from tests.real.test_slurm_commands_real import submit
 
 pytestmark = pytest.mark.real
 
@@ -29,21 +24,9 @@ WITHOUT_SLURMDBD = dict.fromkeys(
 SETTING = re.compile(r"\bPriority\w+=[\w/]+")
 
 
-def slurm_rl(cluster: PrivateSlurm, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "slurm_rl_plugin.cli.entry", *words]
-    return subprocess.run(
-        [*command, "--config", str(folder / "slurm-rl.toml")],
-        env={**os.environ, **cluster.env},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 def lever(cluster: PrivateSlurm, folder: Path) -> tuple[str, str]:
     """What `check` finds of it."""
-    checks = json.loads(slurm_rl(cluster, folder, "check", "--json").stdout)["checks"]
+    checks = json.loads(cluster.slurm_rl("check", "--json", folder=folder).stdout)["checks"]
     (found,) = [each for each in checks if each["name"] == "lever"]
     return found["result"], found["what"]
 
@@ -73,21 +56,21 @@ def test_the_lines_that_check_gives_let_our_order_win_without_slurmdbd(
     before = priorities(cluster)
     result, what = lever(cluster, tmp_path)
     assert (result, what.count(": ")) == ("fail", 1)
-    refused = slurm_rl(cluster, tmp_path, "run", "--once")
+    refused = cluster.slurm_rl("run", "--once", folder=tmp_path)
     assert (refused.returncode, what in refused.stderr) == (2, True), refused.stderr
     assert priorities(cluster) == before
     settings = [each for each in SETTING.findall(what) if each != "PriorityType=priority/basic"]
     restart_with(cluster, settings)
-    wait_eligible(cluster, tuple(jobs))
+    cluster.wait_eligible(tuple(jobs))
     assert priorities(cluster) == dict.fromkeys(jobs, 1)
     assert lever(cluster, tmp_path)[0] == "pass"
-    ordered = slurm_rl(cluster, tmp_path, "run", "--once")
+    ordered = cluster.slurm_rl("run", "--once", folder=tmp_path)
     assert ordered.returncode == 0, ordered.stderr
     now = priorities(cluster)
     assert sorted(jobs, key=lambda job: -now[job]) == jobs[::-1]
-    scontrol(cluster, "update", "partition=batch", "state=up")
-    cluster.wait_until(lambda: not cluster.run("squeue", "-h").stdout, 90, "all jobs done")
-    assert run_order(cluster, jobs) == jobs[::-1]
+    cluster.set_partition("up")
+    cluster.wait_empty(90)
+    assert cluster.run_order(jobs) == jobs[::-1]
 
 
 def test_factors_from_before_priority_basic_are_gone_when_the_site_comes_back(
@@ -95,14 +78,14 @@ def test_factors_from_before_priority_basic_are_gone_when_the_site_comes_back(
 ) -> None:
     cluster = start_slurm(ClusterPlan(nodes=1, accounts=ACCOUNTS, partitions=CLOSED_PARTITIONS))
     jobs = tuple(submit(cluster, f"--time={minutes}") for minutes in (30, 20, 10))
-    wait_eligible(cluster, jobs)
+    cluster.wait_eligible(jobs)
     with running_hook(cluster, tmp_path, "sjf", cycle=0.5) as hook:
-        assert site_factors(cluster)[jobs[2]] > 0
-        scontrol(cluster, "hold", str(jobs[2]))
+        assert cluster.site_factors()[jobs[2]] > 0
+        cluster.scontrol("hold", str(jobs[2]))
         restart_with(cluster, ["PriorityType=priority/basic"])
         hook.wait_for("failure=refused", 60)
         assert hook.stop() == 0
     restart_with(cluster, ["PriorityType=priority/multifactor"])
-    scontrol(cluster, "release", str(jobs[2]))
-    wait_eligible(cluster, jobs)
-    assert site_factors(cluster) == dict.fromkeys(jobs, 0)
+    cluster.scontrol("release", str(jobs[2]))
+    cluster.wait_eligible(jobs)
+    assert cluster.site_factors() == dict.fromkeys(jobs, 0)

@@ -33,14 +33,7 @@ from tests.real.conftest import StartSlurm, skip_without_daemons
 from tests.real.drawn_order import settings_of
 from tests.real.private_cluster import PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease, installed_number
-from tests.real.test_slurm_commands_real import (
-    eligible_jobs,
-    prepared_queue,
-    scontrol,
-    submit,
-    wait_eligible,
-    wait_state,
-)
+from tests.real.test_slurm_commands_real import eligible_jobs, prepared_queue, submit
 
 pytestmark = pytest.mark.real
 
@@ -103,11 +96,11 @@ class TestRows:
         submit(cluster, f"--dependency=afterok:{first}")
         submit(cluster, "--array=0-5")
         cluster.submit(user="bob", account="biology", processors=3, minutes=1440)
-        scontrol(cluster, "update", "partition=short", "state=up")
+        cluster.set_partition("up", "short")
         running = [submit(cluster, "--partition=short") for _ in range(2)]
         running.append(submit(cluster, "--partition=short", "--exclusive"))
         for job_id in running[:2]:
-            wait_state(cluster, job_id, "RUNNING")
+            cluster.wait_state(job_id, "RUNNING")
         system = adapter(cluster)
         cluster.wait_until(lambda: _differences(system) == [], 10, "the same rows twice")
 
@@ -138,7 +131,7 @@ def _same(one: object, other: object) -> bool:
 class TestWrites:
     def test_zero_takes_a_factor_back(self, closed_slurm: PrivateSlurm, pyslurm: Slurm) -> None:
         job = submit(closed_slurm)
-        wait_eligible(closed_slurm, (job,))
+        closed_slurm.wait_eligible((job,))
         pyslurm.snapshot()
         pyslurm.apply([set_factor(job, 900)])
         assert sites(closed_slurm) == ["900"]
@@ -149,22 +142,22 @@ class TestWrites:
         self, closed_slurm: PrivateSlurm, pyslurm: Slurm
     ) -> None:
         array = submit(closed_slurm, "--array=0-4")
-        wait_eligible(closed_slurm, (array,))
+        closed_slurm.wait_eligible((array,))
         pyslurm.snapshot()
-        scontrol(closed_slurm, "update", f"jobid={array}_0", "nice=5")  # splits task 0 off
-        scontrol(closed_slurm, "hold", f"{array}_3")
+        closed_slurm.scontrol("update", f"jobid={array}_0", "nice=5")  # splits task 0 off
+        closed_slurm.scontrol("hold", f"{array}_3")
         report = pyslurm.apply([set_factor(array, 33)])
         snapshot = pyslurm.snapshot()
         assert (report.applied, factors(snapshot)) == (1, {array: 33})
         assert sites(closed_slurm) == ["33", "33"]
-        scontrol(closed_slurm, "release", f"{array}_3")
+        closed_slurm.scontrol("release", f"{array}_3")
         closed_slurm.wait_until(
             lambda: sites(closed_slurm) == ["33"] * 3, 10, "the factor of the task that was held"
         )
 
     def test_array_stays_unsplit(self, closed_slurm: PrivateSlurm, pyslurm: Slurm) -> None:
         array = submit(closed_slurm, "--array=1-50")
-        wait_eligible(closed_slurm, (array,))
+        closed_slurm.wait_eligible((array,))
         pyslurm.snapshot()
         pyslurm.apply([set_factor(array, 33)])
         assert len(sites(closed_slurm)) == 1
@@ -172,12 +165,12 @@ class TestWrites:
         assert factors(pyslurm.snapshot()) == {array: 0}
 
     def test_job_that_is_over_and_job_that_is_unknown(self, slurm: PrivateSlurm) -> None:
-        scontrol(slurm, "update", "partition=batch", "state=down")
+        slurm.set_partition("down")
         job = submit(slurm, seconds=0)
         system = adapter(slurm)
         system.snapshot()
-        scontrol(slurm, "update", "partition=batch", "state=up")
-        wait_state(slurm, job, "COMPLETED")
+        slurm.set_partition("up")
+        slurm.wait_state(job, "COMPLETED")
         assert isinstance(system._queue, PyslurmQueue)
         system._queue.single |= {999999}  # as if it had been seen
         report = system.apply([set_factor(job, 5), set_factor(999999, 5)])
@@ -188,15 +181,15 @@ class TestWrites:
         }
 
     def test_order_of_starts(self, slurm: PrivateSlurm) -> None:
-        scontrol(slurm, "update", "partition=batch", "state=down")
+        slurm.set_partition("down")
         jobs = tuple(submit(slurm, "--ntasks=8", seconds=1) for _ in range(4))
-        wait_eligible(slurm, jobs)
+        slurm.wait_eligible(jobs)
         wanted = [jobs[i] for i in (3, 0, 2, 1)]
         system = adapter(slurm)
         system.snapshot()
         system.apply([set_factor(job, (9 - i) * 100_000) for i, job in enumerate(wanted)])
-        scontrol(slurm, "update", "partition=batch", "state=up")
-        slurm.wait_until(lambda: not slurm.run("squeue", "-h").stdout, 60, "empty queue")
+        slurm.set_partition("up")
+        slurm.wait_empty(60)
         starts = {
             row.job_id: row.start
             for row in (system._queue.waiting(), system._queue.of_arrays(jobs))[1]
@@ -207,7 +200,7 @@ class TestWrites:
 class TestFaults:
     def test_user_without_the_right(self, closed_slurm: PrivateSlurm, tmp_path: Path) -> None:
         job = submit(closed_slurm)
-        wait_eligible(closed_slurm, (job,))
+        closed_slurm.wait_eligible((job,))
         tmp_path.joinpath("sitecustomize.py").write_text(WRITES_AS_ALICE)
         system = adapter(closed_slurm, PYTHONPATH=str(tmp_path))
         system.snapshot()

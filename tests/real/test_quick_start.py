@@ -30,7 +30,7 @@ def node() -> Iterator[HeadNode]:
     if api(PORT, "labels") is not None:
         pytest.skip(f"needs port {PORT}: another Prometheus listens there")
     with booted_head_node(TOP) as node:
-        node.slurm.run("scontrol", "update", "partition=batch", "state=down")
+        node.slurm.set_partition("down")
         for minutes in (9, 5, 7):
             node.slurm.submit(minutes=minutes, user="alice", account="physics")
         assert not (node.root.folder / "opt/slurm-rl").exists()

@@ -10,9 +10,6 @@ import pytest
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.private_cluster import PrivateSlurm
-from tests.real.test_first_light import site_factors
-from tests.real.test_operator_commands import by_priority
-from tests.real.test_slurm_commands_real import scontrol, wait_eligible, wait_state
 
 pytestmark = pytest.mark.real
 
@@ -29,14 +26,14 @@ def run_one_of_three(
     """Three jobs that need the whole cluster, ordered; the first one runs with its factor."""
     jobs = tuple(cluster.submit(user="alice", account="physics", processors=8) for _ in range(3))
     first, second, third = jobs
-    wait_eligible(cluster, jobs)
+    cluster.wait_eligible(jobs)
     policy = DrawnOrder(seed=0, scores={first: 1.0, second: 3.0, third: 2.0})
     cycle = cycle_of(adapter_of(cluster), policy, folder)
     assert cycle.run().writes > 0
-    assert site_factors(cluster)[second] > 0
-    scontrol(cluster, "update", "partition=batch", "state=up")
-    wait_state(cluster, second, "RUNNING")
-    scontrol(cluster, "update", "partition=batch", "state=down")
+    assert cluster.site_factors()[second] > 0
+    cluster.set_partition("up")
+    cluster.wait_state(second, "RUNNING")
+    cluster.set_partition("down")
     assert cycle.run().succeeded
     return (second, first, third), policy, cycle
 
@@ -45,14 +42,14 @@ def check_ordered_again(
     cluster: PrivateSlurm, jobs: tuple[int, int, int], policy: DrawnOrder, cycle: Cycle
 ) -> None:
     """The first of the jobs goes where its score puts it, and a release leaves no factor."""
-    scontrol(cluster, "update", f"jobid={jobs[0]}", "starttime=now")  # Slurm delays requeued jobs
-    wait_eligible(cluster, jobs)
+    cluster.scontrol("update", f"jobid={jobs[0]}", "starttime=now")  # Slurm delays requeued jobs
+    cluster.wait_eligible(jobs)
     for score in (0.0, 9.0):
         policy.scores[jobs[0]] = score
         assert cycle.run().writes > 0
-        assert by_priority(cluster) == sorted(jobs, key=lambda job: -policy.scores[job])
+        assert cluster.by_priority() == sorted(jobs, key=lambda job: -policy.scores[job])
     cycle.release()
-    assert site_factors(cluster) == dict.fromkeys(jobs, 0)
+    assert cluster.site_factors() == dict.fromkeys(jobs, 0)
 
 
 def test_a_requeued_job_is_left_alone_until_it_may_start(
@@ -61,8 +58,8 @@ def test_a_requeued_job_is_left_alone_until_it_may_start(
     cluster = closed_slurm
     jobs, policy, cycle = run_one_of_three(cluster, tmp_path)
     before = written(tmp_path)
-    scontrol(cluster, "requeue", str(jobs[0]))
-    wait_state(cluster, jobs[0], "PENDING", 60)
+    cluster.scontrol("requeue", str(jobs[0]))
+    cluster.wait_state(jobs[0], "PENDING", 60)
     policy.sign = -1
     report = cycle.run()
     assert report.suppressed["not_eligible"] == 1
@@ -75,8 +72,8 @@ def test_a_job_requeued_and_held_stays_so(closed_slurm: PrivateSlurm, tmp_path: 
     cluster = closed_slurm
     jobs, policy, cycle = run_one_of_three(cluster, tmp_path)
     before = written(tmp_path)
-    scontrol(cluster, "requeuehold", str(jobs[0]))
-    wait_state(cluster, jobs[0], "PENDING", 60)
+    cluster.scontrol("requeuehold", str(jobs[0]))
+    cluster.wait_state(jobs[0], "PENDING", 60)
 
     def shown() -> str:
         return cluster.run("squeue", "-h", "-j", str(jobs[0]), "-o", "%Q %r").stdout.strip()
@@ -88,5 +85,5 @@ def test_a_job_requeued_and_held_stays_so(closed_slurm: PrivateSlurm, tmp_path: 
     assert shown() == held
     assert jobs[0] not in written(tmp_path)[len(before) :]
     policy.sign = 1
-    scontrol(cluster, "release", str(jobs[0]))
+    cluster.scontrol("release", str(jobs[0]))
     check_ordered_again(cluster, jobs, policy, cycle)

@@ -9,9 +9,6 @@ import pytest
 
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.private_cluster import PrivateSlurm
-from tests.real.run_order import run_order
-from tests.real.test_first_light import site_factors
-from tests.real.test_slurm_commands_real import scontrol, wait_eligible, wait_state
 
 pytestmark = pytest.mark.real
 
@@ -24,21 +21,18 @@ def reserve(closed_slurm: PrivateSlurm) -> Iterator[Reserve]:
     names = []
 
     def make(name: str, *words: str) -> None:
-        scontrol(closed_slurm, "create", f"reservation={name}", "duration=60", *words)
+        closed_slurm.scontrol("create", f"reservation={name}", "duration=60", *words)
         names.append(name)
 
     yield make
-    for user in ("alice", "bob"):
-        closed_slurm.run("scancel", "-u", user)
-    closed_slurm.wait_until(
-        lambda: not closed_slurm.run("squeue", "-h").stdout, 30, "no job in a reservation"
-    )
+    closed_slurm.cancel("alice", "bob")
+    closed_slurm.wait_empty(30)
     for name in names:
         closed_slurm.run("scontrol", "delete", f"reservation={name}", check=False)
 
 
 def open_partition(cluster: PrivateSlurm) -> None:
-    scontrol(cluster, "update", "partition=batch", "state=up")
+    cluster.set_partition("up")
 
 
 def node_of(cluster: PrivateSlurm, job: int) -> str:
@@ -58,18 +52,18 @@ def test_a_job_starts_in_its_reservation_though_it_is_the_last_of_our_order(
         cluster.submit(user="bob", account="biology", processors=4, seconds=2) for _ in range(4)
     ]
     inside = cluster.submit("--reservation=mine", user="alice", account="physics", processors=4)
-    wait_eligible(cluster, (*plain, inside))
+    cluster.wait_eligible((*plain, inside))
     policy = DrawnOrder(seed=4, scores={inside: -1.0})
     cycle = cycle_of(adapter_of(cluster), policy, tmp_path)
     assert cycle.run().writes > 0
-    open_partition(cluster)
-    wait_state(cluster, inside, "RUNNING")
+    cluster.set_partition("up")
+    cluster.wait_state(inside, "RUNNING")
     assert node_of(cluster, inside) == "n2"
     assert waiting(cluster) & set(plain)  # others of a higher priority wait still
     assert cycle.run().succeeded
     cycle.release()
-    assert set(site_factors(cluster).values()) <= {0}
-    cluster.wait_until(lambda: len(run_order(cluster, plain)) == 4, 60, "the others on n1")
+    assert set(cluster.site_factors().values()) <= {0}
+    cluster.wait_until(lambda: len(cluster.run_order(plain)) == 4, 60, "the others on n1")
 
 
 def test_a_reservation_to_come_is_kept_and_stops_no_other_job(
@@ -81,18 +75,18 @@ def test_a_reservation_to_come_is_kept_and_stops_no_other_job(
     plain = [
         cluster.submit(user="bob", account="biology", processors=4, seconds=1) for _ in range(3)
     ]
-    wait_eligible(cluster, tuple(plain))
+    cluster.wait_eligible(tuple(plain))
     scores = {job: float(number) for number, job in enumerate(plain)}
     policy = DrawnOrder(seed=4, scores={**scores, inside: 9.0})
     cycle = cycle_of(adapter_of(cluster), policy, tmp_path)
     assert cycle.run().writes > 0
-    open_partition(cluster)
-    cluster.wait_until(lambda: bool(run_order(cluster, plain)), 60, "another on n1")
+    cluster.set_partition("up")
+    cluster.wait_until(lambda: bool(cluster.run_order(plain)), 60, "another on n1")
     assert inside in waiting(cluster)
-    wait_state(cluster, inside, "RUNNING", 60)
+    cluster.wait_state(inside, "RUNNING", 60)
     assert node_of(cluster, inside) == "n2"
-    cluster.wait_until(lambda: len(run_order(cluster, plain)) == 3, 60, "the others on n1")
-    assert run_order(cluster, plain) == sorted(plain, key=lambda job: -policy.score(job))
+    cluster.wait_until(lambda: len(cluster.run_order(plain)) == 3, 60, "the others on n1")
+    assert cluster.run_order(plain) == sorted(plain, key=lambda job: -policy.score(job))
 
 
 def test_maintenance_to_come_keeps_long_jobs_waiting_and_lets_short_ones_pass(
@@ -109,17 +103,17 @@ def test_maintenance_to_come_keeps_long_jobs_waiting_and_lets_short_ones_pass(
 
     long = [submit(30, 300) for _ in range(2)]
     short = [submit(1, 0.3) for _ in range(4)]
-    wait_eligible(cluster, (*long, *short))
+    cluster.wait_eligible((*long, *short))
     policy = DrawnOrder(seed=6, scores={long[0]: 3.0, long[1]: 2.0})  # they would go first
     cycle = cycle_of(adapter_of(cluster), policy, tmp_path)
     assert cycle.run().writes > 0
-    assert site_factors(cluster)[long[0]] > 0
-    open_partition(cluster)
-    cluster.wait_until(lambda: len(run_order(cluster, short)) == 4, 90, "short jobs")
-    assert run_order(cluster, short) == sorted(short, key=lambda job: -policy.score(job))
+    assert cluster.site_factors()[long[0]] > 0
+    cluster.set_partition("up")
+    cluster.wait_until(lambda: len(cluster.run_order(short)) == 4, 90, "short jobs")
+    assert cluster.run_order(short) == sorted(short, key=lambda job: -policy.score(job))
     assert cycle.run().succeeded
     assert waiting(cluster) == set(long)
     cycle.release()
-    assert site_factors(cluster) == dict.fromkeys(long, 0)
-    scontrol(cluster, "delete", "reservation=maintenance")
+    assert cluster.site_factors() == dict.fromkeys(long, 0)
+    cluster.scontrol("delete", "reservation=maintenance")
     cluster.wait_until(lambda: len(waiting(cluster)) == 1, 60, "a long job started")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,11 +12,10 @@ import pytest
 
 from tests.real.conftest import ACCOUNTS, StartSlurm, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import RunningHook, running_hook, write_configuration
-from tests.real.ordinary_user import AS_HIM, NAME, STAFF, give_him, make_him_operator, run_as_him
+from tests.real.ordinary_user import AS_HIM, NAME, STAFF, give_him, make_him_operator
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
 from tests.real.system_users import add_system_user
-from tests.real.test_priority_basic import slurm_rl
 
 pytestmark = pytest.mark.real
 
@@ -44,26 +42,15 @@ def limited_slurm(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
     skip_without_daemons(release)
     add_system_user(NAME)
     with running_slurm(PLAN, release) as cluster:
-        cluster.run("sacctmgr", "-i", "add", "qos", "batch")
-        users = ("where", "name=alice,bob")
-        cluster.run("sacctmgr", "-i", "modify", "user", *users, "set", "qos+=batch")
+        cluster.add_qos("batch")
         yield cluster
 
 
 @pytest.fixture
 def cluster(limited_slurm: PrivateSlurm) -> Iterator[PrivateSlurm]:
     yield limited_slurm
-    for user in ("alice", "bob"):
-        limited_slurm.run("scancel", "-u", user)
-    limited_slurm.wait_until(
-        lambda: not limited_slurm.run("squeue", "-h").stdout, 20, "an empty queue"
-    )
-
-
-def limit_of(cluster: PrivateSlurm) -> str:
-    """GrpTRES of QOS batch, as the database has it."""
-    words = ("show", "qos", "where", "name=batch", "format=GrpTRES")
-    return cluster.run("sacctmgr", "-nP", *words).stdout.strip()
+    limited_slurm.cancel("alice", "bob")
+    limited_slurm.wait_empty(20)
 
 
 def submit_batch(cluster: PrivateSlurm, count: int, processors: int = 1) -> None:
@@ -100,14 +87,13 @@ def test_processors_stay_free_and_an_interactive_job_starts_at_once(
     with limiting_hook(cluster, tmp_path) as hook:
         submit_batch(cluster, 12)
         cluster.wait_until(lambda: running(cluster) == 6, 20, "5 batch jobs beside one")
-        assert limit_of(cluster) == "cpu=5"
+        assert cluster.qos_limit() == "cpu=5"
         job = cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
-        state = ("squeue", "-h", "-j", str(job), "-o", "%T")
-        cluster.wait_until(lambda: cluster.run(*state).stdout.strip() == "RUNNING", 10, "its start")
+        cluster.wait_state(job, "RUNNING", 10)
         assert running(cluster) == 7
         hook.wait_for("batch_limit=4", 30)  # its processor comes on top of the reserve
         assert hook.stop() == 0
-    assert limit_of(cluster) == ""
+    assert cluster.qos_limit() == ""
     assert not (tmp_path / "state.json.limits").exists()
     cluster.wait_until(lambda: running(cluster) == PROCESSORS, 20, "batch jobs on all the rest")
 
@@ -129,12 +115,12 @@ def test_a_disable_file_takes_it_back_and_its_end_brings_it_again(
     with limiting_hook(cluster, tmp_path) as hook:
         wait_for_metric(cluster, hook, "batch_limit_processors", 5)
         (tmp_path / "DISABLE").touch()
-        cluster.wait_until(lambda: limit_of(cluster) == "", 30, "no limit")
+        cluster.wait_until(lambda: cluster.qos_limit() == "", 30, "no limit")
         wait_for_metric(cluster, hook, "batch_limit_processors", float("inf"))
         (tmp_path / "DISABLE").unlink()
-        cluster.wait_until(lambda: limit_of(cluster) == "cpu=5", 30, "the limit again")
+        cluster.wait_until(lambda: cluster.qos_limit() == "cpu=5", 30, "the limit again")
         assert hook.stop() == 0
-    assert limit_of(cluster) == ""
+    assert cluster.qos_limit() == ""
 
 
 def test_a_wide_job_that_starves_below_the_limit_starts_once_it_is_lifted(
@@ -144,14 +130,11 @@ def test_a_wide_job_that_starves_below_the_limit_starts_once_it_is_lifted(
     more = f"{BY_QOS}lift_hours = 0.002\nidle_minutes = 0\n"
     with limiting_hook(cluster, tmp_path, more) as hook:
         wide = cluster.submit("--qos=batch", user="alice", account="physics", processors=7)
-        state = ("squeue", "-h", "-j", str(wide), "-o", "%T")
-        cluster.wait_until(
-            lambda: cluster.run(*state).stdout.strip() == "RUNNING", 40, "the wide job's start"
-        )
+        cluster.wait_state(wide, "RUNNING", 40)
         # told after the cycle, and the job may start within it
         lifted = 'batch_limit_changes_total{direction="lifted"}'
         wait_for_metric(cluster, hook, lifted, 1)
-        cluster.wait_until(lambda: limit_of(cluster) != "", 30, "the limit afterwards")
+        cluster.wait_until(lambda: cluster.qos_limit() != "", 30, "the limit afterwards")
         assert hook.stop() == 0
     assert [line["reason"] for line in hook.audit if line["event"] == "limit"][:2] == [
         "kept",
@@ -195,7 +178,7 @@ def test_narrow_first_keeps_a_wide_job_behind_until_its_bound_and_then_first(
         cluster.wait_until(lambda: wide not in last_first(cluster), 30, "the wide job's start")
         assert last_first(cluster), "no narrow job waits that it could have gone before"
         assert hook.stop() == 0
-    assert limit_of(cluster) == ""
+    assert cluster.qos_limit() == ""
 
 
 def test_who_is_operator_only_is_told_so_and_may_use_licences(
@@ -207,7 +190,7 @@ def test_who_is_operator_only_is_told_so_and_may_use_licences(
     folder = give_him(tmp_path)
     cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
     write_configuration(folder, "reserve:2", mode="active", cycle=0.5, more=BY_QOS)
-    checked = run_as_him(cluster, folder, "check")
+    checked = cluster.slurm_rl("check", folder=folder, user=NAME)
     (line,) = [each for each in checked.stdout.splitlines() if "reserve right" in each]
     assert line.startswith("fail")
     assert "AdminLevel=Administrator" in line
@@ -220,7 +203,7 @@ def test_who_is_operator_only_is_told_so_and_may_use_licences(
         assert "mode=active" in hook.log.rpartition("cycle=done")[2]
         assert hook.log.count("batch_limit=failed") == 1
         assert hook.stop() == 0
-    assert limit_of(cluster) == ""
+    assert cluster.qos_limit() == ""
 
     more = BY_QOS.replace('"qos"', '"licenses"')
     with running_hook(cluster, folder, "reserve:2", cycle=0.5, more=more, before=AS_HIM) as hook:
@@ -248,8 +231,7 @@ def test_one_user_does_not_fill_the_machine_with_short_jobs(
         first = "the job of another user before the four of alice that wait"
         cluster.wait_until(lambda: last_first(cluster)[-1] == job, 30, first)
         end_some(cluster, 1)
-        state = ("squeue", "-h", "-j", str(job), "-o", "%T")
-        cluster.wait_until(lambda: cluster.run(*state).stdout.strip() == "RUNNING", 10, "its start")
+        cluster.wait_state(job, "RUNNING", 10)
         assert hook.stop() == 0
 
 
@@ -269,7 +251,7 @@ def test_time_limits_that_end_a_users_jobs_make_no_more_of_them_interactive(
         for _ in range(9):
             job = cluster.submit(**short, seconds=50)
         wait_for_metric(cluster, hook, 'interactive_jobs_as_batch{reason="overrun"}', 1)
-        said = slurm_rl(cluster, tmp_path, "explain", str(job)).stdout
+        said = cluster.slurm_rl("explain", str(job), folder=tmp_path).stdout
         assert "4 of its user's 4 interactive jobs were ended by their time limit." in said
         assert hook.stop() == 0
 
@@ -287,9 +269,7 @@ def test_an_interactive_job_starts_though_the_sites_priority_has_it_behind(
         "PriorityWeightQOS": "1000000",
     }
     cluster = start_slurm(replace(PLAN, nodes=2, processors_per_node=4, options=options))
-    cluster.run("sacctmgr", "-i", "add", "qos", "batch", "set", "priority=100")
-    users = ("where", "name=alice,bob")
-    cluster.run("sacctmgr", "-i", "modify", "user", *users, "set", "qos+=batch")
+    cluster.add_qos("batch", "set", "priority=100")
     cluster.submit("--qos=batch", "--nodelist=n1", user="alice", account="physics")
     short = {"user": "bob", "account": "biology", "minutes": 1, "seconds": 60}
     cluster.submit("--nodelist=n2", **short)
@@ -303,8 +283,7 @@ def test_an_interactive_job_starts_though_the_sites_priority_has_it_behind(
             lambda: cluster.run(*reason).stdout.strip() == "Resources", 20, "the wide job's wait"
         )
         job = cluster.submit(**short)
-        state = ("squeue", "-h", "-j", str(job), "-o", "%T")
-        cluster.wait_until(lambda: cluster.run(*state).stdout.strip() == "RUNNING", 10, "its start")
+        cluster.wait_state(job, "RUNNING", 10)
         assert cluster.run(*reason).stdout.strip() == "Resources"
         assert hook.stop() == 0
 
@@ -321,8 +300,7 @@ def test_where_slurm_enforces_no_limits_the_line_to_add_is_said(
         hook.wait_for(f"set {line} in slurm.conf", 30)
         wait_for_metric(unlimited, hook, "batch_limit_failing", 1)
         assert hook.stop() == 0
-    assert limit_of(unlimited) == ""
-    words = (sys.executable, "-m", "slurm_rl_plugin.cli.entry", "check", "--config")
-    checked = unlimited.run(*words, str(tmp_path / "slurm-rl.toml"), check=False, timeout=60)
+    assert unlimited.qos_limit() == ""
+    checked = unlimited.slurm_rl("check", folder=tmp_path)
     assert checked.returncode == 1
     assert any(each.startswith("fail") and line in each for each in checked.stdout.splitlines())

@@ -12,7 +12,7 @@ import pytest
 from tests.architecture.markdown_documents import TOP, code_blocks, shell_lines
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import write_configuration
-from tests.real.ordinary_user import NAME, STAFF, give_him, run_as_him
+from tests.real.ordinary_user import NAME, STAFF, give_him
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
 from tests.real.system_users import add_system_user
@@ -65,13 +65,13 @@ def write(folder: Path, keys: str) -> None:
 def test_other_keys_are_sound(cluster: PrivateSlurm, folder: Path) -> None:
     """Of GPUs and memory that this cluster gives to nobody, as `check` says."""
     write(folder, GPU_KEYS)
-    lines = run_as_him(cluster, folder, "check").stdout.splitlines()
+    lines = cluster.slurm_rl("check", folder=folder, user=NAME).stdout.splitlines()
     assert any("jobs are given no gpus" in line for line in lines), lines
 
 
 def checked(cluster: PrivateSlurm, folder: Path) -> dict[str, str]:
     """Check of the reserve -> result."""
-    lines = run_as_him(cluster, folder, "check").stdout.splitlines()
+    lines = cluster.slurm_rl("check", folder=folder, user=NAME).stdout.splitlines()
     found = [line.split() for line in lines if line.split()[1] == "reserve"]
     assert found, lines
     return {words[2]: words[0] for words in found}
@@ -82,11 +82,10 @@ def test_the_set_up_of_a_qos_passes_every_check_and_its_undo_leaves_nothing(
 ) -> None:
     found = checked(cluster, folder)
     assert set(found.values()) == {"pass"}, found
-    assert run_as_him(cluster, folder, "run", "--once").returncode == 0
-    words = ("show", "qos", "where", "name=batch", "format=GrpTRES")
-    assert cluster.run("sacctmgr", "-nP", *words).stdout.strip() == "cpu=5"
+    assert cluster.slurm_rl("run", "--once", folder=folder, user=NAME).returncode == 0
+    assert cluster.qos_limit() == "cpu=5"
     cluster.run(*shlex.split(UNDO_QOS))
-    assert cluster.run("sacctmgr", "-nP", *words).stdout.strip() == ""
+    assert cluster.qos_limit() == ""
     (folder / "state.json.limits").unlink()
 
 
@@ -96,7 +95,7 @@ def test_the_set_up_of_licences_passes_every_check_and_its_undo_leaves_nothing(
     write(folder, KEYS.replace('mechanism = "qos"', 'mechanism = "licenses"'))
     found = checked(cluster, folder)
     assert set(found.values()) == {"pass"}, found
-    assert run_as_him(cluster, folder, "run", "--once").returncode == 0
+    assert cluster.slurm_rl("run", "--once", folder=folder, user=NAME).returncode == 0
     assert "Licenses=slot:3" in cluster.run("scontrol", "-o", "show", "reservation").stdout
     cluster.run(*shlex.split(UNDO_LICENSES))
     assert "slurm-rl" not in cluster.run("scontrol", "-o", "show", "reservation").stdout

@@ -5,11 +5,7 @@ SLURM_RL_KILLS says how often each is killed (2 by default, 50 for the record).
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
-from tests.real.daemon_under_test import write_configuration
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
+from tests.real.test_kills import KILLS, RestlessDaemon
 
 pytestmark = pytest.mark.real
 
-KILLS = int(os.environ.get("SLURM_RL_KILLS", "2"))
 #: What the site itself allows the batch class.
 OWN = "cpu=7,mem=90G"
 PLAN = ClusterPlan(
@@ -43,7 +38,6 @@ change_seconds = 1
 class = "interactive"
 name = "quick"
 """
-SLURM_RL = (sys.executable, "-m", "slurm_rl_plugin.cli.entry")
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +45,7 @@ def cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
     """Eight processors: one interactive job and six batch jobs run, others of theirs wait."""
     skip_without_daemons(release)
     with running_slurm(PLAN, release) as it:
-        it.run("sacctmgr", "-i", "add", "qos", "batch", f"GrpTRES={OWN}")
-        users = ("where", "name=alice,bob")
-        it.run("sacctmgr", "-i", "modify", "user", *users, "set", "qos+=batch")
+        it.add_qos("batch", f"GrpTRES={OWN}")
         it.submit(user="bob", account="biology", minutes=900, seconds=9000, name="quick")
         for processors in (1, 1, 1, 1, 1, 1, 1, 2, 3, 1):
             it.submit(
@@ -65,11 +57,6 @@ def cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
                 processors=processors,
             )
         yield it
-
-
-def limit_of(cluster: PrivateSlurm) -> str:
-    words = ("show", "qos", "where", "name=batch", "format=GrpTRES")
-    return cluster.run("sacctmgr", "-nP", *words).stdout.strip()
 
 
 def live_limit_of(cluster: PrivateSlurm) -> str:
@@ -85,66 +72,30 @@ def batch_jobs(cluster: PrivateSlurm) -> dict[str, str]:
     return {line.partition("|")[0]: line.partition("|")[2].strip() for line in lines.splitlines()}
 
 
-class Hook:
-    """The daemon with a reserve that changes every second, and the watchdog after it."""
-
-    def __init__(self, cluster: PrivateSlurm, folder: Path) -> None:
-        self.cluster, self.folder = cluster, folder
-        write_configuration(folder, "sjf", mode="active", cycle=0.2, more=RESERVE)
-        self.words = ("--config", f"{folder}/slurm-rl.toml")
-        self.log = folder / "daemon.log"
-        self.file = folder / "state.json.limits"
-
-    def start(self) -> None:
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.real.restless_hook", "run", *self.words],
-                env=self.cluster.env,
-                stdout=log,
-                stderr=log,
-            )
-
-    def wait_for_a_limit(self) -> None:
-        end = time.monotonic() + 60
-        while not self.file.exists():
-            assert self.process.poll() is None, self.log.read_text()[-2000:]
-            assert time.monotonic() < end, self.log.read_text()[-2000:]
-            time.sleep(0.02)
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait(timeout=10)
-
-    def watchdog(self) -> subprocess.CompletedProcess[str]:
-        """What the timer of systemd runs."""
-        return self.cluster.run(
-            *SLURM_RL, "release", "--unattended", *self.words, check=False, timeout=60
-        )
-
-
 @pytest.mark.parametrize("victim", ["the hook", "slurmdbd", "slurmctld"])
 def test_after_kills_the_sites_own_limit_stands_and_every_job_runs_on(
     cluster: PrivateSlurm, tmp_path: Path, victim: str
 ) -> None:
     before = batch_jobs(cluster)
     assert len(before) == 10
-    hook, rng = Hook(cluster, tmp_path), random.Random(victim)
+    hook, rng = RestlessDaemon(cluster, tmp_path, RESERVE), random.Random(victim)
+    record = tmp_path / "state.json.limits"
     try:
         for _ in range(KILLS):
             hook.start()
-            hook.wait_for_a_limit()
+            hook.wait_until(record.exists)
             time.sleep(rng.uniform(0.0, 1.5))  # the limit changes each second, in 0.7 s
             if victim != "the hook":
                 cluster.kill(victim)
                 time.sleep(rng.uniform(0.0, 1.0))
             hook.kill()
-            if victim == "slurmdbd" and hook.file.exists():
-                assert hook.watchdog().returncode == 1  # and the timer runs it again
+            if victim == "slurmdbd" and record.exists():
+                assert hook.watchdog() == 1  # and the timer runs it again
             if victim != "the hook":
                 cluster.restart(victim)
-            cluster.wait_until(lambda: hook.watchdog().returncode == 0, 60, "nothing of ours")
-            assert limit_of(cluster) == OWN
-            assert not hook.file.exists()
+            cluster.wait_until(lambda: hook.watchdog() == 0, 60, "nothing of ours")
+            assert cluster.qos_limit() == OWN
+            assert not record.exists()
             cluster.wait_until(lambda: live_limit_of(cluster) == "cpu=7", 20, "slurmctld knows")
             now = batch_jobs(cluster)
             assert now.keys() == before.keys()

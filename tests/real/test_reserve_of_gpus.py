@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,16 +41,13 @@ def cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
     """A node of four GPUs that enforces limits; batch jobs have QOS batch."""
     skip_without_daemons(release)
     with running_slurm(PLAN, release) as cluster:
-        cluster.run("sacctmgr", "-i", "add", "qos", "batch")
-        users = ("where", "name=alice,bob")
-        cluster.run("sacctmgr", "-i", "modify", "user", *users, "set", "qos+=batch")
+        cluster.add_qos("batch")
         yield cluster
 
 
 def limit_of(cluster: PrivateSlurm) -> set[str]:
     """GrpTRES of QOS batch, as the database has it."""
-    words = ("show", "qos", "where", "name=batch", "format=GrpTRES")
-    return set(filter(None, cluster.run("sacctmgr", "-nP", *words).stdout.strip().split(",")))
+    return set(filter(None, cluster.qos_limit().split(",")))
 
 
 def in_state(cluster: PrivateSlurm, state: str, *options: str) -> list[str]:
@@ -101,9 +97,8 @@ def test_without_a_reserve_it_waits(cluster: PrivateSlurm) -> None:
 def test_check_says_what_of_the_cluster_may_be_kept_free(
     cluster: PrivateSlurm, tmp_path: Path
 ) -> None:
-    configuration = write_configuration(tmp_path, "reserve:2", mode="shadow", cycle=2, more=BY_QOS)
-    words = (sys.executable, "-m", "slurm_rl_plugin.cli.entry", "check", "--config")
-    checked = cluster.run(*words, str(configuration), check=False, timeout=60).stdout
+    write_configuration(tmp_path, "reserve:2", mode="shadow", cycle=2, more=BY_QOS)
+    checked = cluster.slurm_rl("check", folder=tmp_path).stdout
     assert "2 GPUs of 4 GPUs at most" in checked
     assert "4 GiB of memory of 15.62 GiB of memory at most" in checked
     assert "this user may limit batch jobs" in checked

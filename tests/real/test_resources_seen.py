@@ -49,7 +49,7 @@ def submit(cluster: PrivateSlurm, *options: str, seconds: float = 300, minutes: 
 
 def close(cluster: PrivateSlurm, state: str = "down") -> None:
     for name in PARTITIONS:
-        cluster.run("scontrol", "update", f"partition={name}", f"state={state}")
+        cluster.set_partition(state, name)
 
 
 def test_requests_of_each_kind_and_what_is_free(cluster: PrivateSlurm) -> None:
@@ -91,7 +91,7 @@ def test_jobs_of_gpus_are_ordered_explained_and_counted(
         assert told["usable", "memory"] == 88000.0 * 1024**2
         assert told["running", "memory"] == 0.0
         close(cluster, "up")
-        cluster.wait_until(lambda: not cluster.run("squeue", "-h").stdout, 60, "all jobs done")
+        cluster.wait_empty(60)
         assert hook.stop() == 0
     cluster.wait_until(lambda: len(outcomes(cluster, list(jobs))) == len(jobs), 30, "accounting")
     done = outcomes(cluster, list(jobs))

@@ -12,19 +12,10 @@ from tests.real.cluster_files import CLOSED_PARTITIONS
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import running_hook, write_configuration
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
-from tests.real.ordinary_user import (
-    AS_HIM,
-    NAME,
-    STAFF,
-    give_him,
-    make_him_operator,
-    run_as_him,
-)
+from tests.real.ordinary_user import AS_HIM, NAME, STAFF, give_him, make_him_operator
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.site_factors import site_factors
 from tests.real.slurm_releases import SlurmRelease
 from tests.real.system_users import add_system_user
-from tests.real.test_slurm_commands_real import wait_eligible
 
 pytestmark = pytest.mark.real
 
@@ -69,7 +60,7 @@ def submit(cluster: PrivateSlurm, *limits: float, name: str = "trial") -> list[i
     jobs = [
         cluster.submit(user="alice", account="physics", minutes=each, name=name) for each in limits
     ]
-    wait_eligible(cluster, tuple(jobs))
+    cluster.wait_eligible(tuple(jobs))
     return jobs
 
 
@@ -79,7 +70,7 @@ def test_without_the_right_it_is_said_nothing_is_written_and_it_resumes_once_giv
     folder = give_him(tmp_path)
     jobs = submit(guarded, 30, 20, 10)
     write_configuration(folder, "sjf", mode="active", cycle=0.5)
-    denied = run_as_him(guarded, folder, "check")
+    denied = guarded.slurm_rl("check", folder=folder, user=NAME)
     assert denied.returncode == 1
     (line,) = [each for each in denied.stdout.splitlines() if SENTENCE in each]
     assert re.search(r"fail\s+right to write", line)
@@ -89,14 +80,14 @@ def test_without_the_right_it_is_said_nothing_is_written_and_it_resumes_once_giv
         assert log.count(SENTENCE) == 1
         assert "mode=active" not in log.partition(SENTENCE)[2]
         assert "mode=shadow" in log.rpartition("cycle=done")[2]
-        assert not any(site_factors(guarded).values())
+        assert not any(guarded.site_factors().values())
         make_him_operator(guarded)
         hook.wait_for("mode=active policy=sjf pending=3 running=0 writes=2", 60)
-        assert any(site_factors(guarded).values())
+        assert any(guarded.site_factors().values())
         assert hook.log.count(SENTENCE) == 1
         assert hook.stop() == 0
-    assert site_factors(guarded) == dict.fromkeys(jobs, 0)
-    allowed = run_as_him(guarded, folder, "check")
+    assert guarded.site_factors() == dict.fromkeys(jobs, 0)
+    allowed = guarded.slurm_rl("check", folder=folder, user=NAME)
     assert re.search(r"pass\s+right to write", allowed.stdout), allowed.stdout
     assert SENTENCE not in allowed.stdout
 
@@ -115,8 +106,8 @@ def test_a_job_that_the_site_guards_holds_up_no_other(
     assert [report.writes > 0 for report in reports] == [True, False, False]  # alone, twice
     more = submit(guarded, 10)
     assert cycle.run().writes > 0
-    written = site_factors(guarded)
+    written = guarded.site_factors()
     assert written[denied] == 0
     assert any(written[job] for job in (*jobs, *more))
     cycle.release()
-    assert set(site_factors(guarded).values()) == {0}
+    assert set(guarded.site_factors().values()) == {0}

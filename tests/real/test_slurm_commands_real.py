@@ -47,41 +47,19 @@ def submit(cluster: PrivateSlurm, *options: str, seconds: float = 300, name: str
     return cluster.submit(*options, user="alice", account="physics", seconds=seconds, name=name)
 
 
-def wait_eligible(cluster: PrivateSlurm, job_ids: tuple[int, ...]) -> None:
-    """Wait until sprio lists the jobs; a new job is eligible from the next second on."""
-
-    def listed() -> bool:
-        lines = cluster.run("sprio", "-h", "-o", "%i").stdout.split()
-        return {str(job_id) for job_id in job_ids} <= set(lines)
-
-    cluster.wait_until(listed, 10, "jobs in sprio")
-
-
-def wait_state(cluster: PrivateSlurm, job_id: int, state: str, seconds: float = 20) -> None:
-    def reached() -> bool:
-        words = ("squeue", "-h", "-t", "all", "-j", f"{job_id},{job_id}", "-o", "%T")
-        return state in cluster.run(*words).stdout.split()
-
-    cluster.wait_until(reached, seconds, f"job {job_id} {state}")
-
-
-def scontrol(cluster: PrivateSlurm, *words: str) -> None:
-    cluster.run("scontrol", *words)
-
-
 def prepared_queue(
     cluster: PrivateSlurm, system: BatchSystem, waiting: tuple[int, ...]
 ) -> PreparedQueue:
     """The queue of the contract on a real Slurm whose partitions are down."""
 
     def start(job_id: int) -> None:
-        scontrol(cluster, "update", "partition=short", "state=up")
-        scontrol(cluster, "update", f"jobid={job_id}", "partition=short")
-        wait_state(cluster, job_id, "RUNNING")
+        cluster.set_partition("up", "short")
+        cluster.scontrol("update", f"jobid={job_id}", "partition=short")
+        cluster.wait_state(job_id, "RUNNING")
 
     def end(job_id: int) -> None:
         cluster.run("scancel", str(job_id))
-        wait_state(cluster, job_id, "CANCELLED")
+        cluster.wait_state(job_id, "CANCELLED")
 
     held = submit(cluster, "--hold")
     return PreparedQueue(system=system, waiting=waiting, held=held, start=start, end=end)
@@ -90,7 +68,7 @@ def prepared_queue(
 def eligible_jobs(cluster: PrivateSlurm) -> tuple[int, ...]:
     """Three of them, just submitted."""
     waiting = tuple(submit(cluster) for _ in range(3))
-    wait_eligible(cluster, waiting)
+    cluster.wait_eligible(waiting)
     return waiting
 
 
@@ -118,7 +96,7 @@ class TestJobs:
         job = closed_slurm.submit(
             "--nice=50", user="bob", account="biology", processors=3, minutes=1
         )
-        wait_eligible(closed_slurm, (job,))
+        closed_slurm.wait_eligible((job,))
         snapshot = adapter(closed_slurm).snapshot()
         pending, jobs = snapshot.pending, snapshot.pending.jobs
         assert (jobs.job_id[0], jobs.processors[0], jobs.time_limit[0]) == (job, 3, 60.0)
@@ -139,7 +117,7 @@ class TestJobs:
 
     def test_job_for_two_partitions(self, closed_slurm: PrivateSlurm) -> None:
         job = submit(closed_slurm, "--partition=batch,short")
-        wait_eligible(closed_slurm, (job,))
+        closed_slurm.wait_eligible((job,))
         system = adapter(closed_slurm)
         before = system.snapshot().pending
         system.apply([set_factor(job, 12)])
@@ -161,31 +139,20 @@ class TestJobs:
         assert (factors(snapshot)[after], factors(snapshot)[later]) == (300, 300)
         # Another run of the program does not know these factors, and still takes them back.
         adapter(closed_slurm).release()
-        scontrol(closed_slurm, "update", f"jobid={after}", "dependency=")
-        wait_eligible(closed_slurm, (after,))
+        closed_slurm.scontrol("update", f"jobid={after}", "dependency=")
+        closed_slurm.wait_eligible((after,))
         assert factors(system.snapshot())[after] == 0
-
-    def test_requeued_job_waits_two_minutes(self, slurm: PrivateSlurm) -> None:
-        job = submit(slurm)
-        wait_state(slurm, job, "RUNNING")
-        system = adapter(slurm)
-        assert system.snapshot().running.jobs.job_id.tolist() == [job]
-        scontrol(slurm, "requeue", str(job))
-        wait_state(slurm, job, "PENDING")
-        snapshot = system.snapshot()
-        assert snapshot.pending.jobs.job_id.tolist() == [job]
-        assert snapshot.pending.jobs.eligible[0] > snapshot.now + 60
 
     def test_factor_of_a_running_job_is_accepted_without_a_word(self, slurm: PrivateSlurm) -> None:
         job = submit(slurm)
-        wait_state(slurm, job, "RUNNING")
+        slurm.wait_state(job, "RUNNING")
         report = adapter(slurm).apply([set_factor(job, 12)])
         assert (report.applied, report.rejected) == (1, {})
 
     def test_factor_of_a_finished_job_and_array_is_refused(self, slurm: PrivateSlurm) -> None:
         job, array = submit(slurm, seconds=0), submit(slurm, "--array=1-2", seconds=0)
-        wait_state(slurm, job, "COMPLETED")
-        slurm.wait_until(lambda: not slurm.run("squeue", "-h").stdout, 20, "empty queue")
+        slurm.wait_state(job, "COMPLETED")
+        slurm.wait_empty(20)
         report = adapter(slurm).apply([set_factor(job, 5), set_factor(array, 5)])
         assert report.applied == 0
         assert set(report.rejected) == {job, array}
@@ -196,8 +163,8 @@ class TestPriorityByHand:
     @pytest.mark.parametrize("partition", ["batch", "batch,short"])
     def test_is_told_from_ours(self, closed_slurm: PrivateSlurm, partition: str) -> None:
         job, other = submit(closed_slurm, f"--partition={partition}"), submit(closed_slurm)
-        wait_eligible(closed_slurm, (job, other))
-        scontrol(closed_slurm, "update", f"jobid={job}", "priority=5000")
+        closed_slurm.wait_eligible((job, other))
+        closed_slurm.scontrol("update", f"jobid={job}", "priority=5000")
         snapshot = adapter(closed_slurm).snapshot()
         pending = snapshot.pending
         assert pending.admin_set[row_of(snapshot, job)]
@@ -206,47 +173,38 @@ class TestPriorityByHand:
 
     def test_hides_our_factor_and_release_takes_it_back(self, closed_slurm: PrivateSlurm) -> None:
         job = submit(closed_slurm)
-        wait_eligible(closed_slurm, (job,))
+        closed_slurm.wait_eligible((job,))
         system = adapter(closed_slurm)
         system.apply([set_factor(job, 900)])
-        scontrol(closed_slurm, "update", f"jobid={job}", "priority=5000")
+        closed_slurm.scontrol("update", f"jobid={job}", "priority=5000")
         assert factors(system.snapshot()) == {job: 0}
         system.release()
         assert system.snapshot().pending.native_priority.tolist() == [5000]
-        scontrol(closed_slurm, "release", str(job))
-        wait_eligible(closed_slurm, (job,))
+        closed_slurm.scontrol("release", str(job))
+        closed_slurm.wait_eligible((job,))
         snapshot = system.snapshot()
         assert (factors(snapshot), snapshot.pending.admin_set[0]) == ({job: 0}, False)
 
     def test_hold_of_the_administrator(self, closed_slurm: PrivateSlurm) -> None:
         job = submit(closed_slurm)
-        wait_eligible(closed_slurm, (job,))
+        closed_slurm.wait_eligible((job,))
         system = adapter(closed_slurm)
         system.apply([set_factor(job, 900)])
-        scontrol(closed_slurm, "hold", str(job))
+        closed_slurm.scontrol("hold", str(job))
         snapshot = system.snapshot()
         assert (snapshot.pending.held[0], factors(snapshot)) == (True, {job: 900})
         assert snapshot.pending.native_priority.tolist() == [0]
-        scontrol(closed_slurm, "release", str(job))
-        wait_eligible(closed_slurm, (job,))
+        closed_slurm.scontrol("release", str(job))
+        closed_slurm.wait_eligible((job,))
         assert factors(system.snapshot()) == {job: 900}
 
 
 class TestArrays:
-    def test_pending_array_is_one_row_and_stays_unsplit(self, closed_slurm: PrivateSlurm) -> None:
-        array = submit(closed_slurm, "--array=1-50")
-        wait_eligible(closed_slurm, (array,))
-        system = adapter(closed_slurm)
-        system.apply([set_factor(array, 33)])
-        assert factors(system.snapshot()) == {array: 33}
-        records = closed_slurm.run("squeue", "-h", "-o", "%i").stdout.split()
-        assert records == [f"{array}_[1-50]"]
-
     def test_split_tasks_share_the_row(self, closed_slurm: PrivateSlurm) -> None:
         array = submit(closed_slurm, "--array=1-4")
-        scontrol(closed_slurm, "update", f"jobid={array}_2", "nice=5")
-        scontrol(closed_slurm, "hold", f"{array}_3")
-        wait_eligible(closed_slurm, (array,))
+        closed_slurm.scontrol("update", f"jobid={array}_2", "nice=5")
+        closed_slurm.scontrol("hold", f"{array}_3")
+        closed_slurm.wait_eligible((array,))
         system = adapter(closed_slurm)
         report = system.apply([set_factor(array, 33)])
         snapshot = system.snapshot()
@@ -286,17 +244,17 @@ class TestArrays:
         assert snapshot.pending.jobs.eligible.tolist() == [math.inf]
 
     def test_every_task_counts_as_started_once(self, slurm: PrivateSlurm) -> None:
-        scontrol(slurm, "update", "partition=batch", "state=down")
+        slurm.set_partition("down")
         array, single = submit(slurm, "--array=1-12", seconds=0.2), submit(slurm, seconds=0.2)
         system = adapter(slurm)
         assert len(system.snapshot().started) == 0
-        scontrol(slurm, "update", "partition=batch", "state=up")
+        slurm.set_partition("up")
         started: list[int] = []
         end = time.monotonic() + 30
         while len(started) < 13 and time.monotonic() < end:
             started += system.snapshot().started.jobs.job_id.tolist()
             time.sleep(0.3)
-        slurm.wait_until(lambda: not slurm.run("squeue", "-h").stdout, 20, "empty queue")
+        slurm.wait_empty(20)
         started += system.snapshot().started.jobs.job_id.tolist()
         assert len(started) == len(set(started)) == 13
         assert {array, single} <= set(started)
@@ -304,13 +262,13 @@ class TestArrays:
 
 class TestStarts:
     def test_job_that_came_and_went(self, slurm: PrivateSlurm) -> None:
-        scontrol(slurm, "update", "partition=batch", "state=down")
+        slurm.set_partition("down")
         ran, cancelled = submit(slurm, seconds=0), submit(slurm)
         system = adapter(slurm)
         system.snapshot()
         slurm.run("scancel", str(cancelled))
-        scontrol(slurm, "update", "partition=batch", "state=up")
-        wait_state(slurm, ran, "COMPLETED")
+        slurm.set_partition("up")
+        slurm.wait_state(ran, "COMPLETED")
         snapshot = system.snapshot()
         assert snapshot.started.jobs.job_id.tolist() == [ran]
         assert snapshot.now - 30 < snapshot.started.start[0] <= snapshot.now
@@ -326,7 +284,7 @@ class TestEnds:
         requeued = submit(slurm, "--requeue")
         array, single = submit(slurm, "--array=1-12", seconds=1), submit(slurm, seconds=1)
         system.snapshot()
-        wait_state(slurm, requeued, "RUNNING")
+        slurm.wait_state(requeued, "RUNNING")
         ended: dict[int, float] = {}
         end = time.monotonic() + 40
         while len(ended) < 13 and time.monotonic() < end:
@@ -335,7 +293,7 @@ class TestEnds:
             ended.update(zip(told.jobs.job_id.tolist(), told.end - told.start, strict=True))
             time.sleep(0.3)
             if requeued:
-                scontrol(slurm, "requeue", str(requeued))
+                slurm.scontrol("requeue", str(requeued))
                 requeued = 0
         assert {array, single} <= set(ended)
         assert len(ended) == 13
@@ -344,18 +302,18 @@ class TestEnds:
     def test_jobs_of_whole_nodes_are_known_by_what_they_asked_for(
         self, slurm: PrivateSlurm
     ) -> None:
-        scontrol(slurm, "update", "partition=batch", "state=down")
+        slurm.set_partition("down")
         job = submit(slurm, "--exclusive", seconds=2)
         system = adapter(slurm)
         assert system.snapshot().pending.jobs.processors.tolist() == [1]
-        scontrol(slurm, "update", "partition=batch", "state=up")
-        wait_state(slurm, job, "RUNNING")
+        slurm.set_partition("up")
+        slurm.wait_state(job, "RUNNING")
         running = system.snapshot().running
         assert (running.jobs.processors.tolist(), running.as_requested.processors.tolist()) == (
             [4],
             [1],
         )
-        wait_state(slurm, job, "COMPLETED")
+        slurm.wait_state(job, "COMPLETED")
         assert system.snapshot().ended.jobs.processors.tolist() == [1]
         # accounting lists a job up to `now` only some seconds after its end
         slurm.wait_until(
@@ -370,39 +328,22 @@ class TestEnds:
 
 @pytest.mark.promise
 class TestOrder:
-    def test_jobs_start_in_the_order_written(self, slurm: PrivateSlurm) -> None:
-        scontrol(slurm, "update", "partition=batch", "state=down")
-        jobs = tuple(submit(slurm, "--ntasks=8", seconds=1) for _ in range(5))
-        wait_eligible(slurm, jobs)
-        wanted = [jobs[i] for i in (3, 0, 4, 1, 2)]
-        system = adapter(slurm)
-        system.apply([set_factor(job, (9 - i) * 100_000) for i, job in enumerate(wanted)])
-        scontrol(slurm, "update", "partition=batch", "state=up")
-        slurm.wait_until(lambda: not slurm.run("squeue", "-h").stdout, 60, "empty queue")
-        times = slurm.run(
-            *("squeue", "-h", "-t", "all", "-j", ",".join(map(str, jobs)), "-O", "JobID,StartTime"),
-            env={"SLURM_TIME_FORMAT": "%s"},
-        )
-        starts = dict(line.split() for line in times.stdout.splitlines())
-        assert sorted(jobs, key=lambda job: int(starts[str(job)])) == wanted
-        assert len(set(starts.values())) == len(jobs)
-
     def test_factor_survives_a_restart_and_a_reconfiguration(self, slurm: PrivateSlurm) -> None:
-        wait_state(slurm, submit(slurm, "--ntasks=8"), "RUNNING")
+        slurm.wait_state(submit(slurm, "--ntasks=8"), "RUNNING")
         job = submit(slurm, "--ntasks=8")
-        wait_eligible(slurm, (job,))
+        slurm.wait_eligible((job,))
         system = adapter(slurm)
         system.apply([set_factor(job, 777)])
         slurm.restart("slurmctld")
-        scontrol(slurm, "reconfigure")
-        wait_eligible(slurm, (job,))
+        slurm.scontrol("reconfigure")
+        slurm.wait_eligible((job,))
         assert factors(system.snapshot()) == {job: 777}
 
 
 class TestFaults:
     def test_user_without_the_right(self, closed_slurm: PrivateSlurm) -> None:
         job = submit(closed_slurm)
-        wait_eligible(closed_slurm, (job,))
+        closed_slurm.wait_eligible((job,))
         done = closed_slurm.run(
             "scontrol", stdin=f"update jobid={job} sitefactor=5\n", user="alice", check=False
         )

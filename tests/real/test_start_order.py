@@ -57,14 +57,14 @@ def test_the_start_order_is_the_decided_one_and_follows_a_reversal(
 ) -> None:
     cluster = start_slurm(PLAN)
     for name in PARTITIONS:
-        cluster.run("scontrol", "update", f"partition={name}", "state=down")
+        cluster.set_partition("down", name)
     jobs = {name: submit_to(cluster, name) for name in PARTITIONS}
     time.sleep(1.1)  # until the last one is eligible
     policy = DrawnOrder(seed=1)
     cycle = cycle_of(adapter_of(cluster), policy, tmp_path)
     assert cycle.run().succeeded
     for name in PARTITIONS:
-        cluster.run("scontrol", "update", f"partition={name}", "state=up")
+        cluster.set_partition("up", name)
     steady = []
     while sum(1 for _ in starts(cluster)) < JOBS_A_PARTITION:
         steady.append(cycle.run().writes)
@@ -72,7 +72,7 @@ def test_the_start_order_is_the_decided_one_and_follows_a_reversal(
     policy.sign, turned = -1, datetime.now().timestamp()
     assert cycle.run().writes > 0
     written = datetime.now().timestamp()
-    cluster.wait_until(lambda: not cluster.run("squeue", "-h").stdout, 90, "empty queue")
+    cluster.wait_empty(90)
 
     assert set(steady) == {0}  # nothing to write while the order stays
     order = list(starts(cluster))

@@ -15,9 +15,7 @@ from tests.real.cluster_files import CLOSED_PARTITIONS
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.site_factors import site_factors
 from tests.real.slurm_releases import SlurmRelease
-from tests.real.test_slurm_commands_real import wait_eligible
 
 pytestmark = pytest.mark.real
 
@@ -80,24 +78,24 @@ def test_while_slurmctld_has_too_many_callers_nothing_is_asked_or_written(
     if closed.number > (22, 5):
         pytest.skip(NO_THREAD)
     jobs = submit(closed, 30, 20)
-    wait_eligible(closed, tuple(jobs))
+    closed.wait_eligible(tuple(jobs))
     with running_hook(closed, tmp_path, "sjf", cycle=0.5) as hook:
         hook.wait_for("failure=none", 30)
         with silent_clients(closed, BUSY_THREADS + 20):
             closed.wait_until(lambda: threads(closed) > BUSY_THREADS, 20, "a busy slurmctld")
             hook.wait_for("failure=busy", 30)
-            before = site_factors(closed)
+            before = closed.site_factors()
             jobs += submit(closed, 5)
-            wait_eligible(closed, tuple(jobs))
+            closed.wait_eligible(tuple(jobs))
             seen = hook.log.count("failure=busy")
             closed.wait_until(lambda: hook.log.count("failure=busy") > seen, 30, "another cycle")
             # the new job goes first in our order, and still has no factor
-            assert site_factors(closed) == {**before, jobs[2]: 0}
+            assert closed.site_factors() == {**before, jobs[2]: 0}
         assert "calls at once" in hook.log
         hook.wait_for("pending=3 running=0 writes=1", 60)
         assert calls_longer_than(hook, "30.0") == 0
         assert hook.stop() == 0
-    assert site_factors(closed) == dict.fromkeys(jobs, 0)
+    assert closed.site_factors() == dict.fromkeys(jobs, 0)
 
 
 @pytest.mark.parametrize("how", ["hung", "out of threads"])
@@ -107,7 +105,7 @@ def test_no_call_outlasts_its_time_out_and_the_daemon_goes_on(
     if how == "out of threads" and closed.number > (24, 11):
         pytest.skip(NO_THREAD)
     jobs = submit(closed, 30, 20)
-    wait_eligible(closed, tuple(jobs))
+    closed.wait_eligible(tuple(jobs))
     more = "[batch_system]\ntimeout = 1.0\n"
     with (
         running_hook(closed, tmp_path, "sjf", cycle=0.5, more=more) as hook,
@@ -126,5 +124,5 @@ def test_no_call_outlasts_its_time_out_and_the_daemon_goes_on(
         jobs += submit(closed, 5)
         hook.wait_for("pending=3 running=0 writes=1", 60)
         assert hook.stop() == 0
-    wait_eligible(closed, tuple(jobs))
-    assert site_factors(closed) == dict.fromkeys(jobs, 0)
+    closed.wait_eligible(tuple(jobs))
+    assert closed.site_factors() == dict.fromkeys(jobs, 0)

@@ -48,8 +48,7 @@ def head_node(debian_package: Path) -> Iterator[HeadNode]:
 @pytest.fixture
 def node(head_node: HeadNode) -> Iterator[HeadNode]:
     """Six jobs wait, the configuration is good, and nothing runs."""
-    for partition in ("batch", "short"):
-        head_node.slurm.run("scontrol", "update", f"partition={partition}", "state=down")
+    head_node.slurm.set_partition("down", "batch", "short")
     for minutes in (9, 5, 7, 1, 3, 2):
         head_node.slurm.submit(minutes=minutes, user="alice", account="physics")
     wait_until(lambda: len(head_node.factors()) == 6, 15, "all jobs eligible", str)
@@ -158,6 +157,11 @@ def test_the_watchdog_unit_takes_back_what_nobody_looks_after(node: HeadNode) ->
     node.systemctl("start", WATCHDOG)
     assert not node.carries()
     assert re.search(r"released [1-9]\d* jobs", node.journal(WATCHDOG))
+    job = node.slurm.by_priority()[0]
+    node.slurm.scontrol("update", f"jobid={job}", "sitefactor=77")
+    node.systemctl("start", WATCHDOG)
+    assert 77 in node.factors(), "a factor that the daemon did not write"
+    node.slurm.scontrol("update", f"jobid={job}", "sitefactor=0")
 
 
 def test_the_timer_starts_the_watchdog_unit(node: HeadNode) -> None:
@@ -273,7 +277,7 @@ def test_the_offer_service_answers_under_every_restriction(node: HeadNode) -> No
     node.root.run("chown", "slurmrl-offer", "/etc/slurm-rl/offer-token")
     (folder / "offer-token").chmod(0o400)
     node.configure('[offer]\nport = 0\naccount = "physics"\n')
-    node.slurm.run("scontrol", "update", "partition=short", "state=up")  # where no job waits
+    node.slurm.set_partition("up", "short")  # where no job waits
     node.systemctl("start", OFFER)  # comes back when it said that it is ready
     try:
         found = re.findall(r"url=http://127.0.0.1:(\d+)/offer", node.journal(OFFER))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -44,7 +43,7 @@ def finished() -> Iterator[tuple[PrivateSlurm, str, int]]:
     with running_slurm(PLAN) as slurm:
         since = datetime.now().replace(microsecond=0)
         late = submit_load(slurm)
-        slurm.wait_until(lambda: not slurm.run("squeue", "-h").stdout, 60, "an empty queue")
+        slurm.wait_empty(60)
         slurm.wait_until(lambda: ended(slurm, since) >= RAN + 1, 30, "all jobs in accounting")
         yield slurm, since.isoformat(), late
 
@@ -84,11 +83,8 @@ def dump(slurm: PrivateSlurm, stretches: list[Stretch]) -> str:
 
 
 def slurm_rl(slurm: PrivateSlurm, *words: str) -> str:
-    done = slurm.run(
-        *(sys.executable, "-m", "slurm_rl_plugin.cli.entry", *words),
-        env={"PYTHONPATH": str(TOP)},
-        timeout=300,  # the first run compiles the simulator
-    )
+    done = slurm.slurm_rl(*words, timeout=300)  # the first run compiles the simulator
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from slurm_rl_plugin.units import MINUTE
 from tests.real.private_cluster import PrivateSlurm
-from tests.real.test_operator_commands import TOP, Operator, by_priority, sprio
+from tests.real.test_operator_commands import TOP, Operator, sprio
 
 pytestmark = [pytest.mark.real, pytest.mark.promise]
 
@@ -46,7 +47,7 @@ def test_shadow_pause_disable_and_enable(operator: Operator, free_port: int) -> 
         minutes = float(40 - 3 * number)
         cluster.submit(f"--nice={nice}", user=user, account=account, minutes=minutes)
     cluster.wait_until(lambda: len(sprio(cluster)) == 12, 10, "all jobs in sprio")
-    plain = by_priority(cluster)
+    plain = cluster.by_priority()
 
     checks = {each["name"]: each for each in operator.reads("check")["checks"]}
     assert {each["result"] for each in checks.values()} == {"pass"}, checks
@@ -57,7 +58,7 @@ def test_shadow_pause_disable_and_enable(operator: Operator, free_port: int) -> 
         cluster.wait_until(lambda: cycles(operator) >= 3, 20, "three cycles in shadow mode")
         assert operator.reads("status")["metrics"]["mode"] == "shadow"
     assert site_terms(cluster) == {0}
-    assert by_priority(cluster) == plain
+    assert cluster.by_priority() == plain
     report = operator.reads("shadow-report")
     shadow = report["shadow"]
     assert shadow["cycles"] >= 3
@@ -73,14 +74,14 @@ def test_shadow_pause_disable_and_enable(operator: Operator, free_port: int) -> 
     configure(folder, free_port, "active")
     with operator.daemon():
         cluster.wait_until(lambda: site_terms(cluster) != {0}, 20, "factors")
-        ordered = by_priority(cluster)
+        ordered = cluster.by_priority()
         assert ordered != plain
 
         began = time.monotonic()
         paused = operator.types("pause", "--for", f"{PAUSE + 7:.0f}s", "--reason", "a try")
         assert paused.returncode == 0, paused.stdout
         assert site_terms(cluster) == {0}
-        assert by_priority(cluster) == plain
+        assert cluster.by_priority() == plain
         told = operator.reads("status")
         assert told["disabled"]
         assert told["metrics"]["mode"] == "disabled"
@@ -89,17 +90,18 @@ def test_shadow_pause_disable_and_enable(operator: Operator, free_port: int) -> 
         assert "a try" in operator.types("status").stdout
         cluster.wait_until(lambda: site_terms(cluster) != {0}, 40, "factors after the pause")
         assert time.monotonic() - began > PAUSE
-        cluster.wait_until(lambda: by_priority(cluster) == ordered, 20, "the order of before")
+        cluster.wait_until(lambda: cluster.by_priority() == ordered, 20, "the order of before")
         assert operator.reads("status")["metrics"]["mode"] == "active"
 
         assert operator.types("disable").returncode == 0
         assert site_terms(cluster) == {0}
-        assert by_priority(cluster) == plain
+        assert cluster.by_priority() == plain
         assert ", disabled by " in operator.types("status").stdout
         assert operator.types("pause", "--for", "1h").returncode == 1
         assert operator.types("enable").returncode == 0
-        cluster.wait_until(lambda: by_priority(cluster) == ordered, 20, "the order of before")
+        cluster.wait_until(lambda: cluster.by_priority() == ordered, 20, "the order of before")
     assert site_terms(cluster) == {0}
+    assert json.loads((folder / "state.json").read_text())["jobs"] == []
     assert operator.types("disable").returncode == 0  # no daemon, and nothing to take back
     assert operator.reads("status")["daemon"] == "absent"
 

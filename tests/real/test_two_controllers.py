@@ -18,9 +18,7 @@ from tests.real.cluster_files import CLOSED_PARTITIONS
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.site_factors import site_factors
 from tests.real.slurm_releases import SlurmRelease
-from tests.real.test_slurm_commands_real import wait_eligible
 
 pytestmark = pytest.mark.real
 
@@ -186,8 +184,8 @@ def nobody_is_left_with_ours(
     after = priorities(cluster)
     assert sorted(after) == sorted(jobs)
     assert {job: after[job][1] for job in plain} == {job: plain[job][1] for job in plain}
-    wait_eligible(cluster, tuple(jobs))
-    assert site_factors(cluster) == dict.fromkeys(jobs, 0), said
+    cluster.wait_eligible(tuple(jobs))
+    assert cluster.site_factors() == dict.fromkeys(jobs, 0), said
     again = priorities(cluster)
     assert {job: again[job] for job in plain} == plain
 

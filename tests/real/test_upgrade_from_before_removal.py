@@ -66,8 +66,7 @@ def running_before(
     plan = ClusterPlan(accounts=ACCOUNTS, options=options)
     with booted_head_node(package.parent, newer.parent, plan=plan) as node:
         node.root.run("dpkg", "--install", str(package))
-        for partition in ("batch", "short"):
-            node.slurm.run("scontrol", "update", f"partition={partition}", "state=down")
+        node.slurm.set_partition("down", "batch", "short")
         for minutes in (9, 5, 7, 1, 3, 2):
             node.slurm.submit(minutes=minutes, user="alice", account="physics")
         wait_until(lambda: len(nice_values(node)) == 6, 15, "all jobs", str)

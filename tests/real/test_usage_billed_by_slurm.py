@@ -94,7 +94,7 @@ def cluster(request: pytest.FixtureRequest, release: SlurmRelease | None) -> Ite
             slurm.submit(
                 *options, user=user, account=account, processors=processors, seconds=seconds
             )
-        slurm.wait_until(lambda: not slurm.run("squeue", "-h").stdout, 90, "an empty queue")
+        slurm.wait_empty(90)
         slurm.wait_until(lambda: len(dump(slurm).splitlines()) > len(JOBS), 30, "all in accounting")
         yield slurm
 

@@ -53,10 +53,6 @@ def stream_of_short_jobs(cluster: PrivateSlurm) -> Iterator[None]:
         thread.join()
 
 
-def state_of(cluster: PrivateSlurm, job: int) -> str:
-    return cluster.run("squeue", "-h", "-j", str(job), "-o", "%T").stdout.strip()
-
-
 @pytest.mark.parametrize(
     ("options", "policy"),
     [
@@ -80,10 +76,10 @@ def test_a_wide_job_starts_within_the_bound(
             user="bob", account="physics", processors=PROCESSORS, minutes=60, seconds=5, name="wide"
         )
         begin = time.monotonic()
-        while state_of(cluster, wide) == "PENDING" and time.monotonic() < begin + BOUND:
+        while cluster.state_of(wide) == "PENDING" and time.monotonic() < begin + BOUND:
             time.sleep(1.0)
         waited = time.monotonic() - begin
         if policy == "sjf":
-            assert state_of(cluster, wide) == "PENDING"
+            assert cluster.state_of(wide) == "PENDING"
             return
-        assert state_of(cluster, wide) != "PENDING", f"it still waits after {waited:.0f} s"
+        assert cluster.state_of(wide) != "PENDING", f"it still waits after {waited:.0f} s"

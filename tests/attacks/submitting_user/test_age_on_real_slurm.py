@@ -15,8 +15,6 @@ from slurm_rl_plugin.policies.registry import rule_policy
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.drawn_order import adapter_of, cycle_of
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.test_operator_commands import by_priority
-from tests.real.test_slurm_commands_real import wait_eligible, wait_state
 
 pytestmark = [pytest.mark.real, pytest.mark.promise]
 
@@ -31,7 +29,7 @@ def cluster() -> Iterator[PrivateSlurm]:
     with running_slurm(PLAN) as slurm:
         # all processors busy, so that jobs wait for them
         busy = slurm.submit(user="alice", account="physics", processors=4, seconds=300)
-        wait_state(slurm, busy, "RUNNING")
+        slurm.wait_state(busy, "RUNNING")
         yield slurm
 
 
@@ -46,7 +44,7 @@ def test_a_hold_and_its_release_begin_the_age_anew(cluster: PrivateSlurm) -> Non
     cluster.run("scontrol", "hold", str(job), user="alice")
     assert accrued(system.snapshot(), job) == 0.0
     cluster.run("scontrol", "release", str(job), user="alice")
-    wait_eligible(cluster, (job,))
+    cluster.wait_eligible((job,))
     assert accrued(system.snapshot(), job) < 4.0
     cluster.run("scancel", str(job))
 
@@ -80,12 +78,12 @@ def test_a_limit_raised_by_its_user_loses_the_place_at_the_next_look(
     raised = cluster.submit("--hold", "--time=600", user="alice", account="physics")
     cluster.run("scontrol", "update", f"jobid={raised}", "timelimit=1", user="alice")
     cluster.run("scontrol", "release", str(raised), user="alice")
-    wait_eligible(cluster, (honest, raised))
+    cluster.wait_eligible((honest, raised))
     cycle = cycle_of(adapter_of(cluster), rule_policy("sjf"), tmp_path)
     cycle.run()
-    assert by_priority(cluster) == [raised, honest]
+    assert cluster.by_priority() == [raised, honest]
     # what a user may raise is the site's choice; root stands for one whose site lets users
     cluster.run("scontrol", "update", f"jobid={raised}", "timelimit=600")
     assert cycle.run().requests_changed == {"time_limit": 1}
-    assert by_priority(cluster) == [honest, raised]
+    assert cluster.by_priority() == [honest, raised]
     cycle.release()

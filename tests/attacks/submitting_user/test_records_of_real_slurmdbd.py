@@ -59,7 +59,7 @@ def attacked() -> Iterator[tuple[PrivateSlurm, str, int]]:
             )
             slurm.run("rmdir", str(folder), user="alice", check=False)
         slurm.submit(user="bob", account="biology", seconds=1)
-        slurm.wait_until(lambda: not slurm.run("squeue", "-h").stdout, 60, "an empty queue")
+        slurm.wait_empty(60)
         count = len(jobs) + 1
         asked = (
             "sacct",
