@@ -45,7 +45,7 @@ it first with `slurm-rl evaluate --protocol heldout` on your own log, and train 
 
 
 def write_default(path: Path) -> None:
-    """The model at `path`, its manifest and its card beside it."""
+    """Writes the model at `path`, its manifest and its card."""
     network, weights = unsearched_network(SITE_ORDER), STARTS[SITE_ORDER.start]
     reward = asdict(SITE_ORDER.weights)
     entries = {

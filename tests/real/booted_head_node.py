@@ -1,4 +1,4 @@
-"""A head node to install our package on: a booted systemd beside a private Slurm."""
+"""A head node to install our package on: a booted systemd and a private Slurm."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAEMON, WATCHDOG = "slurm-rl.service", "slurm-rl-watchdog.service"
 
 
 class HeadNode:
-    """A booted root in which our package is installed, beside a private Slurm."""
+    """A booted root in which our package is installed, and a private Slurm."""
 
     def __init__(self, root: ThrowawayRoot, slurm: PrivateSlurm) -> None:
         self.root, self.slurm = root, slurm
@@ -49,7 +49,7 @@ class HeadNode:
         return any(self.factors())
 
     def wait(self, condition: bool, what: str, seconds: float = 40) -> None:
-        """Wait until jobs carry factors, or until none does."""
+        """Waits until jobs carry factors, or until no job does."""
         wait_until(lambda: self.carries() == condition, seconds, what, self.journal)
 
     def audit(self) -> list[dict[str, Any]]:
@@ -59,13 +59,9 @@ class HeadNode:
 
 @contextmanager
 def booted_head_node(*binds: Path, plan: ClusterPlan = SHARED) -> Iterator[HeadNode]:
-    """Boot one without our package; the user slurmrl is an operator, and six jobs can wait.
+    """Boots one without our package; slurmrl is an operator, slurmrl-offer may only submit.
 
-    The user of the offer service has no right but to submit.
-
-    Args:
-        binds: folders of the machine that it sees; of /tmp and /run it sees no other.
-        plan: of the cluster.
+    It sees the folders `binds` and no others of /tmp and /run.
     """
     skip_without_daemons()
     skip_without("systemd-nspawn", "nsenter", "dpkg")

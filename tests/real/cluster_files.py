@@ -12,24 +12,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-#: Below the range from which the kernel takes ports of outgoing connections.
+#: Below the ports that the kernel takes for outgoing connections.
 FIRST_PORT, PORTS_A_BLOCK, BLOCKS = 20000, 64, 180
 
 PARTITIONS = (
     "PartitionName=batch Nodes=ALL Default=YES MaxTime=1-0 DefaultTime=10 State=UP",
     "PartitionName=short Nodes=ALL MaxTime=60 DefaultTime=5 State=UP PriorityJobFactor=10",
 )
-#: In these jobs wait, and none starts.
+#: The same, in which no job starts.
 CLOSED_PARTITIONS = tuple(line.replace("State=UP", "State=DOWN") for line in PARTITIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """An account of the accounting database: its share, and its users, one share each.
+    """An account of the accounting database; each user has one share.
 
     Attributes:
         share: a number, or "parent".
-        users: names.
         parent: the account above it, which the plan names first.
     """
 
@@ -40,17 +39,17 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeKind:
-    """Nodes that are alike: a slurmd each, which claims to have what stands here.
+    """Nodes of one type, with a slurmd each that claims to have these resources.
 
     Attributes:
-        name: of the kind, such as b for nodes b1, b2, ...
-        count: of nodes.
-        processors: of a node; an even number is two sockets.
-        memory: of a node, MB.
-        gpus: of a node, without a device behind them.
-        gpu_type: of its GPUs; "" for none.
-        features: that --constraint may name.
-        weight: nodes of the least are given first.
+        name: such as b for nodes b1, b2, ...
+        count: number of nodes.
+        processors: an even number is two sockets.
+        memory: MB.
+        gpus: without a device.
+        gpu_type: "" for none.
+        features: for --constraint.
+        weight: Slurm gives nodes with the lowest weight first.
     """
 
     name: str
@@ -75,14 +74,14 @@ class ClusterPlan:
     Attributes:
         nodes: number of slurmd, named n1, n2, ...
         processors_per_node: CPUs that each claims to have.
-        kinds: instead of these two, nodes of several kinds.
+        kinds: nodes of several types, instead of these two.
         options: slurm.conf keys to set or, with None, to leave out.
         lines: further lines at the end of slurm.conf.
         accounts: account name -> share and users.
         partitions: slurm.conf lines of the partitions.
-        controllers: names of hosts with a controller each, the first one in charge; they are this
-            machine under other names. Without any, it has one under its own.
-        files: name -> content of further files beside slurm.conf.
+        controllers: names of hosts with a controller each, the first one in charge; they are
+            other names of this machine. Without any, there is one controller.
+        files: name -> content of further files next to slurm.conf.
     """
 
     nodes: int = 2
@@ -150,7 +149,7 @@ def _free(port: int) -> bool:
 
 
 def write_slurmdbd_conf(directory: Path, port: int) -> None:
-    """Write slurmdbd.conf, which Slurm wants beside slurm.conf and readable by its owner only."""
+    """Write slurmdbd.conf, which Slurm wants next to slurm.conf, readable only by its owner."""
     path = directory / "etc" / "slurmdbd.conf"
     path.write_text(f"""AuthType=auth/munge
 AuthInfo=socket={directory}/munge/munge.sock
@@ -275,7 +274,7 @@ def _settings(directory: Path, host: str, port: int) -> dict[str, str | None]:
         "SlurmdLogFile": f"{directory}/log/slurmd-%n.log",
         "PlugStackConfig": f"{directory}/etc/plugstack.conf",
         "MpiDefault": "none",
-        # No cgroups: works in a container, where nobody may create any.
+        # No cgroups: works in a container, which may not create any.
         "ProctrackType": "proctrack/linuxproc",
         "TaskPlugin": "task/none",
         "JobAcctGatherType": "jobacct_gather/none",

@@ -1,4 +1,4 @@
-"""Fixtures that give a test a real Slurm of its own, or skip it with the way to get one."""
+"""Fixtures with a real Slurm of their own; without one they skip the test."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def skip_without_daemons(release: SlurmRelease | None = None) -> None:
-    """Skip the test with the way to get what is missing."""
+    """Skips the test and says how to install what is missing."""
     if release is not None:
         reason = "needs root" if os.geteuid() != 0 else missing_release(release)
         if reason:
@@ -52,13 +52,13 @@ def skip_without_daemons(release: SlurmRelease | None = None) -> None:
 
 @contextmanager
 def running_slurm(
-    plan: ClusterPlan, release: SlurmRelease | None = None, beside: PrivateSlurm | None = None
+    plan: ClusterPlan, release: SlurmRelease | None = None, storage_of: PrivateSlurm | None = None
 ) -> Iterator[PrivateSlurm]:
     """A cluster in a folder of its own, both gone afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="private-slurm-"))
     directory.chmod(0o755)  # jobs and commands of other users must get in
     try:
-        with PrivateSlurm(directory, plan, release, beside) as cluster:
+        with PrivateSlurm(directory, plan, release, storage_of) as cluster:
             yield cluster
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -122,7 +122,7 @@ def start_slurm(release: SlurmRelease | None) -> Iterator[StartSlurm]:
 
 @pytest.fixture
 def free_port() -> int:
-    """A TCP port that nobody listens on."""
+    """A free TCP port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

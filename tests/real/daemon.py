@@ -24,12 +24,11 @@ class Daemon:
     """A daemon that can be started, signalled and started again.
 
     Attributes:
-        name: also the name of its log.
+        name: also of its log.
         command: with the option that keeps it in the foreground.
-        environment: of the process.
-        log_folder: where its output and its own log are.
-        ready: tells whether it answers.
-        deadline: seconds it may take until it does.
+        log_folder: of its output and its own log.
+        ready: whether it answers.
+        deadline: seconds until it must answer.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""`slurm-rl run` as a process of its own beside a private cluster."""
+"""`slurm-rl run` as a process of its own on a private cluster."""
 
 from __future__ import annotations
 
@@ -86,11 +86,13 @@ def write_configuration(
     site: str = SITE,
     state: Path | None = None,
 ) -> Path:
-    """A configuration whose files all lie in `folder`, unless the state has another place.
+    """Writes a configuration with all files in `folder`, but `state` if it is given.
 
-    By default the order counts in full, so that tests can tell it from the site's own; None leaves
-    the key out. `rails` are lines of [guard_rails], `more` of [hook] and whatever follows it, and
-    `site` those of shares and job classes.
+    Args:
+        influence: by default the order counts in full; None leaves the key out.
+        rails: lines of [guard_rails].
+        more: lines of [hook] and of sections after it.
+        site: shares and job classes.
     """
     influences = "" if influence is None else f"influence_hours = {influence:.9g}"
     path = folder / "slurm-rl.toml"

@@ -1,4 +1,4 @@
-"""Policies with scores that a test draws, and cycles of them over a private cluster."""
+"""A policy with drawn scores, and its cycles over a private cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DrawnOrder:
         self.rng = random.Random(self.seed)
 
     def score(self, job_id: int) -> float:
-        """What the job stands by."""
+        """Score of a job."""
         if job_id not in self.scores:
             self.scores[job_id] = self.rng.random()
         return self.sign * self.scores[job_id]

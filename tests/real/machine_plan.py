@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.real.conftest import ACCOUNTS
 from tests.real.private_cluster import ClusterPlan
 
-#: Nodes of which none has a daemon, with everything that a node can have.
+#: Nodes without daemons, with everything that a node can have.
 NODES = (
     "NodeName=DEFAULT RealMemory=8000 Weight=7",
     "NodeName=g[01-03] NodeHostname=nowhere NodeAddr=127.0.0.1 Port=[17001-17003] CPUs=8 Sockets=2 "
@@ -32,7 +32,7 @@ PLAN = ClusterPlan(
     lines=NODES,
     files={"gres.conf": "NodeName=g[01-03] Name=gpu Type=a100 Count=2\n"},
 )
-#: Words of sacctmgr, once it runs.
+#: Arguments of sacctmgr after the start.
 LIMITS = (
     ("add", "qos", "night", "Priority=7", "GrpTRES=cpu=6,gres/gpu=2", "MaxJobsPerUser=3"),
     ("modify", "qos", "night", "set", "MaxWall=1-00:00:00", "GrpTRESMins=cpu=600"),

@@ -1,4 +1,4 @@
-"""`slurm-rl` as the user slurmrl, who is nobody on this machine, as a site runs it."""
+"""The ordinary user slurmrl, as whom a site runs the daemon."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from tests.real.private_cluster import Account, PrivateSlurm
 
 NAME = "slurmrl"
-#: His account; without AdminLevel he has no right there.
+#: Its account; without AdminLevel the user has no rights.
 STAFF = {"staff": Account(share=1, users=(NAME,))}
-#: Words before a command that let him run it.
+#: Words before a command that run it as this user.
 AS_HIM = ("setpriv", f"--reuid={NAME}", f"--regid={NAME}", "--clear-groups")
 
 
 def give_him(folder: Path) -> Path:
-    """Make a folder his, and let him through to it."""
+    """Gives the user a folder, and access to it."""
     shutil.chown(folder, NAME)
     for above in folder.parents:
         if not above.stat().st_mode & 0o001:
@@ -24,5 +24,5 @@ def give_him(folder: Path) -> Path:
 
 
 def make_him_operator(cluster: PrivateSlurm) -> None:
-    """Give him the right to write."""
+    """Gives the user the right to write."""
     cluster.run("sacctmgr", "-i", "modify", "user", NAME, "set", "AdminLevel=Operator")

@@ -1,4 +1,4 @@
-"""A real Slurm of our own under one directory: munge, MariaDB, slurmdbd, slurmctld, slurmd."""
+"""A real Slurm under one directory: munge, MariaDB, slurmdbd, slurmctld, slurmd."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PrivateSlurm:
         directory: of the cluster's files.
         plan: what kind of cluster.
         release: another release than the installed one; its folder must be there.
-        beside: a running cluster of the same release whose munge, MariaDB and slurmdbd this one
+        storage_of: a running cluster of the same release whose munge, MariaDB and slurmdbd this one
             shares; the plan must give it a ClusterName of its own, and it must be stopped first.
 
     Raises:
@@ -67,13 +67,14 @@ class PrivateSlurm:
         directory: Path,
         plan: ClusterPlan | None = None,
         release: SlurmRelease | None = None,
-        beside: PrivateSlurm | None = None,
+        storage_of: PrivateSlurm | None = None,
     ) -> None:
         self.directory = directory.resolve()
         self.plan = plan or ClusterPlan()
-        self._beside = beside
-        if beside is not None:
-            self.plan = replace(self.plan, options={**self.plan.options, **beside.storage_options})
+        self._host_of_storage = storage_of
+        if storage_of is not None:
+            options = {**self.plan.options, **storage_of.storage_options}
+            self.plan = replace(self.plan, options=options)
         self.release = release
         self._root = ReleaseRoot(release, self.directory) if release else OwnRoot()
         self._mark = uuid.uuid4().hex
@@ -132,7 +133,7 @@ class PrivateSlurm:
         try:
             self._write_files()
             self._open_root()
-            if self._beside is None:
+            if self._host_of_storage is None:
                 self._start_storage()
             self._add_accounts()
             self._start_slurm()
@@ -346,7 +347,7 @@ class PrivateSlurm:
         for name in ("etc", "run", "log", "munge", "mysql", "spool", "state"):
             self.directory.joinpath(name).mkdir(parents=True, exist_ok=True)
         port = self._ports.take()
-        if self._beside is None:
+        if self._host_of_storage is None:
             write_slurmdbd_conf(self.directory, port)
         write_slurm_conf(self.directory, self.plan, port, self.number)
         key = self.directory / "munge" / "munge.key"

@@ -1,4 +1,4 @@
-"""A real Prometheus beside a daemon, and what it answers."""
+"""A real Prometheus that scrapes a daemon, and its API."""
 
 from __future__ import annotations
 

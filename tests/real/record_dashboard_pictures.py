@@ -3,7 +3,7 @@
     python -m tests.real.record_dashboard_pictures docs/pictures
 
 Two accounts share 16 processors of a private Slurm under load. The daemon is in shadow mode first,
-then active; near the end its model is broken and mended again.
+then active; near the end its model is broken and restored.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def record(folder: Path) -> None:
     caption = (
         f"Answers of Prometheus on a private Slurm {release} with 16 processors, "
         f"{jobs + len(begun)} jobs; window 2 minutes, a cycle at most each 2 s. "
-        "Waits below 10 s are not told apart."
+        "Waits below 10 s are one bucket."
     )
     said = {"start": start + 2, "end": end, "marks": marks, "caption": caption}
     (folder / "span.json").write_text(json.dumps(said))

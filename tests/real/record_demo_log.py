@@ -3,7 +3,7 @@
     python -m tests.real.record_demo_log slurm_rl_plugin/cli/demo/logs
 
 Two accounts (physics 70 %, biology 30 %) share 8 processors. The log has the 26 fields of
-XDMoD's `sacct` dump, no header, and beside it a manifest that says where it comes from.
+XDMoD's `sacct` dump and no header; a manifest next to it says where it comes from.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An experiment in compressed time beside a real Slurm whose users keep submitting."""
+"""An experiment in compressed time on a real Slurm whose users keep submitting."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Rehearsal:
 
 @contextmanager
 def rehearsed(slurm: PrivateSlurm, folder: Path, model: Path | str) -> Iterator[Rehearsal]:
-    """Users who submit more than there is room for, and somebody who looks, while it lasts."""
+    """During the block users submit more than the machine can run, and factors are sampled."""
     rehearsal = Rehearsal(slurm=slurm, folder=folder, model=model)
     threads = [
         threading.Thread(target=each)
@@ -132,7 +132,7 @@ def rehearsed(slurm: PrivateSlurm, folder: Path, model: Path | str) -> Iterator[
 
 @contextmanager
 def watched(rehearsal: Rehearsal) -> Iterator[None]:
-    """`slurm-rl experiment watch` beside it."""
+    """Runs `slurm-rl experiment watch` during the block."""
     log = rehearsal.folder / "watch.log"
     with log.open("ab") as file:
         process = subprocess.Popen(

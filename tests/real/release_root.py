@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.real.slurm_releases import PROGRAMS, SEARCH_PATH, SlurmRelease
 
-#: Clients that tests and the hook call besides PROGRAMS.
+#: Further clients that tests and the hook call.
 CLIENTS = ("sacct", "scancel", "sdiag", "sprio", "srun", "sshare")
 #: Words are the root and the folder where clusters are; all else of the host stays outside.
 HOLD = """

@@ -1,4 +1,4 @@
-"""The role of deploy/ansible on a booted head node beside a real Slurm."""
+"""The role of deploy/ansible on a booted head node with a real Slurm."""
 
 from __future__ import annotations
 

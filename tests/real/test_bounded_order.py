@@ -1,4 +1,4 @@
-"""The default bound on our order, beside the fair share of a real slurmctld."""
+"""The default bound on our order, and the fair share of a real slurmctld."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_a_purge_leaves_nothing(fresh: ThrowawayRoot, debian_package: Path) -> N
     install(fresh, debian_package)
     units = ("slurm-rl.service", "slurm-rl-watchdog.timer", "slurm-rl-offer.service")
     fresh.run("systemctl", "enable", *units)
-    fresh.run("slurm-rl", "check", check=False)  # as root: Python might write beside its modules
+    fresh.run("slurm-rl", "check", check=False)  # as root: Python might write next to its modules
     for path in ("var/lib/slurm-rl/state.json", "var/log/slurm-rl/audit.jsonl.1"):
         (fresh.folder / path).write_text("{}")
     for folder in ("lib/slurm-rl-forecast", "cache/slurm-rl-forecast"):

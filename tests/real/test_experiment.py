@@ -1,4 +1,4 @@
-"""An experiment from start to end on a real Slurm in compressed time, whatever is killed meanwhile.
+"""An experiment from start to end on a real Slurm in compressed time, with kills.
 
 A day lasts SLURM_RL_EXPERIMENT_DAY seconds (144 by default, 480 for the record): a block of six
 hours is then a quarter of it.
@@ -36,7 +36,7 @@ DEFAULT = Path(__file__).parents[2] / "policy_models" / "default.onnx"
 def busy(release: SlurmRelease | None, tmp_path: Path) -> Iterator[PrivateSlurm]:
     skip_without_daemons(release)
     with running_slurm(PLAN, release) as slurm:
-        for _ in range(3):  # accounting that is empty tells nothing
+        for _ in range(3):  # accounting must not be empty
             slurm.submit(user="alice", account="physics", seconds=1)
         ended = ("sacct", "-a", "-X", "-n", "-s", "COMPLETED", "-o", "JobIDRaw")
         slurm.wait_until(lambda: len(slurm.run(*ended).stdout.split()) == 3, 30, "three ends")
@@ -53,7 +53,7 @@ def test_blocks_are_kept_whatever_is_killed(busy: PrivateSlurm, tmp_path: Path) 
         with rehearsal.hook() as hook:
             rehearsal.say(
                 *("start", "--days", "2", "--hours", "6", "--day", str(DAY), "--seed", "3"),
-                "--insist",  # accounting of a few minutes foretells nothing
+                "--insist",  # accounting of a few minutes is too short to predict
             )
             blocks = rehearsal.declared.blocks
             with watched(rehearsal):
@@ -74,7 +74,7 @@ def test_blocks_are_kept_whatever_is_killed(busy: PrivateSlurm, tmp_path: Path) 
                     )
                     document = rehearsal.document()
                     busy.wait_until(
-                        lambda: not any(busy.site_factors().values()), 30, "no factor of ours"
+                        lambda: not any(busy.site_factors().values()), 30, "all factors restored"
                     )
         site, ours = rehearsal.sampled_in(SITE), rehearsal.sampled_in(OURS)
         (tmp_path / "sampled.json").write_text(json.dumps({SITE: site, OURS: ours}))
@@ -105,7 +105,7 @@ def test_a_harmful_model_is_off_by_itself(busy: PrivateSlurm, tmp_path: Path) ->
                 lambda: rehearsal.document()["state"] == "stepped back", 4 * DAY, "stepping back"
             )
         document = rehearsal.document()
-        busy.wait_until(lambda: not any(busy.site_factors().values()), 30, "no factor of ours")
+        busy.wait_until(lambda: not any(busy.site_factors().values()), 30, "all factors restored")
         assert hook.metric("slurm_rl_experiment_stepped_back") == 1.0
         assert "ours" in document["reason"]
 
@@ -140,5 +140,5 @@ def test_a_candidate_has_its_turns_and_the_model_in_service_the_others(
         assert not any(busy.site_factors().values())
         begin, end = blocks[0].begin + SWITCH, middle(blocks[2])
         carried = [each[1] > 0 for each in rehearsal.seen if begin < each[0] < end and each[2] > 1]
-        # but for the seconds without a daemon somebody's order is in force all the time
+        # except for the seconds without a daemon, one of the two orders always applies
         assert sum(carried) >= 0.7 * len(carried) > 0

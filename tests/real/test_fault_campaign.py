@@ -13,7 +13,7 @@ from tests.real.slurm_releases import SlurmRelease
 
 pytestmark = pytest.mark.real
 
-#: Seconds for a cycle itself beside other tests; without the mended pause it would take 300.
+#: Seconds for a cycle itself on a busy machine; without the fixed pause it would take 300.
 BUSY = 15.0
 
 

@@ -1,4 +1,4 @@
-"""Whole nodes, features and licences on a real Slurm: read, and told by `explain`."""
+"""Whole nodes, features and licences on a real Slurm: read, and shown by `explain`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_jobs_wait_for_is_told(cluster: PrivateSlurm, tmp_path: Path) -> No
 def test_a_request_made_larger_after_it_was_ranked_is_seen(
     cluster: PrivateSlurm, tmp_path: Path
 ) -> None:
-    """Memory, then GPUs; jobs that nobody touches change nothing, though Slurm tries them."""
+    """Memory, then GPUs; jobs without an update change nothing, though Slurm tries them."""
     close(cluster)
     job = submit(cluster, "--mem=1000", "--gres=gpu:1", minutes=1)
     others = [submit(cluster, "--partition=all,gpu", minutes=3), submit(cluster, "--exclusive")]

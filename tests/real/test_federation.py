@@ -52,7 +52,7 @@ def submit(cluster: PrivateSlurm, *options: str) -> int:
 
 
 def changes(cluster: PrivateSlurm) -> list[str]:
-    """What slurmctld logged of changes of factors, whoever asked for them."""
+    """Changes of factors in slurmctld's log."""
     lines = (cluster.directory / "log" / "slurmctld.log").read_text().splitlines()
     return [line for line in lines if "AdinPrioFactor" in line]
 
@@ -101,6 +101,6 @@ def test_two_daemons_leave_jobs_alone_that_come_to_both_clusters(
 
 
 def _share(cluster: PrivateSlurm, job: int, other: PrivateSlurm) -> None:
-    """Let the other cluster hold a job too, which had a factor of ours by then."""
+    """Lets the other cluster hold a job too, after it got a factor."""
     cluster.run("scontrol", "update", f"jobid={job}", f"clusters={','.join(NAMES)}")
     other.wait_until(lambda: job in other.site_factors(), 20, "the job on both clusters")

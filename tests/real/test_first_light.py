@@ -90,7 +90,7 @@ def first_light(
     """The mixed load, submitted to a closed partition, with the daemon's first cycle applied."""
     slurm.set_partition("down")
     jobs = submit_all(slurm, mixed_load(INTERACTIVE, BATCH, SEED))
-    # usage of a minute tells nothing of shares, and all runs are shorter than those told apart
+    # a minute of usage says nothing about shares, and all runs are in the shortest class
     goals = "\n[goals]\nshares = 0\ninteractive = 8\n"
     with running_hook(slurm, folder, model, more=goals) as hook:
         yield hook, jobs

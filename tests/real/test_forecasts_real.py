@@ -37,15 +37,13 @@ ENTRY = (sys.executable, "-m", "slurm_rl_plugin.cli.entry")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForetoldSlurm:
-    """A cluster whose queue is foretold.
+    """A cluster with a forecast service.
 
     Attributes:
-        slurm: the cluster.
-        hook: the daemon, which leaves its looks.
+        hook: the daemon, which writes the queue file.
         service: `slurm-rl forecast` as another user.
-        configuration: that users read.
-        queue: the file of looks.
-        hers, his: waiting jobs of alice and of bob.
+        configuration: readable by users.
+        hers, his: pending jobs of alice and of bob.
     """
 
     slurm: PrivateSlurm
@@ -64,7 +62,7 @@ class ForetoldSlurm:
         return self.slurm.run(*command, check=False, timeout=60)
 
     def document(self, job: int, user: str) -> dict[str, Any]:
-        """What a user is told of a job."""
+        """The forecast of a job as a user sees it."""
         done = self.start("--json", str(job), user=user)
         assert done.returncode == 0, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
@@ -127,7 +125,7 @@ def _foretold(folder: Path) -> Iterator[ForetoldSlurm]:
 
 
 def _end_some(slurm: PrivateSlurm) -> None:
-    """Jobs that accounting tells of: without any run nothing can be foretold."""
+    """Jobs for accounting: without runs there is no forecast."""
     for _ in range(3):
         slurm.submit(user="alice", account="physics", seconds=2)
     ended = ("sacct", "-a", "-X", "-n", "-s", "COMPLETED", "-o", "JobIDRaw")
@@ -146,7 +144,7 @@ def _service(slurm: PrivateSlurm, configuration: Path, log: Path) -> subprocess.
 
 
 def _short_jobs_come_true(slurm: PrivateSlurm, notice: Path) -> None:
-    """Short jobs are foretold while one holds the node, and start once it is gone."""
+    """Short jobs get forecasts while a job holds the node, and start when it is gone."""
     holds = _holds_the_node(slurm)
     for _ in range(SHORT):
         slurm.submit(user="alice", account="physics", minutes=1, seconds=3)

@@ -1,4 +1,4 @@
-"""Two real clusters, of which one has GPUs: a site without enough of them is no candidate."""
+"""Two real clusters, one with GPUs: a site without enough GPUs is no candidate."""
 
 from __future__ import annotations
 

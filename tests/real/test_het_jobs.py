@@ -44,8 +44,8 @@ def test_components_keep_together_through_orders_and_release(
     closed_slurm: PrivateSlurm, tmp_path: Path
 ) -> None:
     cluster = closed_slurm
-    # all of one account, so that plain ones stand between components whoever has used the machine
-    # and of one nice, which sbatch gives to each component
+    # all of one account, so that plain jobs are between components under every usage, and of one
+    # nice value, which sbatch gives to each component
     plain = [submit_alike(cluster, "--nice=30") for _ in range(3)]
     groups = [submit_het(cluster) for _ in range(2)]
     plain += [submit_alike(cluster, "--nice=30") for _ in range(3)]
@@ -86,8 +86,8 @@ def test_a_plain_job_between_two_components_does_not_block_both_for_ever(
     closed_slurm: PrivateSlurm, tmp_path: Path
 ) -> None:
     cluster = closed_slurm
-    # by the site's own priority one component stands above the plain job and one below it, whoever
-    # has used the machine before: all are of one account
+    # by the site's own priority one component is before the plain job and one after it under every
+    # usage: all are of one account
     plain = submit_alike(cluster, processors=8, seconds=0.5)
     parts = submit_het(cluster, ":", "--ntasks=4", "--partition=short", seconds=0.5)
     cluster.wait_eligible((plain, *parts))

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.real
 NORTH, SOUTH = NAMES = ("north", "south")
 #: Jobs that are routed; more make a measurement.
 JOBS = int(os.environ.get("SLURM_RL_TEST_ROUTED_JOBS", "48"))
-#: Every so many jobs ask for more time than the south gives.
+#: Every sixth job requests more time than the south allows.
 LONG_EVERY, LONG, SHORT, MOST_IN_THE_SOUTH = 6, 30, 1, 10
 _PARTITION = "PartitionName=batch Nodes=ALL Default=YES MaxTime={} DefaultTime=5 State=UP"
 

@@ -26,7 +26,7 @@ def cluster(start_slurm: StartSlurm) -> PrivateSlurm:
 
 
 def running_machine(cluster: PrivateSlurm) -> Machine:
-    """What the registry's Slurm says of itself to whoever has this cluster's environment."""
+    """The machine as the registry's Slurm reads it in this cluster's environment."""
     assert SLURM.machine is not None
     with pytest.MonkeyPatch.context() as patch:
         for name in ("PATH", "SLURM_CONF"):
@@ -35,7 +35,7 @@ def running_machine(cluster: PrivateSlurm) -> Machine:
 
 
 def written_machine(cluster: PrivateSlurm) -> Machine:
-    """What slurm.conf says, beside what sacctmgr writes of itself."""
+    """The machine by slurm.conf and sacctmgr's dump."""
     folder = Path(cluster.directory, "etc")
     cluster.run("sacctmgr", "dump", "trial", f"file={folder}/trial.cfg")
     folder.joinpath("qos.txt").write_text(cluster.run("sacctmgr", "-P", "show", "qos").stdout)

@@ -1,4 +1,4 @@
-"""Jobs that an administrator or the queue itself moves about keep no factor of ours."""
+"""Jobs that an administrator or Slurm moves keep no factor of the daemon."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def ended(cluster: PrivateSlurm, jobs: list[int]) -> dict[int, Outcome]:
 
 
 def test_jobs_go_where_they_really_start_first(sites: TwoSites, route: Route) -> None:
-    """A probe that waits on the loaded site tells the earliest start that any job had there.
+    """A probe that waits on the loaded site shows the earliest start of any job there.
 
     The load is taken away when all routed jobs have run, so that the probe starts at last.
     """
@@ -190,7 +190,7 @@ def wait_for_offer(sites: TwoSites, route: Route) -> None:
 
 def test_a_job_goes_where_its_account_is_short_of_its_share(sites: TwoSites, route: Route) -> None:
     """However long it waits there: the site is full, and the other one has free processors."""
-    for cluster in sites.clusters.values():  # without usage all sites are worth the same
+    for cluster in sites.clusters.values():  # without usage all sites have the same utility
         cluster.submit(processors=1, seconds=600, user="bob", account="biology")
     sites.clusters[NORTH].submit(processors=4, seconds=600, user="alice", account="physics")
     load(sites.clusters[SOUTH], processors=7)
@@ -241,7 +241,7 @@ def test_hostile_clients_are_refused_and_leave_the_daemon_alone(
         assert hostile.faults == []
         assert set(hostile.statuses) <= {400, 401, 404, 405, 409, 411, 413, 429}, hostile.statuses
         assert {400, 401, 413} <= set(hostile.statuses)
-        served = route(*short_job("served"))["ranking"]  # and whoever may ask is answered again
+        served = route(*short_job("served"))["ranking"]  # authorized clients get answers again
         assert {each["site"] for each in served} == set(NAMES)
         assert sites.services[NORTH].process.poll() is None
         failures = [line for line in hook.log.splitlines() if "cycle=done" in line]

@@ -202,7 +202,7 @@ def test_an_interactive_job_gets_gpus_at_once_and_nothing_is_left(
     quick = submit(server, "1:ncpus=1:mem=100mb", "-q", SHELL, walltime="00:01:00")
     runs(server, quick)
     with running_hook(server, tmp_path, "reserve:2", cycle=0.5, more=more) as hook:
-        wanted = own | {  # beside what the interactive job has
+        wanted = own | {  # in addition to what the interactive job has
             "max_run_res.ncpus = [o:PBS_ALL=13]",
             "max_run_res.ngpus = [o:PBS_ALL=2]",
             f"max_run_res.mem = [o:PBS_ALL={(8192 - 1024 - 100) * 1024}kb]",
@@ -240,7 +240,7 @@ def running(server: InstalledPbs, jobs: list[str]) -> int:
 def test_gpus_in_use_are_kept_by_the_queue_that_has_them(
     server: InstalledPbs, tmp_path: Path
 ) -> None:
-    """Queues tell of `ngpus` only where it has flag q, which sites do not give it."""
+    """Queues report `ngpus` only with flag q, which sites do not set."""
     for _ in range(2):
         runs(server, submit(server, "1:ncpus=1:ngpus=1", "-q", BATCH))
     for _ in range(3):

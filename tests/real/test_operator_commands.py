@@ -1,4 +1,4 @@
-"""What an operator types, on a real Slurm: each verb, and its ranks beside Slurm's own facts."""
+"""Each command of an operator on a real Slurm, compared with Slurm's own output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLAIN_JOBS = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """Types `slurm-rl` beside a cluster with the configuration of one folder."""
+    """Runs `slurm-rl` on a cluster with the configuration of one folder."""
 
     cluster: PrivateSlurm
     folder: Path
@@ -209,6 +209,6 @@ def test_status_of_a_daemon_that_runs(operator: Operator) -> None:
         assert told["metrics"]["model"]["sha256"] == told["policy"]["sha256"]
         assert told["slurm"]["with_factor"] > 0
         assert told["problems"] == []
-        # its memory is read beside it: accounting is not asked, and the order is the same
+        # the command reads the daemon's memory, not accounting, and has the same order
         assert cluster.by_priority() == ranked(operator.queue(), "rank")
     assert operator.reads("status", status=1)["daemon"] == "absent"

@@ -26,7 +26,7 @@ LONGEST = 600.0
 
 @pytest.fixture
 def node() -> Iterator[HeadNode]:
-    """A head node as a site has it: Slurm runs, jobs wait, nothing of ours is there."""
+    """A head node of a site: Slurm runs, jobs are pending, our package is not installed."""
     if api(PORT, "labels") is not None:
         pytest.skip(f"needs port {PORT}: another Prometheus listens there")
     with booted_head_node(TOP) as node:

@@ -1,4 +1,4 @@
-"""Reservations: whoever has one starts in it, and one to come stops nobody but Slurm does."""
+"""Reservations: a job starts in its own, and a later one blocks only what Slurm blocks."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def wait_for_metric(cluster: PrivateSlurm, hook: RunningHook, name: str, value: 
 
 @contextmanager
 def limiting_hook(cluster: PrivateSlurm, folder: Path, more: str = BY_QOS) -> Iterator[RunningHook]:
-    """A daemon that keeps 2 processors free beside an interactive job's: 5 are left of 8."""
+    """A daemon that keeps 2 of 8 processors free and one runs an interactive job: 5 are left."""
     cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
     with running_hook(cluster, folder, "reserve:2", cycle=0.5, more=more) as hook:
         hook.wait_for("batch_limit=5", 30)
@@ -86,7 +86,7 @@ def test_processors_stay_free_and_an_interactive_job_starts_at_once(
 ) -> None:
     with limiting_hook(cluster, tmp_path) as hook:
         submit_batch(cluster, 12)
-        cluster.wait_until(lambda: running(cluster) == 6, 20, "5 batch jobs beside one")
+        cluster.wait_until(lambda: running(cluster) == 6, 20, "5 batch jobs and one")
         assert cluster.qos_limit() == "cpu=5"
         job = cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
         cluster.wait_state(job, "RUNNING", 10)
@@ -131,7 +131,7 @@ def test_a_wide_job_that_starves_below_the_limit_starts_once_it_is_lifted(
     with limiting_hook(cluster, tmp_path, more) as hook:
         wide = cluster.submit("--qos=batch", user="alice", account="physics", processors=7)
         cluster.wait_state(wide, "RUNNING", 40)
-        # told after the cycle, and the job may start within it
+        # the metric follows the cycle, and the job may start within it
         lifted = 'batch_limit_changes_total{direction="lifted"}'
         wait_for_metric(cluster, hook, lifted, 1)
         cluster.wait_until(lambda: cluster.qos_limit() != "", 30, "the limit afterwards")
@@ -161,7 +161,7 @@ def test_narrow_first_keeps_a_wide_job_behind_until_its_bound_and_then_first(
     patient = f"{BY_QOS}narrow_first = true\nlift_hours = 1\n"
     with limiting_hook(cluster, tmp_path, patient) as hook:
         submit_batch(cluster, 5)
-        cluster.wait_until(lambda: running(cluster) == 6, 20, "5 batch jobs beside one")
+        cluster.wait_until(lambda: running(cluster) == 6, 20, "5 batch jobs and one")
         wide = cluster.submit("--qos=batch", user="alice", account="physics", processors=4)
         submit_batch(cluster, 9)
         behind = "the wide job, which came first, behind the narrow ones"
@@ -211,7 +211,7 @@ def test_who_is_operator_only_is_told_so_and_may_use_licences(
         assert reservation_of(cluster) == "slot:3"
         for _ in range(7):
             cluster.submit("--licenses=slot:1", user="alice", account="physics")
-        cluster.wait_until(lambda: running(cluster) == 8, 20, "5 of them beside three others")
+        cluster.wait_until(lambda: running(cluster) == 8, 20, "5 of them and three others")
         assert hook.stop() == 0
     assert reservation_of(cluster) == ""
 

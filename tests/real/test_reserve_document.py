@@ -63,7 +63,7 @@ def write(folder: Path, keys: str) -> None:
 
 
 def test_other_keys_are_sound(cluster: PrivateSlurm, folder: Path) -> None:
-    """Of GPUs and memory that this cluster gives to nobody, as `check` says."""
+    """With GPUs and memory that this cluster does not have, as `check` says."""
     write(folder, GPU_KEYS)
     lines = cluster.slurm_rl("check", folder=folder, user=NAME).stdout.splitlines()
     assert any("jobs are given no gpus" in line for line in lines), lines

@@ -1,4 +1,4 @@
-"""Killed while a limit on batch jobs stands: it goes, the site's own comes back, no job is harmed.
+"""Kills while batch jobs are limited: the site's own limit is restored, no job is harmed.
 
 SLURM_RL_KILLS says how often each is killed (2 by default, 50 for the record).
 """
@@ -93,7 +93,7 @@ def test_after_kills_the_sites_own_limit_stands_and_every_job_runs_on(
                 assert hook.watchdog() == 1  # and the timer runs it again
             if victim != "the hook":
                 cluster.restart(victim)
-            cluster.wait_until(lambda: hook.watchdog() == 0, 60, "nothing of ours")
+            cluster.wait_until(lambda: hook.watchdog() == 0, 60, "the limit restored")
             assert cluster.qos_limit() == OWN
             assert not record.exists()
             cluster.wait_until(lambda: live_limit_of(cluster) == "cpu=7", 20, "slurmctld knows")

@@ -62,7 +62,7 @@ def test_gpus_stay_free_and_an_interactive_job_gets_them_at_once(
     quick = cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
     with running_hook(cluster, tmp_path, "reserve:2", cycle=0.5, more=BY_QOS) as hook:
         hook.wait_for("batch_limit=13,gpus=2,memory=", 30)
-        # beside one processor and 100 MiB of the interactive job
+        # in addition to one processor and 100 MiB of the interactive job
         assert limit_of(cluster) == {"cpu=13", "gres/gpu=2", f"mem={16000 - 100 - 4096}M"}
         for _ in range(6):
             cluster.submit("--qos=batch", gpus, user="alice", account="physics")
@@ -86,7 +86,7 @@ def test_gpus_stay_free_and_an_interactive_job_gets_them_at_once(
 
 
 def test_without_a_reserve_it_waits(cluster: PrivateSlurm) -> None:
-    """All GPUs are busy with batch jobs, of which the longest takes minutes."""
+    """All GPUs are busy with batch jobs of five minutes."""
     cluster.run("scancel", "-u", "bob")
     cluster.wait_until(lambda: len(in_state(cluster, "R")) == GPUS, 20, "all GPUs busy")
     job = cluster.submit("--gres=gpu:1", user="bob", account="biology", minutes=1, seconds=60)

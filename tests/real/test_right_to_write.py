@@ -1,4 +1,4 @@
-"""Who may write: a user without the right says it once and waits; one job's denial stops nobody."""
+"""The right to write: a daemon without it says so once and waits; one job's denial is no harm."""
 
 from __future__ import annotations
 

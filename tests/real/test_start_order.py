@@ -25,7 +25,7 @@ PLAN = ClusterPlan(
     # 26.05 does not log a start by backfill; that of one kind of job follows the same order
     options={"SchedulerParameters": "sched_interval=1,bf_interval=3600"},
 )
-#: How slurmctld tells of a start, by its main scheduler and by backfill.
+#: slurmctld's log line of a start, by its main scheduler and by backfill.
 STARTED = re.compile(
     r"^\[(?P<time>[^\]]+)\] sched(?:/backfill)?: "
     r"(?:_start_job: Started|Allocate) JobId=(?P<job>\d+)"
@@ -40,7 +40,7 @@ def starts(cluster: PrivateSlurm) -> Iterator[tuple[float, int]]:
 
 
 def inversions(started: Sequence[int], policy: DrawnOrder, sign: int) -> list[tuple[int, int]]:
-    """Pairs of which the one that was to start later started first."""
+    """Pairs that started in the wrong order."""
     pairs = combinations(started, 2)
     return [(a, b) for a, b in pairs if sign * policy.scores[a] < sign * policy.scores[b]]
 

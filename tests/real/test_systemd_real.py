@@ -265,7 +265,7 @@ def test_an_upgrade_keeps_whose_turn_it_is(node: HeadNode, debian_package: Path)
     assert upgraded(node, debian_package, files) == SITE
     assert not node.carries()
     files = declare(node, OURS)
-    node.wait(True, "factors in a block of ours")
+    node.wait(True, "factors in a block of our order")
     assert upgraded(node, debian_package, files) == OURS
     node.wait(True, "factors of the next daemon")
     files.put_away(1)

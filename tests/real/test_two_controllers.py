@@ -1,4 +1,4 @@
-"""Two real controllers of one cluster, each with a daemon beside it: only one of them acts.
+"""Two real controllers of one cluster, with a daemon on the host of each: only one acts.
 
 The hosts are this machine under two names and addresses. Only what Slurm itself does on one machine
 as on two is tried: who is in charge, who takes over, and which answers its commands give meanwhile.
@@ -49,7 +49,7 @@ def two_controllers(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
 
 
 class Pair:
-    """A daemon beside each controller; they share the state file, as the documents say."""
+    """A daemon on the host of each controller; they share the state file, as documented."""
 
     def __init__(self, cluster: PrivateSlurm, folder: Path, stack: ExitStack) -> None:
         self.cluster = cluster
@@ -159,7 +159,7 @@ def test_the_daemon_beside_the_controller_in_charge_acts_alone(
 def test_who_takes_over_also_takes_back_what_the_other_wrote(
     two_controllers: PrivateSlurm, tmp_path: Path
 ) -> None:
-    """A held job shows no factor: only the state file tells that it has one."""
+    """A held job shows no factor: only the state file records it."""
     cluster = two_controllers
     jobs, plain = queue_of_three(cluster)
     with ExitStack() as stack:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.real
 PROCESSORS = 8
 #: Several times what the machine takes to drain of jobs of the stream.
 BOUND = 120.0
-#: The stream is worth 2 ln(60 s) less; the wide job's size 3 times what the model was trained to.
+#: The stream scores 2 ln(60 s) less; the wide job's size 3 times what the model was trained to.
 GOALS = "\n[goals]\nwide_jobs = 3\n"
 STREAM_SECONDS = 10.0
 

@@ -39,7 +39,7 @@ mount --rbind /dev "$work/root/dev"
 mount -t tmpfs tmpfs "$work/root/run"
 exec chroot "$work/root" sleep infinity
 """
-#: No unit of the folder below but those of basic.target, a machine of its own, and nothing of ours.
+#: Only the units of basic.target, a machine id of its own, and no files of our package.
 BOOT = """
 rm -rf "$work/root/etc/systemd/system/"*.wants
 for folder in etc var/lib var/log; do rm -rf "$work/root/$folder/slurm-rl"; done

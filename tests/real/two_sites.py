@@ -1,4 +1,4 @@
-"""Two real clusters on one slurmdbd, an offer service beside each, and a user who routes jobs."""
+"""Two real clusters on one slurmdbd, each with an offer service, and a user who routes jobs."""
 
 from __future__ import annotations
 

@@ -350,5 +350,5 @@ def agents() -> Values:
             run_grid(small, draw_grid(small, 1), rule, 1)  # compiles
             begin = time.process_time()
             run_grid(size, grid, rule, 1)
-            found[f"agents, {name}, told {heard}"] = time.process_time() - begin
+            found[f"agents, {name}, reported {heard}"] = time.process_time() - begin
     return found

@@ -190,17 +190,17 @@ def _burst(writes: int, seconds: float) -> dict[str, float]:
 
 def first_thousand(queue: OrderedQueue, repeats: int) -> dict[str, object]:
     """Seconds of the cycle that puts the first jobs of an unordered queue in order."""
-    settings, seconds, standing = queue.cycle.settings, [], []
+    settings, seconds, ordered = queue.cycle.settings, [], []
     queue.cycle.settings = replace(settings, max_writes=FIRST_JOBS)
     for _ in range(repeats):
         queue.cycle.release()
         begin = time.perf_counter()
         queue.run_cycle(part=1.0)
         seconds.append(time.perf_counter() - begin)
-        standing.append(_in_order(queue))
-        say(f"the first {standing[-1]} jobs are in order after {seconds[-1]:.2f} s")
+        ordered.append(_in_order(queue))
+        say(f"the first {ordered[-1]} jobs are in order after {seconds[-1]:.2f} s")
     queue.cycle.settings = settings
-    return {"seconds": seconds, "standing": standing}
+    return {"seconds": seconds, "standing": ordered}
 
 
 def _in_order(queue: OrderedQueue) -> int:

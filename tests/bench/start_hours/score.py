@@ -252,9 +252,9 @@ def _ratio(ours: FloatArray, theirs: FloatArray, moment: FloatArray) -> tuple[fl
 def table_of(arm: str, figures: Mapping[str, Any]) -> str:
     """A line for each part of the forecasts."""
     lines = [
-        "{arm}: {jobs} jobs, {seen_waiting} seen pending in {looks} queue files, {foretold:d} with "
+        "{arm}: {jobs} jobs, {seen_waiting} seen pending in {looks} queue files, {0} with "
         "forecasts, {shown} with bands; {forecasts} forecasts, {settled} with a known start".format(
-            arm=arm, **figures
+            figures["foretold"], arm=arm, **figures
         )
     ]
     lines.append("FORECASTS  SOURCE       N   ERROR   IN-2   IN-3  IN-50  IN-90")

@@ -226,7 +226,7 @@ MEASUREMENTS: Mapping[str, tuple[Callable[[], Values], tuple[Figure, ...]]] = {
                 for machines in ("m512", "m128") for way in ("rescheduling", "as agreed")
             ),
             *(
-                Figure(name=f"agents, {rule}, told {heard}", unit=S, goal=10.0)
+                Figure(name=f"agents, {rule}, reported {heard}", unit=S, goal=10.0)
                 for rule in AGENTS for heard in ("at once", "at completion")
             ),
         ),
