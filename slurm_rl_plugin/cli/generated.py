@@ -19,7 +19,14 @@ import shtab
 from slurm_rl_plugin import RELEASE
 from slurm_rl_plugin.cli.entry import GROUPS, VERBS, program_parser, verb_parser
 from slurm_rl_plugin.configuration import DEFAULT_PATH
-from slurm_rl_plugin.configuration.generated import documented_keys, section_note, toml_value
+from slurm_rl_plugin.configuration.generated import (
+    JOB_CLASS_NOTE,
+    SHARES_NOTE,
+    UTILITY_NOTE,
+    documented_keys,
+    section_note,
+    toml_value,
+)
 from slurm_rl_plugin.configuration.key import Keys, markdown_of, plain
 from slurm_rl_plugin.configuration.tables import CLASS_KEYS, FIELDS
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, SHIPPED_MODELS
@@ -88,28 +95,6 @@ _DESCRIPTION = (
     "error. A key on the command line, --set section.key=value, overrides all else. slurm-rl "
     "show-config prints what is in force and the source of each value; --defaults prints an "
     "example file. After SIGHUP the daemon reads everything again."
-)
-_SHARES = (
-    'Either from = "slurm", the default, which takes the raw shares of the account tree (with '
-    'OpenPBS from = "pbs", those of its fairshare groups), or one line for each account with its '
-    "fraction; the fractions sum to 1. An account without a line has share 0."
-)
-_JOB_CLASS = (
-    "An ordered list of rules. The first rule that matches decides; a job that no rule matches is "
-    "batch. A rule matches if everything that it names fits. class is interactive, batch or the "
-    "name of a [utility.NAME]; "
-    "partition, qos, name, account and user are regular expressions searched in that field; "
-    "time_limit_at_most is in seconds; no_batch_script = true matches jobs started by srun or "
-    "salloc. Keys:"
-)
-_UTILITY = (
-    "A class of service with its time utility, which is 1 until the deadline: the run time and "
-    "sigma (60) seconds. After it a class of form exponential decays by alpha (0.5) a minute, one "
-    "of form power by the exponent beta (0.3), one of form deadline has 0, and one of form "
-    "piecewise goes through points, pairs of hours past the deadline and utility. hours gives a "
-    "deadline that many hours after submission. interactive = true makes its jobs interactive; "
-    "users = true lets users choose it. [utility.batch] and [utility.interactive] change the "
-    "built-in classes. Keys:"
 )
 
 
@@ -180,9 +165,9 @@ def manual_page(day: str, keys: Keys | None = None) -> str:
         for name, key in definitions.items():
             lines += [".TP", f"\\fB{_text(name)}\\fR = {_text(toml_value(key.default))}"]
             lines += _sentences(plain(markdown_of(key)))
-    lines += [".SH [shares]", *_sentences(_SHARES)]
-    lines += [".SH [utility.NAME]", *_sentences(f"{_UTILITY} {', '.join(CLASS_KEYS)}.")]
-    lines += [".SH [[job_class]]", *_sentences(f"{_JOB_CLASS} {', '.join(FIELDS)}.")]
+    lines += [".SH [shares]", *_sentences(SHARES_NOTE)]
+    lines += [".SH [utility.NAME]", *_sentences(f"{UTILITY_NOTE} Keys: {', '.join(CLASS_KEYS)}.")]
+    lines += [".SH [[job_class]]", *_sentences(f"{JOB_CLASS_NOTE} Keys: {', '.join(FIELDS)}.")]
     lines += _list("ENVIRONMENT", _ENVIRONMENT_OF_CONFIGURATION)
     lines += _list("FILES", _FILES_OF_CONFIGURATION)
     lines += _see_also("slurm-rl.1", "scontrol.1", "slurm.conf.5")

@@ -47,19 +47,27 @@ _OPENING = (
     "Variables such as SLURM_RL_HOOK_MODE override files, and --set hook.mode=shadow overrides "
     "variables. `slurm-rl show-config` prints what is in force and its sources.",
 )
-_SHARES = (
-    'Either from = "slurm", which takes the raw shares of the account tree (with OpenPBS from = '
-    '"pbs", those of its fairshare groups), or one line for each account with its fraction, such '
-    "as physics = 0.7; the fractions sum to 1."
+SHARES_NOTE = (
+    'Either from = "slurm", the default, which takes the raw shares of the account tree (with '
+    'OpenPBS from = "pbs", those of its fairshare groups), or one line for each account with its '
+    "fraction, such as physics = 0.7; the fractions sum to 1. An account without a line has share "
+    "0."
 )
-_JOB_CLASS = (
+JOB_CLASS_NOTE = (
     "An ordered list of rules. The first rule that matches decides; a job that no rule matches is "
-    "batch. Without any rule, these apply:"
+    "batch. A rule matches if everything that it names fits. class is interactive, batch or the "
+    "name of a [utility.NAME]; partition, qos, name, account and user are regular expressions "
+    "searched in that field; time_limit_at_most is in seconds; no_batch_script = true matches jobs "
+    "started by srun or salloc."
 )
-
-_UTILITY = (
-    "A class of service that [[job_class]] rules may name, with its time utility; see "
-    "slurm-rl.toml(5). Without any, the classes are interactive and batch:"
+UTILITY_NOTE = (
+    "A class of service that [[job_class]] rules may name, with its time utility, which is 1 "
+    "until the deadline: the run time and sigma (60) seconds. After it a class of form "
+    "exponential decays by alpha (0.5) a minute, one of form power by the exponent beta (0.3), "
+    "one of form deadline has 0, and one of form piecewise goes through points, pairs of hours "
+    "past the deadline and utility. hours gives a deadline that many hours after submission. "
+    "interactive = true makes its jobs interactive; users = true lets users choose it. "
+    "[utility.batch] and [utility.interactive] change the built-in classes."
 )
 _UTILITY_LINES = ("[utility.SDJ]", 'form = "deadline"', "sigma = 60", "interactive = true")
 
@@ -90,7 +98,7 @@ def documented_keys() -> Keys:
 def section_note(section: str) -> str:
     """The note on a whole section, in Markdown; "" for none."""
     doc = inspect.getdoc(get_type_hints(Sections).get(section)) or ""
-    return " ".join(doc.partition("\n\n")[2].split())
+    return " ".join(doc.split())
 
 
 def example_text(keys: Keys | None = None) -> str:
@@ -102,10 +110,10 @@ def example_text(keys: Keys | None = None) -> str:
             line = key_line(name, key.default)
             mark = "# " if follows(section, name) else ""
             lines += [*_comment(plain(markdown_of(key))), f"{mark}{line}"]
-    lines += ["", *_comment(_SHARES), f"[{SHARES}]"]
+    lines += ["", *_comment(SHARES_NOTE), f"[{SHARES}]"]
     lines += [key_line(*each) for each in shares_of(None).items()]
-    lines += ["", *_comment(_UTILITY), *(f"# {line}" for line in _UTILITY_LINES)]
-    lines += ["", *_comment(_JOB_CLASS)]
+    lines += ["", *_comment(UTILITY_NOTE), *(f"# {line}" for line in _UTILITY_LINES)]
+    lines += ["", *_comment(f"{JOB_CLASS_NOTE} Without any rule, these apply:")]
     lines += [f"# {line}" for rule in DEFAULT_JOB_CLASS_RULES for line in rule_lines(rule)]
     return "\n".join(lines) + "\n"
 

@@ -182,7 +182,7 @@ def plain(markdown: str) -> str:
 
     def linked(link: re.Match[str]) -> str:
         words, path = link.groups()
-        named = words.lower().replace(" ", "-") == path.partition(".")[0]
+        named = words.lower().replace(" ", "-") == path.rpartition("/")[2].partition(".")[0]
         return f"docs/{path}" if named else f"{words}: docs/{path}"
 
     return _LINK.sub(linked, markdown).replace("`", "")

@@ -1,7 +1,6 @@
 """The configuration, section by section: each key with its type, default, bounds and help.
 
-The help of a key is the text below its field, in Markdown. The second paragraph of a section's
-docstring is the note on the section.
+The help of a key is the text below its field, and the note on a section its docstring, in Markdown.
 """
 
 from __future__ import annotations
@@ -107,11 +106,9 @@ class PolicySection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoalsSection:
-    """The weights of the order, in force at the next cycle after a reload.
-
-    They act without training on models with a linear score, such as the shipped one
-    ([order](order.md)). Measured effects: [what a step of each
-    does](research/order-measured.md#what-a-step-does).
+    """The weights of the order, in force at the next cycle after a reload. They act without
+    training on models with a linear score, such as the shipped one ([order](order.md)). Measured
+    effects: [what a step of each does](research/order-measured.md#what-a-step-does).
     """
 
     shares: float = key(POINTS_A_DOUBLING, least=0, most=100)
@@ -131,17 +128,14 @@ class GoalsSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardSection:
-    """What a model of this site must have been trained for.
-
-    Training maximises this objective, and `slurm-rl train --config` records the weights in the
-    model. A weight that you do not give follows from `[goals]`: `slowdown` is 10 times
-    `short_jobs`, `groups` 10 times `wide_jobs`, `tail` 2 times `longest_wait`; `fairness` is
-    `shares` / (`shares` + 16), and `time_utility` is the rest divided by 2 + `interactive`. Goals
-    also act without training; training applies them to its queues, so that no goal counts twice.
-    `slurm-rl check` fails, and the daemon logs a warning, if the model was trained for other
-    weights than those that you give. The first three weights sum to 1 and must be given together.
-    The defaults are those of the default model
-    ([objective](research/definitions.md#objective-of-training)).
+    """What training maximises; `slurm-rl train --config` records the weights in the model. A weight
+    that you do not give follows from `[goals]`: `slowdown` is 10 times `short_jobs`, `groups` 10
+    times `wide_jobs`, `tail` 2 times `longest_wait`; `fairness` is `shares` / (`shares` + 16), and
+    `time_utility` is the rest divided by 2 + `interactive`. Goals also act without training;
+    training applies them to its queues, so that no goal counts twice. `slurm-rl check` fails, and
+    the daemon logs a warning, if the model was trained for other weights than those that you give.
+    The first three weights sum to 1 and must be given together. The defaults are those of the
+    default model ([objective](research/definitions.md#objective-of-training)).
     """
 
     time_utility: float = key(0.25, least=0)
@@ -165,10 +159,8 @@ class RewardSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardRailsSection:
-    """Bounds on every policy.
-
-    The daemon also never changes held jobs, jobs with a priority set by hand, and jobs that cannot
-    start yet.
+    """Bounds on every policy. The daemon also never changes held jobs, jobs with a priority set by
+    hand, and jobs that cannot start yet.
     """
 
     starvation_hours: float = key(336.0, least=0)
@@ -185,11 +177,10 @@ class GuardRailsSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSection:
-    """Groups of jobs that are guarded against long waits.
-
-    A group is late if its jobs that started in the last fortnight, at least 100, waited for more
-    than 1.2 times its target. The target is given here or measured by an experiment: [who guards
-    the groups](order.md#who-guards-the-groups).
+    """Groups of jobs that are guarded against long waits. A group is late if its jobs that started
+    in the last fortnight, at least 100, waited for more than 1.2 times its target. The target is
+    given here or measured by an experiment: [who guards the
+    groups](order.md#who-guards-the-groups).
     """
 
     wait_hours: dict[str, float] = key({}, choices=GROUPS, least=0.01)
@@ -201,9 +192,7 @@ class GuardSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReserveSection:
-    """How processors are kept free of batch jobs.
-
-    Processors kept free of batch jobs, so that interactive jobs start at once; off by default. A
+    """Processors kept free of batch jobs, so that interactive jobs start at once; off by default. A
     model may say how many ([reserve](reserve.md)).
     """
 
@@ -271,17 +260,13 @@ class _Served:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSection(_Served):
-    """Where the daemon serves its metrics.
-
-    What is served: [metrics](metrics.md).
-    """
+    """Where the daemon serves metrics: [metrics](metrics.md)."""
 
     AT_START: ClassVar[bool] = True
 
     address: str = key("127.0.0.1")
     """Address to serve /metrics on. Use TLS on any address except the loopback address."""
     port: int = key(9343, least=0, most=65535)
-    """Port; 0 takes any free one."""
     max_accounts: int = key(200, least=1)
     """Maximum accounts with their own time series."""
     textfile: str = key("")
@@ -291,9 +276,7 @@ class MetricsSection(_Served):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastSection(_Served):
-    """Where the daemon writes the queue, how the service forecasts, and who may ask.
-
-    For the service `slurm-rl forecast`, which reads this section when it starts. The daemon reads
+    """The service `slurm-rl forecast`, which reads this section when it starts. The daemon reads
     only `queue_file`: [when jobs start](when-jobs-start.md).
     """
 
@@ -322,7 +305,6 @@ class ForecastSection(_Served):
     """Address to serve portals and Prometheus on; empty for none. Any address except the loopback
     address needs TLS."""
     port: int = key(9345, least=0, most=65535)
-    """Port; 0 takes any free one."""
     token_file: str = key("")
     """File with the token with which a portal may ask for any user; without it, no portal may.
     `/metrics` needs no token. Make it with `openssl rand -hex 32`; a new token in the file applies
@@ -338,15 +320,11 @@ class ForecastSection(_Served):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferSection(_Served):
-    """What the offer service offers, to whom, and at which price.
-
-    For the offer service, which reads this section when it starts: [brokers](research/brokers.md).
-    """
+    """The offer service, which reads this section at its start: [brokers](research/brokers.md)."""
 
     address: str = key("127.0.0.1")
     """Address to serve /offer on. Any address except the loopback address needs TLS."""
     port: int = key(9344, least=0, most=65535)
-    """Port; 0 takes any free one."""
     token_file: str = key("/etc/slurm-rl/offer-token", least=1)
     """File with the token that a client must send, at least 32 characters. Make it with `openssl
     rand -hex 32`; a new token in the file applies at once."""
@@ -392,10 +370,7 @@ class OfferSection(_Served):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteSection:
-    """How `slurm-rl route` asks and chooses.
-
-    For `slurm-rl route`, which users run: [brokers](research/brokers.md#for-users).
-    """
+    """The command `slurm-rl route`, which users run: [brokers](research/brokers.md#for-users)."""
 
     sites_file: str = key("/etc/slurm-rl/sites.toml")
     """File of the sites to ask; empty for only those of the user's own file. Each site
