@@ -1,8 +1,8 @@
-"""Writes the Grafana dashboards, so that a change of them can be read.
+"""Writes the Grafana dashboards, whose JSON is too long to edit.
 
     python deploy/grafana/generate_dashboards.py
 
-A row is a question. Where no scrape gives a label `cluster`, `cluster=~".*"` matches all the same.
+Each row answers a question. `cluster=~".*"` also matches series without a label `cluster`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from main_dashboard import MAIN
 from panels import DATASOURCE, SITE, Panel, Row
 from starts_dashboard import STARTS
 
-#: Of Grafana 10.4; newer ones migrate it on import.
+#: Of Grafana 10.4; newer releases migrate it on import.
 SCHEMA = 39
 
 
@@ -140,7 +140,7 @@ def dashboards() -> dict[str, dict[str, Any]]:
 
 
 def main() -> None:
-    """Write them beside this file, or into a folder named."""
+    """Write the dashboards next to this file, or into the given folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent)
     folder: Path = parser.parse_args().output

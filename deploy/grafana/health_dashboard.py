@@ -1,4 +1,4 @@
-"""The health dashboard: how the daemon itself is."""
+"""The health dashboard: the daemon itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from panels import (
 
 
 def p95(metric: str, *labels: str) -> str:
-    """Duration that 95 % of what the last minutes observed stayed below."""
+    """95th percentile of the durations of the last minutes."""
     by = ", ".join(("cluster", *labels, "le"))
     return (
         f"histogram_quantile(0.95, sum by ({by}) "
@@ -26,7 +26,7 @@ def p95(metric: str, *labels: str) -> str:
     )
 
 
-MODES = states("Mode", "1: the daemon is in this mode.", "slurm_rl_mode")
+MODES = states("Mode", "Colored: the mode of the daemon.", "slurm_rl_mode")
 HEALTH: list[Row] = [
     (
         "Does it run as configured?",
@@ -34,7 +34,7 @@ HEALTH: list[Row] = [
             MODE,
             stat(
                 "Configured mode",
-                "What the configuration wants.",
+                "The mode in the configuration.",
                 (
                     "max by (cluster, slurm_rl_configured_mode) "
                     f"(slurm_rl_configured_mode{{{SITE}}} == 1)",
@@ -46,17 +46,17 @@ HEALTH: list[Row] = [
             FALLBACK,
             stat(
                 "Last reload",
-                "Refused: the old configuration and model are in force.",
+                "REFUSED: the old configuration and model are still in force.",
                 (f"min by (cluster) (slurm_rl_last_reload_successful{{{SITE}}})", ""),
                 thresholds=steps((None, "red"), (1, "green")),
-                words={"0": "REFUSED", "1": "taken over"},
+                words={"0": "REFUSED", "1": "applied"},
             ),
             stat(
                 "Last cycle",
-                "A fallback is a cycle that worked.",
+                "A cycle in fallback counts as good.",
                 (f"min by (cluster) (slurm_rl_up{{{SITE}}})", ""),
                 thresholds=steps((None, "red"), (1, "green")),
-                words={"0": "FAILED", "1": "worked"},
+                words={"0": "FAILED", "1": "good"},
             ),
             MODES,
             lines(
@@ -69,7 +69,7 @@ HEALTH: list[Row] = [
             table("Model", "The model in use.", (f"slurm_rl_model_info{{{SITE}}}", ""), height=4),
             table(
                 "Program",
-                "Releases and adapter.",
+                "Versions and adapter.",
                 (f"slurm_rl_build_info{{{SITE}}}", ""),
                 height=4,
             ),
@@ -80,7 +80,7 @@ HEALTH: list[Row] = [
         [
             lines(
                 "Cycles, failed cycles and disturbances a minute",
-                "Failed ones and disturbances by reason.",
+                "Failures and disturbances by reason.",
                 "none",
                 (
                     f"60 * sum by (cluster) "
@@ -102,24 +102,24 @@ HEALTH: list[Row] = [
             ),
             lines(
                 "Duration of the phases",
-                "95 % stay below. A decision past inference_deadline (2 s) is thrown away.",
+                "95th percentile. A decision later than inference_deadline (2 s) is discarded.",
                 "s",
                 (p95("slurm_rl_cycle_duration_seconds", "phase"), "{{phase}} {{cluster}}"),
             ),
             lines(
-                "Until a new job has its place",
-                "95 % stay below; from when the job could start.",
+                "Time until a new job has its place",
+                "95th percentile, from the time when the job can start.",
                 "s",
                 (p95("slurm_rl_place_seconds"), "{{cluster}}"),
             ),
         ],
     ),
     (
-        "What does it cost Slurm?",
+        "What load does it put on Slurm?",
         [
             lines(
                 "Duration of calls",
-                "95 % stay below. At timeout (10 s) a call is killed and the cycle fails.",
+                "95th percentile. At timeout (10 s) a call is killed and the cycle fails.",
                 "s",
                 (
                     p95("slurm_rl_batch_system_call_duration_seconds", "call"),
@@ -128,7 +128,7 @@ HEALTH: list[Row] = [
             ),
             lines(
                 "Time in calls",
-                "Seconds of calls in a second; busy_share bounds it.",
+                "Fraction of the time spent in calls; busy_share bounds it.",
                 "percentunit",
                 (
                     "sum by (cluster, call) (rate(slurm_rl_batch_system_call_duration_seconds_sum"
@@ -140,11 +140,11 @@ HEALTH: list[Row] = [
         ],
     ),
     (
-        "What does it cost the head node?",
+        "What load does it put on the head node?",
         [
             lines(
                 "Processors in use",
-                "By the daemon, without the commands that it calls.",
+                "By the daemon, without its commands.",
                 "none",
                 (
                     f"rate(slurm_rl_process_cpu_seconds_total{{{SITE}}}[$__rate_interval])",
@@ -153,7 +153,7 @@ HEALTH: list[Row] = [
             ),
             lines(
                 "Memory",
-                "Resident.",
+                "Resident memory.",
                 "bytes",
                 (f"slurm_rl_process_resident_memory_bytes{{{SITE}}}", "{{instance}}"),
             ),

@@ -1,4 +1,4 @@
-"""The main dashboard: each row is a question of a site about its queue."""
+"""The main dashboard: each row answers a question about the queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TWO_MINUTES = 120
 
 
 def wait_quantile(part: float, job_class: str) -> str:
-    """Wait that this part of the jobs of a class, started in the window, stayed below."""
+    """Quantile of the waits of a class, of jobs started in the window."""
     return (
         f"histogram_quantile({part:g}, sum by (cluster, le) (rate(slurm_rl_job_wait_seconds_bucket"
         f'{{{QUEUE}, job_class="{job_class}"}}[$window])))'
@@ -30,7 +30,7 @@ def wait_quantile(part: float, job_class: str) -> str:
 
 
 def within_two_minutes(job_class: str) -> str:
-    """Fraction of the jobs of a class, started in the window, that waited 120 s at most."""
+    """Fraction of the jobs of a class, started in the window, that waited at most 120 s."""
     chosen = f'{QUEUE}, job_class="{job_class}"'
     quick = f'{chosen}, le="120.0"'
     return (
@@ -41,12 +41,12 @@ def within_two_minutes(job_class: str) -> str:
 
 
 def of_accounts(metric: str) -> str:
-    """A gauge of accounts; of two daemons on one cluster, either's."""
+    """A gauge of accounts; the larger value of two daemons on one cluster."""
     return f"max by (cluster, account) ({metric}{{{ACCOUNT}}})"
 
 
 def of_usable(metric: str) -> str:
-    """Amounts of each resource, as a metric has them, as parts of the machine."""
+    """A metric of resource amounts as fractions of the machine."""
     by = "max by (cluster, resource)"
     return f"{by} ({metric}{{{SITE}}}) / ({by} (slurm_rl_resource_usable{{{SITE}}}) > 0)"
 
@@ -63,21 +63,21 @@ UTILITY = (
 )
 MAIN: list[Row] = [
     (
-        "Is all well?",
+        "Does the daemon work?",
         [
             MODE,
             LAST_SUCCESS,
             FALLBACK,
             stat(
                 "Interactive within 2 min",
-                "Of the interactive jobs that started in the window.",
+                "Fraction of the interactive jobs that started within 2 minutes, in the window.",
                 (within_two_minutes("interactive"), ""),
                 "percentunit",
                 thresholds=steps((None, "red"), (0.5, "orange"), (0.9, "green")),
             ),
             stat(
                 "Fairness",
-                "1: each account used just its share (2008, eq. 4).",
+                "1: each account used exactly its share (2008, eq. 4).",
                 (f"max by (cluster) (slurm_rl_fairness_ratio{{{SITE}}})", ""),
                 "percentunit",
                 thresholds=steps((None, "red"), (0.5, "orange"), (0.8, "green")),
@@ -90,7 +90,7 @@ MAIN: list[Row] = [
         ],
     ),
     (
-        "Do interactive jobs start at once, and what does batch pay for it?",
+        "Do interactive jobs start at once, and how long do batch jobs wait?",
         [
             lines(
                 "Wait of interactive jobs",
@@ -102,7 +102,7 @@ MAIN: list[Row] = [
             ),
             lines(
                 "Wait of batch jobs",
-                "The same of the batch class.",
+                "From eligible to start, of batch jobs started in the window.",
                 "s",
                 (wait_quantile(0.5, "batch"), "half below {{cluster}}"),
                 (wait_quantile(0.9, "batch"), "nine in ten below {{cluster}}"),
@@ -110,7 +110,7 @@ MAIN: list[Row] = [
             ),
             lines(
                 "Utility by class",
-                "Mean time utility of jobs that ended in the window; 1: all in time.",
+                "Mean time utility of jobs that ended in the window; 1: all jobs on time.",
                 "percentunit",
                 (UTILITY, "{{job_class}} {{cluster}}"),
                 most=1,
@@ -122,7 +122,7 @@ MAIN: list[Row] = [
         [
             lines(
                 "Usage against target",
-                "Dashed: the share; solid: the fraction of Slurm's decayed usage.",
+                "Dashed: the share. Solid: the fraction of Slurm's decayed usage.",
                 "percentunit",
                 (
                     of_accounts("slurm_rl_account_share_target_ratio"),
@@ -133,7 +133,7 @@ MAIN: list[Row] = [
             ),
             lines(
                 "Service over entitlement",
-                "Of each account in the last fortnight; below 1 it got less than its shares give.",
+                "Each account in the last fortnight; below 1 it got less than its entitlement.",
                 "percentunit",
                 (of_accounts("slurm_rl_entitlement_ratio"), "{{account}} {{cluster}}"),
                 (
@@ -143,7 +143,7 @@ MAIN: list[Row] = [
             ),
             lines(
                 "Fairness",
-                "Fairness (2008, eq. 4), and the largest share that an account is short of.",
+                "Fairness (2008, eq. 4), and the largest deficit of an account.",
                 "percentunit",
                 (f"max by (cluster) (slurm_rl_fairness_ratio{{{SITE}}})", "fairness {{cluster}}"),
                 (
@@ -154,7 +154,7 @@ MAIN: list[Row] = [
             ),
             table(
                 "Accounts",
-                "Now; the mean wait is of jobs started in the window.",
+                "Current values; mean wait of jobs started in the window.",
                 (of_accounts("slurm_rl_account_share_target_ratio"), "target"),
                 (of_accounts("slurm_rl_account_usage_ratio"), "usage"),
                 (of_accounts("slurm_rl_account_pending_jobs"), "pending"),
@@ -162,7 +162,7 @@ MAIN: list[Row] = [
             ),
             lines(
                 "Mean wait by account",
-                "Of jobs started in the window; an account without starts has none.",
+                "Jobs started in the window; no line for an account without starts.",
                 "s",
                 (ACCOUNT_WAIT, "{{account}} {{cluster}}"),
             ),
@@ -183,7 +183,7 @@ MAIN: list[Row] = [
             ),
             lines(
                 "Age of pending jobs that could start",
-                "Accrued wait. Held jobs, and those that wait by their own doing, do not count.",
+                "Accrued wait, without held jobs and jobs that their own user delays.",
                 "s",
                 (
                     f"max by (cluster, job_class) (slurm_rl_pending_age_seconds_max{{{QUEUE}}})",
@@ -197,17 +197,17 @@ MAIN: list[Row] = [
         ],
     ),
     (
-        "What does it change?",
+        "What does the daemon change?",
         [
             lines(
                 "Factors written a minute",
-                "By direction; reset takes our factor back.",
+                "By direction; reset: our factor is rolled back.",
                 "none",
                 (a_minute("slurm_rl_adjustments_total", "direction"), "{{direction}} {{cluster}}"),
             ),
             lines(
-                "Changes not made, a minute",
-                "By reason; jobs left alone count in each cycle.",
+                "Suppressed changes a minute",
+                "By reason; untouched jobs count in each cycle.",
                 "none",
                 (
                     a_minute("slurm_rl_adjustments_suppressed_total", "reason"),
@@ -216,7 +216,7 @@ MAIN: list[Row] = [
             ),
             lines(
                 "Jobs that our order moves",
-                "Fewest that turn the site's order into ours; in shadow mode: would.",
+                "Minimum number of moves from the site's order to ours; also in shadow mode.",
                 "none",
                 (
                     f"sum by (cluster, partition) (slurm_rl_rank_changes{{{QUEUE}}})",
@@ -225,7 +225,7 @@ MAIN: list[Row] = [
             ),
             lines(
                 "Jobs with a factor",
-                "Pending jobs with a factor.",
+                "Pending jobs that carry a factor.",
                 "none",
                 (
                     f"sum by (cluster) (slurm_rl_jobs_with_factor{{{QUEUE}}})",
@@ -235,12 +235,12 @@ MAIN: list[Row] = [
         ],
     ),
     (
-        "What is kept free for interactive jobs?",
+        "How many processors are kept free for interactive jobs?",
         [
             lines(
                 "Reserve and limit",
-                "Processors kept free of batch jobs, and how many those may use together; no line "
-                "where nothing limits them. In shadow mode what it would be.",
+                "Processors kept free of batch jobs, and the limit on all batch jobs, if there is "
+                "one. In shadow mode, the limit that active mode would set.",
                 "none",
                 (
                     f"max by (cluster) (slurm_rl_reserve_processors{{{SITE}}})",
@@ -253,12 +253,12 @@ MAIN: list[Row] = [
             ),
             states(
                 "Reason of the limit",
-                "1: why batch jobs have the limit that they have, or none.",
+                "Colored: the current reason for the limit on batch jobs, or for no limit.",
                 "slurm_rl_batch_limit_reason",
             ),
             lines(
                 "Changes of the limit a minute",
-                "Lifted: for a batch job that starves, in fallback, or when nobody comes.",
+                "Lifted: for a starving batch job, in fallback, or without new interactive jobs.",
                 "none",
                 (
                     a_minute("slurm_rl_batch_limit_changes_total", "direction"),
@@ -271,7 +271,7 @@ MAIN: list[Row] = [
             ),
             lines(
                 "Interactive jobs that count as batch",
-                "Pending jobs by reason, and users whose time limits make no job interactive.",
+                "Pending jobs by reason, and users whose time limits are not trusted.",
                 "none",
                 (
                     f"max by (cluster, reason) (slurm_rl_interactive_jobs_as_batch{{{SITE}}})",
@@ -286,21 +286,20 @@ MAIN: list[Row] = [
         [
             lines(
                 "In use",
-                "Part of what usable nodes have; only where more than processors is counted.",
+                "Fraction of the usable nodes; only if Slurm allocates more than processors.",
                 "percentunit",
                 (of_usable("slurm_rl_resource_running"), "{{resource}} {{cluster}}"),
                 most=1,
             ),
             lines(
-                "Asked for by pending jobs",
-                "As multiples of what usable nodes have; an array is one job.",
+                "Requested by pending jobs",
+                "Multiples of the usable nodes; an array is one job.",
                 "none",
                 (of_usable("slurm_rl_resource_pending"), "{{resource}} {{cluster}}"),
             ),
             lines(
                 "Batch jobs at most",
-                "Limits of the reserve, as parts of what usable nodes have; no line where nothing "
-                "limits them.",
+                "Limits of the reserve, as fractions of the usable nodes; no line without a limit.",
                 "percentunit",
                 (of_usable("slurm_rl_batch_limit_resource"), "{{resource}} {{cluster}}"),
                 most=1,
@@ -308,16 +307,16 @@ MAIN: list[Row] = [
         ],
     ),
     (
-        "What is our order worth?",
+        "Is our order better than the site's?",
         [
             states(
-                "Whose turn it is",
-                "In an experiment the site's own order and ours hold the queue in turns.",
+                "Order in force",
+                "In an experiment, the site's own order and ours are in force in turns.",
                 "slurm_rl_experiment",
             ),
             lines(
-                "Cost of ours over the site's order",
-                "Below 1 ours is better; the ends of the interval are right whenever one looks.",
+                "Cost of our order over the site's",
+                "Below 1, ours is better; the interval is valid at any number of looks.",
                 "none",
                 (
                     "max by (cluster, goal, which) "
@@ -327,8 +326,8 @@ MAIN: list[Row] = [
                 line_at=1,
             ),
             table(
-                "What is known",
-                "A goal is better, worse, or inconclusive so far.",
+                "Findings",
+                "Each goal is better, worse or inconclusive under our order.",
                 (
                     f"max by (cluster, goal, word) (slurm_rl_experiment_finding{{{SITE}}} == 1)",
                     "",
@@ -336,7 +335,7 @@ MAIN: list[Row] = [
             ),
             stat(
                 "Pairs of blocks",
-                "That are over: the same hours of two days, one under each order.",
+                "Finished pairs: the same hours of two days, one day under each order.",
                 (f"max by (cluster) (slurm_rl_experiment_pairs{{{SITE}}})", ""),
             ),
         ],

@@ -1,4 +1,4 @@
-"""Kinds of panels as Grafana stores them, and the labels that dashboards choose by."""
+"""Kinds of panels as Grafana stores them, and the labels of the dashboards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = tuple[str, Sequence[Panel]]
 
 
 def panel(kind: str, title: str, meaning: str, targets: Sequence[Target], **more: Any) -> Panel:
-    """A panel without its place; `width` and `height` in Grafana's grid of 24 columns."""
+    """A panel without its position."""
     instant = kind in ("stat", "table")
     return {
         "type": kind,
@@ -41,7 +41,7 @@ def panel(kind: str, title: str, meaning: str, targets: Sequence[Target], **more
 
 
 def steps(*bounds: tuple[float | None, str]) -> dict[str, Any]:
-    """Thresholds: from each bound upwards that colour; None is below all."""
+    """Thresholds: each colour applies from its bound upwards; None is the lowest."""
     return {
         "mode": "absolute",
         "steps": [{"value": bound, "color": colour} for bound, colour in bounds],
@@ -89,7 +89,7 @@ def lines(
 
 
 def states(title: str, meaning: str, metric: str) -> Panel:
-    """Which of its states a stateset was in over time, half as wide as the page."""
+    """The state of a stateset over time, half as wide as the page."""
     return panel(
         "state-timeline",
         title,
@@ -143,7 +143,7 @@ def stat(
 
 
 def table(title: str, meaning: str, *targets: Target, height: int = 8) -> Panel:
-    """One line a set of labels; values of several targets are named by their legends."""
+    """One line for each set of labels; legends name the values of several targets."""
     names = {f"Value #{chr(ord('A') + place)}": legend for place, (_, legend) in enumerate(targets)}
     hidden = {"Time": True} if len(targets) > 1 else {"Time": True, "Value": True, "__name__": True}
     merged = [{"id": "merge", "options": {}}] if len(targets) > 1 else []
@@ -167,20 +167,20 @@ def a_minute(metric: str, label: str) -> str:
 
 MODE = stat(
     "Mode",
-    "What the daemon does with its decisions.",
+    "active: the daemon writes factors; shadow: it only records.",
     (f"max by (cluster, slurm_rl_mode) (slurm_rl_mode{{{SITE}}} == 1)", "{{slurm_rl_mode}}"),
     names=True,
 )
 LAST_SUCCESS = stat(
     "Last good cycle",
-    "Time since then; the alert comes at 15 minutes.",
+    "Time since the last good cycle; an alert fires after 15 minutes.",
     (f"time() - max by (cluster) (slurm_rl_last_success_timestamp_seconds{{{SITE}}})", ""),
     "s",
     thresholds=steps((None, "green"), (300, "orange"), (900, "red")),
 )
 FALLBACK = stat(
     "Model",
-    "Whether the model orders the queue, or the fallback does.",
+    "Whether the model orders the queue, or the fallback.",
     (f"max by (cluster) (slurm_rl_fallback_active{{{SITE}}})", ""),
     thresholds=steps((None, "green"), (1, "red")),
     words={"0": "used", "1": "FALLBACK"},

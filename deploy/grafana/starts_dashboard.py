@@ -1,4 +1,4 @@
-"""The dashboard of the forecast service: whether its bands hold what they say."""
+"""The dashboard of the forecast service: whether its forecasts are calibrated."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ def of_all(metric: str) -> str:
 
 STARTS: list[Row] = [
     (
-        "Do the forecasts hold?",
+        "Are the forecasts calibrated?",
         [
             stat(
                 "In the 90 % band",
-                "Part of the waits of the last four weeks inside their 90 % band.",
+                "Fraction of the waits of the last four weeks inside their 90 % band.",
                 (of_all("slurm_rl_forecast_coverage_90"), ""),
                 "percentunit",
                 thresholds=steps((None, "red"), (0.8, "orange"), (0.85, "green"), (0.97, "orange")),
             ),
             stat(
                 "Within a factor of 2",
-                "Part of the waits within a factor of 2 of the median that was told.",
+                "Fraction of the waits within a factor of 2 of the forecast median.",
                 (of_all("slurm_rl_forecast_within_factor_2"), ""),
                 "percentunit",
             ),
             stat(
                 "Within a factor of 3",
-                "Part of the waits within a factor of 3 of the median that was told.",
+                "Fraction of the waits within a factor of 3 of the forecast median.",
                 (of_all("slurm_rl_forecast_within_factor_3"), ""),
                 "percentunit",
             ),
@@ -44,26 +44,26 @@ STARTS: list[Row] = [
                 (f"max by (cluster) (slurm_rl_forecasts_started{{{SITE}}})", ""),
             ),
             stat(
-                "Age of the look",
-                "Since the daemon looked at the queue that was foretold last.",
+                "Age of the queue",
+                "Time since the daemon read the queue of the last forecast.",
                 (f"max by (cluster) (slurm_rl_forecast_age_seconds{{{SITE}}})", ""),
                 "s",
                 thresholds=steps((None, "green"), (300, "orange"), (900, "red")),
             ),
             stat(
-                "Time of a forecast",
-                "That a forecast of the whole queue took.",
+                "Duration of a forecast",
+                "Duration of the last forecast of the whole queue.",
                 (f"max by (cluster) (slurm_rl_forecast_seconds{{{SITE}}})", ""),
                 "s",
             ),
         ],
     ),
     (
-        "For whom?",
+        "For which jobs?",
         [
             lines(
                 "In the 90 % band, by class",
-                "Part of the waits of the last four weeks inside their 90 % band.",
+                "Fraction of the waits of the last four weeks inside their 90 % band.",
                 "percentunit",
                 (of_group("slurm_rl_forecast_coverage_90", "class"), "{{group}}"),
                 line_at=0.9,
@@ -71,7 +71,7 @@ STARTS: list[Row] = [
             ),
             lines(
                 "In the 90 % band, by partition",
-                "Part of the waits of the last four weeks inside their 90 % band.",
+                "Fraction of the waits of the last four weeks inside their 90 % band.",
                 "percentunit",
                 (of_group("slurm_rl_forecast_coverage_90", "partition"), "{{group}}"),
                 line_at=0.9,
@@ -79,13 +79,13 @@ STARTS: list[Row] = [
             ),
             lines(
                 "Width of the 90 % band, by horizon",
-                "Mean of log10(high / low): 1 is a factor of 10 from end to end.",
+                "Mean of log10(high / low); 1: a factor of 10 between the ends.",
                 "none",
                 (of_group("slurm_rl_forecast_log_width_90", "horizon"), "{{group}}"),
             ),
             lines(
                 "Error of each source",
-                "Median of |log10(foretold / true wait)| where it spoke: .3 is a factor of 2.",
+                "Median of |log10(forecast / true wait)|; 0.3: a factor of 2.",
                 "none",
                 (
                     "max by (cluster, source) "

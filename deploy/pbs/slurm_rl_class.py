@@ -1,8 +1,8 @@
 """PBS hook, event queuejob: a new job gets the score of its class until the daemon places it.
 
-An exception here would reject the submission, so nothing gets out of this file: a job that cannot
-be told a class keeps the server's default score. It runs in PBS's own isolated Python: no package
-but the standard library, no asserts. The classes stand in slurm_rl_class.json beside it.
+An exception here would reject the submission, so this file raises none: a job without a class keeps
+the server's default score. It runs in PBS's own isolated Python: only the standard library, no
+asserts. The classes are in slurm_rl_class.json next to it.
 """
 
 import json
@@ -13,12 +13,12 @@ import pbs
 
 RESOURCE = "rl_score"
 LOWEST, HIGHEST = 1, 2**24
-#: Of the settings, and of what a user wrote: more is read of neither.
+#: Maximum characters that are read of the settings, and of a user's words.
 LARGEST_FILE, LONGEST_NAME, LONGEST_TIME = 2**20, 256, 32
 
 
 def score_of(job, settings):
-    """The score of the first class that fits; None where none is given or it makes no sense."""
+    """The score of the first class that fits; None without a valid score."""
     for each in settings.get("classes", []):
         if fits(job, each):
             return sound(each.get("score"))
@@ -26,14 +26,14 @@ def score_of(job, settings):
 
 
 def sound(score):
-    """A score that PBS keeps exactly and that puts no job behind those without one."""
+    """A score that PBS stores exactly, and that is not below the default; else None."""
     if isinstance(score, bool) or not isinstance(score, (int, float)):
         return None
     return float(score) if math.isfinite(score) and LOWEST <= score <= HIGHEST else None
 
 
 def fits(job, rule):
-    """Whether everything that a class names fits the job."""
+    """Whether all conditions of a class fit the job."""
     if "interactive" in rule and bool(getattr(job, "interactive", None)) != rule["interactive"]:
         return False
     if "queue" in rule and not re.search(rule["queue"], queue_of(job)):
@@ -47,18 +47,18 @@ def fits(job, rule):
 
 
 def name_of(job):
-    """The job's name, as far as PBS lets it be long."""
+    """The job's name, up to PBS's maximum length."""
     return str(getattr(job, "Job_Name", "") or "")[:LONGEST_NAME]
 
 
 def queue_of(job):
-    """The queue that was asked for; empty where the default is taken."""
+    """The requested queue; empty for the default queue."""
     queue = getattr(job, "queue", None)
     return str(getattr(queue, "name", queue) or "")[:LONGEST_NAME]
 
 
 def seconds_of(walltime):
-    """Seconds of PBS's duration, or of HH:MM:SS; infinite for other words."""
+    """Seconds of PBS's duration, or of HH:MM:SS; infinite for any other text."""
     if not isinstance(walltime, str):
         return int(walltime)
     parts = walltime[: LONGEST_TIME + 1].split(":")
@@ -80,8 +80,8 @@ def main():
         job.Resource_List[RESOURCE] = score
 
 
-def tell(error):
-    """Leave a line in the server's log, if that works: it raises where PBS 23 has a new Python."""
+def log(error):
+    """Write to the server's log, if possible: PBS 23 with a new Python raises here."""
     try:
         pbs.logmsg(
             pbs.LOG_WARNING, "slurm_rl_class: the job keeps the default score: %r" % (error,)
@@ -93,4 +93,4 @@ def tell(error):
 try:
     main()
 except BaseException as error:
-    tell(error)
+    log(error)

@@ -1,9 +1,9 @@
-"""PBS hook, event periodic: without a sign of life of the daemon the site's own formula comes back.
+"""PBS hook, event periodic: restore the site's own formula if the daemon's heartbeat stops.
 
-A daemon that ends takes its scores back and the heartbeat file away. One that was killed leaves
-both: then this hook has qmgr set or unset job_sort_formula, once, and renames the file. A formula
-without our score is the site's, so it stays. It runs in PBS's own isolated Python: no package but
-the standard library, no asserts. What it goes by stands in slurm_rl_dead_man.json beside it.
+A daemon that ends rolls back its scores and removes the heartbeat file. A killed daemon leaves
+both: then this hook sets or unsets job_sort_formula with qmgr, once, and renames the file. It does
+not change a formula without our score. It runs in PBS's own isolated Python: only the standard
+library, no asserts. Its settings are in slurm_rl_dead_man.json next to it.
 """
 
 import json
@@ -14,14 +14,14 @@ import time
 
 import pbs
 
-#: Of a look and of the change; together less than the hook's own alarm, which must not come first.
+#: Time-outs of the query and of the change; together less than the hook's own alarm.
 SECONDS_OF_LOOK, SECONDS_OF_QMGR = 8, 20
-#: Of the settings: more is not read.
+#: Maximum characters that are read of the settings.
 LARGEST_FILE = 2**20
 
 
 def is_stale(path, seconds):
-    """Whether a daemon has been silent for longer; without a file there is nothing to undo."""
+    """Whether the heartbeat is older; without the file there is nothing to undo."""
     try:
         return time.time() - os.lstat(path).st_mtime > seconds  # noqa: TID251
     except FileNotFoundError:
@@ -29,7 +29,7 @@ def is_stale(path, seconds):
 
 
 def command_of(settings):
-    """The qmgr line that brings the site's own formula back."""
+    """The qmgr command that restores the site's own formula."""
     formula = settings.get("formula", "")
     if not formula:
         return "unset server job_sort_formula"
@@ -37,14 +37,14 @@ def command_of(settings):
 
 
 def qmgr_of(settings):
-    """Where qmgr is."""
+    """Path of qmgr."""
     return settings.get("qmgr") or os.path.join(pbs.pbs_conf["PBS_EXEC"], "bin", "qmgr")
 
 
 def is_ours(settings):
-    """Whether the formula holds our score; where that cannot be told it is taken for ours."""
+    """Whether the formula has our score; true if qmgr does not answer."""
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             [qmgr_of(settings), "-c", "list server job_sort_formula"],
             check=True,
             timeout=SECONDS_OF_LOOK,
@@ -54,12 +54,12 @@ def is_ours(settings):
         )
     except Exception:
         return True
-    words = told.stdout.decode("utf-8", "replace").replace("\n\t", "")  # of a long value
+    words = done.stdout.decode("utf-8", "replace").replace("\n\t", "")  # joins a long value
     return re.search(r"\brl_score\b", words) is not None
 
 
 def main():
-    """Look at the file, and act once."""
+    """Check the heartbeat, and restore the formula once."""
     with open(pbs.hook_config_filename, encoding="utf-8") as file:
         settings = json.loads(file.read(LARGEST_FILE))
     path = settings["heartbeat"]
@@ -67,7 +67,7 @@ def main():
         return
     if not is_ours(settings):
         os.replace(path, path + ".expired")
-        tell("no sign of life of the daemon, whose score is not in the formula: it stays")
+        log("no heartbeat of the daemon; its score is not in the formula: no change")
         return
     command = command_of(settings)
     subprocess.run(
@@ -79,11 +79,11 @@ def main():
         stderr=subprocess.DEVNULL,
     )
     os.replace(path, path + ".expired")
-    tell("no sign of life of the daemon for %s s: %s" % (settings["stale_seconds"], command))
+    log("no heartbeat of the daemon for %s s: %s" % (settings["stale_seconds"], command))
 
 
-def tell(words):
-    """Leave a line in the server's log, if that works."""
+def log(words):
+    """Write to the server's log, if possible."""
     try:
         pbs.logmsg(pbs.LOG_WARNING, "slurm_rl_dead_man: %s" % (words,))
     except BaseException:
@@ -93,4 +93,4 @@ def tell(words):
 try:
     main()
 except BaseException as error:
-    tell(repr(error))
+    log(repr(error))

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=job_numbers,
         default=frozenset(),
         metavar="LIST",
-        help="only what was written to these jobs and arrays",
+        help="only writes to these jobs and arrays",
     )
     when = "YYYY-MM-DD[THH:MM[:SS]] or now-2hours"
     parser.add_argument(
@@ -56,23 +56,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=time_argument,
         default=-math.inf,
         metavar="TIME",
-        help=f"from this time on: {when}",
+        help=f"first time: {when}",
     )
     parser.add_argument(
         *("-E", "--until"),
         type=time_argument,
         default=math.inf,
         metavar="TIME",
-        help=f"up to this time: {when}",
+        help=f"last time: {when}",
     )
-    parser.add_argument("--event", action="append", choices=EVENTS, help="only these; repeat it")
+    parser.add_argument("--event", action="append", choices=EVENTS, help="only these events")
     parser.add_argument(
         "-n", "--last", type=at_least_one, metavar="N", help="only the last N lines"
     )
     parser.add_argument("--noheader", action="store_true", help="print no header")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--parsable2", action="store_true", help="a bar between fields")
-    form.add_argument("--json", action="store_true", help="the lines as they are, one document")
+    form.add_argument("--parsable2", action="store_true", help="separate fields by |")
+    form.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(options: argparse.Namespace) -> int:

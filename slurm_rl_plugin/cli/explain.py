@@ -37,24 +37,24 @@ UNTOUCHED = {
     "exempt_qos": "its QOS is exempt ([guard_rails] exempt_qos)",
 }
 
-#: Whether tasks of it have started -> why not all of a wait counts.
+#: Whether tasks of an array have started -> why only a part of its wait counts.
 _WHY_NOT_ALL = {
     False: "the batch system accrues no more",
     True: "an array has waited since a task of it last started",
 }
-#: How one and several of a resource are called.
+#: Names of one and of several units of a resource.
 _WORDS = {CPUS: ("processor", "processors"), GPUS: ("GPU", "GPUs")}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The job that is explained, and the configuration."""
+    """The job to explain, and the configuration."""
     parser.add_argument("job", type=job_number, metavar="JOBID", help="a job, an array or a task")
     add_configuration_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Decide on the whole queue and say all about one job."""
+    """Decide on the whole queue and explain one job of it."""
     configuration = configuration_of(options)
     timeout = float(configuration.sections.batch_system.timeout)
     record = chosen_batch_system(configuration).kind.job_record(options.job, timeout)
@@ -107,7 +107,7 @@ def _job(found: Explanation) -> Iterator[str]:
 
 
 def _as_batch(found: AsBatch | None) -> Iterator[str]:
-    """Say why a job of the interactive class counts as batch; no line where it does not."""
+    """Say why a job of the interactive class counts as batch; no line if it does not."""
     if found is None:
         return
     if found.until is not None:
@@ -142,31 +142,31 @@ def _sentence(clause: str) -> str:
 
 
 def _room(found: Explanation) -> list[str]:
-    """What it asks of nodes, and whether they have it; no line on a machine of processors."""
+    """What the job asks of nodes, and whether they have it; no line if only processors count."""
     asked = found.requests
     if asked is None:
         return []
-    told = ", ".join(amount_text(name, amount) for name, amount in asked.amounts.items())
+    amounts = ", ".join(amount_text(name, each) for name, each in asked.amounts.items())
     where = "one node" if asked.nodes <= 1 else f"{asked.nodes} nodes"
     whole = ", for itself" if asked.exclusive else ""
     with_features = _with_features(asked.constraint)
-    line = f"It asks for {told}, on {where} at least{with_features}{whole}."
+    line = f"It asks for {amounts}, on {where} at least{with_features}{whole}."
     return [line, *([] if found.room is None else room_sentences(found.room))]
 
 
-def _start(told: Mapping[str, Any] | None) -> list[str]:
-    """When the forecast service says that it starts; no line where none runs."""
-    if told is None:
+def _start(found: Mapping[str, Any] | None) -> list[str]:
+    """When the forecast service expects the job to start; no line if no service runs."""
+    if found is None:
         return []
-    if told["forecast"] is None:
-        return [f"Start: {told['why_not']}"]
-    low, high = (slurm_time(each) for each in told["forecast"]["bands"]["90 %"])
-    start = slurm_time(told["forecast"]["start"])
+    if found["forecast"] is None:
+        return [f"Start: {found['why_not']}"]
+    low, high = (slurm_time(each) for each in found["forecast"]["bands"]["90 %"])
+    start = slurm_time(found["forecast"]["start"])
     return [f"Start: {start} (median), 90 % between {low} and {high}; see `slurm-rl start`."]
 
 
 def _accrued(found: Explanation) -> Iterator[str]:
-    """Say how much of the job's wait counts; no line where all of it does."""
+    """Say how much of the job's wait counts; no line if all of it does."""
     if found.accrued < found.wait:
         counts = slurm_duration(found.accrued)
         yield f"Of its wait {counts} count: {_WHY_NOT_ALL[found.started_tasks]}."
@@ -176,7 +176,7 @@ def _accrued(found: Explanation) -> Iterator[str]:
         times = f"{found.wait_counts:.2g} times"
         yield f"Its wait counts {times}: jobs of its group wait for too long ([guard])."
     if found.passed_over:
-        yield "The starvation bound passes over it: it waits by its own doing."
+        yield "The starvation bound does not count for it: it waits for a reason of its own."
 
 
 def _place(found: Explanation) -> Iterator[str]:
@@ -184,13 +184,13 @@ def _place(found: Explanation) -> Iterator[str]:
     if found.fallback:
         yield f"The policy is not used: {found.fallback}"
     if found.untouched:
-        yield f"Never touched by us: {UNTOUCHED[found.untouched]}."
+        yield f"The daemon never changes its priority: {UNTOUCHED[found.untouched]}."
     if ranks.decided is None:
-        yield "It has no rank: it cannot start now."
+        yield "It has no rank because it cannot start now."
         return
     yield (
         f"Rank: {ranks.decided} of {ranks.of} in the decided order; {ranks.site} by the "
-        f"site's own priority; {ranks.now} by the priorities of now; "
+        f"site's own priority; {ranks.now} by the present priorities; "
         f"{ranks.in_account} of {ranks.of_account} in its account."
     )
     if not found.fallback:
@@ -258,10 +258,10 @@ def _points(found: Explanation) -> list[str]:
 
 
 def _limit(found: Explanation) -> Iterator[str]:
-    """Say how the limit on batch jobs touches the job; no line where [reserve] is off."""
-    of_it = " It is one of them." if found.class_ == "batch" else " It is none of them."
+    """Say how the limit on batch jobs affects the job; no line if [reserve] is off."""
+    of_it = " This job is one of them." if found.class_ == "batch" else " This job is not one."
     if found.as_batch is not None:  # the batch system may not count it
-        of_it = " It is ordered as one of them."
+        of_it = " This job is ordered as one of them."
     limit = found.batch_limit
     if limit.reason != OFF:
         yield f"Reserve: {limit.words}{'' if limit.processors is None else of_it}"
@@ -274,8 +274,8 @@ def _priority(found: Explanation) -> Iterator[str]:
         f"{priority.factor}."
     )
     for partition, terms in found.terms.items():
-        told = ", ".join(f"{name} {points}" for name, points in terms.items())
-        yield f"  in partition {partition}: {told}"
+        points = ", ".join(f"{name} {each}" for name, each in terms.items())
+        yield f"  in partition {partition}: {points}"
     if found.writes.disabled:
         yield f"Nothing is written now: disabled {found.writes.disabled}."
     elif found.writes.mode == "shadow":
@@ -331,7 +331,7 @@ def amount_text(resource: str, amount: float) -> str:
 
 
 def room_sentences(room: Room) -> list[str]:
-    """The same for people: what it waits for, of each resource of which too little is free."""
+    """What the job waits for, a sentence for each resource that is scarce."""
     count, some, idle = room.nodes, room.nodes_that_may, room.idle_nodes
     licences = [*_licences(room.licences)]
     if room.constraint and some < count:  # too few nodes of its partitions have the features at all

@@ -39,18 +39,18 @@ _PAUSE, _SLURM_PAUSE = 0.3, 3.0
 _NOTICED = 6.0
 #: Modes in which a daemon writes nothing.
 _QUIET = ("disabled", "standby")
-#: What is left where it is known that nothing is.
+#: The answer if it is known that no factor is left.
 _CLEAN = (True, "")
-#: Who removed the factors, by whether a daemon runs.
+#: Whether a daemon runs -> who restored the factors.
 _WHOSE = {
-    True: "the daemon has taken its factors back",
+    True: "the daemon has restored its factors",
     False: "no daemon runs",
     None: "done, though this user may not see whether a daemon runs",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How long writing stops and why, and how many seconds to wait for the daemon."""
+    """How long the daemon must not write and why, and how many seconds to wait for it."""
     add_rollback_options(parser)
     verb = parser.get_default("verb")
     if verb == "pause":
@@ -60,21 +60,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             type=parse_slurm_duration,
             required=True,
             metavar="TIME",
-            help="30m, 2h, 1-00:00:00; a number alone is minutes, as everywhere in Slurm",
+            help="such as 30m, 2h or 1-00:00:00; a plain number is minutes, as in Slurm",
         )
     if verb != "enable":
-        parser.add_argument("--reason", default="", metavar="TEXT", help="shown by status and log")
+        parser.add_argument("--reason", default="", metavar="TEXT", help="for status and the log")
     parser.add_argument(
         "--wait",
         type=number_from_zero(),
         default=WAIT,
         metavar="SECONDS",
-        help=f"for the daemon to follow; 0 does not wait (default: {WAIT:g})",
+        help=f"maximum wait for the daemon to follow; 0: do not wait (default: {WAIT:g})",
     )
 
 
 def main(options: argparse.Namespace) -> int:
-    """Do as the command says; 1 where a factor is left, the daemon does not follow, or unknown."""
+    """Do as the command says; 1 if a factor is left, the daemon does not follow, or unknown."""
     known = known_configuration_of(options)
     path = known.configuration.disable_file
     if path is None:
@@ -115,13 +115,13 @@ def _enable(known: KnownConfiguration, path: Path, seconds: float) -> int:
     print(f"enabled: it was disabled {found.words}" if found else "it was not disabled")
     become_state_owner(known.configuration)
     if daemon_runs(known.state_file) is False:
-        print("no daemon runs: start it where the queue is to be ordered")
+        print("no daemon runs: start it to order the queue")
         return 0
     return _wait_until_it_goes_on(known.configuration, seconds)
 
 
 def _wait_until_it_goes_on(configuration: Configuration, seconds: float) -> int:
-    """Ask the daemon itself; it reads the file every few seconds."""
+    """Query the daemon itself; it reads the file every few seconds."""
     if not configuration.sections.metrics.port or not seconds:
         print("the daemon goes on within seconds")
         return 0
@@ -134,21 +134,21 @@ def _wait_until_it_goes_on(configuration: Configuration, seconds: float) -> int:
         if time.monotonic() >= deadline:
             break
         time.sleep(_PAUSE)
-    what = told if isinstance(told, str) else "it still says that it is disabled"
-    print(f"whether the daemon goes on is not known after {seconds:g} s: {what}")
+    what = told if isinstance(told, str) else "it still reports that it is disabled"
+    print(f"it is not known whether the daemon goes on after {seconds:g} s: {what}")
     return 1
 
 
 def _wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
-    """Wait `seconds` at most, print one sentence; 1 where a factor is left or nobody can tell.
+    """Wait `seconds` at most and print the result; 1 if a factor is left or that is not known.
 
-    The daemon tells that it is disabled, and empties its state file when its factors are gone;
-    only then is Slurm asked.
+    The daemon reports that it is disabled, and empties its state file when it has restored its
+    factors; only then is Slurm queried.
     """
     become_state_owner(known.configuration)  # whatever only root may write is written
     state = known.state_file
     if known.faults and not may_exist(state):
-        print(f"whether a daemon runs and factors are left is not known: {state} is not there")
+        print(f"it is not known whether a daemon runs or factors are left: {state} is missing")
         return 1
     runs = daemon_runs(state)
     began, asked = time.monotonic(), -_SLURM_PAUSE
@@ -173,18 +173,18 @@ def _wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
 
 
 def _outstanding(known: KnownConfiguration) -> tuple[str, ...]:
-    """What the daemon's files say is outstanding."""
+    """What is outstanding according to the daemon's files."""
     entries = outstanding_at(known.state_file)
     return tuple(entry.words for entry in entries if entry.is_outstanding())
 
 
 def _left(known: KnownConfiguration) -> tuple[bool, str]:
-    """Whether it is known what is left in the batch system, and what, or why it is not known."""
+    """Whether it is known what is left in the batch system; then what, else why it is not."""
     outstanding = _outstanding(known)
     try:
         pending = build_batch_system(known.configuration, []).snapshot().pending
     except SlurmRLError as error:
-        return False, f"whether factors are left is not known: {error}"
+        return False, f"it is not known whether factors are left: {error}"
     count = int(np.count_nonzero(pending.factor))
     words = [f"{count} pending jobs carry a factor", *outstanding] if count or outstanding else []
     return True, "; ".join(words)
@@ -203,8 +203,8 @@ def _sentence(left: tuple[bool, str], runs: bool | None, noticed: bool, seconds:
             "[hook] disable_file was changed"
         )
     if runs is False:
-        return f"no daemon runs, and {what}: take them back with `slurm-rl release`"
+        return f"no daemon runs, and {what}: restore them with `slurm-rl release`"
     return (
-        f"after {seconds:g} s {what}: the daemon may be in the midst of a cycle, see `slurm-rl "
-        "status`; if they stay, stop it and run `slurm-rl release`"
+        f"after {seconds:g} s {what}: the daemon may be in a cycle, see `slurm-rl status`; if they "
+        "stay, stop the daemon and run `slurm-rl release`"
     )

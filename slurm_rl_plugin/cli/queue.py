@@ -63,22 +63,20 @@ START = "start"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which pending jobs are listed, with which columns, in the manner of `squeue`."""
     add_configuration_options(parser)
-    parser.add_argument("-p", "--partition", type=names, metavar="LIST", help="only in these")
-    parser.add_argument("-A", "--account", type=names, metavar="LIST", help="only of these")
-    parser.add_argument("-u", "--user", type=names, metavar="LIST", help="only of these")
-    parser.add_argument(
-        "-j", "--jobs", type=job_numbers, metavar="LIST", help="only these jobs and arrays"
-    )
+    parser.add_argument("-p", "--partition", type=names, metavar="LIST", help="partitions")
+    parser.add_argument("-A", "--account", type=names, metavar="LIST", help="accounts")
+    parser.add_argument("-u", "--user", type=names, metavar="LIST", help="users")
+    parser.add_argument("-j", "--jobs", type=job_numbers, metavar="LIST", help="jobs and arrays")
     parser.add_argument(
         *("-o", "--format"),
         type=fields,
         metavar="FIELDS",
-        help=f"the columns, some of {','.join(FIELDS)}",
+        help=f"columns, out of {','.join(FIELDS)}",
     )
     parser.add_argument("-n", "--noheader", action="store_true", help="print no header")
-    parser.add_argument("--limit", type=at_least_one, metavar="N", help="print the first N jobs")
+    parser.add_argument("--limit", type=at_least_one, metavar="N", help="only the first N jobs")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--parsable2", action="store_true", help="a bar between fields")
+    form.add_argument("--parsable2", action="store_true", help="separate fields by |")
     form.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -197,7 +195,7 @@ def queue_rows(considered: ConsideredJobs) -> list[Row]:
 
 
 def resource_amounts(requests: ResourceRequests | None) -> list[dict[str, float]]:
-    """What each job asks for, by resource, without what it asks none of; [] where nobody told."""
+    """Amount of each resource that each job asks for; [] if the batch system shows none."""
     if requests is None:
         return []
     return [
@@ -207,9 +205,9 @@ def resource_amounts(requests: ResourceRequests | None) -> list[dict[str, float]
 
 
 def default_fields(rows: Sequence[Row]) -> tuple[str, ...]:
-    """What is printed where nobody says: resources only where some job asks for them."""
-    told = (name for name in RESOURCE_FIELDS if any(row[name] for row in rows))
-    return (*DEFAULT_FIELDS, *told)
+    """The fields printed by default: a resource only if some job asks for it."""
+    asked = (name for name in RESOURCE_FIELDS if any(row[name] for row in rows))
+    return (*DEFAULT_FIELDS, *asked)
 
 
 def cells(row: Mapping[str, Any], chosen: Sequence[str]) -> list[Any]:

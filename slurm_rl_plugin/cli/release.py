@@ -1,4 +1,4 @@
-"""`slurm-rl release`: take back every factor that the daemon wrote, running or not."""
+"""`slurm-rl release`: restore every factor that the daemon wrote, whether it runs or not."""
 
 from __future__ import annotations
 
@@ -29,51 +29,48 @@ from slurm_rl_plugin.whole_file import may_exist
 
 NOT_OURS = "released nothing: another host's controller is in charge; give --force to do it"
 NOT_KNOWN = (
-    "neither the configuration nor a state file can be read, so nobody knows what was written: "
-    "mend one, give --state-file, or take factors back by"
+    "neither the configuration nor a state file can be read, so it is not known what was written: "
+    "repair one, give --state-file, or restore the factors by"
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The state file, and whether to act beside another controller or unattended."""
+    """The state file, and whether to act next to another controller or unattended."""
     add_rollback_options(parser)
     parser.add_argument(
-        "--force", action="store_true", help="beside a controller that is not in charge too"
+        "--force", action="store_true", help="act even if the controller here is not in charge"
     )
     parser.add_argument(
         "--unattended",
         action="store_true",
-        help="nothing while a daemon runs or no factor of ours stands; for systemd",
+        help="do nothing if a daemon runs or no factor is outstanding; for systemd",
     )
 
 
 def main(options: argparse.Namespace) -> int:
-    """Release every job, whoever gave it a factor; 1 where one keeps it for now."""
+    """Release every job, whatever wrote its factor; 1 if a job keeps its factor for now."""
     known = known_configuration_of(options, quiet=True)
     become_state_owner(known.configuration)
     if options.unattended and _rests(known):
         return 0
     print_faults("release", known)
     if not (known.is_read or may_exist(known.state_file)):
-        return _tell(f"{NOT_KNOWN} {taken_back_by_hand(os.environ)}.")
+        return _fail(f"{NOT_KNOWN} {taken_back_by_hand(os.environ)}.")
     if options.unattended and not may_exist(known.state_file) and not _is_outstanding(known):
         return _look_for_factors(known)
     return _release(known, force=options.force, unattended=options.unattended)
 
 
 def _rests(known: KnownConfiguration) -> bool:
-    """Whether nothing is to be done: no factor of ours can stand, or a daemon runs.
+    """Whether there is nothing to do: no factor can be outstanding, or a daemon runs.
 
-    A fault in the configuration may be why the daemon is gone: factors must not stand for it. A
-    state file that is not there tells nothing of a site that is to be ordered, or that is not
-    known: a daemon of ours may have lost it.
-
-    Raises:
-        LockHeld: factors may stand, and what holds the daemon's lock is no daemon.
+    A fault in the configuration may have ended the daemon: its factors must not stay because of
+    it. A missing state file proves nothing if the mode is active or not known: the daemon may have
+    lost it. LockHeld if factors may be outstanding and the lock's holder is not a daemon.
     """
     is_active = known.configuration.sections.hook.mode == "active"
-    tells = may_exist(known.state_file) or not (known.faults or is_active)
-    if tells and not _is_outstanding(known):
+    is_proof = may_exist(known.state_file) or not (known.faults or is_active)
+    if is_proof and not _is_outstanding(known):
         return True
     return is_looked_after(known.state_file)
 
@@ -84,33 +81,33 @@ def _is_outstanding(known: KnownConfiguration) -> bool:
 
 
 def _look_for_factors(known: KnownConfiguration) -> int:
-    """Nobody remembers a factor: those that stand may be somebody else's, so a person decides."""
+    """No file remembers a factor: those in the queue may be another program's, so ask a person."""
     pending = build_batch_system(known.configuration, []).snapshot().pending
-    standing = int(np.count_nonzero(pending.factor))
-    if not standing:
+    carrying = int(np.count_nonzero(pending.factor))
+    if not carrying:
         return 0
-    return _tell(
-        f"{standing} pending jobs carry a factor, and {known.state_file} is not there to tell "
-        "whether it is ours: `slurm-rl release` takes all of them back."
+    return _fail(
+        f"{carrying} pending jobs carry a factor, and {known.state_file} is missing, so it is not "
+        "known whether the daemon wrote them: `slurm-rl release` restores all of them."
     )
 
 
 def _release(known: KnownConfiguration, *, force: bool, unattended: bool) -> int:
-    """Take every factor and limit of ours back, holding the daemon's lock meanwhile."""
+    """Restore every factor and limit of the daemon, holding its lock meanwhile."""
     with only_daemon(known.state_file):  # a running daemon would order the queue again at once
         system = build_batch_system(known.configuration, [])
-        # a faulty key may be the one that says that there are two daemons
+        # a faulty key may be the one that says that two daemons run
         beside_others = known.beside_controllers is not False and not force
         in_charge = system.facts().in_charge if beside_others else True
         if in_charge is None:
             raise BatchSystemUnavailable(NOBODY_IN_CHARGE)
         if not in_charge:
-            return 0 if unattended and known.beside_controllers else _tell(NOT_OURS)
+            return 0 if unattended and known.beside_controllers else _fail(NOT_OURS)
         return _take_all_back(known, system)
 
 
 def _take_all_back(known: KnownConfiguration, system: BatchSystem) -> int:
-    """Restore all that is outstanding, and say so; 1 if something of it is left."""
+    """Restore all that is outstanding, and report it; 1 if a part is left."""
     state, report = StateFile(known.state_file), ApplyReport()
     is_lost = bool(known.faults) and not may_exist(state.path)
     is_left, failed = False, list[Outstanding]()
@@ -123,7 +120,7 @@ def _take_all_back(known: KnownConfiguration, system: BatchSystem) -> int:
             restored = entry.restore(system)
         except SlurmRLError as error:
             failed.append(entry)
-            _tell(f"{words}: {error}")
+            _fail(f"{words}: {error}")
             continue
         except Exception as error:  # noqa: BLE001 - raised below, when the others are restored
             failed.append(entry)
@@ -139,15 +136,15 @@ def _take_all_back(known: KnownConfiguration, system: BatchSystem) -> int:
         try:
             state.write(report.later)
         except SlurmRLError as error:
-            _tell(str(error))
+            _fail(str(error))
             is_left = True
     if is_lost:
-        _tell(f"{state.path} is not there: running jobs may keep a factor.")
-    _tell_report(report)
+        _fail(f"{state.path} is missing: running jobs may keep a factor.")
+    _print_report(report)
     return 1 if report.later or failed or is_lost or is_left else 0
 
 
-def _tell_report(report: ApplyReport) -> None:
+def _print_report(report: ApplyReport) -> None:
     """How many jobs were released, and which were not."""
     print(f"released {report.applied} jobs")
     for job in sorted(report.later & report.rejected.keys()):
@@ -158,8 +155,8 @@ def _tell_report(report: ApplyReport) -> None:
         print(f"{gone.total()} jobs have started or ended and carry no factor: {reasons}")
 
 
-def _tell(sentence: str) -> int:
-    """On standard error; the exit code of what is not done."""
+def _fail(sentence: str) -> int:
+    """Print on standard error; the exit code of a failure."""
     with suppress(OSError):
         print(f"slurm-rl release: {sentence}", file=sys.stderr)
     return 1

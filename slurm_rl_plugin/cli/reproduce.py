@@ -1,4 +1,4 @@
-"""`slurm-rl reproduce`: run a paper's experiment again, its figures beside ours."""
+"""`slurm-rl reproduce`: run a paper's experiment again and compare its figures."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ except ModuleNotFoundError as error:
     ) from None
 from slurm_rl_plugin.services.hook import model_path
 
-#: Where the traces are when the command line does not say it.
+#: Variable of the default folder of traces.
 _TRACES_VARIABLE = "SLURM_RL_TRACES"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which study is run, how large, from which models and logs, and where figures go."""
-    parser.add_argument("paper", choices=tuple(STUDIES), help="which experiment")
+    """The study, its size, its models and logs, and the folder of its figures."""
+    parser.add_argument("paper", choices=tuple(STUDIES), help="the experiment")
     parser.add_argument(
         "traces",
         nargs="?",
         type=Path,
         metavar="TRACES_DIR",
-        help=f"directory of the paper's job logs (default: ${_TRACES_VARIABLE}); start-times: a "
+        help=f"folder of the paper's job logs (default: ${_TRACES_VARIABLE}); start-times: a "
         "parquet file of polled jobs",
     )
     usual = {name: study.seeds for name, study in STUDIES.items()}
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seeds",
         type=whole_number(0),
         metavar="N",
-        help="logs, grids, clusters or trainings that are drawn (default: "
+        help="number of random logs, grids, clusters or trainings (default: "
         f"{usual['reactive-grids']}, heldout and ablation {usual['heldout']}, heuristics "
         f"{usual['heuristics']}, switchback {usual['switchback']}; backfilling-predictions, "
         "start-times and replayed-starts have none), or searches of rlscheduler --search on each "
@@ -58,15 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--search",
         action="store_true",
-        help="rlscheduler: also search a score on the very sequences it is measured on "
+        help="rlscheduler: also search a score on the sequences on which it is measured "
         "(in-sample; some minutes)",
     )
     parser.add_argument(
         "--models",
         type=Path,
         metavar="DIR",
-        help="keep trained networks, or what was measured, here, so that an interrupted run goes "
-        "on and a second one need not train",
+        help="folder for trained networks or measurements, from which an interrupted run "
+        "continues and a second run starts",
     )
     parser.add_argument(
         "--policy",
@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="small logs, short trainings and searches, to see that it runs; no reproduction",
+        help="small logs, short trainings and searches: a test run, not a reproduction",
     )
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the comparison as PNG")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -113,7 +113,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Refuse options of other studies and traces that are not there, before any import."""
+    """Refuse options of other studies and missing traces, before any import."""
     if options.traces is not None and not options.traces.exists():
         raise ConfigurationError(
             f"{options.traces} does not exist: give the folder of the paper's job logs."
@@ -145,7 +145,7 @@ def _asked(options: argparse.Namespace, models: Path) -> Asked:
 
 
 def _drawn(options: argparse.Namespace, outcome: Outcome) -> list[str]:
-    """Draw the figures, and tell beside them what they were made of; their paths."""
+    """Draw the figures and write their manifest; paths of the figures."""
     from slurm_rl_plugin.papers.study.figures import draw_all  # noqa: PLC0415 - matplotlib is heavy
 
     figures = draw_all(options.plot, outcome.drawings)

@@ -1,4 +1,4 @@
-"""`slurm-rl shadow-report`: what shadow mode would have changed, and what that would be worth."""
+"""`slurm-rl shadow-report`: what active mode would have changed, and what that would gain."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _ACCOUNTS = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The time that is reported, what counts as moved, and the log for the replay."""
+    """The time to report on, what counts as moved, and the log for the replay."""
     parser.add_argument(
         "log",
         nargs="?",
         metavar="LOG",
-        help="replay the jobs of this accounting log instead of asking accounting",
+        help="replay this accounting log instead of Slurm's accounting",
     )
     add_configuration_options(parser)
     form = "YYYY-MM-DD[THH:MM[:SS]] or now-4weeks"
-    begin, end = f"from this time on: {form}", f"up to this time: {form}"
+    begin, end = f"first time: {form}", f"last time: {form}"
     parser.add_argument("-S", "--since", type=time_argument, metavar="TIME", help=begin)
     parser.add_argument("-E", "--until", type=time_argument, metavar="TIME", help=end)
     parser.add_argument(
@@ -56,13 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_ranks,
         default=10,
         metavar="N",
-        help="a job counts as moved beyond so many ranks, 0 to 100 (default: 10)",
+        help="count a job as moved if it moves by more than N ranks, 0 to 100 (default: 10)",
     )
     size = "size of the machine (default: sinfo's)"
     parser.add_argument("--processors", type=at_least_one, metavar="N", help=size)
     add_cluster_option(parser)
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="write what sacct gave; a LOG")
-    parser.add_argument("--no-replay", action="store_true", help="the audit log alone")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="write sacct's output, a LOG")
+    parser.add_argument("--no-replay", action="store_true", help="only the audit log")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw both parts as PNG")
     page = "write one page of HTML for the users' committee"
     parser.add_argument("--committee", type=Path, metavar="FILE", help=page)
@@ -76,8 +76,8 @@ def _ranks(text: str) -> int:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Report; a part that is not available is a sentence, and the rest is reported."""
-    # elsewhere than on the head node there is a LOG and mostly no configuration
+    """Report; a sentence replaces each part that is not available."""
+    # where no daemon runs there is a LOG and usually no configuration
     configuration = configuration_of(options, or_defaults=bool(options.log))
     _check(options)
     shadow, summary = _shadow(configuration, options)
@@ -114,11 +114,11 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse what does not go together, and what cannot be written or drawn, before the work."""
+    """Refuse options that exclude each other, and files that cannot be written, before the work."""
     if options.plot is not None and not options.plot.resolve().parent.is_dir():
         raise ConfigurationError(f"--plot {options.plot}: there is no such folder; make it.")
     if options.log and options.keep is not None:
-        raise ConfigurationError("--keep writes what sacct gives: leave it out beside a LOG.")
+        raise ConfigurationError("--keep writes what sacct prints: leave it out if you give a LOG.")
     if options.committee is not None:
         if options.no_replay:
             raise ConfigurationError("--committee needs the replay: leave out --no-replay.")
@@ -299,7 +299,7 @@ def print_shadow(shadow: Mapping[str, Any]) -> None:
     for line in _shadow_lines(shadow):
         print(printable(line))
     if not shadow["moves"]["job_cycles"]:
-        print("How far the order would differ is not known: no job was ordered beside another.")
+        print("It is not known how far the order would differ: no two jobs were ordered together.")
         return
     tau = shadow["kendall_tau"]
     known = "unknown" if tau is None else f"{tau:.3f}"

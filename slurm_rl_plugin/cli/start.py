@@ -35,19 +35,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="JOBID",
-        help="a pending job; or, behind --, the sbatch command of a job that is not submitted; "
-        "without either, all of your own",
+        help="a pending job or, after --, the sbatch command of a job that is not yet submitted "
+        "(default: all your pending jobs)",
     )
     whose = parser.add_mutually_exclusive_group()
     whose.add_argument("-u", "--user", metavar="USER", help="all pending jobs of this user")
-    whose.add_argument("--all", action="store_true", help="all that you may see")
+    whose.add_argument("--all", action="store_true", help="all jobs that you may see")
     parser.add_argument(
         "--advice",
         action="store_true",
-        help="also what another request of the job would bring; takes some seconds",
+        help="also report whether another request would start sooner; takes some seconds",
     )
-    parser.add_argument("--url", default="", help="of a service on another host, for portals")
-    parser.add_argument("--token-file", default="", metavar="FILE", help="token for --url")
+    parser.add_argument("--url", default="", help="service on another host, for portals")
+    parser.add_argument("--token-file", default="", metavar="FILE", help="file with its token")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     add_configuration_options(parser)
 

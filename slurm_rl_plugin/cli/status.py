@@ -92,8 +92,8 @@ class Status:
     def document(self) -> dict[str, Any]:
         """As --json prints it."""
         found = asdict(self)
-        told = self.metrics
-        found["metrics"] = {"unread": told} if isinstance(told, str) else told.document()
+        state = self.metrics
+        found["metrics"] = {"unread": state} if isinstance(state, str) else state.document()
         if isinstance(self.slurm, str):
             found["slurm"] = {"reachable": False, "reason": self.slurm}
         else:
@@ -282,9 +282,9 @@ def _disabled(status: Status) -> str:
     return f", {kind} {found.words}: nothing is written"
 
 
-def _state_lines(told: LiveState | str, configured: str) -> list[str]:
-    if isinstance(told, str):
-        return [f"metrics: {told}"]
-    *lines, policy = told.lines()
-    is_reloaded = told.model.get("sha256", "") == configured
+def _state_lines(state: LiveState | str, configured: str) -> list[str]:
+    if isinstance(state, str):
+        return [f"metrics: {state}"]
+    *lines, policy = state.lines()
+    is_reloaded = state.model.get("sha256", "") == configured
     return lines if is_reloaded else [*lines, f"{policy}: not reloaded"]

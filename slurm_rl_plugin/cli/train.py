@@ -43,41 +43,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "logs",
         metavar="LOG",
         nargs="*",
-        help="accounting logs, what `convert` made of them, or mmn:... or egee:...; "
-        "behind an @ a part of it or another load; "
-        "none with --from slurm",
+        help="accounting logs, files of `convert`, or generators mmn:... or egee:...; after an @ a "
+        "part of it or another load; not with --from slurm",
     )
     parser.add_argument(
         *("-o", "--output"),
         type=Path,
         required=True,
         metavar="MODEL.onnx",
-        help="the model; its manifest (.json) and its card (.md) lie beside it",
+        help="the model to write, with its manifest (.json) and card (.md)",
     )
     parser.add_argument(
         "--algorithm",
         choices=list(ALGORITHMS),
         default="policy-search",
-        help="how it is trained (default: policy-search)",
+        help="training algorithm (default: policy-search)",
     )
     parser.add_argument(
         "--preset",
         choices=PRESETS,
-        help="paper: the settings that the paper printed; slowdown: for parallel machines",
+        help="paper: the settings of the paper; slowdown: for parallel machines",
     )
     parser.add_argument(
         "--estimates",
         action="append",
         choices=ESTIMATE_KINDS,
-        help="what run times the policy believes; repeat to train for several (default: requested)",
+        help="run times that the policy assumes; may be repeated (default: requested)",
     )
     add_log_options(
         parser,
         or_model=True,
-        config="take goals ([goals], [reward]), job-class rules and shares from a TOML file",
+        config="configuration file with [goals], [reward], job-class rules and shares",
     )
     parser.add_argument(
-        "--backfill", choices=sorted(BACKFILLING), help="of the simulated system (default: none)"
+        "--backfill",
+        choices=sorted(BACKFILLING),
+        help="simulated backfilling (default: none)",
     )
     add_reserve_option(parser)
     parser.add_argument("--hidden", type=at_least_one, metavar="N", help="hidden units")
@@ -85,48 +86,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--steps", type=at_least_one, metavar="N", help="generations, sweeps, iterations or rounds"
     )
     parser.add_argument(
-        "--hold", action="store_true", help="also learn how many processors to keep for interactive"
+        "--hold", action="store_true", help="also learn how many processors to keep free"
     )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="another setting of the algorithm, such as epsilon=.3 or reward=literal; repeat",
+        help="setting of the algorithm, such as epsilon=0.3 or reward=literal; may be repeated",
     )
     parser.add_argument(
         "--runs",
         type=at_least_one,
         metavar="N",
-        help=f"through each log that train, each without other 2 %% of the jobs (default: {_RUNS})",
+        help=f"training runs through each log, each without 2 %% of the jobs (default: {_RUNS})",
     )
-    parser.add_argument(
-        "--seed", type=whole_number(0), default=1, help="of all that is drawn (default: 1)"
-    )
+    parser.add_argument("--seed", type=whole_number(0), default=1, help="random seed (default: 1)")
     parser.add_argument(
         "--seeds",
         type=at_least_one,
         default=1,
         metavar="N",
-        help="train N times from --seed on, keep what validates best",
+        help="train N times, from --seed on, and keep the model that validates best",
     )
     parser.add_argument(
         "--leave-one-out",
         action="store_true",
-        help="also train without each LOG in turn, and say what that is worth on it",
+        help="also train without each LOG in turn, and print the objective on it",
     )
     parser.add_argument(
         "--protocol",
         choices=[HELDOUT],
-        help="heldout: leave the last 40 %% of each LOG untouched; where no training beats the "
-        "best rule, the model is that rule",
+        help="heldout: do not use the last 40 %% of each LOG; if no training beats the best rule, "
+        "the model is that rule",
     )
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the learning curve as PNG")
     parser.add_argument("--json", action="store_true", help="print the manifest as JSON")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Train and say how it compares."""
+    """Train, and print how the model compares."""
     if options.output.suffix != ".onnx":
         raise ConfigurationError(f"-o {options.output} must end in .onnx.")
     options.output = result_file("-o", options.output)
@@ -181,7 +180,7 @@ def _start(model: str) -> QNetwork:
 def _without_fairness(
     options: argparse.Namespace, logs: list[NamedLog], settings: Settings
 ) -> Settings:
-    """A site's goals without fairness where its shares are derived; drawn logs define theirs."""
+    """The settings without the weight of fairness if the shares of a recorded log are derived."""
     derived = [
         log.name for log in logs if log.prepared.shares_from == PAST_WORK and log.is_recorded
     ]
@@ -216,7 +215,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _check_protocol(options: argparse.Namespace) -> None:
-    """Refuse what the held-out protocol settles itself."""
+    """Refuse options that the held-out protocol decides."""
     if options.protocol is None:
         return
     fault = ""
@@ -255,11 +254,11 @@ def _plan(
 
 
 def _command(options: argparse.Namespace, logs: list[NamedLog]) -> str:
-    """The command that makes the same model, but for the folders of the logs."""
+    """The command that makes the same model, without the folders of the logs."""
     own = options.protocol is None
     start = None if options.start is None else Path(options.start).name
     processors, shares = options.processors, options.shares
-    for log in logs:  # as given, or as Slurm said on that day
+    for log in logs:  # as given, or as read from Slurm on that day
         if log.whence.get("processors_from") == "sinfo":
             processors = log.prepared.capacity
         if log.whence.get("shares_from") == "sshare":
@@ -301,7 +300,7 @@ def _pairs(values: Mapping[str, float] | None, form: str) -> str | None:
 
 
 def _told(manifest: Mapping[str, Any], trained: TrainedPolicy) -> Iterator[str]:
-    """What the manifest says of the model's quality, and simpler predictions that are as good."""
+    """Sentences on the model's quality in the manifest, and simpler predictions as good as it."""
     if "too_small" in manifest:
         yield f"warning: {manifest['too_small']}"
     if heldout := manifest.get("heldout"):
@@ -311,14 +310,11 @@ def _told(manifest: Mapping[str, Any], trained: TrainedPolicy) -> Iterator[str]:
         beaten = "the trained network does not beat the best rule"
         if heldout["shipped"] != "network":
             yield (
-                f"{beaten}: the model written is the rule {heldout['shipped']} as a network, so "
-                "that the site is not worse off."
+                f"{beaten}: the written model is the rule {heldout['shipped']} as a network, which "
+                "is not worse for the site."
             )
         elif not heldout["beats_best_rule"]:
-            yield (
-                f"{beaten}, but the best of those that a network can stand for: it is written all "
-                "the same."
-            )
+            yield (f"{beaten}, but the best of those that a network can represent: it is written.")
     for log, objectives in manifest.get("leave_one_out", {}).items():
         values = dict(objectives)
         without, having = values.pop("trained_without"), values.pop("trained_with")
@@ -330,6 +326,6 @@ def _told(manifest: Mapping[str, Any], trained: TrainedPolicy) -> Iterator[str]:
     for name, value in trained.compared:
         if trained.validation_objective <= value:
             yield (
-                f"the model tells no more than the {name}: train on longer logs, and do not "
-                "publish from this one."
+                f"the model predicts no better than the {name}: train on longer logs, and do not "
+                "publish utilities from this one."
             )

@@ -309,6 +309,9 @@ class ForecastSection(_Served):
     """File with the token with which a portal may ask for any user; without it, no portal may.
     `/metrics` needs no token. Make it with `openssl rand -hex 32`; a new token in the file applies
     at once."""
+    user_header: str = key("")
+    """Header in which the portal's proxy names the user who is signed in, as `X-Forwarded-User`;
+    empty for none. It is believed only with the token, and refused from any other client."""
     others: bool = key(False)
     """Whether users may see forecasts of the jobs of others; root and the service's own user always
     may. Leave it off if Slurm's PrivateData has jobs."""

@@ -102,6 +102,8 @@ class PendingJobs(Rows):
     #: Waits by what its user controls: a hold, a dependency, a limit of the user's or account's
     #: own, nodes asked for that are down. None where the system tells of none.
     own_doing: BoolArray | None = None
+    #: Why each waits: index into the snapshot's reasons. None where the system tells none.
+    reason: IntArray | None = None
     #: Waits for processors alone, so more of them would let it start; not so where the reason is
     #: unknown. None where the system tells no reasons.
     for_processors: BoolArray | None = None

@@ -38,6 +38,7 @@ class QueueSnapshot:
     ended: EndedJobs = field(default_factory=EndedJobs.none)  #: ended since the previous one
     users: tuple[str, ...] = ()  #: user names; `JobTable.user` indexes them
     qos: tuple[str, ...] = ()  #: names of QOS; `PendingJobs.qos` indexes them
+    reasons: tuple[str, ...] = ()  #: why jobs wait, as sentences; `PendingJobs.reason` indexes them
     #: What the machine has beside processors; None where the system tells nothing.
     resources: ResourcesNow | None = None
 

@@ -34,7 +34,7 @@ class Outstanding(Protocol):
         """Whether it may be outstanding; true if the file cannot be trusted."""
 
     def restore(self, system: BatchSystem) -> ApplyReport:
-        """Give the batch system back what it had before us."""
+        """Restore what the batch system had before the daemon's writes."""
 
 
 def limits_path(state_file: Path) -> Path:

@@ -27,7 +27,7 @@ def render(template: str, **values: Any) -> str:
 def security_headers() -> tuple[tuple[str, str], ...]:
     """HTTP headers for a served page: it may run our own scripts and load nothing from elsewhere.
 
-    Style sheet and scripts stand in the page itself, so the browser checks them by their hashes.
+    The page contains style sheet and scripts, so the browser checks them by their hashes.
     Attributes `style=` are refused: a template draws with SVG and classes.
     """
     scripts = " ".join(_hash(path.name) for path in sorted(_TEMPLATES.glob("*.js")))
@@ -65,7 +65,7 @@ def _environment() -> Environment:
 
 @cache
 def _source(name: str) -> str:
-    """A style sheet or a script of ours, which stands in the page as it is."""
+    """The style sheet or a script, which becomes part of the page unchanged."""
     return read_whole(_TEMPLATES / name).decode()
 
 

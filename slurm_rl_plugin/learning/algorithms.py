@@ -33,20 +33,17 @@ Settings = PolicySearchSettings | SarsaSettings | FittedQSettings | SiteUtilityS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """A training algorithm as users choose it: its settings, what trains, and what that takes."""
+    """A training algorithm: its trainer, settings and capabilities."""
 
-    #: From training loads, validation loads and settings to a policy; goes on behind the steps that
-    #: the checkpoint keeps, and reports each step.
+    #: Training loads, validation loads and settings -> policy; continues after the steps in the
+    #: checkpoint, and reports each step.
     train: Callable[..., TrainedPolicy]
-    #: Whether it takes a network to begin with, or one that orders the queue, as `start`.
-    takes_start: bool = False
-    default: Settings  #: its settings where nothing is asked for
-    #: Settings under a name: `paper` as the paper printed them, `slowdown` for bounded slowdown on
-    #: parallel machines.
+    takes_start: bool = False  #: whether it takes a network as `start`
+    default: Settings
+    #: Named settings: `paper` as printed, `slowdown` for bounded slowdown on parallel machines.
     presets: Mapping[str, Settings]
-    #: The setting that counts its steps, and by what name a person calls one.
-    steps: tuple[str, str]
-    measure: str = "objective"  #: what is validated
+    steps: tuple[str, str]  #: the setting that counts its steps, and the name of a step
+    measure: str = "objective"  #: the validated figure
     orders: bool = True  #: whether the network orders the queue
     heldout: bool = True  #: whether `--protocol heldout` takes it
 
@@ -93,19 +90,17 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     ),
 }
 PRESETS = ("paper", "slowdown")
-#: Settings with options of their own, or that the algorithm's name decides.
+#: Settings that have their own option, or that the algorithm's name decides.
 _NOT_BY_NAME = ("weights", "seed", "regressor", "reservoir")
-#: Largest whole number of a setting, or least below 0; what counts more is a slip of the hand.
+#: Largest absolute value of a whole number; a larger one is a typing error.
 _LARGEST = 2**31 - 1
 
 
 def settings_of(name: str, changes: Mapping[str, str], *, preset: str | None = None) -> Settings:
-    """The settings of one of ALGORITHMS, from a preset if one is named, with some changed.
-
-    `changes` gives values as text.
+    """The settings of one of ALGORITHMS, or of its preset, with `changes`: setting -> text.
 
     Raises:
-        ConfigurationError: the algorithm has no such preset or setting, or not that value.
+        ConfigurationError: the algorithm lacks the preset or setting, or refuses the value.
     """
     algorithm = ALGORITHMS[name]
     if preset is not None and preset not in algorithm.presets:
@@ -138,7 +133,7 @@ def _value(key: str, text: str, kind: Any) -> Any:
 
 
 def steps_of(settings: Settings) -> int:
-    """How many steps a training takes: generations, sweeps or iterations."""
+    """Number of steps of a training: generations, sweeps, iterations or rounds."""
     return int(getattr(settings, algorithm_of(settings).steps[0]))
 
 
@@ -148,7 +143,7 @@ def algorithm_of(settings: Settings) -> Algorithm:
 
 
 def schema_of(settings: Settings) -> FeatureSchema:
-    """The features that the trained network will take: `site` where no setting names others."""
+    """The features of the trained network: `site` unless a setting names others."""
     named = {schema.name: schema for schema in KNOWN_SCHEMAS}
     return named[getattr(settings, "schema", SITE.name)]
 
@@ -166,13 +161,11 @@ def train_policy(
     """Train by the algorithm that the settings belong to.
 
     Args:
-        training: loads that are learned from.
-        validation: loads that choose what is kept; never learned from.
-        checkpoint: file that keeps the progress; an interrupted training with the same settings
-            and loads continues from there and ends with the same result.
-        load_key: names the loads, so that a checkpoint of other loads is not taken up.
-        progress: called after each step with its number and the best objective so far.
-        start: a network that policy search starts from, or that orders the queue for site-utility.
+        validation: loads that choose the result; not trained on.
+        checkpoint: file of the progress; an interrupted training with the same settings and loads
+            continues from it with the same result.
+        load_key: identifies the loads, so that a checkpoint of other loads is not used.
+        start: network from which policy search starts, or that orders the queue for site-utility.
 
     Raises:
         ConfigurationError: no training or no validation load, or as the algorithm says.

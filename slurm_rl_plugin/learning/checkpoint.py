@@ -1,4 +1,4 @@
-"""What an interrupted computation has done so far, in a file that a kill cannot spoil."""
+"""The steps of an interrupted computation, in a file that survives a kill."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from slurm_rl_plugin.whole_file import own_file, read_own, write_whole
 
 
 class Checkpoint:
-    """The steps of a training, one JSON line each, after a line that says which training it is.
+    """The steps of a training, one JSON line each, after a line with its key.
 
     Attributes:
-        steps: what was added, by this run or by one before it with the same key.
+        steps: of this run and of earlier ones with the same key.
     """
 
     def __init__(self, path: Path | None, key: dict[str, Any]) -> None:
-        """Take up the file of an interrupted computation with this key; start afresh otherwise.
+        """Continue the file of a computation with this key, or begin a new one.
 
         Args:
-            key: everything that shapes the computation but the version of this package; JSON.
+            key: everything that shapes the computation except the version of this package; JSON.
         """
-        # as it will be read back: tuples become lists
+        # as it will be read: tuples become lists
         key = json.loads(json.dumps({**key, "version": __version__}))
         self._file: IO[str] | None = None
         self.steps: list[Any] = []
@@ -41,27 +41,27 @@ class Checkpoint:
             self.steps = lines[1:]
         content = "".join(json.dumps(line) + "\n" for line in (key, *self.steps))
         write_whole(path, content, mode=0o600)
-        # kept open: a worker that was thought lost must not write into the file of the next one
+        # kept open: a worker that was given up must not write into the file of its successor
         self._file = os.fdopen(own_file(path, os.O_WRONLY | os.O_APPEND), "a")
 
     def add(self, step: Any) -> None:
-        """Keep a finished step; JSON."""
+        """Append a finished step; JSON."""
         self.steps.append(step)
         if self._file is not None:
             self._file.write(json.dumps(step) + "\n")
             self._file.flush()
 
     def close(self) -> None:
-        """Write no more; the file stays until what is made of the steps is safe."""
+        """Close the file, which stays until the result is saved."""
         if self._file is not None:
             self._file.close()
 
 
 def check_checkpoint(path: Path | None) -> None:
-    """Refuse, before any work, a file named by a user that a checkpoint cannot or must not be.
+    """Refuse a file named by a user that cannot or must not become a checkpoint.
 
     Raises:
-        ConfigurationError: its folder cannot be written to, or it holds something else.
+        ConfigurationError: its folder cannot be written to, or it has other content.
     """
     if path is None:
         return
@@ -69,23 +69,23 @@ def check_checkpoint(path: Path | None) -> None:
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise ConfigurationError(f"{path}: {folder} is no folder that can be written to.")
     if path.is_dir() or not _is_checkpoint(_content(path)):
-        raise ConfigurationError(f"{path} holds something else than a checkpoint: give another.")
+        raise ConfigurationError(f"{path} is not a checkpoint: give another file.")
 
 
 def _content(path: Path) -> bytes:
-    """What the file holds; nothing where there is none."""
+    """The content of the file; empty without one."""
     try:
         return read_own(path)
     except FileNotFoundError:
         return b""
     except OSError as error:
         raise ConfigurationError(
-            f"the checkpoint {path} is not taken up ({error.strerror}): remove it, or give another."
+            f"the checkpoint {path} cannot be read ({error.strerror}): remove it, or give another."
         ) from None
 
 
 def _is_checkpoint(content: bytes) -> bool:
-    """Whether nothing would be lost but a checkpoint: its first line is a JSON object."""
+    """Whether the content is empty or a checkpoint, which begins with a JSON object."""
     line = content.partition(b"\n")[0]
     try:
         return not content or isinstance(json.loads(line), dict)
@@ -94,7 +94,7 @@ def _is_checkpoint(content: bytes) -> bool:
 
 
 def _whole_lines(content: bytes) -> list[Any]:
-    """The JSON lines up to the first broken one: a killed training may leave half a line."""
+    """The JSON lines before the first incomplete one, as a killed training may leave."""
     lines = []
     for line in content.splitlines(keepends=True):
         try:
@@ -105,13 +105,13 @@ def _whole_lines(content: bytes) -> list[Any]:
 
 
 def forget_checkpoint(path: Path | None) -> None:
-    """Remove the file of a computation that is done."""
+    """Remove the file of a finished computation."""
     if path is not None:
         path.unlink(missing_ok=True)
 
 
 def steps_kept(path: Path) -> int:
-    """How many steps a checkpoint holds that another process may be writing; 0 without a file."""
+    """Number of steps in a checkpoint that another process may be writing; 0 without a file."""
     try:
         return max(read_own(path).count(b"\n") - 1, 0)
     except OSError:
@@ -119,7 +119,7 @@ def steps_kept(path: Path) -> int:
 
 
 def digest_of(*shaping: object) -> str:
-    """The same in each run for the same values: dataclasses, arrays, mappings, sets, and reprs."""
+    """A digest of values that is equal in every run."""
     found = hashlib.sha256()
     for part in _parts(shaping):
         found.update(part)
@@ -136,10 +136,10 @@ def _parts(value: object) -> Iterable[bytes]:
             yield from _parts(getattr(value, each.name))
     elif isinstance(value, Mapping):
         yield from _parts(sorted(value.items(), key=lambda item: repr(item[0])))
-    elif isinstance(value, Set):  # in an order of its own in each process
+    elif isinstance(value, Set):  # its order differs between processes
         yield from _parts(sorted(value, key=repr))
     elif isinstance(value, tuple) and all(isinstance(each, str) for each in value):
-        yield repr(value).encode()  # a column of texts has one for each job
+        yield repr(value).encode()  # a column of texts, fast
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
         yield f"[{len(value)}".encode()
         for each in value:

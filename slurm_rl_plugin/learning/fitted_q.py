@@ -36,7 +36,7 @@ from slurm_rl_plugin.simulator.rollouts.rollout import (
 )
 from slurm_rl_plugin.simulator.rollouts.site_experience import (
     MOST_OTHERS,
-    NOBODY,
+    NO_JOB,
     SiteExperience,
     site_experience,
 )
@@ -46,9 +46,9 @@ from slurm_rl_plugin.simulator.scoring.queue_features import grid_job_table
 from slurm_rl_plugin.units import BoolArray, FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 
-#: How a start is rewarded on the papers' schemas; see `rewards`.
+#: Rewards of a start on the papers' schemas; see `rewards`.
 GRID_REWARDS = ("literal", "difference", "interchange")
-#: The same on the `site` schema; see `slowdown_rewards`.
+#: Rewards on the `site` schema; see `slowdown_rewards`.
 SITE_REWARDS = ("slowdown",)
 REWARDS = (*GRID_REWARDS, *SITE_REWARDS)
 
@@ -57,11 +57,11 @@ def rewards(experience: Experience, kind: str, utility_weight: float) -> FloatAr
     """The reward lambda W + (1 - lambda) F of every start, float64[n] (2011, section 3.3).
 
     "literal" takes W, the responsiveness of the job at its completion, and F, the fairness at its
-    start. Nothing of that speaks of the jobs left waiting, so it favours jobs whose responsiveness
-    waiting cannot spoil: the longest. "difference" takes what the start changes instead: minus
-    the responsiveness that those left waiting lose, and the fairness gained until the next start.
-    "interchange" adds what the job itself would have lost had one of them gone before it, which
-    tells jobs apart by their wait, for a schema that holds it. `utility_weight` is lambda.
+    start. Neither depends on the jobs left waiting, so it favours the longest jobs, whose
+    responsiveness hardly depends on their wait. "difference" takes the effect of the start: minus
+    the responsiveness that the jobs left waiting lose, and the fairness gained until the next
+    start. "interchange" adds the loss of the job itself if another job had gone first, which
+    depends on its wait, for a schema with the wait. `utility_weight` is lambda.
     """
     if kind == "literal":
         utility, fairness = experience.responsiveness, experience.fairness
@@ -74,11 +74,11 @@ def rewards(experience: Experience, kind: str, utility_weight: float) -> FloatAr
 def slowdown_rewards(experience: SiteExperience, exponent: float) -> FloatArray:
     """The reward (s - l) / (s + l) of each job at each start, in [-1, 1]; shape as `spared`.
 
-    s is the slowdown that the job would have lost behind those left waiting, one by one, l what
-    they lose behind it, each to the power of `exponent`: below 1 it tells good jobs from better
-    ones, since s / l spans many powers of ten. Weighted shortest processing time first (Smith 1956)
-    is the order of s / l. The reward has no scale, so that long and short queues speak alike; it is
-    0 where neither side loses anything.
+    s is the slowdown that the job would have lost behind each of the jobs left waiting, l what they
+    lose behind it, each to the power of `exponent`. An exponent below 1 distinguishes good jobs
+    from better ones, since s / l spans many powers of ten. Weighted shortest processing time first
+    (Smith 1956) is the order of s / l. The reward has no scale, so long and short queues count the
+    same; it is 0 if neither side loses anything.
     """
     spared, lost = experience.spared**exponent, experience.lost**exponent
     stake, gained = spared + lost, spared - lost
@@ -86,7 +86,7 @@ def slowdown_rewards(experience: SiteExperience, exponent: float) -> FloatArray:
 
 
 def with_a_choice(experience: Experience) -> BoolArray:
-    """Starts at which another job could have been started, shape [n]."""
+    """Whether another job could have started at each start, shape [n]."""
     return np.diff(experience.first_action) > 1
 
 
@@ -99,10 +99,9 @@ def targets(
 ) -> FloatArray:
     """The target r + gamma max_b Q(s', b) of every start, float64[n] (2011, Algorithm 1).
 
-    The algorithm is printed with min and the state s; rewards are maximised here, and the value
-    is that of the next state s'. Where s' offers but one job its own target stands for max_b Q:
-    nothing is to be learned there, and what really followed is known. `network` is Q_k; None where
-    there is none yet, which is 0 everywhere.
+    The algorithm is printed with min and the state s; here rewards are maximised, and the value is
+    that of the next state s'. If s' has a single job, its own target replaces max_b Q: there is no
+    choice to learn, and the actual continuation is known. `network` is Q_k; None is 0 everywhere.
     """
     if network is None or gamma == 0.0:
         value = np.zeros(len(reward))
@@ -124,19 +123,19 @@ def site_targets(
 ) -> FloatArray:
     """The target r + gamma max_b Q(s', b) of each job at each start; shape as `reward`.
 
-    s' is the next start that leaves somebody waiting, whoever of the queue starts at this one.
-    `reward` has shape [n, 1 + MOST_OTHERS]; `network` is as in `targets`.
+    s' is the next start that leaves a job waiting, independent of the job of this start. `reward`
+    has shape [n, 1 + MOST_OTHERS]; `network` is as in `targets`.
     """
     if network is None or gamma == 0.0:
         return reward
     scores = network.scores(experience.queue[:, None], experience.features)
-    best = np.where(experience.job == NOBODY, -np.inf, scores).max(axis=1, initial=-np.inf)
+    best = np.where(experience.job == NO_JOB, -np.inf, scores).max(axis=1, initial=-np.inf)
     return reward + gamma * np.append(best[1:], 0.0)[: len(reward), None]
 
 
-#: What fits the Q-function.
+#: Regressors of the Q-function.
 REGRESSORS = ("feed-forward", "echo-state")
-#: The schemas that a trained network may take, by name.
+#: Schemas of a trained network by name.
 SCHEMAS = {schema.name: schema for schema in (*REACTIVE_GRID_SCHEMAS, REACTIVE_GRID_WAIT, SITE)}
 
 
@@ -144,28 +143,28 @@ SCHEMAS = {schema.name: schema for schema in (*REACTIVE_GRID_SCHEMAS, REACTIVE_G
 class FittedQSettings:
     """Settings of fitted Q iteration (2011, sections 3.2 and 4).
 
-    The defaults see the paper's 11 inputs, among which there is no wait. With run times known that
-    is enough for the level of shortest job first. With class medians, jobs of one class and VO are
-    then all alike: schema "reactive-grid-wait" with reward "interchange" tells them apart and
-    reaches min(run + wait). With run times known that pair gives up those who have waited long.
-    Schema "site" goes with reward "slowdown" and with nothing else; see SLOWDOWN.
+    The defaults use the paper's 11 inputs, which lack the wait. With known run times that suffices
+    for the level of shortest job first. With class medians all jobs of one class and VO have equal
+    inputs: schema "reactive-grid-wait" with reward "interchange" distinguishes them and reaches
+    min(run + wait). With known run times that pair starves jobs that have waited long. Schema
+    "site" requires reward "slowdown"; see SLOWDOWN.
     """
 
     regressor: str = "echo-state"  #: one of REGRESSORS
     #: Name of one of the papers' schemas, "reactive-grid-wait" or "site".
     schema: str = "reactive-grid-2011"
     iterations: int = 12  #: N of Algorithm 1; experience is collected anew before each
-    kept: int = 3  #: how many collections are learned from, the last ones
+    kept: int = 3  #: number of last collections to learn from
     gamma: float = 0.9  #: discount of one start
     epsilon: float = 0.1  #: probability of a random start while collecting; not for `site`
     #: Lambda, of responsiveness against fairness in the reward; not for `site`.
     utility_weight: float = 0.5
     #: On the weights while collecting, in parts of their root mean square; `site` only.
     noise: float = 0.3
-    #: Jobs left waiting that are learned from beside each start, MOST_OTHERS at most; `site` only.
+    #: Jobs left waiting to learn from at each start, at most MOST_OTHERS; `site` only.
     others: int = 8
-    exponent: float = 0.25  #: of what reward "slowdown" compares (`slowdown_rewards`)
-    batch: int = 0  #: training loads drawn anew for each iteration; 0 takes all of them in each
+    exponent: float = 0.25  #: of the reward "slowdown" (`slowdown_rewards`)
+    batch: int = 0  #: training loads drawn for each iteration; 0 takes all of them
     reward: str = "difference"  #: one of REWARDS
     hidden: int = 16  #: sigmoid units of the feed-forward network
     passes: int = 20  #: over the samples in each fit of the feed-forward network
@@ -174,7 +173,7 @@ class FittedQSettings:
     reservoir: ReservoirSettings = field(default_factory=ReservoirSettings)
     ridge: float = 1e-4  #: penalty of its readout, per sample and on standardised inputs
     seed: int = 1  #: of everything random
-    #: Of the objective by which the best network is kept.
+    #: Of the validated objective.
     weights: RewardWeights = field(
         default_factory=lambda: RewardWeights(
             time_utility=0.0, responsiveness=0.5, fairness=0.5, tail=0.0
@@ -235,15 +234,15 @@ SLOWDOWN = FittedQSettings(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridPatterns:
-    """Collects by rollouts: at each start anything that fits may be chosen."""
+    """Collects by rollouts: at each start any job that fits may be chosen."""
 
-    settings: FittedQSettings  #: of the iteration
-    regressor: FeedForwardRegressor | EchoStateRegressor  #: makes networks of parameters
+    settings: FittedQSettings
+    regressor: FeedForwardRegressor | EchoStateRegressor
 
     def collected(
         self, parameters: Sequence[float] | None, loads: Sequence[TrainingLoad], iteration: int
     ) -> list[tuple[Experience, Workload]]:
-        """Experience of every load; the first is that of simple orders, as there is no policy."""
+        """Experience of every load; that of simple orders without a policy yet."""
         network = self.regressor.driven(parameters)
         epsilon = None if parameters is None else self.settings.epsilon
         found = []
@@ -260,36 +259,31 @@ class GridPatterns:
         collections: Sequence[Sequence[tuple[Experience, Workload]]],
         parameters: Sequence[float] | None,
     ) -> Samples:
-        """Pattern set of Algorithm 1; memory was driven through each simulation in its order."""
+        """Pattern set of Algorithm 1; the memory followed each simulation in its order."""
         network = None if parameters is None else self.regressor.driven(parameters)
         settings, parts = self.settings, []
         for experience, workload in (each for collection in collections for each in collection):
             reward = rewards(experience, settings.reward, settings.utility_weight)
             found = targets(experience, reward, network, workload, settings.gamma)
             free = with_a_choice(experience)
-            jobs = self._job_features(experience, workload)[free]
-            parts.append((experience.queue[free], jobs, experience.state[free], found[free]))
+            jobs = grid_job_table(workload)[experience.job]
+            if SCHEMAS[settings.schema].dynamic_jobs:
+                wait = experience.now - workload.submit[experience.job]
+                jobs = np.column_stack([jobs, log_seconds(wait)])
+            parts.append((experience.queue[free], jobs[free], experience.state[free], found[free]))
         return Samples(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
-    def _job_features(self, experience: Experience, workload: Workload) -> FloatArray:
-        """Features of the job of every start when it started, float64[n, Fx]."""
-        table = grid_job_table(workload)[experience.job]
-        if not SCHEMAS[self.settings.schema].dynamic_jobs:
-            return table
-        wait = experience.now - workload.submit[experience.job]
-        return np.column_stack([table, log_seconds(wait)])
 
-
-#: What noise is put on.
+#: Weights with noise.
 _NOISY = ("queue_weights", "job_weights", "bias", "output", "linear")
 
 
 def with_noise(network: QNetwork, noise: float, rng: np.random.Generator) -> QNetwork:
-    """A network that orders a little differently, all the time in the same way.
+    """The network with noise on its weights, a constant small change of its order.
 
-    Noise on the weights instead of on single starts (Ruckstiess, Felder, Schmidhuber 2008): under
-    EASY one start out of order changes little, and who starts is not the network's choice alone.
-    Its standard deviation is `noise` times the root mean square of each group of weights.
+    Noise on the weights, not on single starts (Ruckstiess, Felder, Schmidhuber 2008): under EASY
+    one start out of order changes little, and the network does not decide alone which job starts.
+    The standard deviation is `noise` times the root mean square of each group of weights.
     """
     changed = {}
     for name in _NOISY:
@@ -301,15 +295,15 @@ def with_noise(network: QNetwork, noise: float, rng: np.random.Generator) -> QNe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitePatterns:
-    """Collects from finished simulations, each under a network with noise of its own."""
+    """Collects from finished simulations, each under a network with its own noise."""
 
-    settings: FittedQSettings  #: of the iteration
-    regressor: FeedForwardRegressor  #: makes networks of parameters
+    settings: FittedQSettings
+    regressor: FeedForwardRegressor
 
     def collected(
         self, parameters: Sequence[float] | None, loads: Sequence[TrainingLoad], iteration: int
     ) -> list[SiteExperience]:
-        """Experience of every load; at first under the order that policy search starts from."""
+        """Experience of every load; at first under the initial order of policy search."""
         network = policy_search.unsearched_network(policy_search.SLOWDOWN)
         if parameters is not None:
             network = self.regressor.network(parameters)
@@ -326,11 +320,11 @@ class SitePatterns:
     def samples(
         self, collections: Sequence[Sequence[SiteExperience]], parameters: Sequence[float] | None
     ) -> Samples:
-        """Pattern set: every start that left somebody waiting, and those that did not happen.
+        """Pattern set: every start that left a job waiting, and alternatives that did not happen.
 
-        The reward of a start that did not happen is known as well: that of letting another job of
-        the same queue go first. Without these the network would know bad jobs only from short
-        queues, in which nobody better is left.
+        The reward of an alternative, another job of the same queue going first, is known as well.
+        Without alternatives the network would see bad jobs only in short queues without a better
+        job.
         """
         network = None if parameters is None else self.regressor.network(parameters)
         parts = []
@@ -338,7 +332,7 @@ class SitePatterns:
             reward = slowdown_rewards(experience, self.settings.exponent)
             found = site_targets(experience, reward, network, self.settings.gamma)
             width = 1 + self.settings.others
-            row, column = np.nonzero(experience.job[:, :width] != NOBODY)
+            row, column = np.nonzero(experience.job[:, :width] != NO_JOB)
             jobs = experience.features[row, column]
             states = np.empty((len(row), 0))  # no memory
             parts.append((experience.queue[row], jobs, states, found[row, column]))
@@ -386,10 +380,7 @@ def train_fitted_q(
     kept: Checkpoint,
     progress: Progress,
 ) -> TrainedPolicy:
-    """Collect, set targets, fit; again and again, and keep the network that validates best.
-
-    Experience is collected on the training loads.
-    """
+    """Collect on the training loads, set targets, fit; keep the network that validates best."""
     patterns, simulated = _patterns(settings), 0
     collections: deque[Any] = deque(maxlen=settings.kept)
 
@@ -402,7 +393,7 @@ def train_fitted_q(
         before = kept.steps[iteration - 2][0] if iteration > 1 else None
         loads = drawn_loads(training, settings.batch, settings.seed, iteration)
         simulated += 2 * sum(len(load.workload.submit) for load in loads)
-        if iteration > first - settings.kept:  # what no later step is fitted to is not simulated
+        if iteration > first - settings.kept:  # earlier collections are not needed
             collections.append(patterns.collected(before, loads, iteration))
         if iteration >= first:
             parameters = _fitted(patterns, collections, before, settings.seed + iteration)

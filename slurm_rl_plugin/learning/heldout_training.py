@@ -1,7 +1,7 @@
 """Training that leaves the last 40 % of each log untouched, for the held-out protocol.
 
-Of the first 60 % three quarters train and the last quarter chooses: among the steps of a training,
-among its seeds, and between the model and the best simple rule.
+Of the first 60 % three quarters are for training. The last quarter chooses among the steps of a
+training, among its seeds, and between the model and the best simple rule.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 
-#: Part of the training part that trains; the rest of it chooses.
+#: Part of the first 60 % for training; the rest validates.
 SEARCHED_PART = 0.75
-#: Windows of a log that train, shorter than those that measure: a search needs many of them.
+#: Windows for training, shorter than those that measure, because a search needs many.
 TRAINING = HeldoutProtocol(windows=100, warm_up=500, further=256)
-#: Windows of a log that choose.
+#: Windows for validation.
 VALIDATION = HeldoutProtocol(windows=48)
-#: What comparisons call the network.
+#: Name of the network in comparisons.
 _NETWORK = "this model"
 
 
 def searched_jobs(prepared: PreparedLog) -> int:
-    """How many first jobs of a log train."""
+    """Number of jobs at the begin of a log for training."""
     return int(training_jobs(prepared) * SEARCHED_PART)
 
 
@@ -62,15 +62,11 @@ def heldout_loads(
     validation: HeldoutProtocol = VALIDATION,
     goals: Goals | None = None,
 ) -> TrainingLoads:
-    """Loads from the first 60 % of each log, with job classes known at submission, log by log.
-
-    Args:
-        logs: whole logs; what lies behind their first 60 % is not looked at.
-    """
-    known = [class_known_at_submission(training_part(each), classifier) for each in logs]
-    borders = [searched_jobs(each) for each in logs]
+    """Loads from the first 60 % of each whole log, with job classes known at submission."""
     found = TrainingLoads([], [])
-    for prepared, border in zip(known, borders, strict=True):
+    for log in logs:
+        prepared = class_known_at_submission(training_part(log), classifier)
+        border = searched_jobs(log)
         later = windows_of(border, len(prepared.log), validation)
         own = AS_TRAINED if goals is None else prepared.goals(goals)
         found.training.extend(_loads(prepared, windows_of(0, border, training), training, own))
@@ -101,7 +97,7 @@ def best_reserve(
     parts: Sequence[float],
     weights: RewardWeights,
 ) -> float:
-    """Which part of the machine's processors to keep free of batch work; of equals the first."""
+    """The best part of the machine to keep free of batch work; on a tie the first."""
     capacity = loads[0].settings.capacity
     values = [
         mean_objective(with_reserve(network, part * capacity), loads, weights, together=True)
@@ -112,7 +108,7 @@ def best_reserve(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleComparison:
-    """A network beside the best simple rule of one log, on windows that neither was made on."""
+    """A network compared with the best simple rule of a log, in windows without training jobs."""
 
     best_heuristic: str  #: the rule, chosen on the training part
     slowdown: dict[str, float]  #: of each rule on the training part
@@ -126,7 +122,7 @@ def compare_with_rules(
     classifier: JobClassifier | None = None,
     validation: HeldoutProtocol = VALIDATION,
 ) -> RuleComparison:
-    """Whether a network is better than the best simple rule, from the first 60 % of a log alone."""
+    """Compare a network with the best simple rule on the first 60 % of a log."""
     known = class_known_at_submission(training_part(prepared), classifier)
     jobs = len(known.log)
     slowdown = heuristics_on_training_part(known, windows_of(0, jobs, validation), validation)
@@ -149,11 +145,10 @@ def compare_with_rules(
 
 
 def shipped_rule(comparisons: Iterable[RuleComparison]) -> str | None:
-    """The rule to ship in place of a network that does not win; None to ship the network.
+    """The rule to ship instead of a network that does not win; None to ship the network.
 
-    Returns:
-        Of the rules that a network can stand for, the best on the training parts; None too where
-        that is no better than the network, as where the best rule is none of them.
+    Of the rules that a network can represent, the best on the training parts; None if that rule is
+    not better than the network.
     """
     found = list(comparisons)
     if _beat(each.ratio for each in found):
@@ -164,13 +159,13 @@ def shipped_rule(comparisons: Iterable[RuleComparison]) -> str | None:
 
 
 def _beat(ratios: Iterable[float]) -> bool:
-    """Whether slowdowns are less by these ratios, on all logs together; of no log they are."""
+    """Whether the geometric mean of slowdown ratios is below 1; true without a log."""
     logs = np.log(list(ratios))
     return len(logs) == 0 or bool(logs.mean() < 0.0)
 
 
 def heldout_entry(comparisons: Mapping[str, RuleComparison], shipped: str | None) -> dict[str, Any]:
-    """The `heldout` part of a manifest: the protocol that was registered before any test."""
+    """The `heldout` part of a manifest."""
     return {
         "training_windows": asdict(TRAINING),
         "validation_windows": asdict(VALIDATION),

@@ -1,4 +1,4 @@
-"""The manifest beside a model, and the card that a person reads: what it was made of."""
+"""The manifest of a model, and its card for people: how it was trained."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _card_lines(name: str, manifest: Mapping[str, Any]) -> list[str]:
         f"| {source['sha256'][:16] or 'generated'} |"
         for source in manifest["sources"]
     ]
-    too_small = manifest.get("too_small")  # the table tells nothing: the log was too short
+    too_small = manifest.get("too_small")  # the log was too short for the table to mean anything
     return [
         f"# Model card: {name}",
         "",
@@ -72,22 +72,22 @@ def _card_lines(name: str, manifest: Mapping[str, Any]) -> list[str]:
 
 
 _PLAIN_SPLIT = (
-    "The first 60 % of each log trained, the rest chose among the steps of the training; the",
-    "table below is on that rest. It was shown no other data.",
+    "The first 60 % of each log were for training, the rest chose among the steps of the training;",
+    "the table below is on that rest. No other data was used.",
 )
 _HELDOUT_SPLIT = (
-    "Of the first 60 % of each log three quarters trained, the last quarter chose among steps and",
-    "seeds; the table below is on that quarter. The last 40 % of each log it was never shown, nor",
-    "any other log.",
+    "Of the first 60 % of each log three quarters were for training; the last quarter chose among",
+    "steps and seeds, and the table below is on that quarter. The last 40 % of each log, and any",
+    "other log, were not used.",
 )
 _PLAIN_WARNING = (
     "On a machine whose jobs are mostly parallel, or where most jobs are similar: compare it",
     "first with `slurm-rl evaluate` on your own log, and train on that log if a rule wins.",
 )
 _SITE_UTILITY_WARNING = (
-    "It orders no queue: its scores are what one more job is worth to the site, for `[offer]",
-    "utility_model`. Where its correlation is hardly above that of the share deficit, or the load",
-    "has changed since: brokers then do as well by the earliest start. Train it again.",
+    "It orders no queue: its scores are the utility of one more job for the site, for `[offer]",
+    "utility_model`. If its correlation is hardly above that of the share deficit, or the load",
+    "has changed: the earliest start then serves brokers as well. Train it again.",
 )
 _OBJECTIVE = "Objective as the reward weights say; mean over loads."
 #: What is validated, where that is not the objective.
@@ -110,7 +110,7 @@ def _warning(manifest: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _comparison(heldout: Mapping[str, Any] | None) -> list[str]:
-    """How it compares with the best rule of each log, on the part that chose."""
+    """Comparison with the best rule of each log on the validation part."""
     if heldout is None:
         return []
     lines = [
@@ -121,7 +121,7 @@ def _comparison(heldout: Mapping[str, Any] | None) -> list[str]:
     for log, ratio in heldout["validation_ratio"].items():
         lines.append(f"| `{log}` | {heldout['best_heuristic'][log]} | {ratio:.3f} |")
     if heldout["shipped"] == "network" and not heldout["beats_best_rule"]:
-        lines += ["", "It does not beat the best rule, but the best that a network can stand for."]
+        lines += ["", "It does not beat the best rule, but the best that a network can represent."]
     elif heldout["shipped"] != "network":
         lines += ["", f"No training won: this model is the rule {heldout['shipped']}."]
     return lines
@@ -132,14 +132,14 @@ def _cautions(manifest: Mapping[str, Any]) -> list[str]:
     if manifest["schema"]["name"] != "site":
         lines += [
             "",
-            "It sees little more than the papers' networks: four accounts and the run time. It is",
-            "there to be compared with them; a cluster wants a model of the `site` schema.",
+            "Like the papers' networks it sees four accounts and the run time, and little more. It",
+            "is for comparison with them; a cluster needs a model of the `site` schema.",
         ]
     if manifest["settings"].get("hold"):
         lines += [
             "",
-            "It also says how many processors to keep free of batch work. `evaluate` obeys. The",
-            "hook keeps them free where `[reserve]` says by what means (docs/reserve.md); else it",
+            "It also gives the number of processors to keep free of batch work. `evaluate` keeps",
+            "them free. The hook does so if `[reserve]` is set (docs/reserve.md); otherwise it",
             "only reports them (`slurm_rl_reserve_processors`).",
         ]
     return lines

@@ -1,4 +1,4 @@
-"""Networks as ONNX files with what the head node must check, and back.
+"""Networks as ONNX files with the metadata that the head node checks, and back.
 
 A Q-network takes `queue` float32[Fq] and `jobs` float32[n, Fx] and gives `score` float32[n], and
 `reserve` float32[1] where it holds processors. An echo state network also takes `memory_in`
@@ -31,17 +31,17 @@ _OPSET, _IR_VERSION = 17, 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxFile:
-    """An ONNX file as read: its metadata and the tensors of its graph."""
+    """An ONNX file: its metadata and the tensors of its graph."""
 
-    path: Path  #: where it was read
-    metadata: Mapping[str, str]  #: all entries
+    path: Path
+    metadata: Mapping[str, str]
     tensors: Mapping[str, FloatArray]  #: the initializers by name, float64
 
     def tensor(self, name: str) -> FloatArray:
         """The initializer of this name, float64.
 
         Raises:
-            ModelUnreadable: the file has none of that name.
+            ModelUnreadable: the file lacks it.
         """
         if name not in self.tensors:
             raise ModelUnreadable(
@@ -82,7 +82,7 @@ _TENSORS = (
     *("queue_weights", "job_weights", "bias"),
 )
 _OPERATORS = {"relu": "Relu", "sigmoid": "Sigmoid"}
-#: What both kinds of network begin with: operator, inputs, output.
+#: First steps of both kinds of network: operator, inputs, output.
 _SCALED = (
     ("Sub", ["queue", "queue_mean"], "queue_centred"),
     ("Div", ["queue_centred", "queue_scale"], "queue_scaled"),
@@ -125,7 +125,7 @@ _ECHO_STATE = (
     ("Add", ["score_of_queue", "output_bias"], "score_outside"),
     ("Add", ["score_inside", "score_outside"], "score_column"),
     ("Squeeze", ["score_column", "column_axis"], "score"),
-    # a place before the first job, with the lowest score and the old memory, serves an empty queue
+    # an entry before the first job, with the lowest score and the old memory, for an empty queue
     ("Unsqueeze", ["memory_in", "rows"], "memory_row"),
     ("Concat", ["memory_row", "states"], "possible_memories"),
     ("Concat", ["lowest", "score"], "possible_scores"),
@@ -146,12 +146,11 @@ def _write(
     more: _Shapes,
     metadata: Mapping[str, str],
 ) -> None:
-    """Write a graph of steps behind the scaling of the features, and what the head node must know.
+    """Write a graph that scales the features and does some steps, and the metadata.
 
     Args:
-        tensors: that do not change, written as float32.
-        more: shapes of inputs and outputs by name, beside `queue` and `jobs`; those that end in
-            `_in` are inputs.
+        tensors: constants, written as float32.
+        more: shapes of further inputs, which end in `_in`, and outputs, by name.
     """
     nodes = [
         helper.make_node(operator, inputs, [output], **_ATTRIBUTES.get(operator, {}))
@@ -272,7 +271,7 @@ def echo_state_of(file: OnnxFile) -> EchoStateNetwork:
 def export_model(
     network: QNetwork | EchoStateNetwork, path: Path, metadata: Mapping[str, str]
 ) -> None:
-    """Write a network and its metadata; beside first, then renamed."""
+    """Write a network and its metadata, as a whole file."""
     if isinstance(network, EchoStateNetwork):
         export_echo_state(network, path, metadata)
     else:

@@ -29,14 +29,14 @@ from slurm_rl_plugin.policies.network import (
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 
-#: Processors held where the search begins; a fixed reserve of two is a fair start anywhere.
+#: Reserve at the start of the search, processors.
 INITIAL_RESERVE = 2.0
-#: Processors that a step of 1 in a searched number of the reserve makes: scores are of order 1,
-#: reserves of some processors.
+#: Processors for a step of 1 in a searched number of the reserve: scores are of order 1, a reserve
+#: has some processors.
 RESERVE_STEP = 4.0
-#: Orders to start with -> points of the job features that make them. `site` is the order that is
-#: shipped: a job's age against its predicted run time, its size, what it tells of jobs alike, and
-#: points for a wait beyond half of the longest; the others are rules.
+#: Orders to start with -> points of their job features. `site` is the shipped order: a job's age
+#: against its predicted run time, its size, whether similar jobs run, and points for a wait beyond
+#: half of the longest; the others are rules.
 STARTS = {
     "site": {
         "log_age": 1.0,
@@ -49,16 +49,16 @@ STARTS = {
     "sjf": {"log_time_limit": -1.0},
     "saf": {"log_time_limit": -1.0, "log_size": -1.0},
 }
-#: What of the network is searched: all of it, or the rest stays as it starts.
+#: The searched part of the network; the rest stays as at the start.
 SEARCHED = ("network", "linear", "reserve")
-#: Searched where the search is linear: not the class of jobs, which a log without limits tells by
-#: run times that nobody knew, nor shares, which goals weigh.
+#: Searched in a linear search: not the class of jobs, which a log without limits derives from run
+#: times that were unknown at submission, nor shares, which goals weigh.
 _LINEAR = tuple(name for name in SITE.jobs if name not in ("interactive", "share_doublings"))
-#: What goals alone set: never searched, and worth the same points in every network.
+#: Features of the goals: never searched, with the same points in every network.
 _BY_GOALS = {"interactive_points": 1.0, "share_points": -1.0}
 #: Waiting never counts against a job.
 _WAITING = ("log_age", "overdue")
-#: Job features that a network can be made to do without, to see what they are worth.
+#: Job features that a network can do without, to measure their effect.
 FEATURE_GROUPS: Mapping[str, tuple[str, ...]] = {
     "request": ("log_time_limit",),
     "processors": ("log_size",),
@@ -66,11 +66,11 @@ FEATURE_GROUPS: Mapping[str, tuple[str, ...]] = {
     "prediction": SITE.history_jobs[:-1],
     "alike": SITE.history_jobs[-1:],
 }
-#: Fewer candidates a generation give the search no weights to learn by.
+#: Fewest candidates of a generation from which the search gets weights.
 _FEWEST_CANDIDATES = 3
-#: Weights of networks are of order 1; where they begin to overflow, nothing is learned for long.
+#: Weights of networks are of order 1; a search with steps that overflow learns nothing.
 _LARGEST_STEP = 1000.0
-#: The reserve looks at few features: with all of them it learns what only the training loads show.
+#: The reserve uses few features; with all of them it overfits the training loads.
 RESERVE_NUMBERS = len(RESERVE_FEATURES) + 1
 
 
@@ -79,22 +79,21 @@ class PolicySearchSettings:
     """Settings of the search (Hansen and Ostermeier 2001: CMA-ES)."""
 
     hidden: int = 6  #: hidden units of the network
-    generations: int = 120  #: how often the search distribution is updated
+    generations: int = 120  #: updates of the search distribution
     population: int = 0  #: candidates a generation; 0 takes 4 + 3 ln(parameters)
     step: float = 0.3  #: initial standard deviation
-    validate_every: int = 5  #: generations between looks at the validation loads
-    seed: int = 1  #: seed of the search
-    weights: RewardWeights = field(default_factory=RewardWeights)  #: what is maximised
-    #: Whether the network also says how many processors to keep free of batch work.
-    hold: bool = False
-    #: One of SEARCHED: the whole network, the linear term only (and the reserve where it holds), or
-    #: the reserve only.
+    validate_every: int = 5  #: generations between validations
+    seed: int = 1
+    weights: RewardWeights = field(default_factory=RewardWeights)  #: of the maximised objective
+    hold: bool = False  #: whether the network also gives a reserve free of batch work
+    #: One of SEARCHED: the whole network, the linear term (and the reserve with `hold`), or the
+    #: reserve alone.
     searched: str = "network"
-    #: The order that it starts with, one of STARTS; with `hold`, interactive jobs first.
+    #: The order at the start, one of STARTS; with `hold`, interactive jobs first.
     start: str = "sjf"
-    history: bool = False  #: whether the network looks at past runs
-    without: str = ""  #: names of FEATURE_GROUPS that it does not look at, separated by commas
-    batch: int = 0  #: training loads drawn anew for each generation; 0 takes all of them in each
+    history: bool = False  #: whether the network uses past runs
+    without: str = ""  #: names of FEATURE_GROUPS that it does not use, separated by commas
+    batch: int = 0  #: training loads drawn for each generation; 0 takes all of them
 
     def __post_init__(self) -> None:
         for name, known in (("start", tuple(STARTS)), ("searched", SEARCHED)):
@@ -125,12 +124,12 @@ class PolicySearchSettings:
 
     @property
     def groups_left_out(self) -> list[str]:
-        """Names of the groups of features that `without` lists, separated by commas."""
+        """The names in `without`."""
         return [name for name in self.without.split(",") if name]
 
     @property
     def unseen(self) -> set[str]:
-        """Job features that the search leaves alone."""
+        """Job features that the search does not change."""
         past = set(_BY_GOALS) if self.history else {*_BY_GOALS, *SITE.history_jobs}
         return past.union(*(FEATURE_GROUPS[group] for group in self.groups_left_out))
 
@@ -168,7 +167,7 @@ def searched_places(settings: PolicySearchSettings) -> IntArray:
 
 
 def search_bounds(settings: PolicySearchSettings) -> FloatArray | None:
-    """Waiting never counts against a job; shape [searched, 2], None where it is free."""
+    """Bounds under which waiting never counts against a job, shape [searched, 2]; or None."""
     if settings.searched != "linear":
         return None
     first = parameter_count(SITE, settings.hidden) - len(SITE.jobs)
@@ -178,9 +177,7 @@ def search_bounds(settings: PolicySearchSettings) -> FloatArray | None:
 
 
 def parameters_of(network: QNetwork, settings: PolicySearchSettings) -> FloatArray:
-    """The numbers of a network of the `site` schema, where a search of these settings may start.
-
-    A fixed reserve is not taken over.
+    """The numbers of a network of the `site` schema as the start of a search; without its reserve.
 
     Raises:
         ConfigurationError: the network has another schema, size or scaler.
@@ -195,7 +192,7 @@ def parameters_of(network: QNetwork, settings: PolicySearchSettings) -> FloatArr
     return np.concatenate([*(part.ravel() for part in parts), network.linear])
 
 
-#: For mean bounded slowdown in windows of logs: few weights, many loads, a good start.
+#: For mean bounded slowdown in windows of logs: few weights, many loads, the shipped order.
 SLOWDOWN = PolicySearchSettings(
     hidden=1,
     generations=20,
@@ -207,14 +204,14 @@ SLOWDOWN = PolicySearchSettings(
     history=True,
     batch=16,
 )
-#: For a site: the shipped order's weights anew, so that no group of jobs loses; each generation is
-#: compared on one run through the log.
+#: For a site: the weights of the shipped order, searched so that no group of jobs loses; each
+#: generation is compared on one run through the log.
 SITE_ORDER = replace(
     SLOWDOWN, weights=RewardWeights(slowdown=10.0, tail=2.0, groups=10.0), batch=1, validate_every=2
 )
 
 
-#: Rules whose order is that of a sum of logarithms, and the weights of the features that make it.
+#: Rules that order by a sum of logarithms, and the weights of its features.
 RULE_WEIGHTS: Mapping[str, Mapping[str, float]] = {
     "fifo": {"log_age": 1.0},
     "sjf": {"log_time_limit": -1.0},
@@ -223,10 +220,10 @@ RULE_WEIGHTS: Mapping[str, Mapping[str, float]] = {
 
 
 def rule_network(rule: str) -> QNetwork:
-    """The network of the `site` schema that orders a queue as one of RULE_WEIGHTS does.
+    """The network of the `site` schema with the order of one of RULE_WEIGHTS.
 
     Raises:
-        ConfigurationError: a rule that is no sum of logarithms.
+        ConfigurationError: another rule.
     """
     if rule not in RULE_WEIGHTS:
         raise ConfigurationError(
@@ -242,7 +239,7 @@ def rule_network(rule: str) -> QNetwork:
 def _network(
     settings: PolicySearchSettings, parameters: FloatArray, searched: FloatArray
 ) -> QNetwork:
-    """The network of all numbers at the start, with others in the searched places."""
+    """The network of the numbers at the start, with new ones in the searched places."""
     parameters = parameters.copy()
     parameters[searched_places(settings)] = searched
     if settings.hold:
@@ -260,7 +257,7 @@ def _network(
 
 
 def unsearched_network(settings: PolicySearchSettings) -> QNetwork:
-    """The network that a search without `hold` starts from, as it is."""
+    """The network at the start of a search without `hold`."""
     return network_from_parameters(
         SITE,
         initial_parameters(settings),
@@ -279,8 +276,8 @@ def search_policy(
 ) -> TrainedPolicy:
     """Maximise the site's objective over the weights of a network.
 
-    Candidates of a generation see the same training loads. The validation loads choose among the
-    search's means. `start` replaces `initial_parameters`.
+    Candidates of a generation run on the same training loads. The validation loads choose among the
+    means of the search. `start` replaces `initial_parameters`.
     """
     from cmaes import CMA  # noqa: PLC0415 - brings scipy.stats, which no worker has to wait for
 

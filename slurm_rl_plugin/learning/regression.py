@@ -26,10 +26,10 @@ from slurm_rl_plugin.units import FloatArray
 
 
 class Samples(NamedTuple):
-    """What a Q-function is fitted to; the order of the rows does not matter any more."""
+    """Samples of a Q-function, in any order."""
 
     queue: FloatArray  #: queue features, shape [samples, Fq]
-    jobs: FloatArray  #: features of the job that was started, shape [samples, Fx]
+    jobs: FloatArray  #: features of the started job, shape [samples, Fx]
     states: FloatArray  #: reservoir after that start, shape [samples, H]
     targets: FloatArray  #: shape [samples]
 
@@ -38,19 +38,19 @@ class Samples(NamedTuple):
 class FeedForwardRegressor:
     """One hidden layer of sigmoid units, fitted from scratch each time (Riedmiller 2005)."""
 
-    schema: FeatureSchema  #: what the inputs mean
+    schema: FeatureSchema  #: of the inputs
     hidden: int  #: units
     passes: int  #: over the samples
     decay: float  #: L2 penalty on the weights
 
     def driven(self, parameters: Sequence[float] | None) -> EchoStateNetwork:
-        """The network as a reservoir without links."""
+        """The network as a reservoir without connections."""
         count = parameter_count(self.schema, self.hidden) + 1
         numbers = [0.0] * count if parameters is None else parameters
         return without_memory(self.network(numbers))
 
     def network(self, parameters: Sequence[float]) -> QNetwork:
-        """The network with these weights; its direct linear term is 0."""
+        """The network with these weights and no direct linear term."""
         numbers = np.asarray(parameters, dtype=np.float64)
         network = network_from_parameters(
             self.schema,
@@ -62,7 +62,7 @@ class FeedForwardRegressor:
         return replace(network, output_bias=float(numbers[-1]))
 
     def fit(self, samples: Samples, seed: int) -> list[float]:
-        """Weights by Adam; the targets are standardised meanwhile."""
+        """Weights by Adam on standardised targets."""
         from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - slow, only here
         from sklearn.neural_network import MLPRegressor  # noqa: PLC0415 - slow, only here
 
@@ -77,7 +77,7 @@ class FeedForwardRegressor:
             n_iter_no_change=self.passes,
             random_state=seed,
         )
-        with warnings.catch_warnings():  # the number of passes is fixed on purpose
+        with warnings.catch_warnings():  # the number of passes is fixed
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(_scaled(self.schema, samples), (samples.targets - mean) / scale)
         inner, output = model.coefs_
@@ -98,13 +98,13 @@ class EchoStateRegressor:
     def drawn(
         cls, schema: FeatureSchema, settings: ReservoirSettings, ridge: float, seed: int
     ) -> EchoStateRegressor:
-        """A regressor over a reservoir that is drawn at random from this seed."""
+        """A regressor over a random reservoir of this seed."""
         rng = np.random.default_rng(seed)
         reservoir = random_echo_state(schema, settings, fixed_scaler(schema), rng)
         return cls(reservoir=reservoir, ridge=ridge)
 
     def driven(self, parameters: Sequence[float] | None) -> EchoStateNetwork:
-        """The network that these parameters make; the untrained reservoir for None."""
+        """The network of these parameters; the untrained reservoir for None."""
         return self.reservoir if parameters is None else self.network(parameters)
 
     def network(self, parameters: Sequence[float]) -> EchoStateNetwork:
@@ -123,7 +123,7 @@ class EchoStateRegressor:
         )
 
     def fit(self, samples: Samples, seed: int) -> list[float]:
-        """Weights by least squares with a penalty; nothing in it is random."""
+        """Weights by least squares with a penalty, without randomness."""
         from sklearn.linear_model import Ridge  # noqa: PLC0415 - slow, only here
 
         del seed

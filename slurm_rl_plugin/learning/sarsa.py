@@ -1,8 +1,8 @@
 """SARSA with a small network on the papers' 11 inputs (Perez et al. 2008, sections III and V.A).
 
-`OnLineLearner` runs it as its authors did: it learns while it schedules, from a policy initialised
-by early deadline first. The paper trains on all examples at every start, which is quadratic in
-their number; here each training takes a fixed number of examples, spread evenly over all of them.
+`OnLineLearner` learns while it schedules, as the authors' did, from a policy initialised by early
+deadline first. The paper trains on all examples at every start, which is quadratic in their number;
+here each training takes a fixed number of examples, spread evenly over all of them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.time_utility import job_rows
 
-#: Rewards by name, as the compiled loop knows them.
+#: Rewards of the compiled loop by name.
 REWARDS = {
     "literal": LITERAL,
     "difference": DIFFERENCE,
@@ -76,37 +76,32 @@ class SarsaSettings:
     A sweep is one pass over one of the training loads, which take turns.
     """
 
-    #: Probability that a start is drawn at random; exploring ends with training.
-    epsilon: float = 0.05
+    epsilon: float = 0.05  #: probability of a random start during training
     gamma: float = 0.2  #: discount for each start
     learning_rate: float = 0.1  #: step of the back-propagation, eta
     hidden: int = 20  #: sigmoid units of the network
-    sweeps: int = 20  #: passes in all, pre-training included
+    sweeps: int = 20  #: total number of passes, including pre-training
     #: "reactive-grid", the paper's 11 inputs, or "reactive-grid-wait", with the wait.
     schema: str = "reactive-grid"
-    #: "literal": lambda U + (1 - lambda) F; "difference": with what the choice of the job saves in
-    #: place of U; "difference-reached": that counted from the waits reached, for the schema with
-    #: the wait; "completed" and "running": with U of the jobs that end until the next start, or run
-    #: at it (see `simulator/rollouts/sarsa.py`).
+    #: "literal": lambda U + (1 - lambda) F; "difference": with the saving by the choice of the job
+    #: instead of U; "difference-reached": the saving counted from the waits so far, for the schema
+    #: with the wait; "completed" and "running": with U of the jobs that end before the next start,
+    #: or run at it (see `simulator/rollouts/sarsa.py`).
     reward: str = "difference"
-    #: Lambda, the weight of time utility against fairness in the reward.
-    utility_weight: float = 0.5
-    #: "edf": the first sweeps act by early deadline first; "recorded": they learn from the starts
-    #: that the logs record; "none".
+    utility_weight: float = 0.5  #: lambda, the weight of time utility against fairness
+    #: "edf": the first sweeps act by early deadline first; "recorded": they learn from recorded
+    #: starts; "none".
     pretraining: str = "edf"
-    pretraining_sweeps: int = 3  #: how many they are
-    #: "online": the network moves at every start; "batch": it is trained afresh at the end of every
-    #: sweep on all starts collected so far. (The paper starts afresh at every single start, as
-    #: `learning/sarsa.py` does.)
+    pretraining_sweeps: int = 3
+    #: "online": the network changes at every start; "batch": it is trained afresh after every sweep
+    #: on all starts so far. (The paper trains afresh at every start, see `OnLineLearner`.)
     update: str = "online"
-    epochs: int = 5  #: of each such batch training
-    #: "best": the network of the sweep that validates best; "last": that of the last sweep, as the
-    #: paper's learner acts by what it has learned. (With the literal reward the best one is often
-    #: the untrained one.)
+    epochs: int = 5  #: of each batch training
+    #: "best": the network of the sweep that validates best; "last": that of the last sweep, as in
+    #: the paper. (With the literal reward the best network is often the untrained one.)
     keep: str = "best"
     seed: int = 1  #: of the initial weights, the exploration and the order of the epochs
-    #: By which the validation loads choose the network that is kept.
-    weights: RewardWeights = field(default_factory=RewardWeights)
+    weights: RewardWeights = field(default_factory=RewardWeights)  #: of the validated objective
 
     def __post_init__(self) -> None:
         for name, allowed in (
@@ -136,7 +131,7 @@ class SarsaSettings:
 
 
 #: As printed in 2008, section V.A; it learns to start interactive jobs last (see the reward). The
-#: utility_weight is that of 2011 (section 4.3), for 2008 prints none, nor epochs or sweeps.
+#: utility_weight is that of 2011 (section 4.3): 2008 prints neither it nor epochs nor sweeps.
 PAPER = SarsaSettings(
     epsilon=0.3,
     gamma=0.2,
@@ -151,15 +146,15 @@ PAPER = SarsaSettings(
 
 
 def input_width(schema: FeatureSchema) -> int:
-    """How many inputs a network of the schema has."""
+    """Number of inputs of a network of the schema."""
     return len(schema.queue) + len(schema.jobs)
 
 
 def grid_scaler(schema: FeatureSchema) -> Scaler:
     """Fixed mean and scale of the inputs.
 
-    Times from seconds to a day fill a third of their logarithmic inputs: these are spread out, so
-    that the sigmoids can tell them apart.
+    Times from seconds to a day fill a third of their logarithmic inputs, so these are spread out
+    for the sigmoids.
     """
     state, job = np.full(len(schema.queue), 0.5), np.full(len(schema.jobs), 0.5)
     spread = np.array([0.15 if name.startswith("log_") else 0.5 for name in schema.jobs])
@@ -206,7 +201,7 @@ def network_of(parameters: FloatArray, schema: FeatureSchema) -> QNetwork:
 def sweep_settings(
     settings: SarsaSettings, load: TrainingLoad, *, by_deadline: bool
 ) -> SweepSettings:
-    """How a sweep over a load acts, and how it learns at every start where it does."""
+    """Settings of a sweep over a load; without "online" it does not learn at the starts."""
     online = settings.update == "online"
     return SweepSettings(
         by_deadline=by_deadline,
@@ -230,11 +225,11 @@ def _swept(
     past: Transitions,
     fresh: FloatArray,
 ) -> tuple[Transitions, FloatArray]:
-    """The starts of one simulated pass, and when each job starts; what learns moves `parameters`.
+    """The starts of one simulated pass, and the start of each job; learning moves `parameters`.
 
     Args:
-        past: what is learned from beside these starts.
-        fresh: where each training at a start begins.
+        past: earlier examples to learn from as well.
+        fresh: initial parameters of each training at a start.
     """
     width, cluster = past.inputs.shape[1], load.settings.empty_cluster(load.workload)
     network, begin = perceptron_of(parameters, width), perceptron_of(fresh, width)
@@ -251,9 +246,9 @@ def acted_starts(
     *,
     by_deadline: bool,
 ) -> Transitions:
-    """The starts of one simulated pass; the online variant changes `parameters` on the way.
+    """The starts of one simulated pass; the online variant changes `parameters`.
 
-    `by_deadline` acts by early deadline first instead of by the network.
+    `by_deadline` acts by early deadline first, not by the network.
     """
     grid = grid_inputs(load, settings.inputs)
     sweep = sweep_settings(settings, load, by_deadline=by_deadline)
@@ -262,10 +257,10 @@ def acted_starts(
 
 
 def recorded_starts(load: TrainingLoad, settings: SarsaSettings) -> Transitions:
-    """The starts that the load's log records (2008, section VII: calibration by a real scheduler).
+    """The starts recorded in the load's log (2008, section VII: calibration by a real scheduler).
 
     Raises:
-        ConfigurationError: the log lacks some.
+        ConfigurationError: the log lacks starts.
     """
     start = load.prepared.log.start
     if np.isnan(start).any():
@@ -285,7 +280,7 @@ def learn_afresh(
     settings: SarsaSettings,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Batch re-learning: a new network fitted to SARSA's targets for everything collected."""
+    """Batch learning: a new network fitted to SARSA's targets for all collected starts."""
     fitted, width = initial.copy(), input_width(settings.inputs)
     old, network = perceptron_of(parameters, width), perceptron_of(fitted, width)
     examples = np.concatenate([each.inputs[:-1] for each in collected])
@@ -299,11 +294,11 @@ def learn_afresh(
 
 
 class SarsaLearner:
-    """A network and what it has seen.
+    """A network and its experience.
 
     Attributes:
-        parameters: of the network, as `perceptron_of` takes them.
-        collected: starts of the sweeps so far, one element a sweep; kept by the batch variant.
+        parameters: of the network, for `perceptron_of`.
+        collected: starts of each sweep so far, for the batch variant.
     """
 
     def __init__(self, settings: SarsaSettings) -> None:
@@ -313,7 +308,7 @@ class SarsaLearner:
         self.collected: list[Transitions] = []
 
     def _generator(self, sweep: int, purpose: int) -> np.random.Generator:
-        """Randomness of its own for each sweep, so that a resumed training draws the same."""
+        """A generator for each sweep, so that a resumed training draws the same numbers."""
         return np.random.default_rng([self._settings.seed, sweep, purpose])
 
     def _initial(self, sweep: int) -> FloatArray:
@@ -334,7 +329,7 @@ class SarsaLearner:
             )
 
     def starts(self, number: int, load: TrainingLoad) -> Transitions:
-        """The starts of a sweep; the online variant learns from them on the way."""
+        """The starts of a sweep; the online variant learns from them."""
         settings = self._settings
         pretraining = number <= settings.pretraining_sweeps
         if pretraining and settings.pretraining == "recorded":
@@ -348,8 +343,8 @@ class SarsaLearner:
         return acted_starts(self.parameters, load, settings, rng, by_deadline=by_deadline)
 
     def take_up(self, number: int, load: TrainingLoad, parameters: list[float]) -> None:
-        """Be as after a sweep that an earlier run has learned from."""
-        if self._settings.update == "batch":  # the starts follow from the network before it
+        """Restore the state after a sweep of an earlier run."""
+        if self._settings.update == "batch":  # the network before the sweep gives its starts
             self.collected.append(self.starts(number, load))
         self.parameters = np.array(parameters)
 
@@ -361,10 +356,10 @@ def train_sarsa(
     kept: Checkpoint,
     progress: Progress,
 ) -> TrainedPolicy:
-    """Learn a Q-network by SARSA and keep the best one or the last, which then acts greedily.
+    """Learn a Q-network by SARSA and keep the best or the last, which then acts greedily.
 
-    Training loads are acted on in turn. The curve holds an entry for the untrained network and one
-    a sweep, both objectives those of the greedy network.
+    The training loads take turns. The curve has an entry for the untrained network and one for each
+    sweep, with the objectives of the greedy network.
     """
     learner = SarsaLearner(settings)
     steps = [_step(learner, training, validation, settings)]
@@ -399,7 +394,7 @@ def _step(
     validation: Sequence[TrainingLoad],
     settings: SarsaSettings,
 ) -> dict[str, Any]:
-    """What the checkpoint keeps of a sweep: the network and what it is worth when greedy."""
+    """A sweep in the checkpoint: the network and its objectives when greedy."""
     network = network_of(learner.parameters, settings.inputs)
     return {
         "parameters": learner.parameters.tolist(),
@@ -416,7 +411,7 @@ class OnLineLearner:
     """A network that learns at every start.
 
     Attributes:
-        parameters: of the network, as `perceptron_of` takes them.
+        parameters: of the network, for `perceptron_of`.
     """
 
     def __init__(
@@ -425,8 +420,8 @@ class OnLineLearner:
         """Initialise the policy by early deadline first.
 
         Args:
-            calibration: load that early deadline first schedules.
-            one_hot: whether a job's VO is an input for each VO instead of one number.
+            calibration: the load for early deadline first.
+            one_hot: whether each virtual organisation is an input of its own.
         """
         self._settings, self._replayed, self._one_hot = settings, replayed, one_hot
         width = int(input_count(self._inputs(calibration)))
@@ -443,10 +438,7 @@ class OnLineLearner:
             descend_through(network, past.inputs[:-1], targets, order, settings.learning_rate)
 
     def run(self, load: TrainingLoad, *, learning: bool) -> FloatArray:
-        """Schedule a load: start of each job, seconds, shape [n].
-
-        With `learning` it explores and learns at every start; otherwise it acts greedily.
-        """
+        """Start of each job of a load, seconds, shape [n]; acts greedily without `learning`."""
         rng = np.random.default_rng([self._settings.seed, 1])
         return self._swept(load, rng, self._past, learning=learning)[1]
 

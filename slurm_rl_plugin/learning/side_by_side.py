@@ -1,4 +1,4 @@
-"""Simulations side by side in threads of this process: compiled code needs no interpreter."""
+"""Concurrent simulations in threads of this process; compiled code releases the interpreter."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def side_by_side(
     *,
     finished: Callable[[int, Result], None] | None = None,
 ) -> list[Result]:
-    """Results of a task in the order of the items; after a fault or Ctrl-C no further item begins.
+    """Results of a task in the order of the items; after an error or Ctrl-C no further item begins.
 
-    `finished` is called in this thread with the place of an item and its result, as it is done.
+    `finished` is called in this thread with the place and the result of each finished item.
     """
     with ThreadPoolExecutor(max_workers=processors_here()) as pool:
         runs = {pool.submit(task, item): place for place, item in enumerate(items)}
@@ -27,7 +27,7 @@ def side_by_side(
         try:
             while waiting:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                # what is done is kept before a fault ends the rest
+                # finished results are reported before an error ends the rest
                 for run in sorted(done, key=lambda each: each.exception() is not None):
                     result = run.result()
                     if finished is not None:
@@ -39,7 +39,7 @@ def side_by_side(
 
 
 def processors_here() -> int:
-    """Processors that this process may use: those of its job where Slurm does not bind it."""
+    """Processors that this process may use, at most those of its Slurm job."""
     allowed = len(os.sched_getaffinity(0))
     of_job = os.environ.get("SLURM_CPUS_PER_TASK", "")
     return min(allowed, int(of_job)) if of_job.isdigit() and int(of_job) else allowed

@@ -1,10 +1,10 @@
 """A site's utility of one more job, learned from the site's own simulated history (2008, II.C).
 
-The scores of networks that order a queue mean only an order; those of two sites cannot be compared.
-A matchmaker needs Q(s, accept) - Q(s, refuse): what a job of a class and an account, accepted now,
-adds to the sum of (U + F)/2 over the site's jobs. Both are simulated from the same state with the
-same jobs to come, and the difference is fitted. Runs through the past of a log train; one through
-the later part validates.
+The scores of networks that order a queue cannot be compared between sites. A matchmaker needs
+Q(s, accept) - Q(s, refuse): the effect of a job of a class and an account, accepted now, on the sum
+of (U + F)/2 over the site's jobs. Both are simulated from the same state with the same later jobs,
+and the difference is fitted. Runs through the past of a log are for training, a run through the
+later part for validation.
 """
 
 from __future__ import annotations
@@ -50,23 +50,18 @@ _J_OF_2008 = RewardWeights(time_utility=0.5, responsiveness=0.0, fairness=0.5, t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteUtilitySettings:
-    """How one more job is tried at a site, and how a network is fitted to what it was worth."""
+    """Settings of the trials of one more job at a site, and of the fit to its gain."""
 
-    horizon: float = 24 * HOUR  #: seconds that are looked ahead
-    #: Of a training on a site's own log; each tries jobs at other instants and fits anew.
-    rounds: int = 6
+    horizon: float = 24 * HOUR  #: simulated seconds after a trial
+    rounds: int = 6  #: of a training; each tries jobs at other instants and fits again
     states: int = 80  #: instants of a history at which one more job is tried, in each round
-    #: Largest gain or loss of U and of F that counts, in jobs; beyond it one odd future would
-    #: decide.
-    most: float = 3.0
+    most: float = 3.0  #: bound of a gain or loss of U and of F, in jobs, against outliers
     hidden: int = 12  #: sigmoid units
     passes: int = 30  #: over the samples
     decay: float = 1e-3  #: L2 penalty on the weights
-    #: Rule that orders the queue of a site's own log where no model does.
-    order: str = "multifactor"
+    order: str = "multifactor"  #: rule that orders the queue of a site's log without a model
     seed: int = 1  #: of everything random
-    #: Of the objective, J of the 2008 paper: what sites publish must be in one unit, so no site's
-    #: [reward] changes them.
+    #: Of J of the 2008 paper: publications must be in one unit, whatever a site's [reward].
     weights: RewardWeights = _J_OF_2008
 
     def __post_init__(self) -> None:
@@ -79,11 +74,11 @@ class SiteUtilitySettings:
 
 
 class SiteHistory(NamedTuple):
-    """What came to a site in one simulation."""
+    """The jobs of a site in one simulation."""
 
-    terms: SiteTerms  #: of the site
+    terms: SiteTerms
     offered: Workload  #: every job of the simulation, in order of submission
-    came: IntArray  #: numbers of those that came to the site, ascending
+    came: IntArray  #: numbers of the site's jobs, ascending
 
 
 class TriedJobs(NamedTuple):
@@ -100,10 +95,9 @@ def try_jobs(
     settings: SiteUtilitySettings,
     more: Sequence[int] = (),
 ) -> TriedJobs:
-    """Walk through a history and try one more job of each class and account now and then.
+    """Follow a history and try one more job of each class and account at some instants.
 
-    `medians` are run times that the site knows of its classes; `more` tells this draw of instants
-    from others of the same history.
+    `medians` are the site's run times by class; `more` seeds the draw of instants.
     """
     rng = np.random.default_rng([settings.seed, len(history.came), *more])
     site = RoutedSite(history.terms, history.offered)
@@ -142,17 +136,17 @@ def _jobs_of_each_kind(history: SiteHistory) -> dict[int, IntArray]:
 
 
 def _nearest(numbers: IntArray, run_time: FloatArray, typical: float) -> IntArray:
-    """The tenth of the jobs whose run time is nearest to the typical one.
+    """The tenth of the jobs with run times nearest to the typical one.
 
-    What is looked for is the mean over the jobs of a kind. Run times have a heavy tail and what a
-    job takes grows with its own: a job of the mean run time tells as much, with less noise.
+    The fitted figure is the mean over the jobs of a kind. Run times have a heavy tail, and the cost
+    of a job grows with its run time: a job of the mean run time gives the mean with less noise.
     """
     kept = max(len(numbers) // 10, 1)
     return numbers[np.argsort(np.abs(run_time - typical), kind="stable")[:kept]]
 
 
 def _features(site: RoutedSite, medians: ClassMedian) -> tuple[FloatArray, FloatArray]:
-    """What the model is told when it publishes: the very lines of the head node."""
+    """Features of the model when it publishes, by the code of the head node."""
     snapshot = site.snapshot()
     waiting, running = snapshot.pending.jobs, snapshot.running.jobs
     queue = site_queue_features(
@@ -166,18 +160,18 @@ def _features(site: RoutedSite, medians: ClassMedian) -> tuple[FloatArray, Float
 
 
 def joined(tried: Sequence[TriedJobs]) -> TriedJobs:
-    """Samples of several loads in one, one load's rows after another's."""
+    """Samples of several loads, concatenated."""
     return TriedJobs(*(np.concatenate(each) for each in zip(*tried, strict=True)))
 
 
 def gain_of_objective(tried: TriedJobs, settings: SiteUtilitySettings) -> FloatArray:
-    """What each tried job adds to the sum of (U + F)/2, odd futures bounded; shape [samples]."""
+    """Gain of each trial in the sum of (U + F)/2, bounded; shape [samples]."""
     bounded = np.clip(tried.gain, -settings.most, settings.most)
     return np.asarray(bounded.mean(axis=1), dtype=np.float64)
 
 
 def fit_site_utility(tried: Sequence[TriedJobs], settings: SiteUtilitySettings) -> QNetwork:
-    """The network whose score is the expected gain of the sum of (U + F)/2."""
+    """The network that scores the expected gain in the sum of (U + F)/2."""
     columns = joined(tried)
     gain = gain_of_objective(columns, settings)
     regressor = FeedForwardRegressor(
@@ -189,7 +183,7 @@ def fit_site_utility(tried: Sequence[TriedJobs], settings: SiteUtilitySettings) 
 
 
 def site_utility_entries(medians: ClassMedian) -> dict[str, str]:
-    """Metadata without which a model's scores are an order and no utilities."""
+    """Metadata that mark a model's scores as utilities."""
     return {SCORES_ENTRY: SITE_UTILITY, **medians.entries}
 
 
@@ -198,10 +192,10 @@ def export_site_utility(network: QNetwork, path: Path, medians: ClassMedian) -> 
     export_network(network, path, {"algorithm": SITE_UTILITY, **site_utility_entries(medians)})
 
 
-#: What a fit is compared with: what the account has used less than its share, and nothing else.
+#: The prediction that a fit is compared with: the unused share of the account alone.
 SHARE_DEFICIT = "share deficit alone"
 _USED = SITE.jobs.index("share_doublings")
-#: Tells the instants of validation from those of the rounds, which count from 0.
+#: Seed of the instants of validation; those of the rounds count from 0.
 _VALIDATION = 1_000_000
 
 
@@ -215,8 +209,8 @@ def train_site_utility(
 ) -> TrainedPolicy:
     """Try jobs in the histories, round by round, and keep the fit that validates best.
 
-    Validated is the correlation between the gain that a fit expects of one more job and the gain
-    that the simulation gives. `start` orders the site's queue, by default the rule of the settings.
+    The validated figure is the correlation between expected and simulated gains of one more job.
+    `start` orders the site's queue, by default the rule of the settings.
     """
     order = _order(settings, start)
     medians = class_medians(training)

@@ -55,17 +55,16 @@ from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
-from slurm_rl_plugin.utility.reward import RewardWeights
 
-#: Blocks that a replay needs before it gives an interval: a part needs as many.
+#: A part needs as many jobs and days as a replay needs for an interval.
 _JOBS, _DAYS = FEWEST_BLOCKS * BLOCK_JOBS, FEWEST_BLOCKS
 
 
 def parts_too_small(logs: Sequence[PreparedLog], *, heldout: bool) -> str | None:
-    """One sentence where a part is too small to tell orders apart; None where both are enough.
+    """A sentence if a part is too small to compare orders; otherwise None.
 
-    A generated log, which records no start, is counted in jobs alone: no hour of it is unlike
-    another.
+    A generated log, which records no start, is counted in jobs alone, since its hours do not
+    differ.
     """
     searched = TRAINING_FRACTION * SEARCHED_PART
     parts = {"training": searched if heldout else TRAINING_FRACTION}
@@ -82,7 +81,7 @@ def parts_too_small(logs: Sequence[PreparedLog], *, heldout: bool) -> str | None
     least = min(parts.values())
     verb = "is" if len(small) == 1 else "are"
     return (
-        f"{' and '.join(small)} {verb} too small to tell one order from another: neighbouring "
+        f"{' and '.join(small)} {verb} too small to compare orders: neighbouring "
         f"jobs wait in the same queue, so it takes {FEWEST_BLOCKS} blocks of a day and "
         f"{BLOCK_JOBS} jobs in each part, about {math.ceil(_JOBS / least):,} jobs of "
         f"{math.ceil(_DAYS / least)} days in all; train on a longer log before you trust these "
@@ -91,7 +90,7 @@ def parts_too_small(logs: Sequence[PreparedLog], *, heldout: bool) -> str | None
 
 
 def _size(logs: Sequence[PreparedLog], begin: float, end: float) -> tuple[int, float]:
-    """Jobs and seconds of submission between two fractions of every log, summed."""
+    """Jobs and seconds of submission between two fractions of every log, in total."""
     jobs, seconds = 0, 0.0
     for prepared in logs:
         count = len(prepared.log)
@@ -111,36 +110,33 @@ def _span(seconds: float) -> str:
     return f"{seconds / MINUTE:.0f} minutes"
 
 
-#: What a trained policy is compared with in its card.
+#: Rules that the card compares a trained policy with.
 COMPARED_RULES = ("fifo", "sjf", "interactive-first", "min-run-wait")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
-    """Which logs are trained on, by which algorithm and how often, and what is left untouched."""
+    """Logs, algorithm and settings of a training."""
 
-    logs: Sequence[PreparedLog]  #: prepared logs
+    logs: Sequence[PreparedLog]
     sources: Sequence[dict[str, Any]]  #: of each log, for the manifest
-    #: Kinds of run-time estimates; each log is trained on under each of them.
-    estimates: Sequence[str]
+    estimates: Sequence[str]  #: kinds of run-time estimates; each log is used with each of them
     backfilling: str  #: of the simulated batch system
-    runs: int  #: through the first 60 % of each log that train; see `split_stretches`
+    runs: int  #: through the first 60 % of each log, to train on; see `split_stretches`
     algorithm: str  #: one of ALGORITHMS
     settings: Settings  #: of that algorithm
     command: str  #: for the manifest
-    #: Trainings that differ by their seed alone; the best on the validation loads is kept.
-    seeds: int = 1
-    #: Leave the last 40 % of each log untouched (`learning.heldout_training`).
-    heldout: bool = False
-    #: The site's job-class rules and classes; None for the default ones.
-    classifier: JobClassifier | None = None
+    seeds: int = 1  #: trainings that differ by their seed; the one that validates best is kept
+    heldout: bool = False  #: leave the last 40 % of each log untouched (`heldout_training`)
+    classifier: JobClassifier | None = (
+        None  #: the site's job-class rules; None for the default ones
+    )
     start: QNetwork | None = None  #: a network to start the search from
     #: How the simulated batch system keeps a reserve; None keeps processors free.
     class_limit: ClassLimit | None = None
-    #: Also train without each of the logs, and say what that is worth on it.
-    leave_one_out: bool = False
-    #: That the model will be run with, so that no goal counts twice: the simulated queue is ordered
-    #: with them; None for those that the default model was trained with.
+    leave_one_out: bool = False  #: also train without each log, and report the effect on it
+    #: Goals that the model will run with: they order the simulated queue too, so that no goal
+    #: counts twice; None for those of the default model.
     goals: Goals | None = None
 
     def __post_init__(self) -> None:
@@ -154,7 +150,7 @@ class TrainingPlan:
 
     @property
     def folds(self) -> list[TrainingPlan]:
-        """The same without the first log, without the second, ...; none where not asked for."""
+        """The plan without the first log, without the second, ..., for `leave_one_out`."""
         if not self.leave_one_out:
             return []
         return [
@@ -169,19 +165,17 @@ class TrainingPlan:
 
     @property
     def steps(self) -> int:
-        """How many steps all trainings take: every seed, and every fold of each."""
+        """Steps of all trainings: every seed, and every fold of each."""
         return self.seeds * (1 + len(self.folds)) * steps_of(self.settings)
 
 
 def train_model(
     plan: TrainingPlan, output: Path, *, progress: Progress | None = None
 ) -> tuple[TrainedPolicy, dict[str, Any]]:
-    """Train, and write OUTPUT with a manifest (.json) and a card (.md) beside it.
+    """Train, and write OUTPUT with a manifest (.json) and a card (.md) next to it.
 
-    An interrupted training leaves OUTPUT.checkpoint next to it; the same command goes on from
-    there.
-
-    `progress` is told the steps of all trainings.
+    An interrupted training leaves OUTPUT.checkpoint; the same command continues from it. `progress`
+    counts the steps of all trainings.
     """
     loads = [loads_of(each) for each in (plan, *plan.folds)]
     policies, checkpoints = _train_all(plan, loads, output, progress)
@@ -196,7 +190,9 @@ def train_model(
     comparisons = _comparisons(plan, trained) if plan.heldout else {}
     shipped = shipped_rule(comparisons.values())
     if shipped is not None:
-        trained = _standing_in(shipped, trained, loads[0].validation, plan.settings.weights)
+        network = rule_network(shipped)
+        objective = mean_objective(network, loads[0].validation, plan.settings.weights)
+        trained = replace(trained, network=network, validation_objective=objective)
     manifest = _manifest(plan, trained, loads[0].validation)
     manifest["seeds"] = by_seed
     if plan.heldout:
@@ -227,10 +223,10 @@ def train_model(
 
 
 def _load_key(plan: TrainingPlan) -> str:
-    """Names everything that shapes the loads, the features they are seen through included.
+    """A digest of everything that shapes the loads and their features.
 
-    All of the prepared logs: options and the machine change what was read. The plan's own seed
-    draws what the runs of all its trainings leave out.
+    It covers the prepared logs, since options and the machine change them. The plan's seed draws
+    the jobs that the runs of all its trainings leave out.
     """
     limit = None if plan.class_limit is None else plan.class_limit.entry()
     drawn = (plan.runs, plan.settings.seed, plan.heldout, str(plan.classifier))
@@ -242,9 +238,9 @@ def _load_key(plan: TrainingPlan) -> str:
 def _train_all(
     plan: TrainingPlan, loads: Sequence[TrainingLoads], output: Path, progress: Progress | None
 ) -> tuple[list[TrainedPolicy], list[Path]]:
-    """Each seed on all logs, then each seed without the first log, the second, ...; checkpoints.
+    """Train each seed on all logs, then each seed on each fold; policies and checkpoints.
 
-    Steps that a checkpoint keeps are not done again.
+    Steps in a checkpoint are not repeated.
     """
     policies: list[TrainedPolicy] = []
     checkpoints: list[Path] = []
@@ -275,31 +271,15 @@ def _shifted(progress: Progress | None, before: int) -> Progress | None:
 
 
 def _best_of_seeds(trained: Sequence[TrainedPolicy]) -> TrainedPolicy:
-    """The policy that validates best; of equal ones the first."""
+    """The policy that validates best; on a tie the first."""
     best = max(trained, key=lambda each: each.validation_objective)
     return replace(best, simulated_jobs=sum(each.simulated_jobs for each in trained))
-
-
-def _standing_in(
-    rule: str, beaten: TrainedPolicy, validation: Sequence[TrainingLoad], weights: RewardWeights
-) -> TrainedPolicy:
-    """A rule in place of the network that it beat: the objective told of it is its own."""
-    network = rule_network(rule)
-    objective = mean_objective(network, validation, weights)
-    return replace(beaten, network=network, validation_objective=objective)
-
-
-def loads_of(plan: TrainingPlan) -> TrainingLoads:
-    """What a training of the plan sees."""
-    if plan.heldout:
-        return heldout_loads(plan.logs, classifier=plan.classifier, goals=plan.goals)
-    return _loads(plan)
 
 
 def _leave_one_out(
     plan: TrainingPlan, trained: TrainedPolicy, without: Sequence[TrainedPolicy]
 ) -> dict[str, dict[str, float]]:
-    """Objective on the validation part of each log: trained without that log, and with all."""
+    """Objective on the validation part of each log, trained without that log and with all."""
     found = {}
     weights = plan.settings.weights
     names = _names(plan.sources)
@@ -315,7 +295,7 @@ def _leave_one_out(
 
 
 def _comparisons(plan: TrainingPlan, trained: TrainedPolicy) -> dict[str, RuleComparison]:
-    """The network beside the best rule of each log."""
+    """The network compared with the best rule of each log."""
     if not isinstance(trained.network, QNetwork):
         raise ConfigurationError("--protocol heldout does not take echo-state: choose another.")
     return {
@@ -325,13 +305,16 @@ def _comparisons(plan: TrainingPlan, trained: TrainedPolicy) -> dict[str, RuleCo
 
 
 def _names(sources: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names of the logs; files of one name in several folders are counted."""
+    """Names of the logs; files with the same name are numbered."""
     names = [str(source["log"]) for source in sources]
     before = [names[:place].count(name) for place, name in enumerate(names)]
     return [f"{name} ({n + 1})" if n else name for name, n in zip(names, before, strict=True)]
 
 
-def _loads(plan: TrainingPlan) -> TrainingLoads:
+def loads_of(plan: TrainingPlan) -> TrainingLoads:
+    """The loads of a training."""
+    if plan.heldout:
+        return heldout_loads(plan.logs, classifier=plan.classifier, goals=plan.goals)
     rng = np.random.default_rng(plan.settings.seed)
     parts = TrainingLoads([], [])
     for prepared in plan.logs:
@@ -344,17 +327,17 @@ def _loads(plan: TrainingPlan) -> TrainingLoads:
         )
         stretches = split_stretches(prepared, plan.runs, rng)
         for kind in plan.estimates:
-            # medians come from the training part alone, as they would at a site
+            # medians come from the training part alone, as at a site
             estimates = estimates_of(kind, training_part(prepared))
             for part, chosen in zip(parts, stretches, strict=True):
                 for each in chosen:
-                    filling = int(WARM_UP * len(each.log))  # of the machine: it does not count
+                    filling = int(WARM_UP * len(each.log))  # does not count
                     part.append(TrainingLoad.of(each, estimates, settings, (filling, 0)))
     return parts
 
 
 def _estimate_metadata(plan: TrainingPlan, loads: Sequence[TrainingLoad]) -> dict[str, str]:
-    """Which estimates the head node should use; the oracle is replaced by requested limits."""
+    """The estimates for the head node; requested limits replace the oracle."""
     if not ALGORITHMS[plan.algorithm].orders:
         return site_utility_entries(class_medians(loads))
     if list(plan.estimates) != ["class-median"]:
@@ -393,6 +376,6 @@ def _manifest(
 
 
 def _own_classes(plan: TrainingPlan) -> dict[str, Any]:
-    """The site's own classes, whose time utility was weighed; no entry without any."""
+    """The site's own classes, with their time utility; no entry without any."""
     own = {} if plan.classifier is None else plan.classifier.own
     return {"utility_classes": own} if own else {}

@@ -1,4 +1,4 @@
-"""Loads of a training: logs cut into what trains and what chooses, and what networks do on them."""
+"""Loads of a training: parts of logs to train and to validate on, and the objective of networks."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import JobMeasures
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 
-#: The first part of each log trains, the rest validates (definitions: time split).
+#: Part of each log for training; the rest validates (definitions: time split).
 TRAINING_FRACTION = 0.6
-#: Jobs of one run of a training at most.
+#: Maximum number of jobs of a run of a training.
 MOST_JOBS = 50_000
-#: Part of a run's jobs in which the machine fills; they do not count.
+#: Part of a run's jobs that fill the machine and do not count.
 WARM_UP = 0.1
-#: Part of the jobs that each of several runs leaves out, so that they differ.
+#: Part of the jobs that each of several runs leaves out, so that the runs differ.
 LEFT_OUT = 0.02
 
 
 def training_jobs(prepared: PreparedLog) -> int:
-    """How many jobs of a log train: its first 60 % in submit order, rounded down.
+    """Number of jobs for training: the first 60 % of a log in submit order, rounded down.
 
-    On a machine of nodes those of the first 60 % of its time: where one array can hold more jobs
-    than a week, parts by jobs would be cut within a day.
+    On a machine of nodes those of the first 60 % of its time: one array can have more jobs than a
+    week, and parts by jobs would be cut within a day.
     """
     if prepared.machine is None:
         return int(len(prepared.log) * TRAINING_FRACTION)
@@ -57,19 +57,18 @@ def training_jobs(prepared: PreparedLog) -> int:
 
 
 def training_part(prepared: PreparedLog) -> PreparedLog:
-    """The first 60 % of a log, from which everything that training knows is taken."""
+    """The first 60 % of a log, the only part that training knows."""
     return log_window(prepared, 0, training_jobs(prepared))
 
 
 def log_windows(prepared: PreparedLog, firsts: Sequence[int], count: int) -> list[PreparedLog]:
-    """Windows of consecutive jobs of a log; every window of the package is cut here.
+    """Windows of `count` consecutive jobs of a log from the places `firsts`, ascending.
 
-    Submit times stay those of the log (F1 counts them from its start), shares those of the whole. A
-    window knows what the log recorded of users' runs before it begins. `firsts` are places of each
-    window's first job, ascending; `count` is the length of each.
+    Submit times stay those of the log (F1 counts them from its start), and shares those of the
+    whole log. A window knows users' recorded runs from before its begin.
 
     Raises:
-        ConfigurationError: the log does not hold these jobs.
+        ConfigurationError: the log does not have these jobs.
     """
     for first in firsts:
         if first < 0 or count < 0 or first + count > len(prepared.log):
@@ -80,19 +79,18 @@ def log_windows(prepared: PreparedLog, firsts: Sequence[int], count: int) -> lis
 
 
 def log_window(prepared: PreparedLog, first: int, count: int) -> PreparedLog:
-    """The window of `count` jobs from number `first` on, as a load of its own."""
+    """The window of `count` jobs from number `first` on."""
     return log_windows(prepared, [first], count)[0]
 
 
 def class_known_at_submission(
     prepared: PreparedLog, classifier: JobClassifier | None = None
 ) -> PreparedLog:
-    """The log with job classes that a policy may see: made of what users gave with their jobs.
+    """The log with job classes that are known at submission.
 
-    The class of a SWF log is its actual run time < 900 s (definitions), which nobody knows while a
-    job waits. Reports that mean the actual run time must take it from `log.run_time`. The default
-    rules are those of JobClassifier, for a SWF log the requested time <= 900 s; a job that asked
-    for no time is batch.
+    The class in a SWF log is an actual run time < 900 s (definitions), which is unknown while a job
+    waits. Reports on the actual run time must use `log.run_time`. The default rules are those of
+    JobClassifier: for a SWF log a requested time <= 900 s; a job without a request is batch.
     """
     interactive, rule, own = classify_log(prepared.log, classifier or JobClassifier())
     return replace(prepared, interactive=interactive, class_rule=rule, utilities=own)
@@ -101,10 +99,10 @@ def class_known_at_submission(
 def split_stretches(
     prepared: PreparedLog, runs: int, rng: np.random.Generator
 ) -> tuple[list[PreparedLog], list[PreparedLog]]:
-    """What trains, from the first 60 % of a log, and what chooses, from the rest.
+    """Training runs from the first 60 % of a log, and the validation run from the rest.
 
-    Both are one run through the jobs next to the border, MOST_JOBS at most; of several runs each
-    is without other LEFT_OUT of the jobs, so that a training does not learn one run by heart.
+    Both are runs through the jobs next to the border, at most MOST_JOBS. Each of several training
+    runs leaves out other LEFT_OUT of the jobs, so that a training does not overfit one run.
 
     Raises:
         ConfigurationError: the log is too short to be split.
@@ -123,61 +121,57 @@ def split_stretches(
 
 
 def kept_jobs(jobs: int, rng: np.random.Generator) -> IntArray:
-    """Places of so many jobs without LEFT_OUT of them, ascending."""
+    """Places of jobs without random LEFT_OUT of them, ascending."""
     left_out = rng.choice(jobs, int(jobs * LEFT_OUT), replace=False)
     return np.setdiff1d(np.arange(jobs), left_out)
 
 
-#: Told after each step of a training: the number of steps done and the best objective so far.
+#: Called after each step of a training with the number of steps and the best objective so far.
 Progress = Callable[[int, float], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedPolicy:
-    """The outcome of a training."""
+    """The result of a training."""
 
-    network: QNetwork | EchoStateNetwork  #: the best by the validation loads
-    validation_objective: float  #: its objective there
+    network: QNetwork | EchoStateNetwork  #: the best on the validation loads
+    validation_objective: float  #: its objective on the validation loads
     #: [step, objective on the training loads, objective on the validation loads].
     curve: tuple[tuple[int, float, float], ...]
-    simulated_jobs: int  #: jobs simulated in all
-    #: What else was validated beside it, and its objective; () leaves that to the ordering rules.
+    simulated_jobs: int  #: total number of simulated jobs
+    #: Names and objectives of other predictions on the same loads; () for the ordering rules.
     compared: tuple[tuple[str, float], ...] = ()
 
 
 def check_number(training: str, name: str, value: float, holds: bool, words: str) -> None:
-    """Refuse the setting `name` of a training where it does not hold; `words` say what it may be.
-
-    Raises:
-        ConfigurationError: it may not be that value.
-    """
+    """Refuse a setting of a training that does not hold; `words` describe its range."""
     if not holds:
         raise ConfigurationError(f"{training} setting {name} is {value:g}: give a number {words}.")
 
 
-#: Seconds up to which the mean wait of batch jobs counts as none: a ratio of small waits is noise.
+#: Mean waits of batch jobs below this count as this, seconds: a ratio of small waits is noise.
 _SHORT_BATCH_WAIT = 15 * MINUTE
 
-#: Of usage as Slurm ships it (PriorityDecayHalfLife), seconds.
+#: Slurm's default half-life of usage (PriorityDecayHalfLife), seconds.
 _HALF_LIFE = 7 * DAY
-#: Fewest jobs of a group by which its mean wait is judged.
+#: Fewest jobs of a group with a judged mean wait.
 _GROUP_JOBS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingLoad:
-    """One load, simulated again and again with paired input."""
+    """A load, simulated repeatedly with paired input."""
 
-    prepared: PreparedLog  #: the jobs
-    workload: Workload  #: the same as the policy believes them
+    prepared: PreparedLog
+    workload: Workload  #: the same jobs with the policy's estimates
     settings: SimulationSettings  #: the batch system
     fifo_max_wait: float  #: longest wait under FIFO, seconds
     sjf_batch_wait: float  #: mean wait of batch jobs under SJF with known run times, seconds
     saf_slowdown: float  #: mean bounded slowdown under SAF with requested times
     #: Of each job under the site's own priority with past usage decayed, seconds, [n].
     site_wait: FloatArray
-    drop: tuple[int, int] = (0, 0)  #: how many first and last jobs are simulated but not counted
-    nodes: NodeMachine | None = None  #: that the jobs run on; None for a pool of processors
+    drop: tuple[int, int] = (0, 0)  #: numbers of first and last jobs that are not counted
+    nodes: NodeMachine | None = None  #: None for a pool of processors
 
     @classmethod
     def of(
@@ -187,7 +181,7 @@ class TrainingLoad:
         settings: SimulationSettings,
         drop: tuple[int, int] = (0, 0),
     ) -> TrainingLoad:
-        """The load with what simple orders make of it."""
+        """The load with the reference figures of simple orders."""
         workload = prepared.workload(estimates)
         counted = _counted(prepared, drop)
         fifo = starts_under(Candidate(name="fifo"), prepared, workload, settings)
@@ -225,7 +219,7 @@ class TrainingLoad:
         jobs = schedule_of(self.prepared, start, self.settings)
         counted = _counted(self.prepared, self.drop)
         measures = JobMeasures.of(jobs)
-        # where a simple order leaves no queue there is nothing to compare: count it as a minute
+        # without a queue under a simple order there is nothing to compare: waits count as a minute
         longest = max(float(measures.wait[counted].max()), MINUTE)
         waited = _mean_batch_wait(self.prepared, measures.wait, counted)
         return weights.objective(
@@ -247,7 +241,7 @@ class TrainingLoad:
             jobs = np.bincount(place)
             mine, site = (np.bincount(place, each[counted]) for each in (wait, self.site_wait))
             known = jobs >= _GROUP_JOBS
-            # waits of some minutes are noise: a minute and more on either side
+            # waits of some minutes are noise: a minute is added on either side
             least = MINUTE * jobs[known]
             found += ((mine[known] + least) / (site[known] + least)).tolist()
         return found
@@ -263,7 +257,7 @@ def _mean_batch_wait(prepared: PreparedLog, wait: FloatArray, counted: slice) ->
 
 
 class TrainingLoads(NamedTuple):
-    """What a training sees: loads that train, and loads that choose."""
+    """Loads to train on, and loads to validate on."""
 
     training: list[TrainingLoad]
     validation: list[TrainingLoad]
@@ -272,7 +266,7 @@ class TrainingLoads(NamedTuple):
 def drawn_loads(
     loads: Sequence[TrainingLoad], batch: int, seed: int, step: int
 ) -> Sequence[TrainingLoad]:
-    """The loads of one step of a training, the same in every run; a batch of 0 takes all."""
+    """The loads of a step of a training, the same in every run; a batch of 0 takes all."""
     if not batch or batch >= len(loads):
         return loads
     rng = np.random.default_rng((seed, step))

@@ -1,4 +1,4 @@
-"""Intervals of figures by the bootstrap, and the four words that they allow.
+"""Intervals of figures by the bootstrap, and the four verdicts on them.
 
 Independent samples, learners and logs at once, and moving blocks of windows that share jobs (Künsch
 1989). `scipy.stats.bootstrap` gives no interval where one draw is no number, and knows no blocks.
@@ -15,26 +15,25 @@ import numpy as np
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
-#: What a difference is called.
+#: Verdicts on a difference.
 BETTER, WORSE, NO_DIFFERENCE, INCONCLUSIVE = "better", "worse", "no difference", "inconclusive"
 #: An interval of a difference, or none.
 Interval = tuple[float, float] | None
 #: Ends of a 95 % interval, as quantiles.
 ENDS = (0.025, 0.975)
-#: How often samples, or blocks of them, are drawn.
+#: Number of resamples.
 RESAMPLES = 1000
-#: Blocks that must fit one behind the other: the draws of fewer are too much alike.
+#: Fewest blocks of a sample; draws from fewer are too similar.
 FEWEST_BLOCKS = 5
 #: Jobs of a block: most waits in one do not come from the block before.
 BLOCK_JOBS = 500
 
 
 def verdict(difference: Interval, small: float = 0.0, *, more_is_better: bool = False) -> str:
-    """The word for a difference by its interval.
+    """The verdict on a difference by its 95 % interval; for a ratio that of its logarithm.
 
-    NO_DIFFERENCE where the whole interval is within `small` of 0; else BETTER or WORSE where it
-    lies on one side of 0; else INCONCLUSIVE, also without an interval or with an end that is no
-    number. The interval has 95 %, of a ratio that of its logarithm.
+    NO_DIFFERENCE if the whole interval is within `small` of 0; otherwise BETTER or WORSE if it is
+    on one side of 0; otherwise INCONCLUSIVE, as without a finite interval.
     """
     if difference is None or not all(map(math.isfinite, difference)):
         return INCONCLUSIVE
@@ -138,10 +137,10 @@ def drawn_counts(count: int, rng: np.random.Generator) -> FloatArray:
 def drawn_places(
     count: int, rng: np.random.Generator, block: int = 1, resamples: int = RESAMPLES
 ) -> IntArray:
-    """Places of each draw: moving blocks one behind the other, shape [resamples, count].
+    """Places of each draw: concatenated moving blocks, shape [resamples, count].
 
-    So many consecutive values, in time order, are drawn together. Resamples are fewer only where
-    all together do not fit into memory.
+    A block has `block` consecutive values in time order. Callers take fewer resamples only if all
+    of them do not fit into memory.
     """
     begins = rng.integers(count - block + 1, size=(resamples, -(-count // block)))
     return (begins[:, :, None] + np.arange(block)).reshape(resamples, -1)[:, :count]
@@ -186,7 +185,7 @@ def ratio_over_windows(
 
 
 def overlapping_windows(firsts: Sequence[int], jobs: int) -> int:
-    """The most consecutive windows of `jobs` jobs of which any two share a job; at least 1.
+    """The largest number of consecutive windows of `jobs` jobs that share a job; at least 1.
 
     `firsts` are the first jobs of the windows, ascending.
     """
@@ -195,23 +194,23 @@ def overlapping_windows(firsts: Sequence[int], jobs: int) -> int:
     return max(int((ends - np.arange(len(places))).max(initial=1)), 1)
 
 
-#: How long a stretch is, seconds, and what several are called; the first of which there are enough.
+#: Lengths of stretches, seconds, and their units; the first with enough stretches is used.
 _UNITS = ((7 * DAY, "weeks"), (DAY, "days"))
-#: Bins of waits: equal ones, below a second as 0, then so many for a factor of ten.
+#: Logarithmic bins of waits from one second: bins for a factor of ten, and factors of ten.
 _BINS, _DECADES = 500, 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """Stretches of time, and how often each is in each draw."""
+    """Stretches of time, and their counts in each draw."""
 
     of: IntArray  #: stretch of each counted job, shape [n]
-    drawn: FloatArray  #: shape [resamples, stretches]; of no row where there are too few
-    unit: str  #: what several are called: "weeks" or "days" of a log
+    drawn: FloatArray  #: shape [resamples, stretches]; no rows for too few stretches
+    unit: str  #: "weeks" or "days" of a log
 
     @classmethod
     def over(cls, submit: FloatArray, rng: np.random.Generator) -> Blocks:
-        """Weeks where there are enough of them, else days; `submit` in seconds, shape [n] > 0."""
+        """Weeks if there are enough, otherwise days; `submit` in seconds, shape [n] > 0."""
         since = submit - submit.min()
         enough = (each for each in _UNITS if since.max() >= FEWEST_BLOCKS * each[0])
         length, unit = next(enough, _UNITS[-1])
@@ -219,20 +218,20 @@ class Blocks:
 
     @classmethod
     def of_stretches(cls, stretch: IntArray, unit: str, rng: np.random.Generator) -> Blocks:
-        """Stretches by the number of that of each counted job, in any order and with gaps."""
+        """Stretches by the number of each counted job's stretch, in any order and with gaps."""
         of = np.unique(stretch, return_inverse=True)[1].reshape(-1)
         count = int(of.max()) + 1
         return cls(of=of, drawn=drawn_counts(count, rng), unit=unit)
 
     @property
     def count(self) -> int:
-        """How many stretches there are."""
+        """Number of stretches."""
         return int(self.drawn.shape[1])
 
     def means(self, values: FloatArray, jobs: IntArray) -> FloatArray:
-        """Mean over some jobs in each draw, NaN where it has none of them; shape [resamples].
+        """Mean over some jobs in each draw, NaN for a draw without them; shape [resamples].
 
-        `values` are of the jobs at the places `jobs` among those counted, shape [m] each.
+        `values` are those of the counted jobs at the places `jobs`, shape [m] each.
         """
         of, stretches = self.of[jobs], self.count
         sums = np.bincount(of, weights=values, minlength=stretches)
@@ -244,8 +243,7 @@ class Blocks:
     def quantiles(self, waits: FloatArray, jobs: IntArray, levels: FloatArray) -> FloatArray:
         """Quantiles of waits over some jobs in each draw, shape [resamples, levels].
 
-        `waits`, in seconds, are of the jobs at the places `jobs` among those counted, shape [m]
-        each.
+        `waits`, in seconds, are those of the counted jobs at the places `jobs`, shape [m] each.
         """
         logs = np.log10(np.maximum(waits, 1.0)) * _BINS
         bins = np.minimum(np.ceil(logs).astype(np.int64), _DECADES * _BINS)
@@ -253,13 +251,13 @@ class Blocks:
         counts = np.zeros((self.count, len(found_bins)))
         np.add.at(counts, (self.of[jobs], of.reshape(-1)), 1.0)
         reached = np.cumsum(self.drawn @ counts, axis=1)
-        worth = np.where(found_bins > 0, 10.0 ** (found_bins / _BINS), 0.0)
+        seconds = np.where(found_bins > 0, 10.0 ** (found_bins / _BINS), 0.0)
         whole, exact = np.cumsum(counts.sum(axis=0)), np.quantile(waits, levels)
         found = np.full((len(self.drawn), len(levels)), np.nan)
         for place, level in enumerate(levels):
             at = np.argmax((reached >= level * reached[:, -1:]) & (reached > 0), axis=1)
-            # a bin is as wide as half a per cent: moved to where the figure itself is
-            own = worth[np.argmax(whole >= level * whole[-1])]
-            found[:, place] = worth[at] * (exact[place] / own if own > 0 else 1.0)
+            # bins are half a per cent wide, so draws are scaled by the exact figure
+            own = seconds[np.argmax(whole >= level * whole[-1])]
+            found[:, place] = seconds[at] * (exact[place] / own if own > 0 else 1.0)
         found[reached[:, -1] == 0] = np.nan
         return found

@@ -171,7 +171,7 @@ def live_families(state: LiveState) -> Iterator[Metric]:
 
 
 def _queue_families(state: LiveState) -> Iterator[Metric]:
-    """The gauges of the queue, none of which has a series while the daemon does not read it."""
+    """The gauges of the queue, without a series while the daemon does not read it."""
     for name, meaning, place in (
         ("jobs", "Pending jobs seen.", 2),
         ("age_seconds_median", "Median age of jobs that could start.", 3),

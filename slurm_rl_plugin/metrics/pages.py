@@ -35,9 +35,9 @@ def check_textfile(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsTextfile:
-    """Written after each cycle, whole; taken away when the daemon stops.
+    """Replaced after each cycle; removed when the daemon stops.
 
-    What is left of a killed daemon says "up" for ever: node_textfile_mtime_seconds tells.
+    A killed daemon leaves a file that always says "up"; node_textfile_mtime_seconds shows its age.
     """
 
     path: Path
@@ -55,7 +55,7 @@ class MetricsTextfile:
             logger.warning("textfile=failed path=%s reason=%s", self.path, error)
 
     def remove(self) -> None:
-        """Take the file away; one that is not there is no failure."""
+        """Remove the file; it may be missing."""
         try:
             self.path.unlink(missing_ok=True)
         except OSError as error:

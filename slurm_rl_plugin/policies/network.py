@@ -1,4 +1,4 @@
-"""The Q-network as plain arrays: what trainers search, the simulator compiles and ONNX holds."""
+"""The Q-network as plain arrays, for trainers, the compiled simulator and the ONNX file."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Scaler = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 class QNetwork:
     """score(q, x) = output . act(Wq' (q-mq)/sq + Wx' (x-mx)/sx + bias) + linear . (x-mx)/sx + b.
 
-    One hidden layer beside a direct linear term; q are queue features, x job features. The scaler
+    One hidden layer plus a direct linear term; q are queue features, x job features. The scaler
     (m, s) is part of the network, so training and serving cannot differ.
     """
 
-    schema: FeatureSchema  #: what q and x mean
+    schema: FeatureSchema  #: of q and x
     queue_mean: FloatArray  #: shape [Fq]
     queue_scale: FloatArray  #: shape [Fq]
     job_mean: FloatArray  #: shape [Fx]
@@ -43,7 +43,7 @@ class QNetwork:
 
     @property
     def looks_at_past(self) -> bool:
-        """Whether past runs change its scores: it has to know each job's user then."""
+        """Whether past runs change its scores, so that it needs each job's user."""
         first = len(self.schema.jobs) - len(self.schema.history_jobs)
         return bool(self.job_weights[first:].any() or self.linear[first:].any())
 
@@ -54,13 +54,13 @@ class QNetwork:
 
     @property
     def digest(self) -> str:
-        """Tells this network from others, 16 digits: a hash of its schema and of every number."""
-        told = hashlib.sha256(self.schema.digest.encode())
+        """A hash of its schema and of every number, 16 digits."""
+        found = hashlib.sha256(self.schema.digest.encode())
         for each in fields(self)[1:]:
             value = getattr(self, each.name)
-            told.update(f"{each.name} {np.shape(value)} ".encode())
-            told.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
-        return told.hexdigest()[:16]
+            found.update(f"{each.name} {np.shape(value)} ".encode())
+            found.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
+        return found.hexdigest()[:16]
 
     def scores(self, queue: FloatArray, jobs: FloatArray) -> FloatArray:
         """Scores of n jobs, float64[n], from queue[Fq] and jobs[n, Fx].
@@ -87,8 +87,8 @@ class QNetwork:
 def fixed_scaler(schema: FeatureSchema) -> Scaler:
     """(x - middle) / half width for every input, so that it lies near [-1, 1] (ADR 8).
 
-    Fixed numbers instead of a sample's moments: what one site's log shows must not shift what a
-    feature means on another. Features lie near [0, 1] but for those of jobs of `site` (`USUAL`).
+    Fixed numbers, not a sample's moments: the log of one site must not shift the meaning of a
+    feature on another. Features lie near [0, 1] but for those of jobs of `site` (`USUAL`).
     """
     queue, jobs = len(schema.queue), schema.jobs
     usual = USUAL if schema == SITE else {}
@@ -97,7 +97,7 @@ def fixed_scaler(schema: FeatureSchema) -> Scaler:
 
 
 def parameter_count(schema: FeatureSchema, hidden: int) -> int:
-    """How many numbers the scores of a network of this size have; a reserve's come behind them."""
+    """Number of parameters for the scores of a network of this size; a reserve's follow them."""
     return (len(schema.queue) + len(schema.jobs) + 2) * hidden + len(schema.jobs)
 
 
@@ -110,10 +110,10 @@ def network_from_parameters(
     activation: str = "relu",
     hold: bool = False,
 ) -> QNetwork:
-    """The network whose free numbers are `parameters`, shape [parameter_count].
+    """The network of `parameters`, shape [parameter_count].
 
     They are weights in the order queue, jobs, bias, output, linear; with `hold` the weights and
-    bias of the reserve behind them.
+    bias of the reserve follow.
     """
     queue, jobs = len(schema.queue), len(schema.jobs)
     sizes = [queue * hidden, jobs * hidden, hidden, hidden, jobs]

@@ -1,9 +1,9 @@
-"""The simple orders that every learned policy must beat, each one line.
+"""The simple orders that every learned policy must beat, one line each.
 
-A rule gives a score from what is known of a job; higher starts earlier. Rules whose order never
-changes while jobs wait are static: the simulator ranks a whole log once. Elementwise, plain numpy
-style. `estimate` is the estimated run time in seconds. A job's `size` is in processors: those that
-it asks for, or more where it asks for a larger part of another resource of the machine.
+A rule scores a job by its known properties; a higher score starts earlier. The order of a static
+rule never changes while jobs wait, so the simulator ranks a whole log once. Rules are elementwise.
+`estimate` is the estimated run time in seconds. A job's `size` is its requested processors, or more
+if it requests a larger part of another resource of the machine.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _CLASS_STEP = 1e10
 
 
 def _f1(jobs: JobTable, estimate: FloatArray) -> FloatArray:
-    # Carastan-Santos and de Camargo 2017; submit times count from the start of the log, which
-    # whoever orders one sees to: of seconds since 1970 the logarithm never changes
+    # Carastan-Santos and de Camargo 2017; the caller counts submit times from the start of the
+    # log, since the logarithm of seconds since 1970 never changes
     submit = np.maximum(jobs.submit, 1.0)
     return -(np.log10(estimate) * jobs.size + 870.0 * np.log10(submit))
 
@@ -41,7 +41,7 @@ STATIC_RULES: dict[str, Rule] = {
     # run + wait = estimate + now - submit, and `now` is the same for all jobs of a queue
     "min-run-wait": lambda jobs, estimate: jobs.submit - estimate,
 }
-#: Static orders by run times predicted from the user's last runs at submission, which a log tells:
+#: Static orders by run times predicted from the user's last runs in the log at submission:
 #: (size, predicted seconds, mean of 1 / max(run time, 10 s)) -> scores.
 PREDICTED_RULES: dict[str, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]] = {
     "sjf-predicted": lambda _size, predicted, _rate: -predicted,

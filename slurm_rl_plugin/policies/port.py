@@ -1,4 +1,4 @@
-"""The policy port, and the policy that stands in for a model that could not be loaded."""
+"""The policy port, and the policy that replaces a model that could not be loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str:
-        """What reports and metrics call the policy."""
+        """Name in reports and metrics."""
         ...
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
@@ -28,12 +28,12 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnavailablePolicy:
-    """Refuses every decision with the reason for which the model was not loaded."""
+    """Raises the reason for which the model was not loaded at every decision."""
 
     name: str
     reason: PolicyError
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        """Raise the reason for which the model cannot be used, so that the fallback decides."""
+        """Raise the reason, so that the fallback decides."""
         del snapshot, memory
         raise type(self.reason)(str(self.reason))

@@ -1,4 +1,4 @@
-"""The learned policy: an ONNX model run by onnxruntime on one thread beside the batch system."""
+"""The learned policy: an ONNX model run by onnxruntime on one thread."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ from slurm_rl_plugin.whole_file import LONGEST_FILE, read_whole
 
 #: Numbers of a memory before the graph's own: `recent_arrivals`, and the longest wait.
 _BEFORE_GRAPH = ARRIVAL_MEMORY + 1
-#: The last starts that step a graph's memory at a decision: a reservoir has forgotten those before.
+#: Number of last starts that step a graph's memory; a reservoir has forgotten earlier ones.
 _MOST_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """A model's metadata: its schema, how it was trained, and what it was trained for."""
+    """A model's metadata: its schema, its training and its goals."""
 
-    path: Path  #: where it was read
+    path: Path
     sha256: str  #: of the file, hexadecimal
-    metadata: Mapping[str, str] = field(default_factory=dict)  #: all entries of the file
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def reward_weights(self) -> dict[str, float]:
-        """Weights the model was trained towards; {} where the file does not say, or no numbers.
+        """Weights of the model's training; {} where the file has none that can be read.
 
-        They only compare with the site's own, so no model is refused for them.
+        They are only compared with the site's weights, so no model is refused for them.
         """
         try:
-            told = json.loads(self.metadata.get("reward_weights", "{}"))
-            return {name: float(weight) for name, weight in told.items()}
+            weights = json.loads(self.metadata.get("reward_weights", "{}"))
+            return {name: float(weight) for name, weight in weights.items()}
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             return {}
 
@@ -66,8 +66,8 @@ class ModelCard:
 class _Remembered:
     """The parts of a memory; `arrived` is None before the first decision.
 
-    `longest` is the longest wait known lately, seconds, at the time of `arrived`. `graph` is what
-    the graph itself remembers; `queue` are then the queue features of the last decision.
+    `longest` is the longest recent wait, seconds, at the time of `arrived`. `graph` is the graph's
+    own memory; `queue` are the queue features of the last decision.
     """
 
     graph: NDArray[np.float32]
@@ -80,43 +80,42 @@ class _Remembered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QNetworkPolicy:
-    """Scores a queue with an ONNX Q-network; thread-safe, what it remembers is handed to it.
+    """Scores a queue with an ONNX Q-network; thread-safe, the caller keeps its memory.
 
-    Its memory is that of `recent_arrivals` and the longest wait known lately, behind it the graph's
-    own where it has one (2011, section 3.2: the state of the reservoir, and the queue features of
-    the last decision), behind that, on the `site` schema, `ForetoldRuns` and `PastRuns`, which vary
-    in length.
+    Its memory is that of `recent_arrivals` and the longest recent wait; then the graph's own, if
+    any (2011, section 3.2: the state of the reservoir, and the queue features of the last
+    decision); then, on the `site` schema, `ForetoldRuns` and `PastRuns` of varying length.
     """
 
     name: str  #: of the file
-    card: ModelCard  #: what the model says of itself
-    schema: FeatureSchema  #: what the graph takes
+    card: ModelCard
+    schema: FeatureSchema  #: of the graph's inputs
     estimates: RunTimeEstimate  #: of run times
     session: Any  #: of onnxruntime
-    memory_size: int = 0  #: numbers that the graph itself remembers
-    holds: bool = False  #: whether the graph says how many processors to keep free of batch work
-    goals: Goals = AS_TRAINED  #: what the site wants
+    memory_size: int = 0  #: numbers in the graph's own memory
+    holds: bool = False  #: whether the graph gives a reserve free of batch work
+    goals: Goals = AS_TRAINED  #: of the site
 
     @property
     def knows_past(self) -> bool:
-        """Whether past runs tell its graph anything."""
+        """Whether its graph uses past runs."""
         return self.schema == SITE
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        """Score every pending job by the ONNX graph, which may also tell a reserve and a memory."""
-        inputs, told, after = self._ready(snapshot, memory)
+        """Score every pending job by the ONNX graph, which may also give a reserve and a memory."""
+        inputs, known, after = self._ready(snapshot, memory)
         answers = self._run(inputs, len(snapshot.pending))
         return Decision(
             scores=_as_scores(answers),
             reserve=self._processors(answers, snapshot.capacity),
             memory=self._memory(after),
-            run_times=partial(foretold_now, told, after.foretold) if self.knows_past else None,
+            run_times=partial(foretold_now, known, after.foretold) if self.knows_past else None,
         )
 
     def job_features(
         self, snapshot: QueueSnapshot, memory: Memory | None = None
     ) -> NDArray[np.float32]:
-        """What the graph is told of each pending job, shape [n, Fj]; names in `schema.jobs`."""
+        """Inputs of the graph for each pending job, shape [n, Fj]; names in `schema.jobs`."""
         features: NDArray[np.float32] = self._ready(snapshot, memory)[0]["jobs"]
         return features
 
@@ -126,7 +125,7 @@ class QNetworkPolicy:
         memory: Memory | None,
         tables: Iterable[NDArray[np.float32]],
     ) -> Iterator[FloatArray]:
-        """Scores of the pending jobs if these were their features, a table at a time."""
+        """Scores of the pending jobs with other features, for each table of features."""
         inputs, _, _ = self._ready(snapshot, memory)
         for jobs in tables:
             yield _as_scores(self._run({**inputs, "jobs": jobs}, len(jobs)))
@@ -134,7 +133,7 @@ class QNetworkPolicy:
     def _ready(
         self, snapshot: QueueSnapshot, memory: Memory | None
     ) -> tuple[dict[str, Any], KnownPast | None, _Remembered]:
-        """Inputs of the graph, what is known of the pending jobs, and what to remember of it."""
+        """Inputs of the graph, the known past of the pending jobs, and the memory afterwards."""
         before = self._remembered(memory)
         arrived = recent_arrivals(snapshot, before.arrived)
         past, foretold, longest = before.past, before.foretold, 0.0
@@ -142,8 +141,8 @@ class QNetworkPolicy:
             past = past.after(snapshot)
             foretold = foretold.after(snapshot, past)
             longest = _longest_wait(before, snapshot)
-        told = self._known(snapshot, past)
-        inputs = self._features(snapshot, arrived[1:], told, longest)
+        known = self._known(snapshot, past)
+        inputs = self._features(snapshot, arrived[1:], known, longest)
         graph = before.graph
         if self.memory_size:
             graph = inputs["memory_in"] = self._stepped(snapshot, before, past)
@@ -155,15 +154,15 @@ class QNetworkPolicy:
             past=past,
             foretold=foretold,
         )
-        return inputs, told, after
+        return inputs, known, after
 
     def _stepped(
         self, snapshot: QueueSnapshot, before: _Remembered, past: PastRuns
     ) -> NDArray[np.float32]:
         """The graph's memory after one step for each job that started since the last decision.
 
-        So it was trained: a step takes the features of the job that started and those of the queue
-        at the decision before the start. A cycle without a start changes nothing.
+        As in training, a step takes the features of the started job and those of the queue at the
+        decision before the start. A cycle without a start changes nothing.
         """
         graph, started = before.graph, snapshot.started
         if before.arrived is None or len(started) == 0:
@@ -172,21 +171,21 @@ class QNetworkPolicy:
         jobs = started.jobs.select(order)
         accrued = np.maximum(started.start[order] - jobs.eligible, 0.0)
         chosen = replace(snapshot, pending=replace(PendingJobs.untouched(jobs), accrued=accrued))
-        told = self._known(chosen, past)
-        for row in self._features(chosen, before.arrived[1:], told, before.longest)["jobs"]:
+        known = self._known(chosen, past)
+        for row in self._features(chosen, before.arrived[1:], known, before.longest)["jobs"]:
             inputs = {"queue": before.queue, "jobs": row[None], "memory_in": graph}
             graph = self._run(inputs, 1, ["memory_out"])["memory_out"]
         return graph
 
     def _known(self, snapshot: QueueSnapshot, past: PastRuns) -> KnownPast | None:
-        """What past runs tell of the pending jobs; None where nobody asks, or waits."""
+        """Features of the pending jobs from past runs; None if the graph or the queue has none."""
         jobs = snapshot.pending.jobs
         if not self.knows_past or len(jobs) == 0:
             return None
         return known_past(snapshot, jobs, past, snapshot.each_waits_as)
 
     def _remembered(self, memory: Memory | None) -> _Remembered:
-        """The parts of a memory; nothing is remembered of one of another model."""
+        """The parts of a memory; empty for the memory of another model."""
         behind_graph = _BEFORE_GRAPH + self.memory_size
         whole = behind_graph + (len(self.schema.queue) if self.memory_size else 0)
         past: PastRuns | None = PastRuns()
@@ -256,9 +255,9 @@ class QNetworkPolicy:
 
 
 def _longest_wait(before: _Remembered, snapshot: QueueSnapshot) -> float:
-    """The longest wait known lately, seconds, of jobs that wait for the machine.
+    """The longest recent wait of jobs that wait for the machine, seconds.
 
-    Where the clock was ahead and is set back, it is less by as much as waits were counted too long.
+    A clock that was set back shortens it by the same time.
     """
     last = snapshot.now if before.arrived is None else float(before.arrived[0])
     known = max(before.longest - max(last - snapshot.now, 0.0), 0.0)
@@ -272,7 +271,7 @@ def _as_scores(answers: Mapping[str, Any]) -> FloatArray:
 
 
 def with_goals(policy: Policy, goals: Goals) -> Policy:
-    """The policy with what the site wants; a rule knows of no goals."""
+    """The policy with the site's goals; a rule has no goals."""
     return replace(policy, goals=goals) if isinstance(policy, QNetworkPolicy) else policy
 
 
@@ -290,13 +289,13 @@ def load_q_network(path: Path) -> QNetworkPolicy:
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
-    options.enable_mem_pattern = False  # it keeps a plan for each length of the queue ever met
+    options.enable_mem_pattern = False  # it keeps a plan for each length of the queue
     try:
         session = onnxruntime.InferenceSession(
             content,
             options,
             providers=["CPUExecutionProvider"],
-            enable_fallback=0,  # it would try the same again, and print so to standard output
+            enable_fallback=0,  # it would try again and print to standard output
         )
         metadata = dict(session.get_modelmeta().custom_metadata_map)
         inputs = _check_inputs(path, session)
@@ -321,14 +320,14 @@ def load_q_network(path: Path) -> QNetworkPolicy:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a model; never more of them than a model may have."""
+    """The bytes of a model, up to the size that a model may have."""
     try:
         return read_whole(path)
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise ModelUnreadable(
-                f"model {path} has more than {LONGEST_FILE // 1024**2} MB, which no model of ours "
-                "has: give the path of a model."
+                f"model {path} has more than {LONGEST_FILE // 1024**2} MB, the limit for a model: "
+                "give the path of a model."
             ) from None
         raise ModelUnreadable(
             f"model {path} cannot be read ({error.strerror}): give the path of a model."
@@ -336,7 +335,7 @@ def _content(path: Path) -> bytes:
 
 
 def _onnxruntime(path: Path) -> Any:
-    """The inference library, loaded where a model needs it: nothing else may fail with it."""
+    """The inference library, loaded only for a model, so that nothing else fails with it."""
     try:
         from slurm_rl_plugin.policies.silent_onnxruntime import onnxruntime  # noqa: PLC0415
     except Exception as error:  # noqa: BLE001 - a broken library may raise anything
@@ -363,7 +362,7 @@ def _check_inputs(path: Path, session: Any) -> dict[str, int]:
 
 
 def _estimates(path: Path, metadata: Mapping[str, str]) -> RunTimeEstimate:
-    """What the model was trained to believe of run times; the oracle has no place online."""
+    """The run-time estimates of the model's training; the oracle is not available online."""
     if metadata.get("estimates") != "class-median":
         return RequestedLimit()
     try:
@@ -379,13 +378,12 @@ def _estimates(path: Path, metadata: Mapping[str, str]) -> RunTimeEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureEffect:
-    """How much one feature of one job moves its score."""
+    """The effect of one feature of one job on its score."""
 
     name: str  #: as in the schema
-    value: float  #: of the job, as the graph is told it
+    value: float  #: of the job, the input of the graph
     median: float  #: of all pending jobs
-    #: The score less that with the median; effects do not sum to it: features act together.
-    effect: float
+    effect: float  #: score less that with the median; effects do not add up, as features interact
 
 
 def feature_effects(
@@ -393,13 +391,13 @@ def feature_effects(
 ) -> list[FeatureEffect]:
     """The effect of each feature on the score of the job at `place`, the largest first.
 
-    The graph is asked about the whole queue once for each feature, so this holds for any graph.
+    The graph runs on the whole queue once for each feature, so this works for any graph.
     """
     jobs = policy.job_features(snapshot, memory)
     median = np.median(jobs, axis=0)
 
     def tables() -> Iterator[NDArray[np.float32]]:
-        """The features as they are, then with one of the job's replaced after the other."""
+        """The features, then tables with one of the job's features replaced."""
         yield jobs
         for column in range(jobs.shape[1]):
             changed = jobs.copy()

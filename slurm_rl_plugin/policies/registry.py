@@ -1,7 +1,7 @@
-"""Every policy that has a name: who is given one asks here what it is, and who may take it.
+"""Every named policy: what it is, and which commands may use it.
 
-The daemon, `evaluate`, `shadow-report`, `train`, `benchmark` and the documents know the same names.
-A name that some of them cannot take says why.
+The daemon, `evaluate`, `shadow-report`, `train`, `benchmark` and the documents use the same names.
+A name that some of them cannot use has the reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES, reads_users
 from slurm_rl_plugin.units import FloatArray
 
 #: Scores, shape [n], of the pending jobs of a snapshot: (snapshot, jobs, estimated seconds). The
-#: jobs are submitted when they arrived, as in the simulator: from when on a job's wait counts.
+#: submit time of a job is the time from which its wait counts, as in the simulator.
 QueueRule = Callable[[QueueSnapshot, JobTable, FloatArray], FloatArray]
 
 
@@ -31,11 +31,10 @@ QueueRule = Callable[[QueueSnapshot, JobTable, FloatArray], FloatArray]
 class RulePolicy:
     """A rule as a policy for the hook."""
 
-    name: str  #: as a configuration calls it
-    rule: QueueRule  #: gives the scores
+    name: str  #: in a configuration
+    rule: QueueRule
     estimates: RunTimeEstimate  #: of run times
-    #: Processors that it always wants kept free of batch work; None for no wish.
-    reserve: int | None = None
+    reserve: int | None = None  #: processors to keep free of batch work
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
         """Score the pending jobs by the rule."""
@@ -51,21 +50,21 @@ class RulePolicy:
 
 
 def static_rule(rule: Rule) -> QueueRule:
-    """A rule of STATIC_RULES on a snapshot: the time and what was used tell it nothing."""
+    """A rule of STATIC_RULES on a snapshot, independent of time and usage."""
     return lambda _, jobs, estimate: rule(jobs, estimate)
 
 
 def waiting_rule(rule: Callable[..., Any]) -> QueueRule:
-    """A rule of WAITING_RULES on a snapshot; it gets the columns that its parameters are named of.
+    """A rule of WAITING_RULES on a snapshot; its parameters name the columns that it gets.
 
-    These are wait, estimate, size, processors, interactive, capacity, usage, share and in_use, as
-    `multifactor`, `utility_greedy` and `drf` describe them.
+    These are wait, estimate, size, processors, interactive, capacity, usage, share and in_use; see
+    `multifactor`, `utility_greedy` and `drf`.
     """
-    names, told_apart = tuple(signature(rule).parameters), reads_users(rule)
+    names, by_user = tuple(signature(rule).parameters), reads_users(rule)
 
     def scores(snapshot: QueueSnapshot, jobs: JobTable, estimate: FloatArray) -> FloatArray:
         in_use: Any = 0.0
-        if told_apart:  # what the running jobs of each job's user take; of -1, the unknown ones
+        if by_user:  # resources of the running jobs of each job's user; -1 is the unknown user
             running = snapshot.weighed(snapshot.running.jobs)
             of_user = np.bincount(running.user + 1, running.size, len(snapshot.users) + 1)
             in_use = of_user[jobs.user + 1] / max(snapshot.capacity, 1)
@@ -90,14 +89,14 @@ SHIPPED_MODEL = "default"
 #: Models that come with the package, by name.
 _OTHER_MODELS = ("q-network", "responsive-reserve", "reactive-grids", "non-markovian")
 SHIPPED_MODELS = (SHIPPED_MODEL, *_OTHER_MODELS)
-#: Before a number: interactive jobs first, and so many processors kept free of batch work.
+#: Prefix of a number of processors to keep free of batch work; interactive jobs go first.
 RESERVE_RULE = "reserve:"
 #: Takes the starts that a log recorded.
 NATIVE = "native"
 
 
 class PolicyKind(Enum):
-    """How a policy of some name comes to its order."""
+    """How a named policy orders jobs."""
 
     STATIC = "an order that never changes while jobs wait"
     PREDICTED = "a static order by run times that a log's own schedule predicts"
@@ -111,15 +110,15 @@ class PolicyKind(Enum):
 class NamedPolicy:
     """A policy that has a name."""
 
-    name: str  #: as configurations and command lines call it
-    kind: PolicyKind  #: how it comes to its order
-    needs_log: str = ""  #: why it orders no live queue, as the end of a sentence; "" if it does
+    name: str  #: in configurations and on command lines
+    kind: PolicyKind
+    needs_log: str = ""  #: why it orders no live queue, the end of a sentence; "" if it does
     reserve: int = 0  #: processors that it keeps free of batch work
-    rule: str = ""  #: whose order it is
+    rule: str = ""  #: the rule of its order
 
     @property
     def is_rule(self) -> bool:
-        """Whether no model has to be read for it."""
+        """Whether it needs no model file."""
         return self.kind is not PolicyKind.MODEL
 
     def live(self) -> Policy:
@@ -145,13 +144,13 @@ class NamedPolicy:
         )
 
 
-#: Rules that order logs only, and why.
+#: Rules for logs only, and why.
 _NEEDS_LOG = {
     "f1": "it counts submit times from the start of a log",
     **dict.fromkeys(
         PREDICTED_RULES,
-        "it goes by what a log tells of each user's last runs when a job is submitted (models "
-        "with history=true learn from them on a live queue)",
+        "it uses each user's last runs in the log when a job is submitted (models with "
+        "history=true learn from them on a live queue)",
     ),
     NATIVE: "its starts are those that a log recorded",
 }
@@ -162,7 +161,7 @@ _KINDS: Mapping[PolicyKind, Iterable[str]] = {
     PolicyKind.RECORDED: (NATIVE,),
     PolicyKind.MODEL: SHIPPED_MODELS,
 }
-#: Every name but those of RESERVE_RULE, of which there is one for each number.
+#: Every name except those of RESERVE_RULE.
 NAMED_POLICIES: Mapping[str, NamedPolicy] = {
     name: NamedPolicy(name=name, rule=name, kind=kind, needs_log=_NEEDS_LOG.get(name, ""))
     for kind, names in _KINDS.items()
@@ -171,7 +170,7 @@ NAMED_POLICIES: Mapping[str, NamedPolicy] = {
 
 
 def named_policy(name: str) -> NamedPolicy | None:
-    """The policy of a name such as `sjf` or `reserve:4`; None for any other text, as a path is."""
+    """The policy of a name such as `sjf` or `reserve:4`; None for other text, such as a path."""
     number = name.removeprefix(RESERVE_RULE)
     if name.startswith(RESERVE_RULE) and number.isdecimal():
         return NamedPolicy(name=name, rule=name, kind=PolicyKind.RESERVE, reserve=int(number))
@@ -179,10 +178,7 @@ def named_policy(name: str) -> NamedPolicy | None:
 
 
 def known_names(*, live: bool) -> list[str]:
-    """What may be given as a name, sorted: rules and what else orders, then shipped models.
-
-    With `live` only what orders a live queue.
-    """
+    """The names of rules, sorted, then those of shipped models; with `live` for a live queue."""
     known = [each for each in NAMED_POLICIES.values() if not (live and each.needs_log)]
     rules = [each.name for each in known if each.is_rule and each.name != NATIVE]
     recorded = [] if live else [NATIVE]
@@ -198,7 +194,7 @@ def rule_policy(name: str) -> Policy:
 
 
 def unknown_policy(name: str, *, live: bool) -> ConfigurationError:
-    """What to say of a name that is none."""
+    """The error for an unknown name."""
     return ConfigurationError(
         f"unknown policy {name!r}: give one of {', '.join(known_names(live=live))}, or the path "
         "of an .onnx model."

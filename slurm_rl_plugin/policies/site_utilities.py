@@ -1,6 +1,6 @@
-"""A site's own Q-network asked for what the site publishes (2008, section II.C).
+"""The utilities that a site publishes, by its own Q-network (2008, section II.C).
 
-Needs numpy and onnxruntime only, so that a head node can publish.
+It needs only numpy and onnxruntime, so that a head node can publish.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.units import FloatArray
 
-#: Metadata of a model whose scores are what one more job is worth to the site, not only an order.
+#: Metadata of a model that scores the utility of one more job for the site, not only an order.
 SCORES_ENTRY = "scores"
-#: What that entry says, and what `slurm-rl train --algorithm` calls the training.
+#: Value of that entry, and name of the training in `slurm-rl train --algorithm`.
 SITE_UTILITY = "site-utility"
-#: Seconds for which a publication holds where nobody says otherwise: five cycles of a minute.
+#: Default validity of a publication, seconds: five cycles of a minute.
 VALID_FOR = 300.0
 
 
 def utility_of(gain: FloatArray) -> FloatArray:
-    """Utility in [0, 1] of what a job adds to the sum of (U + F)/2 over its site's jobs.
+    """Utility in [0, 1] of a job's gain in the sum of (U + F)/2 over its site's jobs.
 
-    0.5 is nothing. The same at every site, so that the utilities of several sites are in one unit.
+    A gain of 0 is 0.5. The formula is the same at every site, so utilities are in one unit.
     """
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * np.asarray(gain, dtype=np.float64))))
 
 
 def is_site_utility(policy: QNetworkPolicy) -> bool:
-    """Whether a model's scores are utilities of a site, and no order of a queue."""
-    told = policy.card.metadata.get(SCORES_ENTRY)
-    return told == SITE_UTILITY and policy.schema.name == SITE.name
+    """Whether a model's scores are utilities of a site, not an order of a queue."""
+    scores = policy.card.metadata.get(SCORES_ENTRY)
+    return scores == SITE_UTILITY and policy.schema.name == SITE.name
 
 
 def check_site_utility(policy: QNetworkPolicy) -> None:

@@ -1,4 +1,4 @@
-"""What `slurm-rl check` looks at: the batch system, the reserve, the model, and the services."""
+"""The checks of `slurm-rl check`: the batch system, the reserve, the model, and the services."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from slurm_rl_plugin.services.queue_reading import QueueLook, amount_words, look
 from slurm_rl_plugin.serving.clients import read_token
 from slurm_rl_plugin.serving.tls import ServedTls
 
-#: A job that nearly every site would take.
+#: A job that nearly every site accepts.
 _SMALL = {"processors": 1, "time_limit": 60}
 #: Below this part of what the site's own priorities differ by, bounded influence changes little.
 _LITTLE = 0.1
@@ -99,7 +99,7 @@ def checks_of(
 def _site(
     configuration: Configuration, facts: SchedulerFacts, load: SchedulerLoad, cycle: Cycle
 ) -> Iterator[Check]:
-    """What the batch system is, which lever works, what our order would be worth."""
+    """The batch system, the lever, and how far the daemon's order would go."""
     yield _release(facts, cycle.batch_system)
     yield _adapter(configuration)
     if facts.harm is not None:
@@ -140,20 +140,20 @@ def _controller(settings: CycleSettings, facts: SchedulerFacts) -> Check:
         return Check(PASS, "controller", "a daemon here acts")
     if facts.in_charge is None:
         return Check(WARN, "controller", NOBODY_IN_CHARGE)
-    return Check(WARN, "controller", "another host's is in charge: a daemon here stands by")
+    return Check(WARN, "controller", "another host's is in charge: a daemon here is on standby")
 
 
 def _influence(hours: float, facts: SchedulerFacts) -> Check:
     if facts.no_influence is not None:
         return Check(WARN if hours else PASS, "influence", facts.no_influence)
     if not hours:
-        return Check(PASS, "influence", "full: our order wins")
+        return Check(PASS, "influence", "full: the daemon's order comes first")
     points = hours * facts.points_an_hour
     if points < 1.0:
         return Check(
             FAIL,
             "influence",
-            f"{hours:g} h of age are worth {points:.2f} points here: set influence_hours = 0, or "
+            f"{hours:g} h of age add {points:.2f} points here: set influence_hours = 0, or "
             "raise PriorityWeightAge",
         )
     return Check(PASS, "influence", f"{hours:g} h of age: {points:.0f} points")
@@ -165,11 +165,13 @@ def _shares(configuration: Configuration, facts: SchedulerFacts, policy: Policy)
     points = configuration.goals.shares
     in_order = isinstance(policy, QNetworkPolicy) and policy.schema == SITE and points != 0.0
     if in_order and (facts.no_influence is not None or not hours):
-        worth = f"{POINTS_A_DOUBLING if points is None else points:g} points a doubling of usage"
+        weight = f"{POINTS_A_DOUBLING if points is None else points:g} points a doubling of usage"
         where = " where shares differ" if points is None else ""
-        return Check(PASS, "fair share", f"shares count in our order: {worth} over share{where}")
+        return Check(
+            PASS, "fair share", f"shares count in the daemon's order: {weight} over share{where}"
+        )
     if facts.no_influence is not None:
-        what = "our order comes first: shares decide only between jobs of one score, if they do"
+        what = "the daemon's order comes first: shares decide at most between jobs of equal score"
         return Check(WARN, "fair share", what)
     if not facts.fairshare_points:
         return Check(PASS, "fair share", "the site's own priority has no term for accounts' shares")
@@ -177,9 +179,9 @@ def _shares(configuration: Configuration, facts: SchedulerFacts, policy: Policy)
     if not hours:
         what = f"accounts' shares will not count: influence_hours = 0 overrides {theirs}"
         return Check(WARN, "fair share", f"{what}; set influence_hours = 72 to let them count")
-    ours = f"the first place in our order is worth {hours * facts.points_an_hour:.0f} points"
+    ours = f"the first place adds {hours * facts.points_an_hour:.0f} points"
     if hours * facts.points_an_hour > facts.fairshare_points:
-        what = f"our order can outweigh accounts' shares: {ours}, more than {theirs}"
+        what = f"the daemon's order can outweigh accounts' shares: {ours}, more than {theirs}"
         most = math.floor(10.0 * facts.fairshare_points / facts.points_an_hour) / 10.0
         mend = f"set influence_hours to {most:g} or less" if most else "raise it"
         return Check(WARN, "fair share", f"{what}; {mend}")
@@ -197,14 +199,14 @@ def _scheduler(configuration: Configuration, look: QueueLook) -> Iterator[Check]
     yield from _others_factors(configuration, look)
     runs = daemon_runs(Path(configuration.sections.hook.state_file))
     if runs is not False or look.cycle.stands_by():  # it has just answered
-        # it may be writing the very job that we would try
+        # it may just be writing the job of the test
         yield Check(WARN, "right to write", "not tried: a daemon runs, see `slurm-rl status`")
     else:
         yield _right_to_write(look)
 
 
 def _others_factors(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
-    """Whether jobs carry factors that no daemon of this state file wrote."""
+    """Whether jobs carry factors that are not in this state file."""
     pending = look.considered.plan.snapshot.pending
     state = Path(configuration.sections.hook.state_file)
     ours = StateFile(state).read()
@@ -222,25 +224,25 @@ def _others_factors(configuration: Configuration, look: QueueLook) -> Iterator[C
 
 
 def _weights(configuration: Configuration, look: QueueLook) -> Check:
-    """What our order is worth beside what the site's own priorities differ by."""
+    """How far the daemon's order goes, compared with how far the site's own priorities differ."""
     facts = look.cycle.batch_system.facts()
     hours = facts.bound(float(configuration.sections.hook.influence_hours))
     if not hours:
-        return Check(PASS, "weights", "our order wins over the site's own weights")
+        return Check(PASS, "weights", "the daemon's order comes before the site's own weights")
     plan = look.considered.plan
     native = plan.snapshot.pending.native_priority[plan.order]
     if len(native) < 2:
         return Check(PASS, "weights", "not compared: fewer than two jobs wait")
     spread = int(native.max() - native.min())
     points = hours * facts.points_an_hour
-    what = f"the priorities of waiting jobs differ by {spread} points, ours by {points:.0f}"
+    what = f"the priorities of waiting jobs differ by {spread} points, the daemon's by {points:.0f}"
     if points < _LITTLE * spread:
         return Check(WARN, "weights", f"{what}: raise influence_hours to move much")
     return Check(PASS, "weights", what)
 
 
 def _right_to_write(look: QueueLook) -> Check:
-    """Write one job the factor that it has: nothing changes, and we hear whether we may."""
+    """Write a job the factor that it has: nothing changes, and the answer says whether we may."""
     plan = look.considered.plan
     system = look.cycle.batch_system
     if not plan.order:
@@ -259,7 +261,7 @@ def _right_to_write(look: QueueLook) -> Check:
 
 
 def _exemptions(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
-    """Whether the cluster knows who is exempt; nothing where nobody is, or nobody can tell."""
+    """Whether the cluster knows the exempt names; no check if there are none or it lists none."""
     rails, system = configuration.sections.guard_rails, look.cycle.batch_system
     exempt = {
         "account": rails.exempt_accounts,
@@ -269,10 +271,10 @@ def _exemptions(configuration: Configuration, look: QueueLook) -> Iterator[Check
     if not any(exempt.values()):
         return
     known = dict(zip(exempt, system.site_names(), strict=True))
-    told = {what: names for what, names in exempt.items() if names and known[what] is not None}
+    listed = {what: names for what, names in exempt.items() if names and known[what] is not None}
     unknown = [
         f"{what} {name}"
-        for what, names in told.items()
+        for what, names in listed.items()
         for name in names
         if name not in (known[what] or ())
     ]
@@ -283,8 +285,8 @@ def _exemptions(configuration: Configuration, look: QueueLook) -> Iterator[Check
             "write [guard_rails] exempt_* as the batch system does"
         )
         yield Check(WARN, "exemptions", what)
-    elif told:
-        yield Check(PASS, "exemptions", f"{', '.join(told)}: all names are known here")
+    elif listed:
+        yield Check(PASS, "exemptions", f"{', '.join(listed)}: all names are known here")
 
 
 def _reserve(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
@@ -341,9 +343,7 @@ def _resource(name: str, reserve: ReserveSettings, snapshot: QueueSnapshot) -> C
     has = 0 if now is None else int(now.of(name, now.capacity))
     most, widest = reserve.most_resources[name], reserve.widest_batch_resources.get(name, 1)
     if not has:
-        what = (
-            f"jobs are given no {name} that the batch system tells of: nothing of it is kept free"
-        )
+        what = f"the batch system shows no {name}: it keeps no {name} free"
         return Check(WARN, "reserve size", what)
     said = f"{amount_words(name, most)} of {amount_words(name, has)}"
     if widest >= has:
@@ -380,8 +380,8 @@ def reward_of(configuration: Configuration, loaded: LoadedPolicy) -> Check:
             WARN, "reward", "the model does not say what it was trained for: [reward] is not used"
         )
     differs = configuration.other_rewards(trained)
-    told_classes = loaded.card.metadata.get("utility_classes", "{}")
-    if not differs and told_classes != json.dumps(configuration.classifier.own, sort_keys=True):
+    trained_classes = loaded.card.metadata.get("utility_classes", "{}")
+    if not differs and trained_classes != json.dumps(configuration.classifier.own, sort_keys=True):
         return Check(
             WARN,
             "reward",
@@ -390,11 +390,11 @@ def reward_of(configuration: Configuration, loaded: LoadedPolicy) -> Check:
         )
     if not differs:
         return Check(PASS, "reward", "the model was trained for the weights of [reward]")
-    told = ", ".join(f"{key} = {weight:g}" for key, weight in differs.items())
+    weights = ", ".join(f"{key} = {weight:g}" for key, weight in differs.items())
     return Check(
         FAIL,
         "reward",
-        f"the model was trained with {told}: train one for your [reward], or set it as trained",
+        f"the model was trained with {weights}: train one for your [reward], or set it as trained",
     )
 
 
@@ -424,7 +424,7 @@ def _decision_time(
 
 
 def _files(configuration: Configuration, now: float) -> Iterator[Check]:
-    """Whether the daemon's files can be written by this user, and nothing is switched off."""
+    """Whether this user can write the daemon's files, and whether the daemon is disabled."""
     hook = configuration.sections.hook
     for name, path in (("state_file", hook.state_file), ("audit_file", hook.audit_file)):
         if not path:
@@ -439,7 +439,11 @@ def _files(configuration: Configuration, now: float) -> Iterator[Check]:
     if found is not None and found.counts(now):
         yield Check(WARN, "disable_file", f"disabled {found.words}: `slurm-rl enable` ends it")
     elif disable is not None and not disable.parent.is_dir():
-        yield Check(WARN, "disable_file", f"{disable.parent} is missing: make it, or nobody can")
+        yield Check(
+            WARN,
+            "disable_file",
+            f"{disable.parent} is missing: make it, or the daemon cannot be disabled",
+        )
     else:
         yield Check(PASS, "disable_file", "nothing is disabled")
 
@@ -462,7 +466,7 @@ def outstanding_of(configuration: Configuration) -> Check:
 
 
 def _metrics(configuration: Configuration) -> Iterator[Check]:
-    """Whether what [metrics] names can be used: a daemon would not start with what cannot."""
+    """Whether what [metrics] names can be used; else the daemon would not start."""
     yield _port_of(configuration)
     textfile, tls = configuration.sections.metrics.textfile, configuration.tls_of("metrics")
     if textfile:
@@ -480,23 +484,25 @@ def _usable(name: str, use: Callable[[], object], fine: str = "can be used") -> 
 
 
 def _port_of(configuration: Configuration) -> Check:
-    """Whether the port of the metrics is free, or ours."""
+    """Whether the port of the metrics is free, or the daemon's."""
     where = configuration.sections.metrics
     address, port = where.address, where.port
     if port == 0:
         return Check(
-            WARN, "metrics port", "0 is any free one, which nobody can ask: set [metrics] port"
+            WARN,
+            "metrics port",
+            "0 is any free one, which Prometheus cannot know: set [metrics] port",
         )
     fault = why_not_listen(address, port)
     if fault is None:
         return Check(PASS, "metrics port", f"{port} is free")
     if isinstance(daemon_state(configuration), LiveState):
-        return Check(PASS, "metrics port", f"{port}: a daemon of ours answers there")
+        return Check(PASS, "metrics port", f"{port}: the daemon answers there")
     return Check(FAIL, "metrics port", f"{address}:{port}: {fault}; set [metrics] port to another")
 
 
 def why_not_listen(address: str, port: int) -> str | None:
-    """Why nobody could listen there now; None where one could."""
+    """Why a service could not listen there now; None if it could."""
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(
             address or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -538,7 +544,7 @@ def offer_checks(configuration: Configuration, now: float) -> Iterator[Check]:
         fine = f"to the sites of {places}, {given.forward_hops} hops"
         yield _usable("offer forwarding", lambda: build_forwarder(configuration, site), fine)
     if given.utility_model:
-        fine = f"{given.utility_model} tells what the site publishes"
+        fine = f"{given.utility_model} gives what the site publishes"
         yield _usable("offer utilities", lambda: utility_model(configuration), fine)
     yield _will_run(configuration, site, now)
 
@@ -555,16 +561,16 @@ def _token(path: Path) -> Check:
 
 
 def _will_run(configuration: Configuration, site: OfferingSite, now: float) -> Check:
-    """Ask as the service does: accounts and QOS are those of the user who asks."""
+    """Query as the service does: account and QOS are those of this user."""
     try:
         start = site.expected_start(job_request(_SMALL))
     except JobNotAccepted as error:
-        what = f"{error}; run it as the service's user, and give him an account in [offer] account"
+        what = f"{error}; run it as the service's user, with its account in [offer] account"
         return Check(FAIL, "offer test", what)
     except BatchSystemError as error:
         return Check(FAIL, "offer test", str(error))
     if start is None:
         title = chosen_batch_system(configuration).kind.title
-        return Check(WARN, "offer test", f"{title} tells no time for a job of one processor")
+        return Check(WARN, "offer test", f"{title} gives no time for a job of one processor")
     wait = max(start - now, 0.0)
     return Check(PASS, "offer test", f"a job of one processor would start in {wait:.0f} s")

@@ -1,7 +1,7 @@
-"""What is reached of a configured site: its batch system, its daemon's metrics, its own commands.
+"""The batch system of a configured site, and the live state of its daemon.
 
-The way out (`release`, `disable`, `status`) needs no more than this: nothing here may import a
-policy or its inference library.
+Rollback (`release`, `disable`, `status`) needs no more than this: nothing here may import a policy
+or its inference library.
 """
 
 from __future__ import annotations

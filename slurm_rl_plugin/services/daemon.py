@@ -1,4 +1,4 @@
-"""The daemon of a configured site: its files, its metrics, and what it tells who watches it."""
+"""The daemon of a configured site: its start, its reloads, and the models that decide."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LoadedFiles:
 
     read: Callable[[], Configuration]  #: reads the configuration anew
     started: Configuration  #: the configuration of the start; some of its keys stay until a restart
-    metrics: CycleMetrics  #: told of each model that decides from then on
+    metrics: CycleMetrics  #: describes each model that decides from then on
     loaded: LoadedPolicy  #: the configured model
     _in_force: Configuration = field(init=False)
 
@@ -33,7 +33,7 @@ class LoadedFiles:
         self._in_force = self.started
 
     def reloaded(self, earlier: Cycle) -> Reloaded | None:
-        """What the files say now; None, and all as before, where they are faulty."""
+        """The cycle that the files describe; None, and no change, if they are faulty."""
         self.metrics.report_reload(succeeded=False)
         try:
             fresh = self.read()
@@ -48,7 +48,7 @@ class LoadedFiles:
         except SlurmRLError as error:
             logger.error("reload=refused reason=%s", error)
             return None
-        except Exception:  # a bug of ours must not end a daemon that has factors to take back
+        except Exception:  # a fault must not end a daemon that has factors to restore
             logger.exception("reload=broken")
             return None
         self._in_force, self.loaded = configuration, loaded
@@ -76,7 +76,7 @@ class LoadedFiles:
             except SlurmRLError as error:
                 logger.error("model=refused reason=%s", error)
                 return False
-            except Exception:  # as above: the configured model goes on
+            except Exception:  # as above; the configured model goes on
                 logger.exception("model=broken")
                 return False
             if loaded.sha256 != model_sha256:
@@ -96,7 +96,7 @@ class LoadedFiles:
 
 
 def check_lever(configuration: Configuration, cycle: Cycle) -> None:
-    """Say what will be written and what it is worth; refuse where it would do nothing.
+    """Log what will be written and how far it goes; refuse if it would have no effect.
 
     A batch system that does not answer is no reason not to start: each cycle checks again.
     """
@@ -108,11 +108,11 @@ def check_lever(configuration: Configuration, cycle: Cycle) -> None:
     hours = facts.bound(float(configuration.sections.hook.influence_hours))
     if not cycle.settings.shadow:
         _refuse(facts, hours, beside_controllers=cycle.settings.beside_controllers)
-    worth = f"{hours:g} h = {hours * facts.points_an_hour:.0f} points" if hours else "full"
+    influence = f"{hours:g} h = {hours * facts.points_an_hour:.0f} points" if hours else "full"
     logger.info(
         "lever=%s influence=%s release=%s%s",
         facts.lever,
-        worth,
+        influence,
         facts.release,
         f" harm={facts.harm}" if facts.harm else "",
     )
@@ -126,14 +126,14 @@ def _refuse(facts: SchedulerFacts, hours: float, *, beside_controllers: bool) ->
         raise ConfigurationError(f"mode is active, but {facts.alone}.")
     if hours and hours * facts.points_an_hour < 1.0:
         raise ConfigurationError(
-            f"[hook] influence_hours = {hours:g} is worth nothing here, as waiting adds nothing to "
+            f"[hook] influence_hours = {hours:g} adds nothing here, since waiting adds nothing to "
             "a job's priority: raise PriorityWeightAge in slurm.conf, or set influence_hours = 0 "
-            "(our order then overrides the site's own priority, accounts' shares included)."
+            "(the daemon's order then overrides the site's own priority and accounts' shares)."
         )
 
 
 def describe(metrics: CycleMetrics, configuration: Configuration, cycle: Cycle) -> None:
-    """Serve what the configuration says."""
+    """Describe the configuration to the metrics."""
     metrics.describe_site(
         mode=configuration.sections.hook.mode,
         starvation_bound=configuration.starvation_bound,

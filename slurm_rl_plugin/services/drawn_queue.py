@@ -1,4 +1,4 @@
-"""A queue drawn at random, to see how long a decision on so many jobs takes."""
+"""A queue drawn at random, to measure how long a decision takes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 
 USERS = 200
-#: What users ask for; a queue of 100,000 jobs has some thousands of templates.
+#: Time limits; a queue of 100,000 jobs has some thousands of templates.
 _LIMITS = np.array([5 * MINUTE, 15 * MINUTE, HOUR, 4 * HOUR, 12 * HOUR, DAY, 2 * DAY, 3 * DAY])
 
 
@@ -44,7 +44,7 @@ def random_snapshot(jobs: int, rng: np.random.Generator) -> QueueSnapshot:
 
 
 def queue_beside(snapshot: QueueSnapshot, jobs: int, rng: np.random.Generator) -> QueueSnapshot:
-    """So many drawn pending jobs on a real cluster, with its accounts, shares and running jobs."""
+    """Drawn pending jobs on a real cluster, with its accounts, shares and running jobs."""
     drawn = random_snapshot(jobs, rng)
     if not snapshot.accounts:
         return drawn

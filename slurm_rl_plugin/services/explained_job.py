@@ -128,10 +128,10 @@ def _room(
         licences = kind.licences(timeout) if wants_licences and kind.licences else {}
     except BatchSystemError as error:
         return None, [f"what of nodes is free: {error}."]
-    told = record.description.partition if record.description else found.partition
+    partitions = record.description.partition if record.description else found.partition
     room = room_of(
         nodes,
-        told.split(","),
+        partitions.split(","),
         asked.amounts,
         asked.nodes,
         exclusive=asked.exclusive,
@@ -210,7 +210,7 @@ def _not_read(configuration: Configuration, look: QueueLook, found: Explanation)
         missing.append("past runs: history_days is 0 and no daemon remembers any.")
     if any(feature.linear is None for feature in found.features or ()):
         missing.append(
-            "the linear part of the score: that needs the onnx package and a model of ours."
+            "the linear part of the score: that needs the onnx package and a model of slurm-rl."
         )
     path = configuration.sections.hook.audit_file
     if not path or not Path(path).exists():
@@ -289,7 +289,7 @@ class _Decided:
         self._snapshot = self._plan.snapshot
 
     def explanation(self, configuration: Configuration) -> Explanation:
-        """Everything but what only the record of the job tells."""
+        """Everything except what only the job's record holds."""
         snapshot, place, considered = self._snapshot, self.place, self.look.considered
         jobs, starts = snapshot.pending.jobs, snapshot.pending.last_start
         counts, limit = self._plan.seen.pending.wait_counts, self._plan.limit
@@ -357,7 +357,7 @@ class _Decided:
         return AsBatch(reason=reason, most=int(most[reason]))
 
     def _requests(self) -> Requests | None:
-        """None where the system tells of processors alone."""
+        """None if the batch system shows processors only."""
         requests = self._snapshot.pending.jobs.requests
         if requests is None:
             return None
@@ -410,15 +410,15 @@ class _Decided:
         )
 
     def _quantiles(self) -> dict[str, float]:
-        """Part of the runs -> seconds below which they end; {} where none are told."""
+        """Part of the runs -> seconds below which they end; {} without a prediction."""
         ask = self._plan.decision.run_times
         if ask is None:
             return {}
         try:
-            told = ask()
+            seconds = ask()
         except PolicyError:  # the page then shows no quantiles
             return {}
-        return {str(part): float(told[self.place, at]) for at, part in enumerate(PARTS)}
+        return {str(part): float(seconds[self.place, at]) for at, part in enumerate(PARTS)}
 
     def _features(self) -> list[Feature] | None:
         """The linear part is weight * (value - mean) / scale, points weight * value / scale."""

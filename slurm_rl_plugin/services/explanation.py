@@ -54,7 +54,7 @@ class RunTime(NamedTuple):
 
 
 class Feature(NamedTuple):
-    """A feature, its effect on the score, and its linear part and points of a model of ours."""
+    """A feature, its effect on the score, and its linear part and points in a linear model."""
 
     name: str
     value: float
@@ -221,8 +221,8 @@ class Explanation:
     utility: ClassUtility | None = None  #: None at a site without classes of its own
     writes: Writes
     experiment: str | None
-    room: Room | None = None  #: None where the batch system tells of no nodes
-    start: Mapping[str, Any] | None  #: what the forecast service tells, None where none runs
+    room: Room | None = None  #: None if the batch system shows no nodes
+    start: Mapping[str, Any] | None  #: the forecast service's answer; None if none runs
     audit: list[dict[str, Any]]  #: the last lines on the job
     not_read: list[str] = field(default_factory=list)  #: what is unknown, said rather than guessed
 
@@ -232,8 +232,8 @@ class Explanation:
         found = {name.rstrip("_"): _document(getattr(self, name)) for name in names}
         if self.utility is None:
             del found["utility"]
-        if (told := found["as_batch"]) is not None:
-            found["as_batch"] = {key: each for key, each in told.items() if each is not None}
+        if (as_batch := found["as_batch"]) is not None:
+            found["as_batch"] = {key: each for key, each in as_batch.items() if each is not None}
         return found
 
 

@@ -173,6 +173,10 @@ class ForecastService:
             metrics=self._metrics,
             trusted=frozenset({0, os.geteuid()}),  # root, and whom the service runs as
             is_token=is_token or (lambda _: False),
+            started=self.forecaster.kept.started_of,
+            user_key=f"HTTP_{given.user_header.upper().replace('-', '_')}"
+            if given.user_header
+            else "",
         )
 
     def serve(self) -> None:

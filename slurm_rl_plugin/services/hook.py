@@ -27,7 +27,7 @@ from slurm_rl_plugin.whole_file import plain_file
 
 logger = logging.getLogger(__name__)
 
-#: Where pip puts data: an environment, beside a distribution's own files, or the user's home.
+#: Where pip puts data: an environment, a distribution's own folder, or the user's home.
 _PREFIXES = (sys.prefix, sysconfig.get_path("data"), site.getuserbase())
 
 

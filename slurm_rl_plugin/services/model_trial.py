@@ -1,8 +1,7 @@
 """Tries a model out in a child before this process loads it: one decision, bounded.
 
-A graph may hold a loop of 2^62 rounds or a tensor of 40 GB, and onnxruntime can be told neither a
-time nor a memory. The child runs as this process's user, and ends with it or after the time.
-
+A graph may hold a loop of 2^62 rounds or a tensor of 40 GB, and onnxruntime bounds neither time nor
+memory. The child runs as this process's user, and ends with it or after the time.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from slurm_rl_plugin.whole_file import read_whole
 SECONDS = 20.0
 #: Seconds after which a model that was refused is tried again.
 _KEPT = 60.0
-#: Bytes of memory that the child may have; a model of ours takes 140 MB with its libraries, and
+#: Bytes of memory that the child may have; a shipped model takes 140 MB with its libraries, and
 #: the offer service has 512 MB.
 MEMORY = 1 << 29
 #: Bytes that the child may print.
@@ -101,16 +100,16 @@ def _run(path: Path) -> None:
     if child.returncode == 0:
         return
     try:
-        told = json.loads(output)
+        fault = json.loads(output)
     except ValueError:
         said = last_line(errors.decode(errors="replace"), f"exit status {child.returncode}")
-        told = {"words": f"model {path} failed in a trial on {_JOBS} jobs ({said}): retrain it."}
-    raise _KINDS.get(told.get("kind"), PolicyError)(told["words"])
+        fault = {"words": f"model {path} failed in a trial on {_JOBS} jobs ({said}): retrain it."}
+    raise _KINDS.get(fault.get("kind"), PolicyError)(fault["words"])
 
 
 def _decide(path: Path) -> None:
     """What the child does."""
-    # the time counts where nobody waits for the child any more
+    # the processor time counts if the parent has ended
     for bound, most in ((resource.RLIMIT_DATA, MEMORY), (resource.RLIMIT_CPU, int(SECONDS))):
         _, hard = resource.getrlimit(bound)
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)

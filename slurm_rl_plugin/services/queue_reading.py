@@ -1,4 +1,4 @@
-"""One reading of the queue with the configured policy, for commands that write nothing."""
+"""Decides on the present queue with the configured policy, for commands that write nothing."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from slurm_rl_plugin.hook.rails.reserve import (
 )
 from slurm_rl_plugin.services.hook import LoadedPolicy, build_cycle, load_policy_or_fall_back
 
-#: What the operator reads for each reason.
+#: Sentences for each reason.
 REASONS = {
     OFF: "[reserve] is off",
     UNWANTED: "the policy keeps nothing free",
-    NOBODY: "no interactive job has come for long",
+    NOBODY: "no interactive job has come for a long time",
     STARVING: "a batch job of several processors has waited for too long",
     FALLBACK: "the policy is not used",
     KEPT: "processors are kept free for interactive jobs",
@@ -46,11 +46,11 @@ class QueueLook:
 
 
 def look_at_queue(configuration: Configuration) -> QueueLook:
-    """Decide on the queue of now as a cycle in shadow mode would, and leave nothing behind.
+    """Decide on the present queue as a cycle in shadow mode would, and write nothing.
 
-    Where a daemon runs, its memory knows the past runs. Where none does, accounting is asked as at
-    a start, and the deadline of a decision does not count: a first one that has to learn from a
-    month of runs may be late, which costs a daemon one cycle and would leave us without an answer.
+    If a daemon runs, its memory knows the past runs. Else accounting is queried as at a start, and
+    the deadline of a decision does not apply: the first one learns from a month of runs and may be
+    late, which costs a daemon one cycle and would leave a command without an answer.
     """
     loaded = load_policy_or_fall_back(configuration.sections.policy.model)
     state = Path(configuration.sections.hook.state_file)
@@ -65,7 +65,7 @@ def look_at_queue(configuration: Configuration) -> QueueLook:
 
 
 def experiment_sentence(configuration: Configuration) -> str:
-    """That an experiment goes on, whose turns nobody is told; "" where none does."""
+    """A note that an experiment runs; "" if none does. Whose turn it is is not said."""
     files = ExperimentFiles(state_file=Path(configuration.sections.hook.state_file))
     try:
         declared = files.declared()
@@ -74,15 +74,15 @@ def experiment_sentence(configuration: Configuration) -> str:
     except (OSError, ValueError):
         return ""
     return (
-        f"an experiment goes on, {declared.policy} against {declared.against}: this is the order "
-        "of the configured model, whoever's turn it is."
+        f"an experiment runs, {declared.policy} against {declared.against}: this is the order "
+        "of the configured model, in either order's turn."
     )
 
 
 def limit_sentence(limit: LimitReport) -> str:
     """What a decision means for batch jobs."""
     if limit.amounts is None:
-        return f"batch jobs have no limit of ours: {REASONS[limit.reason]}."
+        return f"batch jobs have no limit of the daemon: {REASONS[limit.reason]}."
     amounts = " and ".join(amount_words(name, each) for name, each in limit.amounts.items())
     return f"batch jobs may use {amounts} together: {REASONS[limit.reason]}."
 

@@ -1,4 +1,4 @@
-"""What `slurm-rl route` asks the sites, and what it learns between two calls."""
+"""The requests of `slurm-rl route` to the sites, and what it learns between two calls."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def _script(path: Path) -> str:
 def request_of(
     submission: JobSubmission, command: SubmitCommand, script: str, environment: Mapping[str, str]
 ) -> JobRequest:
-    """What the sites are told of the job."""
+    """The request that the sites get."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # nobody knows this user
+    except (KeyError, OSError):  # this user has no name
         user = str(os.getuid())
     return submission.request(command, script, environment, user)
 
@@ -148,7 +148,7 @@ def _news(
     now: float,
     tell: Callable[[str], None],
 ) -> News:
-    """What accounting says; `unknown` stands for what a job asked for that was not routed."""
+    """The answers of accounting; `unknown` is the request of a job that was not routed."""
     on_their_way: dict[str, dict[int, JobOnItsWay]] = {site: {} for site in sites}
     for job in known.on_their_way:
         on_their_way.setdefault(job.site, {})[job.job_id] = job
@@ -161,7 +161,7 @@ def _news(
             if due:
                 own, _ = submission.ended(site, (), min(silence + ASKED_EVERY, FIRST_LOOK))
                 runs = [*runs, *(run for run in own if run.job_id not in jobs)]
-        except BatchSystemUnavailable as error:  # one accounting database tells of all sites
+        except BatchSystemUnavailable as error:  # one accounting database has all sites
             tell(f"nothing is learned: {error}.")
             break
         except BatchSystemError as error:

@@ -19,7 +19,7 @@ LOCAL_USER = "uid:"
 #: The client that all users without a login name are together. One person may have 65,536 such
 #: numbers (subordinate uids, in a user namespace), so they share one share.
 NAMELESS = "uid:nameless"
-#: The client that all users are together whose names nobody has asked for yet.
+#: One client for all users whose names the service has not looked up yet.
 NEWCOMERS = "uid:new"
 #: Clients that are remembered; the one that asked longest ago is forgotten first.
 MOST_CLIENTS = 4096
@@ -158,7 +158,7 @@ class SharedToken:
         if version != self._version:
             try:
                 self._token, self._version = read_token(self.path), version
-            except ConfigurationError:  # taken away: nobody may ask until there is one again
+            except ConfigurationError:  # removed: no client has the token until there is one again
                 return False
         return hmac.compare_digest(
             authorization.encode("utf-8", "replace"), f"Bearer {self._token}".encode()

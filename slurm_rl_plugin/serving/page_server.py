@@ -2,7 +2,7 @@
 
 cheroot reads heads and bodies, which it bounds, and has the threads. It does not bound how long a
 head takes, nor how many connections one client holds: `OpenConnections` does, so that a client
-that opens connections and says nothing keeps nobody out.
+that opens connections and sends nothing keeps no other client out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 LONGEST_BODY = 8192
 #: A WSGI application (PEP 3333).
 Pages = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-#: What a client is told that asks too often.
+#: Status for a client that asks too often.
 TOO_OFTEN = "429 Too Many Requests"
 
 
@@ -53,6 +53,7 @@ class Page:
 
     body: bytes
     kind: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()  #: further ones
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Page:
@@ -60,13 +61,18 @@ class Page:
         return cls(json.dumps(document).encode() + b"\n")
 
 
+def _refusal(_: Mapping[str, Any], error: RequestRefused) -> Page:
+    return Page.of({"error": str(error)})
+
+
 @dataclass(frozen=True, slots=True)
 class JsonPages:
-    """A WSGI application that answers with pages or with a refusal in JSON."""
+    """A WSGI application that answers with pages or with a refusal, by default in JSON."""
 
     service: str
     answer: Callable[[Mapping[str, Any]], Page]
     refused: Callable[[str], None] | None = None
+    refusal: Callable[[Mapping[str, Any], RequestRefused], Page] = _refusal
 
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
@@ -76,7 +82,7 @@ class JsonPages:
         try:
             status, page = "200 OK", self.answer(environ)
         except RequestRefused as error:
-            status, page = error.status, Page.of({"error": str(error)})
+            status, page = error.status, self.refusal(environ, error)
             if self.refused is not None:
                 self.refused(status)
             if error.retry_after is not None:
@@ -91,6 +97,7 @@ class JsonPages:
             ("Content-Type", page.kind),
             ("Content-Length", str(len(page.body))),
             ("Cache-Control", "no-store"),
+            *page.headers,
         ]
         start_response(status, [*headers, *more])
         return [page.body]
@@ -162,7 +169,7 @@ class OpenConnections:
             return not clients or self._put_out(clients)
 
     def _in_the_way(self, address: str) -> set[str]:
-        """Clients of which one connection has to go; empty if there is room."""
+        """Clients that must lose a connection; empty if there is room."""
         client = client_of(address)
         places = Counter(each.client for each in self._served.values())
         if places[client] >= _OF_MANY_USERS.get(client, OF_ONE_CLIENT):
@@ -259,7 +266,11 @@ LOOK = 0.5
 
 
 class _Head(server.HeaderReader):
-    """Refuses heads that cheroot cannot read, and takes no length from a body in chunks."""
+    """Refuses heads that cheroot cannot read, and takes no length from a body in chunks.
+
+    A header with an underscore is dropped: for WSGI it has the name of one with a hyphen, so a
+    client could speak for the proxy that sets the latter.
+    """
 
     def __call__(self, rfile: Any, hdict: dict[bytes, bytes] | None = None) -> dict[bytes, bytes]:
         try:
@@ -270,6 +281,9 @@ class _Head(server.HeaderReader):
         if found.pop(b"Transfer-Encoding", None) is not None:
             found.pop(b"Content-Length", None)
         return found
+
+    def _allow_header(self, key_name: bytes) -> bool:
+        return b"_" not in key_name  # cheroot's own reader that drops these fails on bytes
 
 
 class _Request(server.HTTPRequest):

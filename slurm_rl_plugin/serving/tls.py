@@ -54,7 +54,7 @@ class ServedTls:
         _check_readable(f"[{files.section}] tls_certificate", files.certificate)
         _check_readable(f"[{files.section}] tls_key", files.key)
         try:
-            # a passphrase could only be asked for where nobody types
+            # without a terminal OpenSSL must not prompt for a passphrase
             context.load_cert_chain(files.certificate, files.key, password="")
         except (OSError, ValueError) as error:
             raise ConfigurationError(

@@ -298,7 +298,7 @@ def test_thirty_faults_are_thirty_lines_of_every_verb(site_fault: Site) -> None:
     assert (code, len(lines)) == (2, 2)  # what was typed, before anything is done
     code, lines = site_fault.run("release", **env)  # and the others keep no factor
     assert (code, len(lines)) == (1, 29), lines
-    assert lines[28].endswith("is not there: running jobs may keep a factor.")
+    assert lines[28].endswith("is missing: running jobs may keep a factor.")
 
 
 def test_a_fault_of_the_environment_or_a_flag_needs_no_file_to_be_wrong(site_fault: Site) -> None:

@@ -56,7 +56,7 @@ def test_disable_pause_and_enable_with_a_daemon(
 
         status, out, _ = words("disable", "--reason", "the switch is replaced")
         assert status == 0, out
-        assert "the daemon has taken its factors back" in out
+        assert "the daemon has restored its factors" in out
         assert factors(site) == [0, 0, 0]
         told = words.json("status", code=None)
         assert told["disabled"] is True
@@ -104,14 +104,14 @@ def words_of_enable(said: str) -> str:
     by = said.splitlines()[0].partition(": ")[0].removeprefix("disabled ")
     return (
         f"enabled: it was disabled {by}\n"
-        "no daemon runs: start it where the queue is to be ordered\n"
+        "no daemon runs: start it to order the queue\n"
     )
 
 
 def test_an_unreachable_slurm_is_said(words: Typed, site: FakeCluster) -> None:
     site.break_command("squeue", "down")
     status, out, _ = words("disable")
-    assert (status, "whether factors are left is not known" in out) == (1, True)
+    assert (status, "it is not known whether factors are left" in out) == (1, True)
     assert read_disable_file(Path("DISABLE")) is not None
 
 

@@ -182,7 +182,7 @@ def test_an_experiment_is_told_beside_the_order_of_the_configured_model(
     files = ExperimentFiles(state_file=tmp_path / "state.json")
     assert words.json("explain", "6")["experiment"] is None
     files.declare(declared(1, 2), ExperimentStanding(state=RUNNING, reason="", at=1.0))
-    assert "an experiment goes on, drawn against the site's order" in words("queue")[2]
+    assert "an experiment runs, drawn against the site's order" in words("queue")[2]
     assert "An experiment goes on" in words("explain", "6")[1]
     files.stand(ExperimentStanding(state=OVER, reason="it is over.", at=2.0))
     assert words("queue")[2] == ""

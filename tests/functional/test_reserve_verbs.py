@@ -195,7 +195,7 @@ class TestRelease:
         site.cluster.break_command("sacctmgr", "fail:Sending PersistInit msg: Connection refused")
         assert site.run("release", "--unattended") == 1
         said = site.err
-        assert "a limit of ours on batch jobs may be outstanding: slurmdbd" in said
+        assert "a limit of the daemon on batch jobs may be outstanding: slurmdbd" in said
         assert StateFile(site.folder / "state.json").read() == set()
         site.cluster.set(modes={})
         assert site.run("release", "--unattended") == 0
@@ -221,7 +221,7 @@ class TestVerbsThatLook:
         assert "batch jobs may use 4 processors together" in site.err
         assert site.run("explain", "2") == 0
         words = "Reserve: batch jobs may use 4 processors together: processors are kept free for"
-        assert f"{words} interactive jobs. It is one of them." in site.out
+        assert f"{words} interactive jobs. This job is one of them." in site.out
         site.reserve = {}
         assert site.run("explain", "2") == 0
         assert "Reserve:" not in site.out
@@ -231,7 +231,7 @@ class TestVerbsThatLook:
         assert site.run("status", "--json") == 1
         document = site.document
         assert document["outstanding"]["batch_limit"]
-        assert any("a limit of ours on batch jobs" in each for each in document["problems"])
+        assert any("a limit of the daemon on batch jobs" in each for each in document["problems"])
 
     def test_who_may_not_enter_the_folder_is_told_what_can_be(
         self, site: Site, monkeypatch: pytest.MonkeyPatch
@@ -245,12 +245,12 @@ class TestVerbsThatLook:
 
         monkeypatch.setattr(Path, "stat", refuse)
         assert site.run("status", "--json") == 1
-        assert site.document["outstanding"]["batch_limit"]  # or nobody can tell
+        assert site.document["outstanding"]["batch_limit"]  # or it is not known
 
     def test_disable_waits_for_the_limit_too(self, site: Site) -> None:
         assert site.run("run", "--once") == 0
         assert site.run("disable", "--wait", "0") == 1
-        assert "a limit of ours on batch jobs may be outstanding" in site.out
+        assert "a limit of the daemon on batch jobs may be outstanding" in site.out
 
 
 def check(site: Site) -> dict[str, tuple[str, str]]:
@@ -278,7 +278,7 @@ class TestWhoMayUseIt:
             "It counts as batch: with it, interactive jobs of its user would hold more than 2 "
             "processors of the reserve ([reserve] user_share)." in said
         )
-        assert "It is ordered as one of them." in said  # the QOS does not limit it
+        assert "This job is ordered as one of them." in said  # the QOS does not limit it
         assert site.run("explain", "4") == 0
         assert "counts as batch" not in site.out
 
@@ -432,7 +432,7 @@ class TestCheck:
         ({"mechanism": "qos", "most_processors": 4}, '"qos" needs qos'),
         ({"mechanism": "qos", "qos": "batch"}, "needs most_processors"),
         ({"mechanism": "max_run_res", "most_processors": 4}, "needs queues"),
-        ({"mechanism": "qos", "qos": "a,b", "most_processors": 4}, "give one name"),
+        ({"mechanism": "qos", "qos": "a,b", "most_processors": 4}, "must be one name"),
         (
             {
                 "mechanism": "qos",

@@ -97,7 +97,7 @@ def test_weights(checks: Checks, site: Site) -> None:
     site.set("hook", influence_hours=24)
     assert checks()["weights"] == (
         "pass",
-        "the priorities of waiting jobs differ by 0 points, ours by 1000",
+        "the priorities of waiting jobs differ by 0 points, the daemon's by 1000",
     )
     site.cluster.change(3, factors={"age": 0, "assoc": 0, "fairshare": 90000, "size": 0, "qos": 0})
     result, what = checks()["weights"]
@@ -211,7 +211,7 @@ def served() -> int:
 def test_metrics_port(checks: Checks, site: Site, served: int) -> None:
     assert checks()["metrics port"][1].endswith("is free")
     site.set("metrics", port=served)
-    assert checks()["metrics port"] == ("pass", f"{served}: a daemon of ours answers there")
+    assert checks()["metrics port"] == ("pass", f"{served}: the daemon answers there")
     site.set("metrics", port=0)
     assert checks()["metrics port"][0] == "warn"
     with socket.socket() as other:

@@ -105,7 +105,7 @@ def test_a_configuration_that_cannot_be_read_is_no_silent_failure(
 ) -> None:
     (site / "site.toml").write_text("[hook\n")
     assert unattended(site) == 1
-    assert "nobody knows what was written" in capsys.readouterr().err
+    assert "it is not known what was written" in capsys.readouterr().err
     assert factors(site) == [500, 700, 0]
 
 

@@ -309,8 +309,8 @@ def test_starts_are_taken_for_those_of_nothing_else(
 @pytest.mark.parametrize(
     ("path", "sentence"),
     [
-        ("week.events", "holds something else than a checkpoint"),
-        (".", "holds something else than a checkpoint"),
+        ("week.events", "is not a checkpoint"),
+        (".", "is not a checkpoint"),
         ("nowhere/kept.jsonl", "no folder that can be written to"),
     ],
 )

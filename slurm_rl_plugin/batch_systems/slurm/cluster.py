@@ -45,6 +45,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
 )
 from slurm_rl_plugin.batch_systems.slurm.batch_limit import SlurmBatchLimit, keeps_back
 from slurm_rl_plugin.batch_systems.slurm.checks import limit_checks, slurm_checks
+from slurm_rl_plugin.batch_systems.slurm.job_record import reason_sentence
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
     RowNumbers,
@@ -247,6 +248,7 @@ class SlurmCommands(BatchSystem):
             ended=ended_jobs,
             users=build.users.all,
             qos=build.qos.all,
+            reasons=tuple(f"{word}: {reason_sentence(word)}" for word in build.reasons.all),
             resources=self._machine.now(running, running_jobs, capacity),
         )
 

@@ -19,6 +19,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     queue_format,
     with_comment,
 )
+from slurm_rl_plugin.batch_systems.slurm.answers.reasons import reason_word
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, first_of_each_array
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
@@ -117,7 +118,7 @@ _LIMIT = re.compile(
 
 def reason_sentence(reason: str) -> str:
     """What a reason means for the job, and what its user can do: one sentence, no full stop."""
-    word = re.split(r"[,:( ]", reason, maxsplit=1)[0]
+    word = reason_word(reason)
     meaning, advice = (
         _reasons().get(word)
         or _limit(word)

@@ -148,7 +148,7 @@ def _placed(names: tuple[str, ...], name: str) -> tuple[tuple[str, ...], int]:
 
 
 #: What stands in a column of pending jobs for one more, where not 0.
-_NEW: Mapping[str, Any] = {"tasks": 1, "expected": np.nan, "for_processors": True}
+_NEW: Mapping[str, Any] = {"tasks": 1, "expected": np.nan, "for_processors": True, "reason": -1}
 
 
 def _longer(pending: PendingJobs, jobs: JobTable) -> PendingJobs:

@@ -1,13 +1,14 @@
-"""The pages of the forecast service: GET and POST /start, GET /scores, GET /metrics.
+"""The pages of the forecast service: the users' page, /start (GET and POST), /scores, /metrics.
 
-RequestRefused says why a client is told nothing: what it asks for is not understood, not its own
-to see, or it asks too often.
+RequestRefused says why a client gets no answer: the service does not understand the request, the
+client may not see what it asks for, or it asks too often.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,11 +20,15 @@ from urllib.parse import parse_qs
 from slurm_rl_plugin.errors import RequestRefused
 from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS
 from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue
+from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows
+from slurm_rl_plugin.forecasts.live.users_page import MOST_STARTED, STARTED_SINCE, users_page
+from slurm_rl_plugin.html_pages.pages import HTML, render, security_headers
 from slurm_rl_plugin.serving.clients import LOCAL_USER, NAMELESS, RequestRate
 from slurm_rl_plugin.serving.page_server import TOO_OFTEN, JsonPages, Page, body_of
 
 NOT_FOUND = "404 Not Found"
 _BAD = "400 Bad Request"
+_WHO = "401 Unauthorized"
 _NOT_YET = "503 Service Unavailable"
 #: Number of the form of documents.
 FORM = 1
@@ -34,7 +39,9 @@ _PATIENCE = 30.0
 #: Questions that wait for their turn at most: each holds one of the service's 64 connections, and
 #: the others are for metrics and for answers that are there already.
 MOST_WAITING = 8
-START, SCORES, METRICS = "/start", "/scores", "/metrics"
+PAGE, START, SCORES, METRICS = "/", "/start", "/scores", "/metrics"
+#: Login names that the portal's proxy may give.
+_LOGIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@$+-]{0,255}", re.ASCII)
 #: Seconds of each minute for which one client may have the queue played forward, and without a
 #: pause: the others have three quarters of the time.
 _SECONDS_A_MINUTE, _AT_ONCE = 15.0, 2.0 * QUESTION_SECONDS
@@ -49,7 +56,7 @@ _READING_SECONDS_A_MINUTE, _READING_AT_ONCE, _LEAST_OF_READING = 3.0, 3.0, 1.0 /
 class Asker:
     """Who asks."""
 
-    user: str  #: login name; "" for a user without one, who asks for nobody
+    user: str  #: login name; "" for a user without one, who has no jobs
     sees_all: bool  #: may ask for all jobs: root, the service's own user, a portal
     client: str  #: all requests of one client count together
 
@@ -67,7 +74,7 @@ class SecondsOfWork:
         return self.rate.pause(client, self.most)
 
     def spent(self, client: str, seconds: float) -> None:
-        """Give back the seconds that a granted question did not take.
+        """Return the seconds that a granted question did not take.
 
         Users without a login name share one share, which is half of a user's.
         """
@@ -98,13 +105,13 @@ def _take(pace: SecondsOfWork, asker: Asker) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class ForecastPages:
-    """The WSGI application of the forecast service: tells each client what it may see."""
+    """The WSGI application of the forecast service: shows each client what it may see."""
 
     others: bool  #: whether users may ask for the jobs of others
     clock: Callable[[], float]  #: seconds since the epoch
     monotonic: Callable[[], float]  #: clock of durations, seconds
     pace: SecondsOfWork  #: for how long a client may have the queue played forward
-    #: For how long it may have what is forecast already written out, processor seconds.
+    #: For how long it may have existing forecasts written out, processor seconds.
     reading: SecondsOfWork
     #: Forecasts a job that is not submitted, by a document of what it asks for.
     new_job: Callable[[ForetoldQueue, Mapping[str, Any]], dict[str, Any]]
@@ -115,6 +122,10 @@ class ForecastPages:
     trusted: frozenset[int]  #: numbers of users that see everything
     #: Whether a header `Authorization` bears the site's token; it sees everything.
     is_token: Callable[[str], bool]
+    #: First forecasts of a user's jobs that started since a time: user, time, how many at most.
+    started: Callable[[str, float, int], GivenRows]
+    #: The WSGI key of the header in which the portal names its user; "" for none.
+    user_key: str = ""
     _queue: ForetoldQueue | None = None
     #: user, None for all of them -> the jobs of the last forecast in JSON.
     _written: dict[str | None, bytes] = field(default_factory=dict)
@@ -130,7 +141,7 @@ class ForecastPages:
             self._queue, self._written = queue, {}
 
     def of_job(self, asker: Asker, job: int, *, advice: bool = False) -> dict[str, Any]:
-        """What is told of one job."""
+        """The document of one job."""
         queue = self._ready()
         place = queue.place_of(job)
         if place is None or not self._may_see(asker, queue.user_of(place)):
@@ -146,7 +157,7 @@ class ForecastPages:
         return document
 
     def of_user(self, asker: Asker, user: str) -> bytes:
-        """What is told of all pending jobs of a user, in JSON."""
+        """The document of all pending jobs of a user, in JSON."""
         if not self._may_see(asker, user):
             raise RequestRefused(
                 NOT_FOUND, f"jobs of {user!r} are not yours to see: ask for your own."
@@ -171,7 +182,7 @@ class ForecastPages:
             self.reading.spent(asker.client, time.thread_time() - begin)
 
     def of_new_job(self, asker: Asker, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What is told of a job that is not submitted."""
+        """The document of a job that is not submitted."""
         queue = self._ready()
         if queue.too_little:
             raise RequestRefused(_NOT_YET, queue.too_little)
@@ -188,7 +199,7 @@ class ForecastPages:
 
     @contextmanager
     def _turn(self, asker: Asker) -> Iterator[None]:
-        """One question at a time plays the queue forward, and nobody waits long for his turn."""
+        """One question at a time simulates the queue, and no client waits long for its turn."""
         _take(self.pace, asker)
         cost = 0.0
         try:
@@ -214,7 +225,7 @@ class ForecastPages:
     def _ready(self) -> ForetoldQueue:
         if self._queue is None:
             raise RequestRefused(
-                _NOT_YET, "nothing is foretold yet: the service waits for a look of the daemon's."
+                _NOT_YET, "there is no forecast yet: the service waits for the daemon's snapshot."
             )
         return self._queue
 
@@ -232,7 +243,8 @@ class ForecastPages:
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
         """Answer one request, whatever it is."""
-        return JsonPages("forecast", self._page)(environ, start_response)
+        pages = JsonPages("forecast", self._page, refusal=_refusal)
+        return pages(environ, start_response)
 
     def _page(self, environ: Mapping[str, Any]) -> Page:
         path = str(environ.get("PATH_INFO") or "/")
@@ -243,7 +255,38 @@ class ForecastPages:
             return Page.of(self.scores())
         if path == START:
             return self._start(asker, environ)
-        raise RequestRefused(NOT_FOUND, "ask /start, /scores or /metrics.")
+        if path == PAGE:
+            return self._users_page(asker, environ)
+        raise RequestRefused(NOT_FOUND, "ask /, /start, /scores or /metrics.")
+
+    def _users_page(self, asker: Asker, environ: Mapping[str, Any]) -> Page:
+        asked = parse_qs(str(environ.get("QUERY_STRING", "")))
+        user = asked.get("user", [asker.user])[-1]
+        if not user:
+            raise RequestRefused(_BAD, "Name a user: add ?user=NAME to the address.")
+        if not self._may_see(asker, user):
+            raise RequestRefused(NOT_FOUND, f"The jobs of {user!r} are not yours to see.")
+        advice = {}
+        if "advice" in asked:
+            found = self.of_job(asker, _job_number(asked["advice"][-1]), advice=True)["jobs"][0]
+            advice = {found["job"]: found.get("advice", [])}
+        _take(self.reading, asker)
+        begin = time.thread_time()
+        try:
+            queue, now = self._ready(), self.clock()
+            page = users_page(
+                queue,
+                user,
+                is_own=user == asker.user,
+                started=self.started(user, now - STARTED_SINCE, MOST_STARTED),
+                scores=self.scores(),
+                advice=advice,
+                now=now,
+                old=self._head(queue)["old"],
+            )
+        finally:
+            self.reading.spent(asker.client, time.thread_time() - begin)
+        return Page(page.encode(), HTML, security_headers())
 
     def _start(self, asker: Asker, environ: Mapping[str, Any]) -> Page:
         if environ["REQUEST_METHOD"] == "POST":
@@ -256,10 +299,8 @@ class ForecastPages:
             return Page.of(self.of_new_job(asker, request))
         asked = parse_qs(str(environ.get("QUERY_STRING", "")))
         if "job" in asked:
-            text = asked["job"][-1]
-            if not (text.isascii() and text.isdigit() and len(text) <= 10):
-                raise RequestRefused(_BAD, f"{text[:40]!r} is no number of a job.")
-            return Page.of(self.of_job(asker, int(text), advice="advice" in asked))
+            job = _job_number(asked["job"][-1])
+            return Page.of(self.of_job(asker, job, advice="advice" in asked))
         if "user" in asked:
             return Page(self.of_user(asker, asked["user"][-1]))
         if "all" in asked:
@@ -268,11 +309,38 @@ class ForecastPages:
 
     def _asker(self, environ: Mapping[str, Any]) -> Asker:
         address = str(environ.get("REMOTE_ADDR", ""))
+        has_token = self.is_token(str(environ.get("HTTP_AUTHORIZATION", "")))
+        if self.user_key and self.user_key in environ:
+            named = str(environ[self.user_key])
+            if not has_token:
+                raise RequestRefused(_WHO, "Only the portal, with its token, may name a user.")
+            if _LOGIN.fullmatch(named) is None:
+                raise RequestRefused(_WHO, "The portal names no user.")
+            return Asker(user=named, sees_all=False, client=f"portal:{named}")
         if address.startswith(LOCAL_USER):
             user = str(environ.get("REMOTE_USER", ""))
             sees_all = int(address.removeprefix(LOCAL_USER)) in self.trusted
             client = address if user or sees_all else NAMELESS
             return Asker(user=user, sees_all=sees_all, client=client)
-        if self.is_token(str(environ.get("HTTP_AUTHORIZATION", ""))):
+        if has_token:
             return Asker(user="", sees_all=True, client=address)
-        raise RequestRefused("401 Unauthorized", "give the site's token.")
+        raise RequestRefused(_WHO, "Give the site's token.")
+
+
+def _job_number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+        raise RequestRefused(_BAD, f"{text[:40]!r} is no number of a job.")
+    return int(text)
+
+
+def _refusal(environ: Mapping[str, Any], error: RequestRefused) -> Page:
+    """A refusal: for people on the users' page, else as JSON."""
+    if str(environ.get("PATH_INFO") or PAGE) != PAGE:
+        return Page.of({"error": str(error)})
+    text = render(
+        "refused.html",
+        title="No forecast",
+        reason=str(error),
+        status=error.status.partition(" ")[0],
+    )
+    return Page(text.encode(), HTML, security_headers())

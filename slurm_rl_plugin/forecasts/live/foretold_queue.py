@@ -317,6 +317,7 @@ class ForetoldQueue:
                 "tasks": 1 if tasks is None else int(tasks[place]),
                 "foretold": look.now,
                 "forecast": forecast,
+                "reason": self._reason(place),
                 "why_not": self.why_not[place] or self.too_little or None,
                 "ahead": int(self.ahead[place]),
                 "ahead_of_account": int(self.of_account[place]),
@@ -324,6 +325,11 @@ class ForetoldQueue:
             }
             for place, forecast in zip(places, self._forecasts(places), strict=True)
         ]
+
+    def _reason(self, place: int) -> str | None:
+        """Why a pending job waits, by the batch system; None where it tells no reason."""
+        reason = self.snapshot.pending.reason
+        return None if reason is None else self.snapshot.reasons[reason[place]]
 
     def _forecasts(self, places: list[int]) -> list[dict[str, Any] | None]:
         """What is foretold of each; None where nothing is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -36,6 +36,7 @@ create table if not exists given (
     start real, gone integer not null default 0,
     primary key (job, moment)) without rowid;
 create index if not exists given_moment on given (moment);
+create index if not exists given_started on given (user, start) where start is not null;
 create index if not exists given_open on given (job) where start is null and gone = 0;
 create index if not exists lots_of_known on given ({_LOT}) where start is not null;
 create index if not exists lots_of_others on given ({_LOT}) where start is null;
@@ -61,6 +62,10 @@ _OPEN = "select job, max(moment) from given where start is null and gone = 0 gro
 _UNSETTLED = "select distinct job from given where start is null and gone <> ? and moment >= ?"
 #: Forecasts that have come true which bands, weights and scores are made of at most.
 _MOST = 10_000
+_STARTED = (
+    f"select {_KEPT}, gone, 1.0, min(moment) from given "  # noqa: S608 - constants
+    "where user = ? and start >= ? and shown group by job order by start desc limit ?"
+)
 _NUMBERS = np.dtype("<f4")
 #: Seconds by which a start may be told earlier than a forecast was given: clocks and whole seconds.
 _SAME_LIFE = 60.0
@@ -229,22 +234,30 @@ class KeptForecasts:
                 # those of the lowest lots; in place of its lot how many rows each stands for
                 stands_for = _LOTS / max(rows[most][-1], 1) if len(rows) > most else 1.0
                 found += [(*row[:-1], stands_for) for row in rows[:most]]
-        found.sort(key=lambda row: (row[1], row[0]))
-        columns = list(zip(*found, strict=True)) if found else [()] * 13
-        plain: dict[str, Any] = {
-            name: np.array(column, dtype=kind)
-            for (name, kind), column in zip(_PLAIN.items(), columns[:7], strict=True)
-        }
-        sources, *quantiles = (_numbers(each) for each in columns[7:10])
-        return GivenRows(
-            **plain,
-            sources=sources.reshape(-1, len(SOURCES)),
-            plain=Forecasts.of_logs(quantiles[0].reshape(-1, len(LEVELS))),
-            forecasts=Forecasts.of_logs(quantiles[1].reshape(-1, len(LEVELS))),
-            start=np.array(columns[10], dtype=np.float64),  # nan where it has none
-            gone=np.array(columns[11], dtype=np.bool_),
-            stands_for=np.array(columns[12], dtype=np.float64),
-        )
+        return _given_rows(sorted(found, key=lambda row: (row[1], row[0])))
+
+    def started_of(self, user: str, since: float, most: int) -> GivenRows:
+        """First forecast of each job of a user that started since a time, the last start first."""
+        with self._working() as file:
+            return _given_rows(file.execute(_STARTED, (user, since, most)).fetchall())
+
+
+def _given_rows(found: Sequence[tuple[Any, ...]]) -> GivenRows:
+    columns = list(zip(*found, strict=True)) if found else [()] * 13
+    plain: dict[str, Any] = {
+        name: np.array(column, dtype=kind)
+        for (name, kind), column in zip(_PLAIN.items(), columns[:7], strict=True)
+    }
+    sources, *quantiles = (_numbers(each) for each in columns[7:10])
+    return GivenRows(
+        **plain,
+        sources=sources.reshape(-1, len(SOURCES)),
+        plain=Forecasts.of_logs(quantiles[0].reshape(-1, len(LEVELS))),
+        forecasts=Forecasts.of_logs(quantiles[1].reshape(-1, len(LEVELS))),
+        start=np.array(columns[10], dtype=np.float64),  # nan where it has none
+        gone=np.array(columns[11], dtype=np.bool_),
+        stands_for=np.array(columns[12], dtype=np.float64),
+    )
 
 
 def _numbers(blobs: tuple[bytes, ...]) -> FloatArray:

@@ -144,8 +144,8 @@ AMOUNTS = "resources"
 LONGEST_LINE = 1_000_000
 #: Largest number of a line, up to which jobs of OpenPBS go.
 _LARGEST = 2**63 - 1
-#: Lines between two words to `progress`.
-_TELL_EACH = 200
+#: Lines between two calls of `progress`.
+_REPORT_EACH = 200
 #: logrotate's endings: a number, the higher the older, or a date.
 _ROTATED = re.compile(r"(?:\.(?P<number>\d{1,6})|-(?P<date>\d{8}(?:-?\d+)?))(?:\.gz)?")
 
@@ -173,7 +173,7 @@ class AuditFilter:
 
 @dataclass(slots=True)
 class AuditReader:
-    """The lines of some files, oldest first; keeps none of them."""
+    """The lines of some files, oldest first; keeps no line in memory."""
 
     paths: Sequence[Path]  #: in the order in which they were written
     bad: int = 0  #: lines so far that are not of an audit log
@@ -191,19 +191,19 @@ class AuditReader:
                 self.unread.append(f"{path} cannot be read to its end ({what}).")
 
     def _lines_of(self, stored: io.BufferedReader, wanted: AuditFilter) -> Iterator[AuditLine]:
-        told = 0
+        read = 0
         for number, raw in enumerate(_bounded_lines(_plain(stored))):
-            if number % _TELL_EACH == 0:
-                told, before = stored.tell(), told
-                self._tell(told - before)
+            if number % _REPORT_EACH == 0:
+                read, before = stored.tell(), read
+                self._report(read - before)
             line = _parsed(raw)
             if line is None:
                 self.bad += 1
             elif wanted.takes(line):
                 yield line
-        self._tell(stored.tell() - told)
+        self._report(stored.tell() - read)
 
-    def _tell(self, more: int) -> None:
+    def _report(self, more: int) -> None:
         if self.progress is not None:
             self.progress(more)
 

@@ -1,1 +1,1 @@
-"""One cycle from snapshot to report, and why a job stands where it does."""
+"""One cycle, from the snapshot to the report, and the pace of cycles."""

@@ -49,8 +49,8 @@ from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.units import BoolArray
 
 logger = logging.getLogger(__name__)
-#: Changes sent in one call, and seconds of calls after which the rest waits for the next cycle:
-#: jobs that come meanwhile have no place.
+#: Changes sent in one call, and seconds of calls after which the rest waits for the next cycle, so
+#: that jobs which come meanwhile get their places.
 WRITES_AT_ONCE, LONGEST_WRITING = 250, 2.0
 
 
@@ -86,7 +86,7 @@ class Cycle:
     _in_time: float = math.inf
     _seen_at: float = math.inf  #: time of the last snapshot by whose decision places were written
     _unaudited: list[str] = field(default_factory=list)
-    #: Of this cycle: what the batch system said, and seconds of each phase.
+    #: Of this cycle: answers of the batch system, and seconds of each phase.
     _facts: SchedulerFacts | None = None
     _load: SchedulerLoad | None = None
     _snapshot: QueueSnapshot | None = None
@@ -99,7 +99,7 @@ class Cycle:
         self._guard = self._new_guard()
 
     def _read_files(self) -> None:
-        """Go on from the files, which another daemon may have written."""
+        """Read the files, which another daemon may have written."""
         self._service = self._new_service()
         self._own_nice = OwnNice(path=beside(self.state.path, "own-nice"))
 
@@ -125,9 +125,9 @@ class Cycle:
     def change_policy(
         self, policy: Policy, model_sha256: str, *, candidate: str, past_days: float
     ) -> None:
-        """Let another policy decide; it goes on from its own memory file.
+        """Let another policy decide, with its own memory file.
 
-        It reads the runs of `past_days` days of accounting again; 0 for none.
+        It reads the runs of `past_days` days of accounting again; 0 for no days.
         """
         self.remember()
         self.policy, self.model_sha256, self.candidate = policy, model_sha256, candidate
@@ -138,7 +138,7 @@ class Cycle:
     def run(self, *, new_jobs: bool = False) -> CycleReport:
         """One cycle; never raises for a fault of the batch system, the policy or a file.
 
-        With `new_jobs` it reads pending jobs alone, and writes the places of those that had none.
+        With `new_jobs` it reads only pending jobs, and writes the places of those without one.
         """
         self._facts = self._load = self._snapshot = None
         self._phases = {}
@@ -161,7 +161,7 @@ class Cycle:
         if answered and not new_jobs and report.failure not in (None, "busy") and self._is_ours:
             # Slurm is up but we cannot follow the queue: a job could starve behind our limit.
             report = replace(report, limit=self.limit.lift(self.batch_system))
-        calls, self._snapshot = tuple(self.calls), None  # a queue of 100,000 jobs takes its room
+        calls, self._snapshot = tuple(self.calls), None  # a queue of 100,000 jobs takes memory
         self.calls.clear()
         return replace(
             report,
@@ -236,7 +236,7 @@ class Cycle:
         self._unaudited = []
         # 7. Write. In shadow mode only restore a limit that an earlier run left.
         if self._shadow:
-            if self.writes_nothing:  # if the right was denied, places must still be taken away
+            if self.writes_nothing:  # if the right was denied, old places must still be removed
                 self._requests.commit()
             suppressed["shadow"] = len(changes)
             limit = self.limit.only_shown(self.batch_system, plan.limit)
@@ -251,7 +251,7 @@ class Cycle:
     def _place_new_jobs(
         self, snapshot: QueueSnapshot, facts: SchedulerFacts, begin: float
     ) -> CycleReport:
-        """Write the places of jobs that had none, or had theirs for another request."""
+        """Write the places of jobs without one, or with one for another request."""
         requests = self._requests.compare(snapshot, self.untouched.orderable(snapshot))
         report = replace(self._report(), suppressed=self._suppressed(snapshot))
         if self._shadow or requests.first is None or not requests.first.any():
@@ -316,7 +316,7 @@ class Cycle:
         return self._factors.write(plan.snapshot, in_turn, lambda: self._apply(in_turn))
 
     def _apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
-        """Send changes in small calls, until all are sent or it has taken long enough."""
+        """Send changes in small calls, until all are sent or LONGEST_WRITING is over."""
         report, begin = ApplyReport(), self.monotonic()
         for place in range(0, len(changes), WRITES_AT_ONCE):
             try:
@@ -324,7 +324,7 @@ class Cycle:
             except ChangeRejected:
                 if not report.accepted:
                     raise
-                break  # jobs of this call are refused, and the right is not missing
+                break  # the jobs of this call are refused, not the right to write
             taken = self.monotonic() - begin
             if len(changes) >= WRITES_AT_ONCE:
                 sent = place + WRITES_AT_ONCE
@@ -366,7 +366,7 @@ class Cycle:
         return replace(report, adjustments=directions, suppressed=suppressed)
 
     def look(self) -> QueuePlan:
-        """What a cycle would decide now; nothing is written, audited or remembered."""
+        """Decide as a cycle would now; write, audit and remember nothing."""
         facts, service = self.batch_system.facts(), self._new_service()
         snapshot = self._classed(self.batch_system.snapshot(), service)
         guard = self._new_guard(read_only=True)
@@ -391,7 +391,7 @@ class Cycle:
         With several controllers they may belong to a daemon that is running.
         """
         if self.has_outstanding and not self.settings.beside_controllers:
-            self.disturbances.tell(FOUND, "an earlier run has not taken its factors back")
+            self.disturbances.report(FOUND, "an earlier run has not restored its factors")
 
     def remember(self) -> None:
         """Save the memory of the policy and of the accounts' service before a stop or a reload.
@@ -437,7 +437,7 @@ class Cycle:
         return self.settings.controller_fault(self._facts) is None
 
     def _stands_by_now(self, facts: SchedulerFacts) -> bool:
-        """Whether another host's daemon acts; then forget what that daemon will change."""
+        """Whether another host's daemon acts; if so, forget what that daemon will change."""
         if self.settings.leaves_to_another(facts):
             self.stood_by = True
             self._factors.forget_values()
@@ -451,7 +451,7 @@ class Cycle:
         return False
 
     def _classed(self, snapshot: QueueSnapshot, service: AccountService) -> QueueSnapshot:
-        """The queue with classes as they count."""
+        """The queue with the classes that count for the reserve."""
         rail = self.limit.rail
         if rail is None:
             return classes_without_reserve(snapshot)

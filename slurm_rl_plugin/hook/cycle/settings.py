@@ -17,8 +17,8 @@ NO_CONTROLLER_HERE = (
     "SlurmctldHost the name that `hostname -s` says, or run one daemon without beside_controllers."
 )
 NOBODY_IN_CHARGE = (
-    "no controller answered the ping of its own cluster, so which one is in charge cannot be told; "
-    "look with `scontrol ping`"
+    "no controller answered the ping of its own cluster, so it is not known which one is in "
+    "charge; check with `scontrol ping`"
 )
 
 
@@ -28,14 +28,14 @@ class CycleSettings:
 
     shadow: bool = True  #: decide, report and audit, but write nothing
     max_writes: int = 2000  #: of one cycle
-    #: Hours of age that the best place in our order counts as; inf where our order wins.
+    #: Hours of age that the first place adds; inf if the daemon's order comes first.
     influence: float = math.inf
-    #: Where our order wins, the points of QOS, partition and association still count.
+    #: If the daemon's order comes first, points of QOS, partition and association still count.
     site_points: bool = True
     inference_deadline: float = 2.0  #: seconds
-    fallback: str = "fifo"  #: "fifo" orders by submission, "site" takes our factors back
-    breaker_failures: int = 5  #: of the policy in a row, after which it rests
-    #: Cycles; the same without a write after the batch system has denied us the right to write.
+    fallback: str = "fifo"  #: "fifo" orders by submission, "site" restores the site's order
+    breaker_failures: int = 5  #: in a row, after which the policy rests
+    #: Cycles; also the cycles without a write after the batch system denied the right to write.
     breaker_rest: int = 10
     #: Each controller's host has a daemon: act only where the controller in charge is here.
     beside_controllers: bool = False
@@ -58,7 +58,7 @@ class CycleSettings:
         return None if facts.controller_here else NO_CONTROLLER_HERE
 
     def influence_points(self, facts: SchedulerFacts) -> float:
-        """Priority points that the first place is worth; inf if our order wins."""
+        """Priority points that the first place adds; inf if the daemon's order comes first."""
         if facts.no_influence is not None or math.isinf(self.influence):
             return math.inf
         return self.influence * facts.points_an_hour
@@ -80,7 +80,7 @@ class Pace:
     #: Seconds once the queue has changed; 0 takes half of the scheduler's pass, so that each pass
     #: finds a fresh order.
     soonest: float = 0.0
-    #: Most of the time that our calls may take, and as much again to place new jobs.
+    #: Part of the time that calls may take; calls that place new jobs may take as much again.
     busy_share: float = 0.1
 
     def earliest(self, report: CycleReport) -> float:

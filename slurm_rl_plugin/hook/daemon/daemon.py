@@ -41,7 +41,7 @@ class Reloaded(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Daemon:
-    """Runs cycles until told to stop."""
+    """Runs cycles until `stop` is set."""
 
     cycle: Cycle
     pace: Pace
@@ -49,7 +49,7 @@ class Daemon:
     stop: SignalRequest
     reload_wanted: SignalRequest  #: set by SIGHUP
     reload: Callable[[], Reloaded | None]  #: reads the files anew; None where they are faulty
-    disable_file: Path | None  #: while it counts, nothing is written and our factors are taken back
+    disable_file: Path | None  #: while it counts, nothing is written and the factors are restored
     alive: Callable[[], None]  #: called every few seconds (systemd watchdog)
     monotonic: Callable[[], float]  #: seconds, for the pace
     clock: Callable[[], float]  #: seconds since the epoch, for the end of a pause
@@ -208,8 +208,8 @@ class Daemon:
     def _carried_out(self, turn: Turn) -> Turn:
         """Bring the turn's model into force.
 
-        If the candidate is refused, the configured model decides. If a bug of ours keeps the model
-        from deciding, the turn is the site's.
+        If the candidate is refused, the configured model decides. If a fault of the program keeps
+        the model from deciding, the turn is the site's.
         """
         try:
             if turn != self._refused or self.monotonic() >= self._next_try:
@@ -219,7 +219,7 @@ class Daemon:
             self.bring_in(self.cycle, "", "")
         except Exception:
             logger.exception("experiment=broken")
-            return Turn(turn.arm, left_to_site=True, why="its model cannot be brought in force")
+            return Turn(turn.arm, left_to_site=True, why="its model cannot be loaded")
         return Turn(turn.arm, why="the candidate cannot be used")
 
     def _turn_changed(self) -> bool:
@@ -235,7 +235,7 @@ class Daemon:
             return turns.turn(self.clock(), *self.cycle.configured)
         except Exception:
             logger.exception("experiment=broken")
-            return Turn(left_to_site=True, why="whose turn it is cannot be told")
+            return Turn(left_to_site=True, why="it is not known whose turn it is")
 
     def _audit_turn(self, turn: Turn, mode: str) -> None:
         """Add a line to the audit log; a full disk loses the line, not the cycle."""
@@ -264,15 +264,15 @@ class Daemon:
         try:
             return 0 if self.cycle.stands_by() else self.cycle.release().applied, None
         except Exception as error:  # an error of the daemon must not end the tries
-            known, words = _told(error)
+            known, words = _described(error)
             logger.error("%s=yes release=failed reason=%s", why, words, exc_info=not known)
             return 0, words
 
     def leave(self) -> bool:
-        """Take back every factor; tries again while the batch system does not answer.
+        """Restore every factor; try again while the batch system does not answer.
 
-        What the policy remembers is written down first: a stop may be cut short. On standby the
-        factors are those of the daemon that acts.
+        The policy's memory is saved first: a stop may be cut short. On standby the factors are
+        those of the daemon that acts.
         """
         try:
             self.cycle.remember()
@@ -284,7 +284,7 @@ class Daemon:
                     return True
                 result = self.cycle.release()
             except Exception as error:  # tried again
-                known, words = _told(error)
+                known, words = _described(error)
                 shown = (attempt + 1, words)
                 logger.warning("leaving=failed try=%d reason=%s", *shown, exc_info=not known)
                 self.sleep(2.0**attempt)
@@ -337,7 +337,7 @@ class Daemon:
             self._asked = Turn()
 
 
-def _told(error: Exception) -> tuple[bool, str]:
-    """Whether an error is one of ours, and its text."""
+def _described(error: Exception) -> tuple[bool, str]:
+    """Whether the program raised the error on purpose, and its text."""
     known = isinstance(error, SlurmRLError)
     return known, str(error) if known else f"{type(error).__name__}: {error}"

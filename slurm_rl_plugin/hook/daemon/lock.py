@@ -1,8 +1,8 @@
 """The daemon's lock: one daemon for each host and state file, and proof of its holder.
 
-Whoever can open a file can lock it, even for reading only. So the lock is open to its owner alone,
-and nothing else is ever taken for it. It holds the number of the process that locked it and when
-that process began, by which others tell a daemon from whatever else may keep the lock.
+A user who can open a file can lock it, even if the file is open for reading only. So only its owner
+may open the lock, and no other file is taken for it. It holds the id of the process that locked it
+and when that process began, which distinguishes a daemon from any other holder.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 from slurm_rl_plugin.errors import ConfigurationError, LockHeld
 from slurm_rl_plugin.whole_file import own_file, owner_of_folder, remove_leftovers
 
-#: A look at the lock holds it for an instant: a daemon that starts then tries again. Who has just
-#: locked it writes its number in an instant, too.
+#: A test of the lock holds it for an instant, so a daemon that starts just then tries again. A
+#: process that has just locked it writes its id within an instant, too.
 _LOCK_TRIES, _LOCK_PAUSE = 4, 0.05
 #: Seconds after which a leftover file is no longer being written.
 _LEFT_AFTER = 3600.0
@@ -30,8 +30,8 @@ _LEFT_AFTER = 3600.0
 def only_daemon(state_path: Path) -> Iterator[None]:
     """Hold this host's lock next to the state file: two daemons would undo each other's order.
 
-    LockHeld where a process that is no daemon of ours holds it; ConfigurationError where a daemon
-    does, the lock is something else, or the folder is missing or not writable.
+    LockHeld if a process that is not a daemon holds it; ConfigurationError if a daemon does, the
+    file is not a lock, or the folder is missing or not writable.
     """
     path = lock_path(state_path)
     lock = _opened(path, os.O_RDWR | os.O_CREAT)
@@ -53,17 +53,17 @@ def only_daemon(state_path: Path) -> Iterator[None]:
 
 
 def lock_path(state_path: Path) -> Path:
-    """The lock beside the state file; not `.lock`, which an earlier release left open to all."""
+    """The lock next to the state file; not `.lock`, which an earlier release left open to all."""
     host = socket.gethostname().partition(".")[0]
     return state_path.with_name(f"{state_path.name}.{host}.daemon")
 
 
 def daemon_runs(state_path: Path) -> bool | None:
-    """Whether a daemon (or a release) holds the lock; None where this user may not look.
+    """Whether a daemon (or a release) holds the lock; None if this user may not open it.
 
-    Asks for a shared lock and gives it back at once: several lookers do not meet, no daemon loses
-    what it holds, and one that starts just then tries again. F_OFD_GETLK would take nothing, but
-    it knows nothing of locks made by flock; /proc/locks is not the same in a container.
+    Takes a shared lock and releases it at once: several tests do not exclude each other, a daemon
+    keeps its lock, and a daemon that starts just then tries again. F_OFD_GETLK would take no lock,
+    but it does not see locks made by flock; /proc/locks differs in a container.
     """
     try:
         lock = _opened(lock_path(state_path), os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""What signal handlers ask of the daemon, and what the daemon tells systemd."""
+"""Requests of signal handlers to the daemon, and messages to systemd."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SignalRequest:
         return self.made
 
     def wait(self, timeout: float) -> bool:
-        """Wait for the request, at most so many seconds; whether it was made."""
+        """Wait for the request, at most `timeout` seconds; whether it was made."""
         left = timeout
         while left > 0.0 and not self.made:
             self.sleep(min(left, _TICK))

@@ -1,6 +1,6 @@
-"""The files of an experiment, and whose turn it is: the site's own order, or ours.
+"""The files of an experiment, and whose turn it is: the site's own order's or the daemon's.
 
-In doubt it is the site's turn, and against a candidate that of the model in service.
+In doubt it is the site's turn, and against a candidate the turn of the model in service.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from slurm_rl_plugin.whole_file import (
 logger = logging.getLogger(__name__)
 
 
-#: How an experiment may stand; in all but the first the site's own order is in force.
+#: States of an experiment; in all but the first the site's own order is in force.
 RUNNING, STEPPED_BACK, STOPPED, OVER = "running", "stepped back", "stopped", "over"
 STATES = (RUNNING, STEPPED_BACK, STOPPED, OVER)
-#: In words of a metric: no experiment, whose block it is, or ours but left to the site.
+#: Values of a metric: no experiment, whose block it is, or a block that is left to the site.
 EXPERIMENT_PHASES = ("none", "site", "ours", "left_to_site")
-#: What is known of a goal.
+#: Findings for a goal.
 EXPERIMENT_WORDS = (BETTER, WORSE, INCONCLUSIVE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentStanding:
-    """How an experiment stands."""
+    """The state of an experiment."""
 
     state: str  #: one of STATES
     reason: str  #: one sentence; "" while the experiment runs
     at: float  #: since when, seconds since the epoch
-    looked: float = 0.0  #: when its costs were last looked at, seconds since the epoch
+    looked: float = 0.0  #: when its costs were last computed, seconds since the epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +65,10 @@ class InForce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoalSeen:
-    """What has been found of one goal."""
+    """The finding for one goal."""
 
     goal: str
-    ratio: float  #: our cost over the site's
+    ratio: float  #: the cost of the daemon's order over that of the site's
     low: float  #: of the ratio's interval
     high: float  #: the same
     word: str  #: one of EXPERIMENT_WORDS
@@ -97,12 +97,12 @@ class ExperimentFiles:
 
     @property
     def standing(self) -> Path:
-        """How it stands."""
+        """Its state."""
         return beside(self.declaration, "standing")
 
     @property
     def look(self) -> Path:
-        """When somebody last looked at what it costs."""
+        """When its costs were last computed."""
         return beside(self.declaration, "look")
 
     @property
@@ -112,7 +112,7 @@ class ExperimentFiles:
 
     @property
     def findings(self) -> Path:
-        """What it has found so far."""
+        """Its findings so far."""
         return beside(self.declaration, "findings")
 
     def declared(self) -> Declaration | None:
@@ -123,18 +123,18 @@ class ExperimentFiles:
             return None
 
     def stands(self) -> ExperimentStanding:
-        """How it stands; OSError or ValueError where the file does not tell."""
+        """Its state; OSError or ValueError if the file does not hold one."""
         try:
             found = ExperimentStanding(**_document(self.standing))
             at = float(found.at)
         except (TypeError, OverflowError) as error:
-            raise ValueError(f"no standing: {error}") from None
+            raise ValueError(f"not a state: {error}") from None
         if found.state not in STATES or not math.isfinite(at):
-            raise ValueError(f"no standing: {found.state!r}")
+            raise ValueError(f"not a state: {found.state!r}")
         return self.looked_at(replace(found, reason=str(found.reason), at=at))
 
     def looked_at(self, standing: ExperimentStanding) -> ExperimentStanding:
-        """The same with the time of the last look, or of the state if that time cannot be read."""
+        """The same with the time of the last computation, or of the state if that is not known."""
         try:
             found = float(_document(self.look))
         except (OSError, ValueError, TypeError, OverflowError):
@@ -142,29 +142,29 @@ class ExperimentFiles:
         return replace(standing, looked=max(standing.at, found if math.isfinite(found) else 0.0))
 
     def looked(self, now: float) -> None:
-        """Say that somebody looked `now`; in a file of its own, so that it undoes no standing."""
+        """Record a computation at `now`; in a file of its own, so that it overwrites no state."""
         _write(self.look, now)
 
     def declare(self, declared: Declaration, standing: ExperimentStanding) -> None:
-        """Begin one: the standing first, so that no declaration ever counts without."""
+        """Begin one: the state is written first, so that no declaration counts without it."""
         for path in (self.findings, self.look, self.journal):
-            with _told(path):
+            with _reported(path):
                 path.unlink(missing_ok=True)  # of an earlier one that was put away in part
         self.stand(standing)
         _write(self.declaration, declared.as_json())
 
     def stand(self, standing: ExperimentStanding) -> None:
-        """Write how it stands."""
-        told = asdict(standing)
-        del told["looked"]
-        _write(self.standing, told)
+        """Write its state."""
+        document = asdict(standing)
+        del document["looked"]
+        _write(self.standing, document)
 
     def find(self, document: dict[str, Any]) -> None:
-        """Leave what was found."""
+        """Write the findings."""
         _write(self.findings, document)
 
     def found(self) -> dict[str, Any] | None:
-        """What was found so far; None if nothing was, or it cannot be read."""
+        """The findings so far; None if there are none, or they cannot be read."""
         try:
             found = _document(self.findings)
         except (OSError, ValueError):
@@ -172,7 +172,7 @@ class ExperimentFiles:
         return found if isinstance(found, dict) else None
 
     def goals_seen(self) -> tuple[tuple[GoalSeen, ...], int]:
-        """What was found of each goal, and of how many pairs; nothing where that is odd."""
+        """The finding for each goal, and the number of pairs; nothing if they cannot be read."""
         try:
             found = self.found() or {"goals": (), "pairs": 0}
             return tuple(goal_of(each) for each in found["goals"]), int(found["pairs"])
@@ -181,9 +181,9 @@ class ExperimentFiles:
 
     def put_away(self, number: int) -> None:
         """Rename the files of an experiment that is over; the configuration then counts again."""
-        # the declaration first: without it none of the others counts
+        # the declaration first: without it the others do not count
         for path in (self.declaration, self.standing, self.look, self.journal, self.findings):
-            with _told(path), suppress(FileNotFoundError):
+            with _reported(path), suppress(FileNotFoundError):
                 path.rename(beside(path, str(number)))
 
     def note(self, entry: InForce) -> None:
@@ -211,12 +211,12 @@ def _document(path: Path) -> Any:
 
 
 def _write(path: Path, document: object) -> None:
-    with _told(path):
+    with _reported(path):
         write_whole(path, json.dumps(document, indent=1) + "\n", mode=PRIVATE)
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _reported(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -249,16 +249,16 @@ def _entry(line: bytes) -> InForce | None:
 
 #: Part of a day after which an unwatched experiment is left to the site, and at least seconds.
 _UNWATCHED, _AT_LEAST = 1.0 / 24.0, 60.0
-#: Part of a day after which the journal says again what is in force.
+#: Part of a day after which the journal repeats what is in force.
 _STILL = 1.0 / 144.0
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is to be done in a cycle."""
+    """What a cycle must do."""
 
     arm: str = ""  #: of the block, one of ARMS; "" without an experiment
-    left_to_site: bool = False  #: nothing is written, and what was is taken back
+    left_to_site: bool = False  #: nothing is written, and outstanding writes are restored
     why: str = ""  #: why it is not the declared turn; "" for no reason
     candidate: str = ""  #: as [policy] model would name it; "" for the configured model
     model_sha256: str = ""  #: of the candidate
@@ -276,26 +276,26 @@ class ExperimentTurns:
     _is_challenged: bool = False
     _look: object = None
     _noted: InForce | None = None
-    _told: Turn = field(default_factory=Turn)
+    _last_turn: Turn = field(default_factory=Turn)
     _found: tuple[object, tuple[GoalSeen, ...], int] = (None, (), 0)
 
     def turn(self, now: float, policy: str, model_sha256: str) -> Turn:
         """Whose turn it is."""
         self._read()
         found = self._turn(now, policy, model_sha256)
-        if found != self._told:
+        if found != self._last_turn:
             logger.info(
                 "experiment=%s left_to_site=%s%s",
                 found.arm or "none",
                 "yes" if found.left_to_site else "no",
                 f" reason={found.why}" if found.why else "",
             )
-        self._told = found
+        self._last_turn = found
         return found
 
     def note(self, turn: Turn, mode: str, now: float, misdelivered: float | None = None) -> None:
         """Remember what was in force, where that has changed or a while has passed."""
-        if self._declared is None or mode == "standby":  # whose daemon acts writes
+        if self._declared is None or mode == "standby":  # the daemon that acts writes
             self._noted = None
             return
         entry = InForce(time=now, arm=turn.arm, mode=mode, why=turn.why, misdelivered=misdelivered)
@@ -308,7 +308,7 @@ class ExperimentTurns:
         self.files.note(entry)
 
     def seen(self, turn: Turn) -> ExperimentReport:
-        """What the report of a cycle says of it."""
+        """The experiment for the report of a cycle."""
         if turn == Turn():
             return ExperimentReport()
         version = version_of(self.files.findings)
@@ -325,7 +325,7 @@ class ExperimentTurns:
     def _read(self) -> None:
         files = (self.files.declaration, self.files.standing)
         versions = tuple(map(version_of, files))
-        if versions == self._versions:  # they hardly ever change, the look each minute
+        if versions == self._versions:
             self._read_look()
             return
         self._versions, self._declared, self._standing, self._fault = versions, None, None, ""
@@ -371,7 +371,7 @@ def _why_not(declared: Declaration, standing: ExperimentStanding, now: float) ->
     if now < declared.begin:
         return "it has not begun"
     if not _is_watched(declared, standing, now):
-        return "nobody watches it: start slurm-rl-experiment.service"
+        return "it is not watched: start slurm-rl-experiment.service"
     return ""
 
 
@@ -386,9 +386,9 @@ def held_part(
 ) -> float:
     """Part of the counted time of blocks in which the order was in force whose turn it was.
 
-    The lesser of both orders' parts; 1 of none. The site's order is not in force while a job
-    carries a factor of ours, which the journal has as "failed". Of the blocks that are over only
-    the last `last` count; None for all.
+    The lesser of both orders' parts; 1 without blocks. The site's order is not in force while a job
+    carries a factor, for which the journal has "failed". Only the last `last` blocks that are over
+    count; None for all.
     """
     first = 0 if last is None else max(blocks - last, 0)
     over = declared.blocks[first:blocks]
@@ -398,11 +398,11 @@ def held_part(
 def misdelivered_since_begin(journal: Sequence[InForce]) -> float:
     """Part of the last fortnight's service that went to the wrong account.
 
-    0 where nobody knows, or where it is no larger than it was when the experiment began: that is
-    not the experiment's to answer for.
+    0 if it is not known, or no larger than it was when the experiment began: the experiment did not
+    cause that.
     """
-    told = [each.misdelivered for each in journal if each.misdelivered is not None]
-    return told[-1] if told and told[-1] > told[0] else 0.0
+    known = [each.misdelivered for each in journal if each.misdelivered is not None]
+    return known[-1] if known and known[-1] > known[0] else 0.0
 
 
 def _in_force(declared: Declaration, entry: InForce, arm: str) -> bool:
@@ -417,7 +417,7 @@ def _in_force(declared: Declaration, entry: InForce, arm: str) -> bool:
 def _held(
     declared: Declaration, journal: list[InForce], blocks: Sequence[TurnBlock], arm: str
 ) -> float:
-    longest = 2.5 * _STILL * declared.day  # a daemon that is dead says nothing
+    longest = 2.5 * _STILL * declared.day  # a daemon that has ended writes nothing
     ends = [*(entry.time for entry in journal[1:]), math.inf]
     spans = [
         (entry.time, min(end, entry.time + longest))

@@ -1,1 +1,1 @@
-"""What outlives the daemon: who carries a factor of ours, the policy's memory, the disable file."""
+"""What outlives the daemon: jobs that carry a factor, the policy's memory, the disable file."""

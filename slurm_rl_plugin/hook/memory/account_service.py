@@ -34,8 +34,8 @@ from slurm_rl_plugin.hook.memory.carried_factors import JsonRecord
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray
 from slurm_rl_plugin.utility.fairness import FORTNIGHT, SMALL, entitled_service
 
-#: Time between two cycles of which more is not counted as seen; how long it must have been seen
-#: before anything is said; and how often the file is written; seconds.
+#: Seconds: the longest time between two cycles that counts as observed; the observed time after
+#: which figures are reported; the time between two writes of the file.
 _LONGEST_GAP, _ENOUGH, _KEPT_EVERY = 10 * MINUTE, 7 * DAY, HOUR
 _DAYS = round(FORTNIGHT / DAY)
 #: Doublings by which a lift moves in a day. What it answers to is a mean over a fortnight: eight

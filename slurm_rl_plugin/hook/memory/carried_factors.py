@@ -1,7 +1,7 @@
 """The files of the hook, and which jobs carry a factor of the daemon; kept across restarts.
 
-No other part of the hook knows those jobs. The list is never too short: the state file is written
-before a factor is, and a job leaves it late.
+No other part of the hook knows those jobs. The list is never too short: the daemon writes the state
+file before a factor, and removes a job late.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Disturbances:
 
     _counts: Counter[str] = field(default_factory=Counter)
 
-    def tell(self, reason: str, words: str) -> None:
-        """Log and count one of DISTURBANCES; `words` say what more there is, `key=value` first."""
+    def report(self, reason: str, words: str) -> None:
+        """Log and count one of DISTURBANCES; `words` are its details, `key=value` first."""
         logger.warning("disturbance=%s %s", reason, words)
         self._counts[reason] += 1
 
@@ -59,7 +59,7 @@ class Disturbances:
 
 @dataclass(slots=True)
 class AccountingWatch:
-    """Reports once that messages to the accounting daemon pile up, until they are gone."""
+    """Reports a backlog of messages to the accounting daemon, once until it is gone."""
 
     _before: int = 0
     _looks: int = 0
@@ -67,17 +67,17 @@ class AccountingWatch:
     def look(self, waiting: int, disturbances: Disturbances) -> None:
         """Take in how many wait now."""
         shrinks = waiting == 0 or waiting < self._before
-        told = self._looks >= BACKLOG_LOOKS
-        if waiting == 0 and told:
+        reported = self._looks >= BACKLOG_LOOKS
+        if waiting == 0 and reported:
             logger.info("accounting=caught_up")
-        if waiting == 0 or (shrinks and not told):
+        if waiting == 0 or (shrinks and not reported):
             self._looks = 0
         else:
             self._looks += not shrinks
         self._before = waiting
-        if not told and self._looks >= BACKLOG_LOOKS:
-            words = f"messages={waiting}: the accounting daemon takes none; look whether it runs"
-            disturbances.tell(ACCOUNTING, words)
+        if not reported and self._looks >= BACKLOG_LOOKS:
+            words = f"messages={waiting}: the accounting daemon accepts none; check whether it runs"
+            disturbances.report(ACCOUNTING, words)
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class ClockWatch:
         step = 0.0 if self._ahead is None else ahead - self._ahead
         self._ahead = ahead
         if abs(step) > LEAST_STEP:
-            disturbances.tell(CLOCK, f"seconds={step:+.0f}: the clock was set, or the host slept")
+            disturbances.report(CLOCK, f"seconds={step:+.0f}: the clock was set, or the host slept")
 
 
 #: First words of a memory's only line of text; the numbers follow it, 8 bytes each.
@@ -172,7 +172,7 @@ class MemoryFile:
     read_only: bool = False  #: `write` does nothing
 
     def read(self) -> Memory | None:
-        """The memory; None where there is none of this model."""
+        """The memory; None if there is no memory of this model."""
         try:
             content = read_own(self.path, owners=owner_of_folder(self.path))
             head, _, numbers = content.partition(b"\n")
@@ -213,10 +213,10 @@ def memory_path(state_path: Path, *, of_candidate: bool = False) -> Path:
 
 #: Subjobs of OpenPBS have numbers of their own above its 999999999999, up to what 64 bits hold.
 _LARGEST = 2**63 - 1
-#: Seconds in which slurmctld may still do a write that got no answer: the command has sent the
-#: write, and a slurmctld that wakes up does pending writes in any order.
+#: Seconds in which slurmctld may still execute a write that got no answer: the command has sent
+#: it, and a slurmctld that resumes executes waiting writes in any order.
 SETTLED = 2.0
-#: Jobs that are restored between two writes of the state file, where a cut release goes on.
+#: Jobs restored between two writes of the state file, so that an interrupted release can resume.
 RELEASED_AT_ONCE = 2000
 #: Seconds for which a job that is neither pending nor running is remembered: while it completes
 #: or is suspended it can still be requeued, and comes back with what it had.
@@ -228,12 +228,12 @@ class StateFile:
     """The file of the jobs that may carry a factor; written before a factor is."""
 
     path: Path
-    #: Takes the factors back without the configuration; None keeps what the file holds.
+    #: What a rollback without the configuration needs; None keeps what the file holds.
     way_out: Mapping[str, Any] | None = None
 
     @property
     def _record(self) -> JsonRecord:
-        return JsonRecord(self.path, "state", versions=(1, 2))  # version 1 holds no way out
+        return JsonRecord(self.path, "state", versions=(1, 2))  # version 1 has no `way_out`
 
     def read(self) -> set[int] | None:
         """The job ids; an empty set without a file, None where the file cannot be trusted."""
@@ -243,7 +243,7 @@ class StateFile:
             return set()
 
     def left_behind(self) -> Mapping[str, Any]:
-        """The way out as the file holds it; {} where it holds none."""
+        """How to restore the factors, as the file holds it; {} if it holds nothing."""
         found = self._entry("way_out")
         return found if isinstance(found, dict) else {}
 
@@ -288,9 +288,9 @@ class CarriedFactors:
     _version: tuple[int, int] | None = None
     #: Since when remembered jobs are neither pending nor running.
     _absent: dict[int, float] = field(default_factory=dict)
-    _has_told: bool = False  #: the file holds our way out
+    _has_way_out: bool = False  #: the file holds this daemon's `way_out`
     _is_unanswered: bool = False  #: a write got no answer, and none since has got one
-    _told_unanswered: bool = False
+    _file_unanswered: bool = False
     #: Jobs that were seen last, in rising order, and their factors; then what was written since,
     #: None where it is not known whether it was.
     _seen: tuple[IntArray, IntArray] = (NOTHING, NOTHING)
@@ -308,13 +308,13 @@ class CarriedFactors:
         """How many jobs may carry a factor; see `Outstanding`."""
         jobs = self._known()
         if jobs is None:
-            return f"any job may carry a factor of ours, since {self.path} cannot be trusted"
+            return f"any job may carry a factor of the daemon, since {self.path} cannot be trusted"
         if not jobs and self._is_unanswered:
             return "a write of factors got no answer and may still take effect"
-        return f"{len(jobs)} jobs are remembered to carry a factor of ours"
+        return f"{len(jobs)} jobs are remembered to carry a factor of the daemon"
 
     def is_outstanding(self) -> bool:
-        """Whether a job may carry a factor of ours; see `Outstanding`."""
+        """Whether a job may carry a factor of the daemon; see `Outstanding`."""
         jobs = self._known()
         return jobs is None or bool(jobs) or self._is_unanswered
 
@@ -327,7 +327,7 @@ class CarriedFactors:
         expected = self._expected(jobs, factors)
         if (changed := np.flatnonzero(expected != factors)).size:
             first = changed[order[changed].argmin()]
-            self.disturbances.tell(
+            self.disturbances.report(
                 FACTOR,
                 f"jobs={len(changed)} first={jobs[first]} was={expected[first]} "
                 f"is={factors[first]}: writes were lost, or another program writes",
@@ -377,9 +377,9 @@ class CarriedFactors:
         return report
 
     def before_writing(self, snapshot: QueueSnapshot, job_ids: Iterable[int]) -> None:
-        """Remember the jobs about to be written, and forget those that are gone for good.
+        """Remember the jobs about to be written, and forget those that have ended.
 
-        Called before the write: a crash in between may only remember too many.
+        Called before the write, so that a crash in between can only remember too many jobs.
         """
         pending = snapshot.pending
         alive = {*pending.jobs.job_id.tolist(), *snapshot.running.numbers}
@@ -387,9 +387,9 @@ class CarriedFactors:
         self._remember(carrying | self._not_yet_gone(alive, snapshot.now) | set(job_ids))
 
     def restore(self, system: BatchSystem) -> ApplyReport:
-        """Set every factor of ours back to 0, twice if an earlier write got no answer.
+        """Set every factor of the daemon to 0, twice if an earlier write got no answer.
 
-        Running jobs are included: a requeued one comes back with the factor that it had.
+        Running jobs are included: a requeued job has its earlier factor again.
         """
         self.forget_values()  # before: a release may be cut short
         ours = np.array(sorted(self._known() or ()), dtype=np.int64)
@@ -436,23 +436,23 @@ class CarriedFactors:
             self._is_lost = found is None
             self._is_unanswered |= self.state.is_unanswered()
             if found is None:
-                words = f"path={self.state.path}: every job in the queue may carry a factor of ours"
-                self.disturbances.tell(STATE, words)
+                words = f"path={self.state.path}: any pending job may carry a factor"
+                self.disturbances.report(STATE, words)
                 found = self._jobs or set()
             self._jobs = found
         return None if self._is_lost else self._jobs
 
     def _remember(self, jobs: set[int]) -> None:
-        tells = self.state.way_out is not None and not self._has_told
-        told = self._told_unanswered == self._is_unanswered
-        if jobs != self._jobs or self._is_lost or tells or not told:
+        adds = self.state.way_out is not None and not self._has_way_out
+        is_same = self._file_unanswered == self._is_unanswered
+        if jobs != self._jobs or self._is_lost or adds or not is_same:
             self.state.write(jobs, unanswered=self._is_unanswered)
-            self._has_told, self._told_unanswered = True, self._is_unanswered
+            self._has_way_out, self._file_unanswered = True, self._is_unanswered
             self._version, self._is_lost = version_of(self.state.path), False
         self._jobs = jobs
 
     def _not_yet_gone(self, alive: set[int], now: float) -> set[int]:
-        """The jobs, without those that ended so long ago that Slurm requeues them no more."""
+        """The jobs, without those that ended too long ago for Slurm to requeue them."""
         known = self._known()
         jobs = (self._jobs or set()) | alive if known is None else known
         self._absent = {job: self._absent.get(job, now) for job in jobs - alive}
@@ -462,8 +462,8 @@ class CarriedFactors:
 def _shows_factor(pending: PendingJobs, now: float) -> BoolArray:
     """Which jobs show the factor that the batch system has, shape [n].
 
-    A priority set by hand hides the factor. Slurm shows none of held jobs and of jobs that are not
-    eligible yet, such as requeued ones, which come back with the factor that they had. If the
+    A priority set by hand hides the factor. Slurm shows no factor of held jobs and of jobs that are
+    not eligible yet, such as requeued ones, which have their earlier factor again. If the
     components of a job have several priorities, the one that is shown may change.
     """
     shows = ~pending.admin_set & ~pending.held & (pending.jobs.eligible <= now)

@@ -1,8 +1,8 @@
 """The disable file: made by an admin, read by the daemon; while it counts, nothing is written.
 
-An empty file means: off, until somebody removes it. One made by `slurm-rl disable` or `pause` also
-says who, when, why and until when, one `key: value` a line. Whatever else is in it, or cannot be
-read, means off without end: the mistake that leaves the site its own order is the harmless one.
+An empty file means: off, until the file is removed. `slurm-rl disable` and `pause` also write who,
+when, why and until when, one `key: value` a line. Any other content, and a file that cannot be
+read, means off without end: that error is harmless, since the site keeps its own order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from slurm_rl_plugin.errors import DisableFileError
 from slurm_rl_plugin.whole_file import plain_file, write_whole
 
-#: Bytes of the longest file that counts as one of ours.
+#: Bytes of the longest file that `slurm-rl disable` writes.
 _LONGEST = 10_000
 #: Letters of what is said in one of its lines.
 _LONGEST_VALUE = 500
@@ -42,8 +42,8 @@ class Disablement:
         parts = [f"by {self.by}"] if self.by else []
         parts += [f"since {_local(self.at)}"] if math.isfinite(self.at) else []
         end = f"until {_local(self.until)}" if math.isfinite(self.until) else "without end"
-        told = " ".join([*parts, end])
-        return told + "".join(f", {each}" for each in (self.reason, self.fault) if each)
+        text = " ".join([*parts, end])
+        return text + "".join(f", {each}" for each in (self.reason, self.fault) if each)
 
 
 def read_disable_file(path: Path) -> Disablement | None:
@@ -88,11 +88,11 @@ def remove_disable_file(path: Path) -> None:
 
 @dataclass(slots=True)
 class DisableWatch:
-    """Looks at the file for the daemon, whose clock may be set while a pause lasts.
+    """Reads the file for the daemon, whose clock may be set while a pause lasts.
 
     A pause ends when both clocks say so: its `until` has come, and the seconds that were left when
-    it was first seen have gone by on a clock that nobody sets. So a clock set forward does not end
-    it early, and one set back makes it longer, which is harmless. What is over stays over.
+    it was first seen have gone by on the monotonic clock. So setting the clock forward does not end
+    it early, and setting it back prolongs it, which is harmless. A pause that is over stays over.
     """
 
     _seen: Disablement | None = None
@@ -156,4 +156,4 @@ def _local(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):
-        return "a time that no clock knows"
+        return "a time out of range"

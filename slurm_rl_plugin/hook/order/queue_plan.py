@@ -27,13 +27,12 @@ LOWEST_PRIORITY = 1
 _SPACING = 1000
 #: Priority points left free below a queue that is ordered for the first time.
 ROOM_BELOW = 1_000_000
-#: So many writes are never worth spacing a queue anew.
+#: Up to this number of writes, a queue is never spaced anew.
 FEW_WRITES = 16
 #: Priorities that a head may reach, far below the largest factor.
 HEAD_AT_MOST = 2**30
-#: The head of a queue comes first while so large a part of it must be written: where it is ordered
-#: for the first time, or by another model, and not where a few thousand jobs sink. Once less is
-#: needed it stays so, as each write brings the order nearer.
+#: The head of a queue is written first while this part of the queue or more must be written: when
+#: it is ordered for the first time or by another model, and not when a few thousand jobs sink.
 HEAD_FIRST_FROM = 0.8
 
 
@@ -96,11 +95,11 @@ def order_changes(
     """The fewest writes after which priorities, shape [n], fall strictly along the wanted order.
 
     Where only `most` of them are sent, each time as many are gone from those still needed. While
-    nearly all must be written those come first that put the head of the queue before all others:
-    they are not the fewest in all, but who could start next stands soon. A queue longer than `most`
-    is never spaced anew: begun and not ended, that would begin again each time. Those `lost` had
-    their priority for another request. The lowest job that stays before all of these has priority
-    `ceiling`; it is ignored where fewer whole numbers lie below it than there are jobs.
+    nearly all must be written, the first writes put the head of the queue before all others: these
+    are not the fewest in all, but the jobs that could start next soon have their places. A queue
+    longer than `most` is never spaced anew: that would never end. Those `lost` had their priority
+    for another request. The lowest job that stays before all of these has priority `ceiling`; it is
+    ignored if fewer whole numbers lie below it than there are jobs.
     """
     if ceiling - LOWEST_PRIORITY < len(priority):
         ceiling = HIGHEST_PRIORITY + 1
@@ -133,25 +132,25 @@ def _placed(priority: IntArray, keep: BoolArray, ceiling: int) -> IntArray:
 def _head_first(
     priority: IntArray, wanted: IntArray, ceiling: int, most: int
 ) -> OrderChanges | None:
-    """Writes of which the first `most` put as many of the first jobs before all; None for no room.
+    """Writes whose first `most` put as many first jobs as possible before all; None for no room.
 
-    A job stands where its priority is above those of all that are to come later. Who does is kept;
-    the first of the others go above whatever stands behind them, with room for the rest. Some that
-    sink from above are sent before them, where more jobs stand by that.
+    A job is in place if its priority is above those of all later jobs. Jobs in place are kept; the
+    first of the others go above all jobs behind them, with room for the rest. Some that sink from
+    above are sent before them, if that puts more jobs in place.
     """
     sinking = np.flatnonzero(wanted < priority)
     sinking = sinking[np.argsort(-priority[sinking], kind="stable")]
     numbers = [0, *(2**power for power in range(most.bit_length()))]
     choices = (sinking[:number] for number in numbers if number < min(most, len(sinking) + 1))
-    heads = [(_head_that_stands(priority, wanted, sunk, most), sunk) for sunk in choices]
+    heads = [(_head_in_place(priority, wanted, sunk, most), sunk) for sunk in choices]
     head, sunk = max(heads, key=lambda each: each[0])  # the fewest of equals
     after = _after(priority, wanted, sunk)
-    stands = after > _later(after)
-    stands[sunk] = False
+    in_place = after > _later(after)
+    in_place[sunk] = False
     sunk = sunk[sunk >= head]  # the others get their place in the head
     floor = max(int(after[head:].max(initial=0)), LOWEST_PRIORITY - 1)
-    stands[head:] = False
-    keep = jobs_to_keep(after, ceiling, ~stands, floor)
+    in_place[head:] = False
+    keep = jobs_to_keep(after, ceiling, ~in_place, floor)
     last = int(np.flatnonzero(keep)[-1]) if keep.any() else -1
     behind = len(priority) - 1 - last
     high = int(priority[last]) if last >= 0 else floor + ROOM_BELOW + _SPACING * (behind + 1)
@@ -183,8 +182,8 @@ def _later(priority: IntArray) -> IntArray:
     return later
 
 
-def _head_that_stands(priority: IntArray, wanted: IntArray, sunk: IntArray, most: int) -> int:
-    """How many of the first jobs stand when these have sunk and the rest of `most` is written."""
+def _head_in_place(priority: IntArray, wanted: IntArray, sunk: IntArray, most: int) -> int:
+    """How many first jobs are in place when these have sunk and the rest of `most` is written."""
     after = _after(priority, wanted, sunk)
     missing = np.flatnonzero(after <= _later(after))
     left = most - len(sunk)
@@ -192,7 +191,7 @@ def _head_that_stands(priority: IntArray, wanted: IntArray, sunk: IntArray, most
 
 
 def out_of_order(priority: IntArray) -> int:
-    """How many jobs stand in the wrong place: all but a longest falling subsequence."""
+    """How many jobs are in the wrong place: all but a longest falling subsequence."""
     tails: list[int] = []
     for value in (-priority).tolist():
         place = bisect_left(tails, value)
@@ -201,7 +200,7 @@ def out_of_order(priority: IntArray) -> int:
 
 
 def _out_of_room(priority: IntArray, keep: BoolArray) -> bool:
-    """Whether most writes are due to missing gaps, and not because jobs stand in the wrong place.
+    """Whether most writes are due to missing gaps, and not to jobs in the wrong place.
 
     Arrival upon arrival at the same end of the queue uses its gaps up; from then on each would
     push many jobs along. Spacing all of them anew once makes the next thousand cheap again.
@@ -380,10 +379,10 @@ def planned_order(
     """Job places in the decided order, and the fewest writes that give it.
 
     Jobs are ordered by score, then by the points of the site, then by each user's own order (`nice`
-    as its user meant it, shape [n]; None for that of the batch system). The best place is worth
-    `influence` priority points, inf where our order wins; then it is worth `span` in addition to
-    QOS, partition and association, None if these move no job. Of `most` writes a cycle, 0 for so
-    few that nothing is spaced anew, those for changed requests come first, then those of jobs
+    as its user meant it, shape [n]; None for that of the batch system). The best place adds
+    `influence` priority points, inf if the daemon's order comes first; then it adds `span` to the
+    points of QOS, partition and association, None if these move no job. Of `most` writes a cycle
+    (with 0 nothing is spaced anew) those for changed requests come first, then those of jobs
     without a place.
     """
     pending, steps, kept = snapshot.pending, decision.steps, decision.kept
@@ -422,7 +421,7 @@ def planned_order(
 def _torn_apart(
     pending: PendingJobs, order: IntArray, moved: IntArray, factor: IntArray
 ) -> IntArray:
-    """Places of jobs to write though they stand right: another job is between their components.
+    """Places of jobs to write although they are right: another job is between their components.
 
     A write puts the components of a job together, whatever value it sets.
     """

@@ -24,7 +24,7 @@ def in_site_order(
 ) -> IntArray:
     """Order jobs by the points of their place in our order, plus the site's own for them.
 
-    Of m places in `order` the first is worth `span` points (of age, fair share and size), each
+    The first of m places in `order` adds `span` points (of age, fair share and size), each
     further one 1/m of them less. Jobs pass others of their step only. A kept job counts for as much
     as the best of its account, so that it stays before them (see `Decision`).
     """
@@ -44,10 +44,10 @@ def in_site_order(
     return ordered
 
 
-def _best_of_account(account: IntArray, standing: FloatArray) -> FloatArray:
-    """The highest standing of each job's account, shape [m]."""
+def _best_of_account(account: IntArray, points: FloatArray) -> FloatArray:
+    """The highest points of each job's account, shape [m]."""
     best = np.full(account.max() + 1, -np.inf)
-    np.maximum.at(best, account, standing)
+    np.maximum.at(best, account, points)
     return np.asarray(best[account])
 
 
@@ -229,7 +229,7 @@ def _without_top(
     lowest = priority[fell].min()
     top = own & (priority >= lowest)  # with those that were on top already
     others = own & ~top
-    # those that had stood as high as the top went below it, whatever their share
+    # jobs that had the priority of the top went below it, whatever their share
     share = np.median(change[others])
     booked = others & ((change <= share + 1) | (priority + change >= lowest))
     found[booked] = meant[booked]

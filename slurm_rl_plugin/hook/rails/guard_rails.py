@@ -1,4 +1,4 @@
-"""Guard rails: what a policy says is checked before it reaches the batch system, or FIFO counts."""
+"""Guard rails: a decision is checked before it reaches the batch system, or FIFO applies."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ MEMORY_INTERVAL = 300.0
 
 
 class GuardRail(Protocol):
-    """One check of a decision, which passes it, mends it or refuses it."""
+    """One check of a decision, which passes, corrects or refuses it."""
 
     def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
-        """The decision, mended where the rail may; PolicyError where it must not be used."""
+        """The decision, corrected if the rail may; PolicyError if it must not be used."""
         ...
 
 
@@ -204,8 +204,8 @@ class PolicyGuard:
     ) -> tuple[Decision, str | None]:
         """The guarded decision, and why it is FIFO's if it is; never raises PolicyError.
 
-        The policy sees `seen`, with lifts, or the queue as it is. It `remembers` unless running
-        jobs are those of an earlier look, of which some have ended.
+        The policy sees `seen`, with lifts, or the queue as it is. It `remembers` unless the
+        running jobs are those of an earlier poll: some of them may have ended.
         """
         try:
             decision = self._checked(policy, snapshot, seen or snapshot, remembers=remembers)
@@ -240,7 +240,7 @@ class PolicyGuard:
             if decision is not before:
                 self.acted += (rail_name(rail),)
         if remembers:
-            self.memory = decision.memory  # of a late decision too: a job ends only once
+            self.memory = decision.memory  # of a late decision too, since a job ends only once
             self._is_kept = False
             if self._written is None or begin - self._written >= MEMORY_INTERVAL:
                 self.remember()

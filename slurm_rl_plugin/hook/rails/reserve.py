@@ -36,7 +36,7 @@ OFF, FALLBACK = "off", "fallback"
 LIMIT_REASONS = (OFF, UNWANTED, KEPT, NOBODY, STARVING, FALLBACK)
 #: Directions of changes: batch jobs get less of something, get more, or have no limit any more.
 LIMIT_CHANGES = ("lowered", "raised", "lifted")
-#: Why a limit could not be set or taken back.
+#: Why a limit could not be set or restored.
 LIMIT_FAILURES = ("refused", "unavailable")
 
 
@@ -89,7 +89,7 @@ class ReserveRail:
     """
 
     settings: ReserveSettings
-    reason: str = UNWANTED  #: of the last reserve, one of KEPT, UNWANTED, NOBODY and STARVING
+    reason: str = UNWANTED  #: of the last reserve: `KEPT`, `UNWANTED`, `NOBODY` or `STARVING`
     _last_arrival: float = -math.inf
 
     def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
@@ -335,7 +335,7 @@ class BatchLimit:
     _complained: str = ""
 
     name = "batch_limit"
-    words = "a limit of ours on batch jobs may be outstanding"
+    words = "a limit of the daemon on batch jobs may be outstanding"
 
     def is_outstanding(self) -> bool:
         """Whether our limit may be in force; see `Outstanding`."""
@@ -383,7 +383,7 @@ class BatchLimit:
         return self._remembered(planned)
 
     def only_shown(self, system: BatchSystem, planned: LimitReport) -> LimitReport:
-        """Limit nothing, in shadow mode; one of an earlier time is taken back."""
+        """Set no limit, in shadow mode; restore the site's if an earlier run left one."""
         if self.is_outstanding():
             failed = self.carry_out(system, LimitReport(before=self._limit, reason=OFF))
             if failed.failure is not None:
@@ -397,7 +397,7 @@ class BatchLimit:
         return planned
 
     def lift(self, system: BatchSystem) -> LimitReport:
-        """Take the limit back where a cycle cannot follow the queue: as in fallback, at once."""
+        """Restore the site's limit at once if a cycle cannot follow the queue, as in fallback."""
         change = _direction(self._limit, None)
         lifted = LimitReport(before=self._limit, reason=FALLBACK, change=change)
         try:
@@ -407,7 +407,7 @@ class BatchLimit:
             return self._failed(lifted, ChangeRejected(str(error)))
 
     def restore(self, system: BatchSystem) -> ApplyReport:
-        """Give the site its own limit back; see `BatchSystem.limit_batch` for what can fail."""
+        """Restore the site's own limit; see `BatchSystem.limit_batch` for what can fail."""
         if self.is_outstanding():
             system.limit_batch(None)
         self._limit = None

@@ -1,7 +1,7 @@
-"""Continuous replay: a whole log in one run, nothing reset, figures of its last 40 % of jobs.
+"""Continuous replay: a whole log in one run, with figures of the last 40 % of its jobs.
 
-Windows that begin on an empty machine show what an order gains and hide whom it lets wait: a job
-that starves does so for months. docs/research/definitions.md says what each figure means.
+Windows that begin on an empty machine show the gain of an order and hide starvation, which lasts
+for months. docs/research/definitions.md says what each figure means.
 """
 
 from __future__ import annotations
@@ -33,31 +33,29 @@ from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 
-#: Jobs of a stretch, and consecutive stretches that are drawn together for an interval.
+#: Jobs of a stretch, and consecutive stretches that form a block of the bootstrap.
 STRETCH, STRETCHES_DRAWN = 1024, 2
 
-#: Called after each run of a policy with how many are done and its mean bounded slowdown.
+#: Called after each run of a policy with the number of runs done and its mean bounded slowdown.
 RunProgress = Callable[[int, float], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuousProtocol:
-    """How often a log is replayed.
+    """Number and kind of the runs of a replay.
 
     Raises:
         ConfigurationError: no runs.
     """
 
-    runs: int = 4  #: each without LEFT_OUT of the jobs, drawn at random, the same for all policies
+    runs: int = 4  #: each without random LEFT_OUT of the jobs, the same for all policies
     seed: int = 1  #: of the draws
-    #: Whether figures are of all jobs; by default of those behind the training part.
-    whole: bool = False
-    #: Intervals are drawn of days of submissions, and not of stretches of jobs.
-    by_days: bool = False
+    whole: bool = False  #: whether all jobs count; by default those after the training part
+    by_days: bool = False  #: whether the bootstrap draws days of submissions, not stretches of jobs
 
     @property
     def drawn_together(self) -> int:
-        """Consecutive stretches that are drawn together for an interval."""
+        """Consecutive stretches of a block."""
         return 1 if self.by_days else STRETCHES_DRAWN
 
     def __post_init__(self) -> None:
@@ -67,21 +65,19 @@ class ContinuousProtocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """A policy, and whether the hook brings it about."""
+    """A policy, and whether the hook applies it."""
 
-    name: str  #: what reports call it
-    candidate: Candidate  #: the policy
-    #: The batch system is left to itself, whatever the settings say of the hook.
-    alone: bool = False
+    name: str  #: in reports
+    candidate: Candidate
+    alone: bool = False  #: whether the batch system runs without the hook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuousRun:
     """One policy in one run, over the counted jobs."""
 
-    waits: ScheduleWaits  #: its figures
-    #: Sum over each stretch of jobs, and how many it has, shape [2, stretches].
-    slowdowns: FloatArray
+    waits: ScheduleWaits
+    slowdowns: FloatArray  #: sum over each stretch, and its number of jobs, shape [2, stretches]
 
 
 def replay_continuously(
@@ -92,13 +88,12 @@ def replay_continuously(
     *,
     progress: RunProgress | None = None,
 ) -> dict[str, list[ContinuousRun]]:
-    """Replay a log under each policy; all meet the same jobs in the same runs, by name.
+    """Replay a log under each policy, with the same jobs in the same runs; results by name.
 
-    Args:
-        prepared: the log with classes known at submission (`class_known_at_submission`).
+    The log has classes known at submission (`class_known_at_submission`).
 
     Raises:
-        ConfigurationError: an unknown policy, or a log too short for one stretch of counted jobs.
+        ConfigurationError: a policy is unknown, or the log is too short for a stretch.
     """
     border = 0 if protocol.whole else training_jobs(prepared)
     fewest = 1 if protocol.by_days else STRETCH
@@ -110,7 +105,7 @@ def replay_continuously(
     if not protocol.by_days:
         since = (np.arange(len(prepared.log)) - border) // STRETCH
     stretch = np.maximum(since, 0).astype(np.int64)
-    stretches = int(stretch.max()) + 1  # of the whole log, whatever a run leaves out
+    stretches = int(stretch.max()) + 1  # of the whole log
     runs = []
     for number in range(protocol.runs):
         kept = kept_jobs(len(prepared.log), np.random.default_rng(protocol.seed + number))
@@ -141,11 +136,11 @@ def ratios_to(
     seed: int,
     together: int,
 ) -> dict[str, dict[str, float | list[float] | None]]:
-    """Each policy's figures over those of another one: medians of the runs' ratios.
+    """Each policy's figures over those of a reference: medians of the runs' ratios.
 
-    The interval is of the ratio of mean bounded slowdowns, over runs and blocks of `together`
-    consecutive stretches drawn afresh; None where there are too few of either. Every policy meets
-    the same draws.
+    The interval is that of the ratio of mean bounded slowdowns, by a bootstrap over runs and blocks
+    of `together` consecutive stretches; None for too few of either. The draws are the same for
+    every policy.
     """
     return {
         name: {
@@ -162,9 +157,9 @@ def _interval(
     rng: np.random.Generator,
     together: int,
 ) -> list[float] | None:
-    """Of the ratio of mean bounded slowdowns; None where there are too few runs or stretches.
+    """Interval of the ratio of mean bounded slowdowns; None for too few runs or stretches.
 
-    A day may have no job. A draw of such days alone has no slowdown, and is left out.
+    Draws without a job are left out.
     """
     sums = np.array([[run.slowdowns for run in each] for each in (mine, other)])  # [2, runs, 2, n]
     runs, stretches = sums.shape[1], sums.shape[3]
@@ -179,8 +174,8 @@ def _interval(
             for run, place in zip(chosen, places, strict=True)
         ]
     )  # [draws, 2 policies, sum and count]
-    told = drawn[drawn[:, 0, 1] > 0]
-    means = told[..., 0] / told[..., 1]
+    drawn = drawn[drawn[:, 0, 1] > 0]
+    means = drawn[..., 0] / drawn[..., 1]
     return list(interval_of(means[:, 0] / means[:, 1]))
 
 
@@ -194,8 +189,8 @@ def rules_on_training_part(
 ) -> dict[str, float]:
     """Mean bounded slowdown of each rule over runs through the training part alone.
 
-    Nothing of what came later is simulated, nor known to a rule by predicted run times. The log has
-    classes known at submission.
+    Later jobs are neither simulated nor known to a rule by predicted run times. The log has classes
+    known at submission.
 
     Raises:
         ConfigurationError: no job was submitted in the training part.

@@ -1,4 +1,4 @@
-"""How long jobs of each group wait: an order that is good for the many may be bad for some."""
+"""Waits by group of jobs: an order that is better on average may be worse for some groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.machine_load import completed_requests, partition_of
 from slurm_rl_plugin.units import MINUTE, BoolArray, FloatArray
 
-#: Waits that grow by less are not counted as a loss, seconds.
+#: Smallest growth of a wait that counts as a loss, seconds.
 LEAST_LOSS = MINUTE
 
 
@@ -22,7 +22,7 @@ LEAST_LOSS = MINUTE
 class GroupWaits:
     """Waits of the jobs of one group under one schedule."""
 
-    jobs: int  #: how many there are
+    jobs: int  #: number of jobs
     mean_wait: float  #: seconds
     longest_wait: float  #: seconds
 
@@ -31,29 +31,29 @@ class GroupWaits:
 class Loser:
     """A group that waits longer under one order than under another; waits in seconds."""
 
-    by: str  #: what the jobs are grouped by
-    group: str  #: its name
-    jobs: int  #: how many it has
-    #: mean_wait, longest_wait: under the order that is compared with, and under the other.
+    by: str  #: the grouping
+    group: str
+    jobs: int  #: number of jobs
+    #: mean_wait, longest_wait: under the reference order, and under the other.
     mean_wait: tuple[float, float]
     longest_wait: tuple[float, float]
 
     @property
     def mean_growth(self) -> float:
-        """Seconds that the mean wait grows by."""
+        """Growth of the mean wait, seconds."""
         return self.mean_wait[1] - self.mean_wait[0]
 
     @property
     def longest_growth(self) -> float:
-        """Seconds that the longest wait grows by."""
+        """Growth of the longest wait, seconds."""
         return self.longest_wait[1] - self.longest_wait[0]
 
 
 def groupings_of(prepared: PreparedLog) -> dict[str, Grouping]:
-    """What the jobs of a log are grouped by: class, width, requested limit, account.
+    """Groupings of the jobs of a log: class, width, requested limit, account.
 
-    On a machine of nodes also by partition, and by the resource of which a job asks for the largest
-    part, where there are several.
+    On a machine of nodes also by partition, and by the resource that a job requests the largest
+    part of, if there are several.
     """
     log = prepared.log
     return {
@@ -68,10 +68,10 @@ def groupings_of(prepared: PreparedLog) -> dict[str, Grouping]:
 def groupings_of_workload(
     jobs: Workload, capacity: int, accounts: Sequence[str], resources: Sequence[str] = ()
 ) -> dict[str, Grouping]:
-    """The same of jobs of a simulation: class, width, limit, account, and resource where known.
+    """Groupings of the jobs of a simulation: class, width, limit, account, resource if known.
 
-    `jobs.account` counts in `accounts`; `resources` names the columns of `jobs.asked`, () where
-    they do not matter.
+    `accounts` names the numbers of `jobs.account`, and `resources` the columns of `jobs.asked`; ()
+    without a grouping by resource.
     """
     asked = jobs.asked
     several = len(resources) == asked.shape[1] and bool((asked[:, 1:] > 0.0).any())
@@ -118,9 +118,9 @@ def waits_of_groups(
 def losers(
     before: Mapping[str, Mapping[str, GroupWaits]], after: Mapping[str, Mapping[str, GroupWaits]]
 ) -> list[Loser]:
-    """The groups whose mean or longest wait grows by a minute or more, the mean's most first.
+    """Groups whose mean or longest wait grows by a minute or more, the largest mean growth first.
 
-    Both arguments are: what jobs are grouped by -> group -> its waits.
+    Both arguments: grouping -> group -> its waits.
     """
     found = [
         Loser(
@@ -142,5 +142,5 @@ def _classes(interactive: BoolArray) -> Grouping:
 
 
 def _resources(parts: FloatArray, names: Sequence[str]) -> Grouping:
-    """By the resource of which a job asks for the largest part of the machine."""
+    """By the resource that a job requests the largest part of."""
     return Grouping(names=tuple(names), place=np.argmax(parts, axis=1).astype(np.int64))

@@ -1,7 +1,7 @@
-"""The held-out protocol: a rule chosen on the past of a log, policies compared on what came after.
+"""The held-out protocol: a rule is chosen on the past of a log, policies are compared on the rest.
 
-Both parts are looked at through many windows, each simulated from an empty machine under EASY with
-the times that users requested. docs/research/definitions.md says what each figure means.
+Both parts are measured in many windows, each simulated from an empty machine under EASY with
+requested times. docs/research/definitions.md says what each figure means.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, SHORT_JOB_RUN_TIME, Flo
 from slurm_rl_plugin.utility.summary import service_of
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 
-#: The simple rules, the best of which on the training part is what a learned policy must beat.
+#: The simple rules; a learned policy must beat the best of them on the training part.
 HEURISTICS = (
     *("fifo", "sjf", "saf", "f1", "wfp3", "unicep", "expansion-factor"),
     *("sjf-predicted", "saf-predicted", "wspt-predicted"),
 )
 
-#: The same on a machine of several resources: also who asks for, or has, least of it first.
+#: On a machine of several resources also the least requested or the least used share first.
 NODE_HEURISTICS = (*HEURISTICS, "least-share", "drf")
 
-#: Called after each window with how many are done and the mean bounded slowdown of the last.
+#: Called after each window with the number of windows done and the last mean bounded slowdown.
 WindowProgress = Callable[[int, float], None]
 
 
@@ -51,15 +51,15 @@ class HeldoutProtocol:
         ConfigurationError: no windows, none counted, or a negative number.
     """
 
-    windows: int = 128  #: of each part of the log; fewer where a part has fewer places to begin one
-    warm_up: int = 1000  #: jobs before the counted ones, so that these do not meet an empty machine
+    windows: int = 128  #: of each part of the log; fewer if a part has fewer possible first jobs
+    warm_up: int = 1000  #: jobs before the counted ones, which fill the machine
     counted: int = 1024  #: jobs that are measured
-    further: int = 512  #: jobs behind, so that the last counted ones are overtaken as they would be
+    further: int = 512  #: jobs after the counted ones, which may overtake them
     cycle: float = 0.0  #: seconds between scheduling decisions; 0 decides at every event
-    #: Hours of age that the best place in a network's order is worth to a job.
+    #: Value of the best place in a network's order, as hours of a job's age.
     influence: float = math.inf
-    refresh: float = 0.0  #: seconds between two cycles of the hook that writes a network's scores
-    starvation: float = math.inf  #: seconds of waiting after which a job goes first under a network
+    refresh: float = 0.0  #: seconds between two cycles of the hook, which writes a network's scores
+    starvation: float = math.inf  #: wait after which a job goes first under a network, seconds
 
     def __post_init__(self) -> None:
         if min(self.windows, self.counted) < 1 or min(self.warm_up, self.further, self.cycle) < 0:
@@ -70,7 +70,7 @@ class HeldoutProtocol:
 
     @property
     def jobs(self) -> int:
-        """Length of a window in jobs: warm-up, counted ones and those behind."""
+        """Length of a window in jobs."""
         return self.warm_up + self.counted + self.further
 
     def settings(self, capacity: int) -> SimulationSettings:
@@ -85,7 +85,7 @@ class HeldoutProtocol:
         )
 
     def independent_windows(self, part_jobs: int) -> float:
-        """How many windows without a common counted job a part of that many jobs holds."""
+        """Number of windows without a common counted job in a part of `part_jobs`."""
         return (part_jobs - self.warm_up - self.further) / self.counted
 
 
@@ -97,8 +97,8 @@ class WindowFigures:
     """
 
     bounded_slowdown: FloatArray  #: mean bounded slowdown
-    short_jobs: FloatArray  #: jobs of an actual run time < 900 s
-    short_within_120s: FloatArray  #: those of them that waited 120 s at most
+    short_jobs: FloatArray  #: jobs with an actual run time < 900 s
+    short_within_120s: FloatArray  #: short jobs that waited 120 s at most
     max_wait: FloatArray  #: longest wait, seconds
     #: Part of the service of a fortnight that went to the wrong account, by the shares of the log.
     misdelivered: FloatArray
@@ -113,9 +113,9 @@ def training_and_test_windows(
 
 
 def windows_of(part_first: int, part_last: int, protocol: HeldoutProtocol) -> list[int]:
-    """First jobs of windows spaced evenly over a part of a log, ascending, none twice.
+    """First jobs of windows spaced evenly over a part of a log, ascending, without repetition.
 
-    `part_last` is the job behind the part's last one; no window reaches it.
+    `part_last` is one past the part's last job.
 
     Raises:
         ConfigurationError: the part is shorter than a window.
@@ -141,7 +141,7 @@ def figures_of_windows(
     """Simulate the policies in each window from an empty machine; all meet the same jobs.
 
     F1 counts submit times from the start of the log, not of the window. The log has classes known
-    at submission (`class_known_at_submission`), as everywhere in this module.
+    at submission (`class_known_at_submission`), as in all of this module.
     """
     if any(goes_by_predictions(each) for each in candidates):
         workload = prepared.workload(RequestedLimit())
@@ -193,10 +193,7 @@ def heuristics_on_training_part(
     *,
     progress: WindowProgress | None = None,
 ) -> dict[str, float]:
-    """Bounded slowdown of each of HEURISTICS: geometric mean over the training windows.
-
-    The log has classes known at submission.
-    """
+    """Bounded slowdown of each of HEURISTICS: geometric mean over the training windows."""
     rules = [Candidate(name=name) for name in HEURISTICS]
     figures = figures_of_windows(rules, prepared, firsts, protocol, progress=progress)
     return {
@@ -205,5 +202,5 @@ def heuristics_on_training_part(
 
 
 def best_heuristic(training_bounded_slowdown: dict[str, float]) -> str:
-    """The rule with the least bounded slowdown; of equal ones the first in HEURISTICS."""
+    """The rule with the least bounded slowdown; on a tie the first in HEURISTICS."""
     return min(training_bounded_slowdown, key=training_bounded_slowdown.__getitem__)

@@ -45,20 +45,19 @@ from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A policy to evaluate: a rule, a network, or one that is asked at each decision."""
+    """A policy to evaluate: a rule, a network, or a policy that is called at each decision."""
 
-    name: str  #: of a rule of the registry, or what reports call the network or policy
+    name: str  #: of a rule in the registry, or the name of the network or policy in reports
     network: QNetwork | EchoStateNetwork | None = None  #: simulated in the compiled loop
-    #: Asked decision by decision; for what the compiled loop cannot run.
-    policy: Policy | None = None
-    reserve: int = 0  #: processors that are kept free of batch work all the time
-    #: That the policy has of its own, as live; None takes those of the workload. Where jobs are
-    #: backfilled it is asked decision by decision, for the plan goes by requests.
+    policy: Policy | None = None  #: called at each decision, if the compiled loop cannot run it
+    reserve: int = 0  #: processors that are always kept free of batch work
+    #: The policy's own estimates, as live; None takes those of the workload. With backfilling the
+    #: policy is called at each decision, because the plan uses requests.
     estimates: RunTimeEstimate | None = None
 
 
 def candidate_of_model(name: str, path: Path) -> Candidate:
-    """A model of this package as it runs live, with the run times that it was trained on."""
+    """A model of this package as it runs live, with the estimates of its training."""
     from slurm_rl_plugin.learning.onnx_file import import_model  # noqa: PLC0415 - extra
 
     network, policy = import_model(path), load_q_network(path)
@@ -77,7 +76,7 @@ def estimates_of(kind: str, training_log: PreparedLog) -> RunTimeEstimate | None
 
 
 def medians_of(*logs: PreparedLog) -> ClassMedian:
-    """Median run time of each class over logs, which are not those that are measured."""
+    """Median run time of each class over logs that are not measured."""
     return ClassMedian.of(
         np.concatenate([each.log.run_time for each in logs]),
         np.concatenate([each.interactive for each in logs]),
@@ -95,7 +94,7 @@ def starts_under(
     )
     if candidate.estimates is not None:
         shared = prepared.machine is None and not prepared.partition_capacities
-        if shared and settings.backfilling == "none":  # nothing but the policy goes by estimates
+        if shared and settings.backfilling == "none":  # only the policy uses estimates
             workload = prepared.workload(candidate.estimates)
         else:
             candidate = replace(candidate, network=None)
@@ -150,7 +149,7 @@ def _static_scores(named: NamedPolicy, prepared: PreparedLog, workload: Workload
         rule = PREDICTED_RULES[named.rule]
         return rule(prepared.jobs().size, recent.predicted, recent.rate)
     jobs = prepared.jobs()
-    since_begin = replace(jobs, submit=jobs.submit - prepared.begin)  # only f1 tells the difference
+    since_begin = replace(jobs, submit=jobs.submit - prepared.begin)  # matters for f1 only
     return np.asarray(STATIC_RULES[named.rule](since_begin, workload.estimate), dtype=np.float64)
 
 
@@ -179,10 +178,7 @@ def _starts_on_nodes(
 def starts_of_order(
     order: QueueOrder, prepared: PreparedLog, workload: Workload, settings: SimulationSettings
 ) -> FloatArray:
-    """When each job starts under an order of the queue, on nodes where the log has any.
-
-    Seconds, shape [n].
-    """
+    """When each job starts under an order of the queue, on the log's nodes if any, seconds, [n]."""
     settings = replace(settings, goals=prepared.goals(settings.goals))
     if prepared.machine is None:
         return simulate_order(workload, order, settings).start
@@ -199,18 +195,18 @@ def goes_by_predictions(candidate: Candidate) -> bool:
 def knowing_recent_runs(
     prepared: PreparedLog, workload: Workload, settings: SimulationSettings
 ) -> PreparedLog:
-    """The log with what users' last runs told at submission, for rules by predicted run times.
+    """The log with users' last runs at each submission, for rules by predicted run times.
 
-    A log that records no starts tells it by those of first come, first served; else runs would
-    be known that nobody could have seen.
+    Without recorded starts those of first come, first served are used, so that no run is known
+    before its end.
     """
     if prepared.recent_runs is not None:
         return prepared
     seen = prepared
     if np.isnan(prepared.log.start).any():
         start = starts_under(Candidate(name="fifo"), prepared, workload, settings.without_hook)
-        told = np.where(np.isnan(prepared.log.start), start, prepared.log.start)
-        seen = replace(prepared, log=replace(prepared.log, start=told))
+        known = np.where(np.isnan(prepared.log.start), start, prepared.log.start)
+        seen = replace(prepared, log=replace(prepared.log, start=known))
     return replace(prepared, recent_runs=recent_runs(seen))
 
 
@@ -223,7 +219,7 @@ def _order_in_partitions(
     named = None if driven else _rule(candidate)
     if named is None or named.kind is PolicyKind.RESERVE:
         raise ConfigurationError(
-            f"{candidate.name} can only be driven on processors that all jobs share: leave out "
+            f"{candidate.name} can only run on processors that all jobs share: leave out "
             "--partitions and --cluster."
         )
     return _order_by_rule(named, prepared, workload)
@@ -255,7 +251,7 @@ def evaluate(
     *,
     drop: tuple[int, int] = (0, 0),
 ) -> dict[str, Any]:
-    """One policy's entry of `evaluate --json`; see `summarise` for what it holds."""
+    """One policy's entry of `evaluate --json`; see `summarise` for its fields."""
     start = starts_under(candidate, prepared, prepared.workload(estimates), settings)
     return summarise(
         schedule_of(prepared, start, settings),

@@ -1,9 +1,9 @@
-"""The jobs of a recorded log once more: the site's own order beside others, with intervals.
+"""Replay of a recorded log: the site's own order compared with others, with intervals.
 
-What a site recorded cannot be compared with a simulation: the recorded waits hold outages, limits
-and nodes that the simulator does not know. So the *order* in which the site started its jobs is
-replayed too, on the same simulated machine; a model is compared with that, and the difference
-between it and the record shows how far the machine is from the real one.
+Recorded waits cannot be compared with a simulation: they include outages, limits and nodes that the
+simulator does not know. So the *order* in which the site started its jobs is replayed on the same
+simulated machine, and a model is compared with that replay. The difference between this replay and
+the record shows how far the simulated machine is from the real one.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import DAY, INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 
-#: What really happened, and the order of it on the simulated machine.
+#: The recorded starts, and their order on the simulated machine.
 RECORDED, RECORDED_ORDER = "native", "native order"
-#: Rules beside them.
+#: Rules for comparison.
 BASELINES = ("multifactor", "fifo")
-#: What is simulated in any case: the recorded order, and the rules.
+#: Number of orders that are always simulated.
 SIMULATED = 1 + len(BASELINES)
 #: Names that every replay has.
 ALWAYS = (RECORDED, RECORDED_ORDER, *BASELINES)
-#: Fractions of the jobs at the beginning and at the end that are not counted: the first ones meet
-#: a machine that is empty only in the simulation, behind the last ones nobody comes.
+#: Fractions of the jobs at the beginning and at the end that are not counted: the first jobs find
+#: a machine that is empty only in the simulation, and no job follows the last ones.
 UNCOUNTED = (0.1, 0.05)
 
 
@@ -65,7 +65,7 @@ class RecordedReplay:
 
     @property
     def counted(self) -> int:
-        """How many jobs are measured; those before and behind them are only simulated."""
+        """Number of counted jobs; earlier and later ones are only simulated."""
         return self.last - self.first
 
     @property
@@ -83,18 +83,18 @@ def replay(
     """Replay a log under the site's order, the baselines and some candidates.
 
     Args:
-        known: the log with its recorded starts, and the classes that a policy may see.
-        candidates: what reports call it -> policy; none of them called as what is always replayed.
-        settings: the simulated batch system, with what the hook makes of a candidate's scores.
+        known: the log with recorded starts, and classes that are known at submission.
+        candidates: name in reports -> policy; no name is one of ALWAYS.
+        settings: the simulated batch system, with the hook's effect on a candidate's scores.
 
     Raises:
-        ConfigurationError: the log lacks recorded starts, or an unknown policy.
+        ConfigurationError: the log lacks recorded starts, or a policy is unknown.
     """
     recorded = known.log.start
     if np.isnan(recorded).any():
         raise ConfigurationError(
             f"{int(np.isnan(recorded).sum())} jobs of this log have no recorded start, so the "
-            "site's own order is not known: give a log of sacct."
+            "site's own order is unknown: give a log of sacct."
         )
     workload, alone = known.workload(RequestedLimit()), settings.without_hook
     starts: dict[str, FloatArray] = {RECORDED: np.maximum(recorded, known.log.submit)}
@@ -115,17 +115,17 @@ def replay(
     )
 
 
-#: The part of the site's figure that does not matter.
+#: Differences below this part of the site's figure do not count.
 SMALL = 0.01
-#: Jobs that are drawn in all draws together at most: large logs are drawn less often.
+#: Maximum number of jobs in all resamples together; large logs get fewer resamples.
 MOST_DRAWN = 40_000_000
-#: Of these the verdict is made; the other figures stand beside them.
+#: Figures of the overall verdict.
 GOALS = ("mean_bounded_slowdown", "interactive_within_120s", "fairness")
 
 
 @dataclass(frozen=True, slots=True)
 class _Figure:
-    """One figure: of which class, which column, how; whether more is better."""
+    """A figure: its class of jobs, column and statistic, and whether more is better."""
 
     job_class: bool | None
     column: str
@@ -159,23 +159,23 @@ FIGURES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFigure:
-    """One figure of a model beside the site's own order, both on the simulated machine."""
+    """A figure of a model and of the site's own order, both on the simulated machine."""
 
-    jobs: int  #: behind it
+    jobs: int  #: number of jobs that it is computed from
     #: model, site: the figure of each; NaN without a job of the class.
     model: float
     site: float
     difference: float  #: model less site
-    #: 95 % interval of the difference; None where the jobs are too few.
+    #: 95 % interval of the difference; None for too few jobs.
     ci95: tuple[float, float] | None
     verdict: str  #: see `measure.intervals`
-    #: About how many jobs would tell; None where it is known, or none would.
+    #: Estimated number of jobs for a verdict; None with a verdict, or if no number suffices.
     jobs_needed: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """What the figures are made of, counted jobs only; shape [n]."""
+    """Columns of the counted jobs, shape [n]."""
 
     values: dict[str, FloatArray]
     interactive: BoolArray
@@ -195,7 +195,7 @@ class _Columns:
         )
 
     def figures(self, places: IntArray) -> FloatArray:
-        """Every figure of the jobs at some places, in the order of FIGURES; NaN without any."""
+        """Every figure of the jobs at some places, in the order of FIGURES; NaN without a job."""
         quick = self.interactive[places]
         chosen = {None: places, True: places[quick], False: places[~quick]}
         return np.array(
@@ -216,7 +216,7 @@ def figures_of(jobs: ScheduledJobs, counted: slice) -> dict[str, float]:
 
 
 def block_jobs(jobs: ScheduledJobs, counted: slice) -> int:
-    """Jobs of a block: those of a day, 500 at least, since a queue remembers that long."""
+    """Number of jobs in a block: those of a day, at least 500, the memory of a queue."""
     submit = jobs.submit[counted]
     days = float(submit[-1] - submit[0]) / DAY if len(submit) else 0.0
     return max(BLOCK_JOBS, int(len(submit) / days) if days >= 1 else len(submit))
@@ -231,7 +231,7 @@ def compare(
 ) -> dict[str, ComparedFigure]:
     """Every figure of two policies on the same jobs, with a moving-block bootstrap interval.
 
-    `progress` is called with how many resamples more are done.
+    `progress` is called after each resample.
     """
     counted = slice(replayed.first, replayed.last)
     mine = _Columns.of(replayed.schedules[model], counted)
@@ -293,7 +293,7 @@ def _compared(
 
 
 def overall(compared: dict[str, ComparedFigure]) -> str:
-    """One word of the goals together: BETTER, WORSE, "mixed", NO_DIFFERENCE or INCONCLUSIVE."""
+    """The verdict on all goals: BETTER, WORSE, "mixed", NO_DIFFERENCE or INCONCLUSIVE."""
     verdicts = {compared[name].verdict for name in GOALS}
     if {BETTER, WORSE} <= verdicts:
         return "mixed"

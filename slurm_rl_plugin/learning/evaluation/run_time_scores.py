@@ -1,4 +1,4 @@
-"""How well past runs tell run times, by proper scores, forward in time on a log's own schedule."""
+"""Proper scores of run times predicted from past runs, forward in time on a log's own schedule."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from slurm_rl_plugin.simulator.workloads.recorded_runs import (
 )
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
-#: Least probability that a score counts, so that no job outweighs all others.
+#: Least probability in a score, so that no job outweighs all others.
 LEAST = 1e-6
-#: log10 of the seconds between which a distribution is compared with what came: from 5 s on.
+#: log10 of the edges in seconds between which distributions and outcomes are compared.
 _EDGES = np.log10([5.0, *BOUNDS])
 
 
 def run_time_scores(prepared: PreparedLog, first: int, last: int) -> Mapping[str, Any]:
-    """Scores of what is predicted as jobs come, of jobs from `first` to before `last`.
+    """Scores of the predictions at submission for jobs from `first` to before `last`.
 
-    The log is whole from its begin, so that runs before `first` have told.
+    The log is complete from its begin, so earlier runs are known.
 
     Returns:
-        `log_score`: mean of -ln of the probability of the interval between two bounds in which
-        the run ended, or of its time limit; `crps`: mean of the squared difference between the
-        predicted share of shorter runs and 0 or 1, over log10 of seconds; `log_error`: mean
-        absolute error of log10 of the predicted length; `log_error_requested`: the same of the
-        request; `shares_below`: of the runs that ended below the quantiles of PARTS.
+        `log_score`: mean of -ln of the predicted probability of the interval in which the run
+        ended, or of its time limit; `crps`: mean of the squared difference between the predicted
+        share of shorter runs and 0 or 1, over log10 of seconds; `log_error`: mean absolute error of
+        log10 of the predicted run time; `log_error_requested`: the same for the request;
+        `shares_below`: shares of the runs that ended below the quantiles of PARTS.
     """
     part = slice(first, last)
     jobs = prepared.log.select(np.arange(first, last))
@@ -42,14 +42,14 @@ def run_time_scores(prepared: PreparedLog, first: int, last: int) -> Mapping[str
     ran = np.maximum(np.minimum(jobs.run_time, limit), 1.0)
     length = np.sqrt(mean / rate)
     shorter = np.asarray(1.0 - np.cumprod(1.0 - hazards * reached(limit), axis=1), np.float64)
-    told = quantiles_at_start(prepared)[part]
+    quantiles = quantiles_at_start(prepared)[part]
     return {
         "log_score": float(np.mean(log_scores(parts_of(hazards, limit), outcome(ran, limit)))),
         "crps": float(np.mean(crps(shorter, ran, limit))),
         "log_error": float(np.mean(np.abs(np.log10(length / ran)))),
         "log_error_requested": float(np.mean(np.abs(np.log10(limit / ran)))),
         "shares_below": {
-            str(share): float(np.mean(jobs.run_time <= told[:, place]))
+            str(share): float(np.mean(jobs.run_time <= quantiles[:, place]))
             for place, share in enumerate(PARTS)
         },
     }
@@ -61,7 +61,7 @@ def reached(limit: FloatArray) -> BoolArray:
 
 
 def outcome(ran: FloatArray, limit: FloatArray) -> IntArray:
-    """In which interval each run ended, len(BOUNDS) where its limit ended it; shape [n]."""
+    """Interval in which each run ended, len(BOUNDS) if its limit ended it; shape [n]."""
     place = np.searchsorted(BOUNDS, ran, side="right")
     return np.where(ran >= AS_ASKED * limit, len(BOUNDS), place)
 
@@ -75,14 +75,14 @@ def parts_of(hazards: FloatArray, limit: FloatArray) -> FloatArray:
 
 
 def log_scores(parts: FloatArray, came: IntArray) -> FloatArray:
-    """-ln of the probability of what came, shape [n]."""
+    """-ln of the probability of the outcome, shape [n]."""
     return -np.log(np.maximum(parts[np.arange(len(came)), came], LEAST))
 
 
 def crps(shorter: FloatArray, ran: FloatArray, limit: FloatArray) -> FloatArray:
     """Continuous ranked probability score of each job over log10 of seconds, shape [n].
 
-    `shorter` has the predicted shares of runs that end before each of BOUNDS, [n, len(BOUNDS)].
+    `shorter` is the predicted share of runs that end before each of BOUNDS, [n, len(BOUNDS)].
     """
     high = np.minimum(_EDGES[1:], np.log10(limit)[:, None])
     width = np.maximum(high - _EDGES[:-1], 0.0) * reached(limit)

@@ -1,4 +1,4 @@
-"""What one schedule is judged by: slowdown, the waits that it hides, resources and partitions."""
+"""Figures of a schedule: slowdown, waits that its mean hides, resources and partitions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from slurm_rl_plugin.utility.fairness import fairness_at_starts
 from slurm_rl_plugin.utility.summary import ScheduledJobs, service_of
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 
-#: Part of the counted jobs that are wide, by processors; quantile of the waits that is shown.
+#: Part of the counted jobs that are wide, by processors; the shown high quantile of the waits.
 WIDE_PART, HIGH_WAIT = 0.1, 0.999
-#: Figures that are shown as ratios, in the order of a report.
+#: Figures shown as ratios, in the order of a report.
 RATIOS = ("bounded_slowdown", "longest_wait", "p999_wait", "wide_wait", "mean_wait")
 
 
@@ -66,12 +66,11 @@ def waits_of(jobs: ScheduledJobs, counted: slice | BoolArray) -> ScheduleWaits:
 def median_ratios(
     mine: Sequence[ScheduleWaits], others: Sequence[ScheduleWaits]
 ) -> dict[str, float | None]:
-    """Medians of the ratios of RATIOS, pair by pair; None where the others have no such wait."""
+    """Medians over pairs of the ratios of RATIOS; None if a wait of the others is 0."""
     found: dict[str, float | None] = {}
     for key in RATIOS:
         above, below = ([getattr(each, key) for each in waits] for waits in (mine, others))
-        told = min(below) > 0.0
-        found[key] = float(np.median(np.divide(above, below))) if told else None
+        found[key] = float(np.median(np.divide(above, below))) if min(below) > 0.0 else None
     return found
 
 
@@ -80,7 +79,7 @@ def machine_figures(
 ) -> dict[str, Any]:
     """`resources` and `partitions` of a policy's entry in `evaluate --json`.
 
-    `counted` says which jobs count for partitions, shape [n].
+    `counted` are the jobs of the figures of partitions, shape [n].
     """
     return {
         "resources": resource_figures(prepared, schedule, machine),
@@ -91,10 +90,10 @@ def machine_figures(
 def resource_figures(
     prepared: PreparedLog, schedule: ScheduledJobs, machine: Machine
 ) -> dict[str, Any]:
-    """Of each resource that the machine has: its amount, and which part was asked for and in use.
+    """Capacity, use and demand of each resource of the machine.
 
-    `utilization` is the part in use from the first submission to the last end, `load` what jobs
-    asked for until the last submission over what there was.
+    `utilization` is the part in use from the first submission to the last end, `load` the requested
+    part from the first to the last submission.
     """
     asked, whole = completed_requests(prepared.log, machine), machine.capacity
     work = schedule.run_time @ asked.total
@@ -116,7 +115,7 @@ def resource_figures(
 def partition_figures(
     prepared: PreparedLog, schedule: ScheduledJobs, machine: Machine, counted: BoolArray
 ) -> dict[str, Any]:
-    """Waits of the jobs of each partition that has any."""
+    """Waits of the jobs of each partition with a job."""
     partition = partition_of(prepared.log, machine)
     wait = schedule.start - schedule.submit
     slowdown = bounded_slowdown(wait, schedule.run_time)

@@ -153,7 +153,7 @@ def start_reward(
     not see the waits, or counted from the waits reached, for one that does.
 
     Literally read, a long batch job nearly always reaches a utility near 1, an interactive one
-    that had to wait does not, and nothing tells the learner what the others pay for a start: it
+    that had to wait does not, and the learner does not see the cost of a start for others: it
     learns to start batch jobs first, and among them, where it learns online, the longest.
 
     Run times are the real ones, not estimates: a reward is known once the jobs have ended.
@@ -236,7 +236,7 @@ def interchange_gain(
 
     Unless `reached`, what a delay costs is counted from the deadline of either job (eq. 2 and 3),
     whatever it has waited. Counted from the waits reached, an interactive job that has lost its
-    utility has nothing more to lose; a learner that does not see the waits cannot tell it from a
+    utility has nothing more to lose; a learner without the waits cannot distinguish it from a
     fresh one, and while many such jobs wait, longest job first seems to cost nothing.
 
     """
@@ -394,7 +394,7 @@ def note_start(
 ) -> float:
     """Write state and action into `row`, shape [inputs], and give the reward of the start.
 
-    It is 0 where the next start tells the reward.
+    It is 0 where the next start determines the reward.
     """
     row[: len(state)] = state
     _take_job(workload, cluster, grid, job, row[len(state) :])

@@ -38,13 +38,13 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 #: Jobs left waiting that are written down at a start; of more, evenly spaced ones stand for all.
 MOST_OTHERS = 16
 #: No job.
-NOBODY = -1
+NO_JOB = -1
 #: Run time below which bounded slowdown counts none shorter, seconds.
 _BOUND = 10.0
 
 
 class SiteExperience(NamedTuple):
-    """The starts of one simulation that left somebody waiting, in their order.
+    """The starts of one simulation that left a job waiting, in their order.
 
     Columns of one start: the job that started, then up to MOST_OTHERS of those left waiting by
     this decision. Features are those of the decision, before anything started.
@@ -52,7 +52,7 @@ class SiteExperience(NamedTuple):
 
     now: FloatArray  #: when, seconds, shape [n]
     queue: FloatArray  #: queue features, shape [n, Fq]
-    job: IntArray  #: numbers of the jobs, NOBODY where there are fewer, shape [n, 1 + MOST_OTHERS]
+    job: IntArray  #: numbers of the jobs, NO_JOB for none, shape [n, 1 + MOST_OTHERS]
     features: FloatArray  #: of these jobs, shape [n, 1 + MOST_OTHERS, Fx]
     #: Slowdown that each would lose if those left waiting went first, one by one.
     spared: FloatArray
@@ -89,7 +89,7 @@ def _empty_experience(starts: int) -> SiteExperience:
     return SiteExperience(
         now=np.empty(starts),
         queue=np.empty((starts, len(SITE.queue))),
-        job=np.full(columns, NOBODY, dtype=np.int64),
+        job=np.full(columns, NO_JOB, dtype=np.int64),
         features=np.zeros((*columns, len(SITE.jobs))),
         spared=np.zeros(columns),
         lost=np.zeros(columns),
@@ -118,7 +118,7 @@ def _interchange(
 ) -> tuple[float, float]:
     """Slowdown that a job is spared and that the others lose if it goes before those left.
 
-    Whoever goes first holds the machine for its work over the capacity, and a delay costs a job
+    The first job holds the machine for its work over the capacity, and a delay costs a job
     the more slowdown the shorter it is (Smith 1956).
     """
     weight = 1.0 / max(workload.jobs[job].run_time, _BOUND)
@@ -217,7 +217,7 @@ def site_experience(
 ) -> SiteExperience:
     """The starts of a simulation with the features that a scorer saw when it chose.
 
-    History features are 0 where users are not told apart.
+    History features are 0 if users are unknown.
 
     Args:
         start: of each job, as a simulation with these settings gave it, seconds, shape [n].

@@ -143,7 +143,7 @@ def test_a_limits_file_chooses_no_qos(head_node: HeadNode) -> None:
         found = as_user(0, lambda: head_node.verb("release"))
         assert json.loads((head_node.slurm / "slurm.json").read_text())["qos"]["normal"] == before
         assert found["code"] == 1, found
-        assert "a limit of ours on batch jobs may be outstanding" in found["said"]
+        assert "a limit of the daemon on batch jobs may be outstanding" in found["said"]
         assert str(path) in found["said"]
         assert head_node.factors == [0, 0, 0]
 

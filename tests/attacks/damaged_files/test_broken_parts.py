@@ -39,7 +39,7 @@ BY_HAND = "sitefactor=0/' | scontrol"
 
 
 class Site:
-    """A fake Slurm with three jobs, two of which carry a factor of ours, and no daemon."""
+    """A fake Slurm with three jobs, two of which carry a factor of the daemon, and no daemon."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -266,7 +266,7 @@ def test_disable_makes_a_daemon_stop_whose_configuration_broke(site: Site) -> No
         site.file.write_text(f'x\ndisable_file = "{site.folder / "DISABLE"}"\n')
         words = ("disable", "--wait", "30", "--state-file", str(site.state))
         code, out, _ = site.says(*words)
-        assert (code, "taken its factors back" in out) == (0, True), out
+        assert (code, "restored its factors" in out) == (0, True), out
         assert site.factors == [0, 0, 0]
 
 

@@ -79,6 +79,8 @@ def pages(*, others: bool = False, pace: Any = None, reading: Any = None) -> For
         metrics=lambda: (b"slurm_rl_forecasts_given 1\n", "text/plain"),
         trusted=frozenset({0}),
         is_token=lambda header: header == "Bearer right",
+        started=lambda user, since, most: pytest.fail("asked for no page"),
+        user_key="HTTP_X_FORWARDED_USER",
     )
     served.renew(OneQueue())  # type: ignore[arg-type]
     return served

@@ -159,7 +159,7 @@ class QueueInMemory(BatchSystem):
     def _answer(self, call: str) -> None:
         self.asked.append(call)
         if self.away:
-            raise BatchSystemUnavailable("nobody answers")
+            raise BatchSystemUnavailable("no answer")
 
     def order(self) -> list[int]:
         """Job ids as the batch system would start them."""
@@ -169,7 +169,7 @@ class QueueInMemory(BatchSystem):
 
 @dataclass
 class ScorePolicy:
-    """Gives the scores it was told to, or raises."""
+    """Returns the given scores, or raises."""
 
     scores: Sequence[float]
     broken: bool = False
@@ -233,7 +233,7 @@ def state_jobs(folder: Path) -> list[int]:
 
 
 class CountedStop(Event):
-    """Set by itself after so many waits; remembers how long each was to be."""
+    """Sets itself after a number of waits; records the length of each."""
 
     def __init__(self, waits: int, between: Callable[[int], None] = lambda number: None) -> None:
         super().__init__()

@@ -150,7 +150,7 @@ def test_a_damaged_archive_is_told_and_the_next_file_is_read(tmp_path: Path) -> 
 
 
 def test_nobody_waits_for_a_pipe_in_the_place_of_a_log(tmp_path: Path) -> None:
-    """Whoever has the daemon's account may lay one there; `audit` and `explain` read it."""
+    """The daemon's account can put one there; `audit` and `explain` read it."""
     log = tmp_path / "audit.jsonl"
     os.mkfifo(log)
     reader = AuditReader([log])
@@ -161,7 +161,7 @@ def test_nobody_waits_for_a_pipe_in_the_place_of_a_log(tmp_path: Path) -> None:
 
 @contextmanager
 def disk_of(size: int) -> Iterator[None]:
-    """Files may not grow beyond so many bytes, as on a full disk."""
+    """Files may not grow beyond a number of bytes, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

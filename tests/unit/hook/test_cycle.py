@@ -1,4 +1,4 @@
-"""One cycle over a queue: what it decides, writes, audits and tells."""
+"""One cycle over a queue: what it decides, writes, audits and reports."""
 
 from __future__ import annotations
 
@@ -409,7 +409,7 @@ def test_a_look_decides_as_the_next_cycle_and_leaves_nothing(tmp_path: Path) -> 
         ([0, 5, 0, 7, 0], 0),
         ([3, 3, 3], 1),
         ([3, 4, 5, 6, 7, 8], 1),  # once until it is gone
-        ([9, 8, 7, 6, 5, 4], 0),  # somebody takes them
+        ([9, 8, 7, 6, 5, 4], 0),  # a later job takes them
         ([3, 4, 5, 0, 3, 4, 5], 2),
         ([3, 4, 2, 5, 1, 6, 2], 0),  # a busy site: never empty, and taken all the same
         ([3, 4, 5, 2, 4, 5, 6], 1),
@@ -508,7 +508,7 @@ def test_factors_of_an_earlier_run_are_told_at_the_start(
 
 @pytest.mark.parametrize("kept", [0.0, 0.5])
 def test_a_cut_state_file_is_told_and_forgets_no_job(tmp_path: Path, kept: float) -> None:
-    """A job of ours that runs meanwhile may be requeued: it must still be taken back."""
+    """A job that starts meanwhile may be requeued: its factor must still be restored."""
     queue, cycle = site(tmp_path)
     cycle.run()
     carrying = set(queue.pending.jobs.job_id[queue.pending.factor != 0].tolist())

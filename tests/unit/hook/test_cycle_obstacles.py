@@ -1,4 +1,4 @@
-"""Cycles that had better do nothing, and the limit on batch jobs of which nothing is left."""
+"""Cycles that must do nothing, and the limit on batch jobs that is always lifted."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_standby_leaves_the_others_factors(tmp_path: Path, how: str) -> None:
     here.away = how == "no answer"
     if how == "stop":
         daemon.leave()
-    assert daemon.run() == (how != "no answer")  # then nobody knows whose they are
+    assert daemon.run() == (how != "no answer")  # then it is not known whose they are
     assert here.pending.factor.tolist() == factors
 
 
@@ -214,7 +214,7 @@ def test_a_look_that_fails_is_not_repeated_before_the_next_cycle(
     def away_after_the_first() -> SchedulerLoad:
         looks.append(1)
         if len(looks) > 1:
-            raise BatchSystemUnavailable("nobody answers")
+            raise BatchSystemUnavailable("no answer")
         return load()
 
     monkeypatch.setattr(here, "load", away_after_the_first)
@@ -257,7 +257,7 @@ def test_calls_that_waited_for_a_takeover_are_no_reason_to_pause(tmp_path: Path)
     daemon.run()
     assert [each.mode for each in reports] == ["standby", "active"]
     assert stop.pauses[-1] == 1.0  # for ten times 7 s, or for 70 s, it would be a slice
-    assert reports[1].calls == (("scontrol", 7.0),)  # metrics tell them
+    assert reports[1].calls == (("scontrol", 7.0),)  # the metrics have them
 
 
 def test_what_the_other_daemon_wrote_is_known_after_a_takeover(tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ INTERVAL = 60.0
 
 @dataclass
 class LimitedQueue(QueueInMemory):
-    """A queue of which batch jobs can be limited; `fault` is raised instead."""
+    """A queue whose batch jobs can be limited; raises `fault` instead."""
 
     file: Path = field(kw_only=True)
     limit: int | None = None
@@ -366,7 +366,7 @@ class LimitedQueue(QueueInMemory):
 
 @dataclass
 class Wishing(ScorePolicy):
-    """Wants so many processors kept free."""
+    """Wants a number of processors kept free."""
 
     reserve: int = 1
 
@@ -501,7 +501,7 @@ def test_no_limit_stands_while_cycles_fail_for_reasons_of_their_own(
 def test_a_fault_of_ours_while_lifting_ends_no_cycle(hook: Hook) -> None:
     hook.cycle.run()
     undone(hook, Path())
-    hook.queue.fault = ZeroDivisionError("of ours")
+    hook.queue.fault = ZeroDivisionError("a fault")
     report = hook.cycle.run()
     assert (report.failure, report.limit.failure, report.limit.processors) == (
         "refused",

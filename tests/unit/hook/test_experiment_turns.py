@@ -58,7 +58,7 @@ DECLARED = Declaration(
 
 
 class SetClock:
-    """Says what it was told."""
+    """Reports what it was given."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -149,7 +149,7 @@ def test_without_a_declaration_nothing_is_different(tmp_path: Path, files: Exper
 def test_an_experiment_that_nobody_watches_is_left_to_the_site(files: ExperimentFiles) -> None:
     declare(files, looked=1000.0)
     assert not turn_at(files, 1900.0).left_to_site
-    assert "nobody watches" in turn_at(files, 2100.0).why
+    assert "it is not watched" in turn_at(files, 2100.0).why
     stand(files, looked=2000.0)
     assert not turn_at(files, 2900.0).left_to_site
 
@@ -272,7 +272,7 @@ def test_the_journal_tells_how_long_ours_was_in_force(files: ExperimentFiles) ->
     # counted from 1500 on; active until the cycle of 3300 failed
     assert held_part(DECLARED, journal, 1) == pytest.approx((3300 - 1500) / (5000 - 1500))
     assert held_part(DECLARED, journal, 0) == 1.0
-    assert held_part(DECLARED, journal, 2) == 0.0  # nothing is told of the site's block
+    assert held_part(DECLARED, journal, 2) == 0.0  # nothing is known of the site's block
     assert held_part(DECLARED, journal, 1, last=0) == 1.0
 
 
@@ -433,7 +433,7 @@ def test_a_candidate_has_its_turns_and_the_model_in_service_the_others(
         report = run_at(daemon, clock, now)
         factors = queue.pending.factor
         seen.append((report.experiment.phase, report.policy, bool(factors[0] > factors[2])))
-    # whoever acts orders all; in doubt it is the model in service
+    # one daemon orders all jobs; in doubt it is the model in service
     assert seen == [
         ("left_to_site", "scores", False),
         ("ours", "new", True),

@@ -1,4 +1,4 @@
-"""What stands on disk: factors, what a model remembers, the disable file and the lock."""
+"""Files of the hook: factors, a model's memory, the disable file and the lock."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tests.unit.hook.queues import QueueInMemory, pending_jobs, snapshot_of
 
 @dataclass
 class SleepySlurm:
-    """Does a write that nobody waits for any more a second after it woke up."""
+    """Executes a write after its time-out, a second after it resumed."""
 
     factors: dict[int, int] = field(default_factory=lambda: {1: 5, 2: 0})
     late: dict[int, int] = field(default_factory=lambda: {2: 700})
@@ -406,7 +406,7 @@ class TestWatch:
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """Where the state file would be; the lock beside it is there and free."""
+    """Where the state file would be; the lock next to it is there and free."""
     with only_daemon(tmp_path / "state.json"):
         pass
     return tmp_path / "state.json"
@@ -445,7 +445,7 @@ def test_a_daemon_that_starts_during_a_look_starts(state: Path) -> None:
 
 @pytest.mark.parametrize("written", ["", "x", "0 1", "4194999 7", "{pid} 1", f"{'9' * 90}"])
 def test_who_holds_it_and_is_no_daemon_is_named(state: Path, written: str) -> None:
-    """A child that inherited the descriptor, say; nobody else can open the file."""
+    """For example a child that inherited the descriptor; no other process can open the file."""
     with lock_path(state).open("r+") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         other.truncate(0)

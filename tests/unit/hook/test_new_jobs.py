@@ -36,7 +36,7 @@ from tests.unit.hook.queues import (
 
 @dataclass
 class WaitingQueue(QueueInMemory):
-    """Tells who waits now; `submitted` counts the jobs that have come."""
+    """Shows the pending jobs; `submitted` counts the jobs that have come."""
 
     lists_pending = True
 

@@ -151,7 +151,7 @@ def test_every_cycle_comes_as_much_nearer_as_it_may_write(
 
 
 def test_a_queue_out_of_room_is_spaced_anew_only_where_one_cycle_can() -> None:
-    """The writes that are sent first would be the same in every cycle, and none of the others."""
+    """The first writes would be the same in every cycle, and the others would never be sent."""
     tight = np.arange(ROOM_BELOW + 100, ROOM_BELOW, -1)
     into_the_middle = np.concatenate([tight[:50], [5], tight[50:]])
     assert len(order_changes(into_the_middle).place) == 101

@@ -212,7 +212,7 @@ def test_1_turns_a_bound_off(change: dict[str, float], found: list[str]) -> None
 
 
 def test_an_account_that_is_the_only_one_has_no_bound() -> None:
-    """As where jobs name no account: half of the reserve would stay empty for nobody."""
+    """As if jobs name no account: half of the reserve would stay empty for no one."""
     rows = [(0, user, 4, INTERACTIVE) for user in range(3)]
     assert reasons(queue_of(rows)) == ["", ACCOUNT, ACCOUNT]
     alone = replace(queue_of(rows), accounts=("",), shares=np.ones(1))
@@ -360,7 +360,7 @@ class TestTheLimit:
         assert RESERVE.widest_batch_job <= limit < capacity
         in_use = sum(each[0] for each in running if each[1])
         assert limit >= capacity - in_use - decision.reserve
-        if limit > RESERVE.widest_batch_job:  # what is kept free is free beside interactive jobs
+        if limit > RESERVE.widest_batch_job:  # the reserve is free in addition to interactive jobs
             assert capacity - limit - in_use == decision.reserve
 
     def test_the_reserve_is_free_beside_what_runs(self) -> None:
@@ -411,7 +411,7 @@ class TestTheLimit:
 def with_gpus(
     snapshot: QueueSnapshot, gpus: int = 8, asks: Sequence[int] | None = None
 ) -> QueueSnapshot:
-    """A machine with GPUs and 4,000 MiB; each job uses 50 MiB and two GPUs, or as many as told."""
+    """A machine with GPUs and 4,000 MiB; each job uses 50 MiB and `gpus` GPUs."""
 
     def with_requests(jobs: JobTable, gpus: Sequence[int]) -> JobTable:
         total = np.array([(jobs.processors[at], 50, count) for at, count in enumerate(gpus)])
@@ -493,7 +493,7 @@ class TestTheRail:
         much_later = replace(nobody, now=AT + HOUR)
         assert rail.check(wish(much_later), much_later).reserve == 0
         fresh = ReserveRail(RESERVE)
-        fresh.go_on_from(rail)  # a reload forgets nobody
+        fresh.go_on_from(rail)  # a reload forgets no job
         assert fresh.check(wish(later), later).reserve == 4
 
     @given(ROWS, st.integers(1, 9))

@@ -102,7 +102,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def jobs(path: Path, count: int, gap: int = 1000, nice: Sequence[int] = ()) -> OneUser:
-    """So many jobs whose priorities fall by `gap` points."""
+    """Jobs whose priorities fall by `gap` points."""
     factor = [gap * (count - job) for job in range(count)]
     user = OneUser(path, factor, list(nice) or [0] * count)
     user.cycle()
@@ -110,7 +110,7 @@ def jobs(path: Path, count: int, gap: int = 1000, nice: Sequence[int] = ()) -> O
 
 
 def test_a_job_with_a_nice_of_its_own_can_be_put_on_top(path: Path) -> None:
-    """Its place is worth fewer points than its nice, which stays above that of the others."""
+    """Its place adds fewer points than its nice, which stays above that of the others."""
     user = OneUser(path, [3000, 51_000, 2000], [0, 50_000, 0])
     assert user.cycle() == [1, 3, 2]
     user.top(2)
@@ -128,7 +128,7 @@ Step = Callable[[OneUser], object]
         (6, [lambda user: user.top(5, 2, 6), lambda user: None], [5, 2, 6, 1, 3, 4]),
         # while no daemon runs
         (4, [lambda user: user.top(4), lambda user: (user.restart(), user.top(2))], [2, 4, 1, 3]),
-        # who comes later stands by the score
+        # a later job is placed by its score
         (
             4,
             [lambda user: user.top(3), lambda user: (user.nice.append(0), user.factor.append(0))],
@@ -136,7 +136,7 @@ Step = Callable[[OneUser], object]
         ),
         # a nice that the user sets counts as it is
         (4, [lambda user: user.top(4), lambda user: user.nice.__setitem__(3, 0)], [1, 2, 3, 4]),
-        # of those who paid for the top, one gets some of it back: nobody else pays for that
+        # of those who paid for the top, one gets some of it back: no other user pays for that
         (
             4,
             [
@@ -444,7 +444,7 @@ def test_a_short_job_with_a_bad_nice_lends_its_place_to_no_longer_one() -> None:
 
 
 def test_what_a_job_costs_that_lends_its_place_to_jobs_alike() -> None:
-    """An older job of the same request stands where the younger one stood, again and again."""
+    """An older job of the same request takes the place of the younger one, again and again."""
     older, younger, others = [1], [4, 5, 6], [2, 3]
     user = [1 if job in others else 0 for job in range(1, 7)]
     at_once = started(queue([9, 0, 0, 0, 0, 0], user=user), [6, 5, 4, 3, 2, 1])
@@ -518,7 +518,7 @@ def order_with_points(
 @pytest.mark.parametrize(
     ("standing", "wanted"),
     [
-        # of four jobs the places are worth 1000, 750, 500 and 250 points
+        # the places of four jobs add 1000, 750, 500 and 250 points
         ([0, 0, 0, 0], [1, 2, 3, 4]),
         ([500, 500, 500, 500], [1, 2, 3, 4]),
         ([0, 0, 0, 249], [1, 2, 3, 4]),

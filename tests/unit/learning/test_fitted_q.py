@@ -29,7 +29,7 @@ from slurm_rl_plugin.learning.regression import (
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, rule_objective
 from slurm_rl_plugin.policies.echo_state import ReservoirSettings
 from slurm_rl_plugin.simulator.rollouts.rollout import best_action_values, collect_experience
-from slurm_rl_plugin.simulator.rollouts.site_experience import NOBODY, SiteExperience
+from slurm_rl_plugin.simulator.rollouts.site_experience import NO_JOB, SiteExperience
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.echo_state import compile_echo_state
 from slurm_rl_plugin.simulator.workloads.generators import egee_log, generated_log
@@ -228,7 +228,7 @@ def test_targets_look_one_start_ahead():
     found = site_targets(collected, reward, network, 0.5)
     np.testing.assert_array_equal(found[-1], reward[-1])
     for start in (0, 17, len(reward) - 2):
-        present = collected.job[start + 1] != NOBODY
+        present = collected.job[start + 1] != NO_JOB
         ahead = network.scores(collected.queue[start + 1], collected.features[start + 1][present])
         np.testing.assert_allclose(found[start], reward[start] + 0.5 * ahead.max())
 

@@ -61,7 +61,7 @@ def shown(*reports: CycleReport, max_accounts: int = 3) -> dict[str, float]:
 
 
 def started(waits: list[float], account: list[int] | None = None) -> QueueSnapshot:
-    """Nobody waits any more; interactive jobs have just started after these waits."""
+    """No job is pending; interactive jobs have just started after these waits."""
     count = len(waits)
     jobs = job_table(count, interactive=[True] * count, account=account or [0] * count)
     started = StartedJobs(jobs=jobs, start=jobs.eligible + np.array(waits))
@@ -134,11 +134,11 @@ ROWS: dict[str, tuple[list[CycleReport], dict[str, object]]] = {
             "place_seconds_bucket{le=2.0}": 1,
         },
     ),
-    "resources are not counted where the machine tells of none": (
+    "resources are not counted if the machine shows none": (
         [report()],
         {"resource_usable{resource=gpus}": None},
     ),
-    "resources are counted where the machine tells of them": (
+    "resources are counted if the machine shows them": (
         [report(snapshot=asking())],
         {
             "resource_pending{resource=gpus}": 3.0,
@@ -227,7 +227,7 @@ ROWS: dict[str, tuple[list[CycleReport], dict[str, object]]] = {
             f"pending_jobs{BATCH}": 3,
         },
     ),
-    "what the last decision told": (
+    "what the last decision said": (
         [IN_FALLBACK],
         {
             "fallback_active": 1,
@@ -236,11 +236,11 @@ ROWS: dict[str, tuple[list[CycleReport], dict[str, object]]] = {
             "mode{slurm_rl_mode=active}": 0,
         },
     ),
-    "a failed cycle keeps what the last decision told": (
+    "a failed cycle keeps what the last decision said": (
         [IN_FALLBACK, FAILED],
         {"fallback_active": 1, "reserve_processors": 5},
     ),
-    "nothing of it stands once the daemon is disabled": (
+    "nothing of it is left once the daemon is disabled": (
         [IN_FALLBACK, FAILED, report(mode="disabled", snapshot=None, time=0.0)],
         {"fallback_active": 0},
     ),
@@ -276,7 +276,7 @@ ROWS: dict[str, tuple[list[CycleReport], dict[str, object]]] = {
             "account_wait_seconds_total{account=d}": None,
         },
     ),
-    "a start whose account nobody knows counts for no account": (
+    "a start whose account is not known counts for no account": (
         [report(snapshot=started([5.0, 7.0], [-1, 0]))],
         {
             "account_wait_seconds_total{account=physics}": 7,
@@ -345,7 +345,7 @@ def test_what_the_configuration_says_is_served() -> None:
     assert samples(registry)["starvation_bound_seconds"] == float("inf")
     metrics.describe_site(mode="active", starvation_bound=3600.0, adapter="slurm_commands")
     metrics.publish(report(release="22.05.8"))
-    metrics.publish(report(snapshot=None, failure="batch_system"))  # it did not tell again
+    metrics.publish(report(snapshot=None, failure="batch_system"))  # it did not say so again
     found = samples(registry)
     assert found["starvation_bound_seconds"] == 3600
     assert found["configured_mode{slurm_rl_configured_mode=active}"] == 1

@@ -26,7 +26,7 @@ from slurm_rl_plugin.simulator.rollouts.sarsa import (
     value_of,
     values_of,
 )
-from slurm_rl_plugin.simulator.rollouts.site_experience import MOST_OTHERS, NOBODY, site_experience
+from slurm_rl_plugin.simulator.rollouts.site_experience import MOST_OTHERS, NO_JOB, site_experience
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
 from slurm_rl_plugin.utility.time_utility import JobUtilities, job_rows
 from tests.reference.loads import users_workload, workload_of
@@ -160,7 +160,7 @@ def test_a_network_scores_what_was_written_down_as_the_compiled_scorer_did(knows
     found = site_experience(workload, start, settings)
     known = scores_while_simulating(workload, network, settings)
     again = network.scores(found.queue[:, None], found.features)
-    row, column = np.nonzero(found.job != NOBODY)
+    row, column = np.nonzero(found.job != NO_JOB)
     assert len(row) > 300
     jobs = found.job[row, column].tolist()
     expected = [known[now, job] for now, job in zip(found.now[row].tolist(), jobs, strict=True)]
@@ -193,7 +193,7 @@ def test_every_start_that_leaves_somebody_waiting_is_written_down_in_order():
     assert len(found.now) == len(expected)
     for row, (now, job, left) in enumerate(expected):
         assert (found.now[row], found.job[row, 0]) == (now, job)
-        others = found.job[row, 1:][found.job[row, 1:] != NOBODY]
+        others = found.job[row, 1:][found.job[row, 1:] != NO_JOB]
         assert len(others) == min(len(left), MOST_OTHERS)
         assert set(others) <= set(left)
         assert len(set(others)) == len(others)
@@ -202,7 +202,7 @@ def test_every_start_that_leaves_somebody_waiting_is_written_down_in_order():
 def test_what_is_spared_and_lost_is_that_of_an_interchange():
     workload, _, settings, start = a_simulation()
     found = site_experience(workload, start, settings)
-    row = int(np.argmax((found.job != NOBODY).sum(axis=1)))
+    row = int(np.argmax((found.job != NO_JOB).sum(axis=1)))
     left = np.flatnonzero((workload.submit <= found.now[row]) & (start > found.now[row]))
     held = workload.run_time * workload.processors / CAPACITY
     counted = np.maximum(workload.run_time, 10.0)

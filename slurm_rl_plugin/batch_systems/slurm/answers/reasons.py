@@ -44,6 +44,12 @@ def waits_for_processors(reason: str) -> bool:
 
 
 @lru_cache(maxsize=1000)
+def reason_word(reason: str) -> str:
+    """The first word of a reason: nodes and further reasons may follow it."""
+    return re.split(r"[,:( ]", reason, maxsplit=1)[0]
+
+
+@lru_cache(maxsize=1000)
 def is_own_doing(reason: str) -> bool:
     """Whether the job waits for something that its user controls."""
     return _OWN_DOING.match(reason) is not None

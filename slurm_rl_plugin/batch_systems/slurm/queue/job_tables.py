@@ -17,7 +17,11 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     QueueRow,
     request_columns,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.reasons import is_own_doing, waits_for_processors
+from slurm_rl_plugin.batch_systems.slurm.answers.reasons import (
+    is_own_doing,
+    reason_word,
+    waits_for_processors,
+)
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import PastRun
 from slurm_rl_plugin.domain import JobTable, PendingJobs, RunningJobs
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobDescription
@@ -29,7 +33,7 @@ from slurm_rl_plugin.units import IntArray
 LINE = np.dtype(
     [
         *((name, np.int64) for name in ("job_id", "array_id", "processors", "nice")),
-        *((name, np.int32) for name in ("account", "user", "qos", "partitions")),
+        *((name, np.int32) for name in ("account", "user", "qos", "reason", "partitions")),
         *((name, np.float64) for name in ("submit", "eligible", "accrue", "start", "time_limit")),
         ("class_number", np.int32),
         *((name, np.bool_) for name in ("interactive", "by_limit", "by_user")),
@@ -113,6 +117,7 @@ class RowNumbers:
         return (
             *(row.job_id, row.array_id, row.processors, row.nice),
             *(self.words[row.account], self.words[row.user], self.words[row.qos]),
+            self.words[reason_word(row.reason)],
             self.partition_lists[row.partitions],
             *(row.submit, row.eligible, row.accrue, row.start, row.time_limit),
             *self._classifier.job_class(describe(row), since),
@@ -174,6 +179,7 @@ class TableBuilder:
         self.partitions = Names()
         self.users = Names()
         self.qos = Names()
+        self.reasons = Names()
         self._numbers = numbers
         self._resources, self._uncounted = resources, uncounted
 
@@ -279,6 +285,7 @@ class TableBuilder:
             tier=tier_of[lines["partitions"]],
             accrued=np.maximum(now - counted_from, 0.0),
             own_doing=lines["own_doing"],
+            reason=self._named(self.reasons, lines["reason"]),
             for_processors=lines["for_processors"],
             tasks=_integers([counts.get(number, 1) for number in jobs.job_id.tolist()]),
             last_start=_floats([starts.get(number, math.nan) for number in jobs.job_id.tolist()]),

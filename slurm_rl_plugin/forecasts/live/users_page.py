@@ -1,0 +1,307 @@
+"""The page on which users see when their jobs start, as values of its template."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue
+from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows
+from slurm_rl_plugin.html_pages.pages import render
+from slurm_rl_plugin.readable import span_text
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE
+
+#: Jobs of the table at most: those that start first.
+MOST_JOBS = 100
+#: The page compares jobs that started within this time, seconds, with their forecasts; how many.
+STARTED_SINCE, MOST_STARTED = 7.0 * DAY, 6
+#: The time line: waits below this lie close together; place of the end of the longest band, %.
+_SHORT, _FAR = 10.0 * MINUTE, 92.0
+#: Marks of the time line, and how many per cent lie between two of them at least.
+_MARKS = {
+    "10 min": 10.0 * MINUTE,
+    "1 h": HOUR,
+    "3 h": 3.0 * HOUR,
+    "6 h": 6.0 * HOUR,
+    "12 h": 12.0 * HOUR,
+    "1 day": DAY,
+    "2 days": 2.0 * DAY,
+    "4 days": 4.0 * DAY,
+    "1 week": 7.0 * DAY,
+    "2 weeks": 14.0 * DAY,
+    "1 month": 30.0 * DAY,
+}
+_APART = 20.0
+#: Distance of a time, seconds, and to what it is rounded: users do not plan to the minute.
+_ROUNDED = (
+    (HOUR, MINUTE),
+    (6.0 * HOUR, 5.0 * MINUTE),
+    (2.0 * DAY, 30.0 * MINUTE),
+    (math.inf, HOUR),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLine:
+    """Places of times from now to the far end of the longest band, in per cent."""
+
+    far: float  #: seconds
+
+    def place(self, wait: float) -> float:
+        """Place of a wait, seconds; equal steps are shorter the farther ahead they lie."""
+        return round(_FAR * math.log1p(max(wait, 0.0) / _SHORT) / math.log1p(self.far / _SHORT), 2)
+
+    @property
+    def marks(self) -> list[tuple[float, str]]:
+        """Place and label of each mark after now."""
+        found: list[tuple[float, str]] = []
+        for label, wait in _MARKS.items():
+            place = self.place(wait)
+            if place <= _FAR and place - (found[-1][0] if found else 0.0) >= _APART:
+                found.append((place, label))
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingLine:
+    """A pending job."""
+
+    job: int
+    about: str  #: partition, account and tasks
+    start: str  #: when it starts, a sentence
+    #: Places of the ends of the 90 % and 50 % bands and of the median; None without a forecast.
+    wide: tuple[float, float] | None
+    narrow: tuple[float, float] | None
+    median: float | None
+    why: list[str]  #: sentences
+    can_ask: bool  #: whether advice can be given
+    advice: list[str] | None  #: sentences; None if the client did not ask
+
+
+@dataclass(frozen=True, slots=True)
+class AccountLine:
+    """An account of the user, in per cent of the cluster."""
+
+    name: str
+    share: float
+    got: float
+
+
+@dataclass(frozen=True, slots=True)
+class StartedLine:
+    """A job that has started, against its first forecast."""
+
+    job: int
+    started: str
+    forecast: str
+    verdict: str
+    inside: bool  #: whether the start lies in the 90 % band
+
+
+def users_page(
+    queue: ForetoldQueue,
+    user: str,
+    *,
+    is_own: bool,
+    started: GivenRows,
+    scores: Mapping[str, Any],
+    advice: Mapping[int, list[dict[str, Any]]],
+    now: float,
+    old: str | None,
+) -> str:
+    """The page of one user.
+
+    Args:
+        is_own: whether the user is the one who looks.
+        started: first forecasts of the user's jobs that have started.
+        advice: what other requests would bring, for the jobs for which the client asked.
+        now: seconds since the epoch.
+        old: a sentence, if the snapshot is old.
+    """
+    look, (places, hidden) = queue.snapshot, _first_places(queue, user)
+    documents = queue.documents(places)
+    told = [job["forecast"] for job in documents if job["forecast"]]
+    line = TimeLine(max([HOUR, *(each["bands"]["90 %"][1] - look.now for each in told)]))
+    notes = [job["note"] for job in documents if job["note"]]
+    if places and queue.too_little:
+        notes.append(queue.too_little)
+    could_start = look.waits_for_machine[places].tolist()
+    return render(
+        "users.html",
+        title="When your jobs start" if is_own else f"When the jobs of {user} start",
+        user=user,
+        is_own=is_own,
+        seen=f"{datetime.fromtimestamp(look.now):%H:%M:%S}",
+        age=span_text(max(now - look.now, 0.0)),
+        zone=datetime.fromtimestamp(now).astimezone().tzname() or "",
+        old=old,
+        notes=[_sentence(each) for each in dict.fromkeys(notes)],
+        jobs=[
+            _pending(job, look.now, line, advice, could_start=could)
+            for job, could in zip(documents, could_start, strict=True)
+        ],
+        hidden=hidden,
+        marks=line.marks,
+        accounts=_accounts(queue, user),
+        started=_started(started, now),
+        held=scores_sentence(scores),
+    )
+
+
+def _first_places(queue: ForetoldQueue, user: str) -> tuple[list[int], int]:
+    """Places of the jobs that start first, and how many further jobs there are."""
+    places = np.array(queue.users_jobs(user), dtype=np.int64)
+    row = queue.place[places]
+    median = np.full(len(places), np.inf)
+    median[row >= 0] = queue.told.forecasts.median[row[row >= 0]]
+    first = places[np.argsort(median, kind="stable")][:MOST_JOBS]
+    return first.tolist(), len(places) - len(first)
+
+
+def _pending(
+    job: Mapping[str, Any],
+    now: float,
+    line: TimeLine,
+    advice: Mapping[int, list[dict[str, Any]]],
+    *,
+    could_start: bool,
+) -> PendingLine:
+    number, forecast = int(job["job"]), job["forecast"]
+    about = f"{job['partition']} · {job['account']}"
+    if job["tasks"] > 1:
+        about += f" · array, {job['tasks']} tasks wait: the forecast is for the first"
+    why = [job["reason"]] if job["reason"] else []
+    if job["why_not"] and (could_start or not why):  # else the batch system's reason says it
+        why.append(job["why_not"])
+    if forecast:
+        why.append(ahead_sentence(job["ahead"], job["ahead_of_account"]))
+    places = (
+        [None, None]
+        if forecast is None
+        else [
+            (line.place(low - now), line.place(high - now))
+            for low, high in (forecast["bands"]["90 %"], forecast["bands"]["50 %"])
+        ]
+    )
+    return PendingLine(
+        job=number,
+        about=about,
+        start=start_sentence(forecast, now) if forecast else "No forecast.",
+        wide=places[0],
+        narrow=places[1],
+        median=line.place(forecast["start"] - now) if forecast else None,
+        why=list(map(_sentence, why)),
+        can_ask=forecast is not None,
+        advice=[advice_sentence(each) for each in advice[number]] if number in advice else None,
+    )
+
+
+def start_sentence(forecast: Mapping[str, Any], now: float) -> str:
+    """As `Probably between 14:10 and 16:40; half of such jobs start by 15:00.`."""
+    low, high = forecast["bands"]["90 %"]
+    if high - now < 10.0 * MINUTE:
+        return "Probably within 10 minutes."
+    if low - now < MINUTE:
+        between = f"now and {clock_text(high, now)}"
+    else:
+        between = " and ".join(both_times(low, high, now))
+    return f"Probably between {between}; half of such jobs start by " + (
+        f"{clock_text(forecast['start'], now)}."
+    )
+
+
+def both_times(first: float, second: float, now: float, today: str = "") -> tuple[str, str]:
+    """Two times, the second one without its day if both are of the same day."""
+    begin, end = clock_text(first, now, today), clock_text(second, now, today or "today ")
+    (day, _, _), (other, _, clock) = begin.rpartition(" "), end.rpartition(" ")
+    same = day == other or (not day and other == "today")
+    return begin, clock if same else end
+
+
+def clock_text(at: float, now: float, today: str = "") -> str:
+    """A time by the local clock, rounded: `14:10`, `tomorrow 03:00`, `Fri 4 Dec 09:00`.
+
+    A time of this day begins with `today`.
+    """
+    step = next(step for until, step in _ROUNDED if abs(at - now) <= until)
+    when = datetime.fromtimestamp(round(at / step) * step)
+    days = (when.date() - datetime.fromtimestamp(now).date()) // timedelta(days=1)
+    named = {0: today, 1: "tomorrow ", -1: "yesterday "}.get(days)
+    return f"{when:%a} {when.day} {when:%b %H:%M}" if named is None else f"{named}{when:%H:%M}"
+
+
+def ahead_sentence(ahead: int, of_account: int | None) -> str:
+    """How many jobs go first."""
+    if not ahead:
+        return "It is the first of its partition."
+    jobs = "1 job goes" if ahead == 1 else f"{ahead} jobs go"
+    own = f", {of_account} of the same account" if of_account else ""
+    return f"{jobs} first in its partition{own}."
+
+
+def advice_sentence(each: Mapping[str, Any]) -> str:
+    """What another request would bring."""
+    low, high = (span_text(end) for end in each["interval"])
+    killed = (
+        f" Of such jobs, {100.0 * each['killed']:.1f} % run longer than that."
+        if each["killed"]
+        else ""
+    )
+    sooner = f"about {span_text(each['sooner'])} earlier (90 % interval: {low} to {high})"
+    return f"With {each['words']}, the job would start {sooner}.{killed}"
+
+
+def scores_sentence(scores: Mapping[str, Any]) -> str:
+    """Whether forecasts hold on this cluster."""
+    if not scores.get("enough") or "all" not in scores:
+        return "Too few forecasts have come true on this cluster to say how well they hold."
+    found = scores["all"]
+    held, near = (f"{100.0 * found[name]:.0f} %" for name in ("coverage_90", "within_2"))
+    return (
+        f"In the last four weeks, {held} of {scores['started']:,} starts lay between the two times "
+        f"of their forecast (90 % should), and {near} of the waits were between half and twice the "
+        "median forecast."
+    )
+
+
+def _accounts(queue: ForetoldQueue, user: str) -> list[AccountLine]:
+    """The accounts of the user's jobs in the last snapshot."""
+    look = queue.snapshot
+    if user not in look.users:
+        return []
+    number = look.users.index(user)
+    tables = [each.jobs for each in (look.pending, look.running, look.started, look.ended)]
+    used = np.unique(np.concatenate([jobs.account[jobs.user == number] for jobs in tables]))
+    return [
+        AccountLine(look.accounts[each], 100.0 * look.shares[each], 100.0 * look.usage[each])
+        for each in used.tolist()
+        if each >= 0
+    ]
+
+
+def _started(rows: GivenRows, now: float) -> list[StartedLine]:
+    found = []
+    for at in range(len(rows)):
+        moment, start = float(rows.moment[at]), float(rows.start[at])
+        wide, narrow = (
+            [moment + float(end[at]) for end in rows.forecasts.band(part)] for part in (0.9, 0.5)
+        )
+        inside = wide[0] <= start <= wide[1]
+        if not inside:
+            verdict = f"no, {'earlier' if start < wide[0] else 'later'}"
+        else:
+            verdict = "yes, near the median" if narrow[0] <= start <= narrow[1] else "yes"
+        forecast = " to ".join(both_times(wide[0], wide[1], now, "today "))
+        begun = clock_text(start, now, "today ")
+        found.append(StartedLine(int(rows.job[at]), begun, forecast, verdict, inside))
+    return found
+
+
+def _sentence(text: str) -> str:
+    """A sentence with a capital letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."

@@ -1,0 +1,286 @@
+"""The users' page in a real Chromium, for several users and without a sign-in."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import axe_core_python
+import numpy as np
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
+
+from slurm_rl_plugin.forecasts.live.asked_queue import AskedQueue
+from slurm_rl_plugin.forecasts.live.forecast_pages import (
+    ForecastPages,
+    question_pace,
+    reading_pace,
+)
+from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue, scores_document
+from slurm_rl_plugin.serving.page_server import serve_pages
+from slurm_rl_plugin.units import HOUR
+from tests.unit.forecasts.live_site import LiveSite, busy_look, last_days, live_site, looked_back
+
+TOKEN = "t" * 40
+HEADER = "X-Forwarded-User"
+chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+needs_chromium = pytest.mark.skipif(
+    not (chromium and driver), reason="needs chromium and chromedriver: apt install chromium-driver"
+)
+
+
+@dataclass
+class Site:
+    """Served pages, and the queue that they show."""
+
+    pages: ForecastPages
+    queue: ForetoldQueue
+    address: str
+
+    def jobs_of(self, user: str) -> list[int]:
+        places = self.queue.users_jobs(user)
+        return self.queue.snapshot.pending.jobs.job_id[places].tolist()
+
+    def page(self, query: str = "", **headers: str) -> str:
+        with urlopen(Request(self.address + query, headers=headers), timeout=30.0) as answer:
+            return str(answer.read().decode())
+
+
+def portal(user: str) -> dict[str, str]:
+    """What the portal's proxy sets for the user who is signed in."""
+    return {"Authorization": f"Bearer {TOKEN}", HEADER: user}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    log = replace(
+        live_site().log,
+        users=("alice", "bob", "carol", "dave"),
+        accounts=("physics", "<b>biology"),
+    )
+    site = LiveSite(log=log)
+    now = busy_look(site, last_days(site, 2.0, HOUR))
+    made = looked_back(tmp_path_factory.mktemp("site"), site, now)
+    history = site.history(now)
+    look = site.queue(now, now - HOUR)
+    count = len(look.pending)
+    held = np.arange(count) == count - 1  # the last one, and it is of alice too
+    users = np.where((np.arange(count) < 2) | held, 0, np.maximum(look.pending.jobs.user, 1))
+    look = replace(
+        look,
+        pending=replace(
+            look.pending,
+            jobs=replace(look.pending.jobs, user=users),
+            held=held,
+            reason=held.astype(np.int64),
+        ),
+        reasons=(
+            "Priority: jobs before it start first; wait for its turn",
+            "JobHeldAdmin: an administrator holds the job; ask the administrators to release it",
+        ),
+        usage=np.array([0.71, 0.29]),
+    )
+    queue = made.foretell(history, look)
+    asked = AskedQueue(forecaster=made, history=lambda: history)
+    pages = ForecastPages(
+        others=False,
+        clock=lambda: now + 42.0,
+        monotonic=time.monotonic,
+        pace=question_pace(time.monotonic),
+        reading=reading_pace(time.monotonic),
+        new_job=asked.new_job,
+        advice=asked.advice,
+        scores=lambda: scores_document(made.kept.rows(0.0), now),
+        metrics=lambda: (b"", "text/plain"),
+        trusted=frozenset(),
+        is_token=lambda given: given == f"Bearer {TOKEN}",
+        started=made.kept.started_of,
+        user_key="HTTP_X_FORWARDED_USER",
+    )
+    pages.renew(queue)
+    port = serve_pages(pages, "127.0.0.1", 0, section="forecast")
+    return Site(pages, queue, f"http://127.0.0.1:{port}/")
+
+
+def refusal(site: Site, query: str = "", **headers: str) -> tuple[int, str]:
+    """Status and text of a refused request."""
+    with pytest.raises(HTTPError) as found:
+        site.page(query, **headers)
+    return found.value.code, found.value.read().decode()
+
+
+def shown_jobs(page: str) -> list[int]:
+    return [int(number) for number in re.findall(r'<tr id="job-(\d+)">', page)]
+
+
+def test_each_user_sees_the_own_jobs_and_shares(site: Site) -> None:
+    alices, bobs = site.page(**portal("alice")), site.page(**portal("bob"))
+    assert sorted(shown_jobs(alices)) == sorted(site.jobs_of("alice"))
+    assert sorted(shown_jobs(bobs)) == sorted(site.jobs_of("bob"))
+    assert "JobHeldAdmin: an administrator holds the job" in alices
+    assert "Probably between" in bobs
+    assert "&lt;b&gt;biology" in alices
+    assert "71.0 %" in alices
+    assert "<b>" not in alices
+    assert "No job of yours was pending" in site.page(**portal("erin"))
+
+
+def test_nobody_sees_jobs_of_others_unless_the_site_lets(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, text = refusal(site, "?user=bob", **portal("alice"))
+    assert (status, "not yours to see" in text) == (404, True)
+    bobs_job = site.jobs_of("bob")[0]
+    assert refusal(site, f"?advice={bobs_job}", **portal("alice"))[0] == 404
+    monkeypatch.setattr(site.pages, "others", True)
+    page = site.page("?user=bob", **portal("alice"))
+    assert "When the jobs of bob start" in page
+    assert sorted(shown_jobs(page)) == sorted(site.jobs_of("bob"))
+
+
+def test_who_is_not_signed_in_reads_what_to_do(site: Site) -> None:
+    for headers in ({}, {HEADER: "alice"}, {"Authorization": "Bearer wrong", HEADER: "alice"}):
+        status, text = refusal(site, **headers)
+        assert status == 401
+        assert "open it through the portal" in text
+        assert not shown_jobs(text)
+    status, text = refusal(site, Authorization=f"Bearer {TOKEN}")
+    assert (status, "add ?user=NAME" in text) == (400, True)
+    assert shown_jobs(site.page("?user=alice", Authorization=f"Bearer {TOKEN}"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(chromium)
+    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    found.execute_cdp_cmd("Network.enable", {})
+    yield found
+    found.quit()
+
+
+def sign_in(browser: webdriver.Chrome, user: str) -> None:
+    """Send what the portal's proxy sends."""
+    browser.execute_cdp_cmd("Network.setExtraHTTPHeaders", {"headers": portal(user)})
+
+
+def look(browser: webdriver.Chrome, width: int, *, dark: bool = False) -> None:
+    """Set the width of the window and the colours that the user prefers."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    wish = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [wish]})
+
+
+def faults(browser: webdriver.Chrome) -> list[Any]:
+    """What axe finds, and what the browser complains about, as of a broken policy."""
+    axe = Path(axe_core_python.__file__).with_name("axe.min.js").read_text()
+    browser.execute_script(axe)
+    found = browser.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+    assert len(found["passes"]) > 10
+    complaints = [each for each in browser.get_log("browser") if "favicon" not in each["message"]]
+    broken = [
+        (each["id"], [node["html"] for node in each["nodes"]]) for each in found["violations"]
+    ]
+    return [*broken, *complaints]
+
+
+@needs_chromium
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [320, 768, 1280])
+def test_the_page_at_every_width(
+    site: Site, browser: webdriver.Chrome, width: int, dark: bool
+) -> None:
+    look(browser, width, dark=dark)
+    sign_in(browser, "alice")
+    browser.get(site.address)
+    assert browser.title == "When your jobs start"
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert len(browser.find_elements(By.CSS_SELECTOR, ".band .narrow")) == 2
+    background = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert background == ("rgb(20, 24, 28)" if dark else "rgb(255, 255, 255)")
+    assert faults(browser) == []
+
+
+@needs_chromium
+def test_who_is_refused_gets_a_page_that_can_be_read(site: Site, browser: webdriver.Chrome) -> None:
+    look(browser, 320)
+    browser.execute_cdp_cmd("Network.setExtraHTTPHeaders", {"headers": {}})
+    browser.get(site.address)
+    assert "open it through the portal" in browser.find_element(By.TAG_NAME, "main").text
+    assert [each for each in faults(browser) if "status of 401" not in str(each)] == []
+
+
+def replayed(*_: Any) -> list[dict[str, Any]]:
+    """An advice, as a replay gives it."""
+    asks = {"words": "a limit of 4 h instead of 72 h", "asks": {"time_limit": 4 * HOUR}}
+    return [{**asks, "sooner": 3300.0, "interval": [720.0, 11160.0], "killed": 0.009}]
+
+
+SAYS = (
+    "With a limit of 4 h instead of 72 h, the job would start about 55 min earlier "
+    "(90 % interval: 12 min to 3.1 h). Of such jobs, 0.9 % run longer than that."
+)
+
+
+@needs_chromium
+def test_advice_in_place_by_the_keyboard_and_a_page_that_renews_itself(
+    site: Site, browser: webdriver.Chrome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site.pages, "advice", replayed)
+    sign_in(browser, "alice")
+    kept = browser.execute_cdp_cmd(
+        "Page.addScriptToEvaluateOnNewDocument",
+        {"source": "window.setInterval = (renew) => { window.renew = renew; };"},
+    )
+    try:
+        browser.get(site.address)
+        browser.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
+        link = browser.switch_to.active_element
+        assert "sooner?" in link.text
+        (number,) = re.findall(r"\d+", link.text)
+        link.send_keys(Keys.ENTER)
+        place = f"#advice-{number}.loaded"
+        WebDriverWait(browser, 30).until(lambda on: on.find_elements(By.CSS_SELECTOR, place))
+        advice = browser.find_element(By.CSS_SELECTOR, place)
+        assert advice.text == SAYS
+        assert browser.switch_to.active_element == advice
+        assert browser.current_url == site.address
+        monkeypatch.setattr(site.pages, "clock", lambda: site.queue.snapshot.now + 102.0)
+        browser.execute_async_script("renew().then(arguments[arguments.length - 1])")
+        main = browser.find_element(By.TAG_NAME, "main").text
+        assert ("102 s ago" in main, SAYS in main) == (True, True)
+        assert faults(browser) == []
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", kept)
+
+
+@needs_chromium
+def test_the_page_is_whole_without_script(
+    site: Site, browser: webdriver.Chrome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site.pages, "advice", replayed)
+    sign_in(browser, "alice")
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.get(site.address)
+        link = browser.find_element(By.PARTIAL_LINK_TEXT, "sooner?")
+        (number,) = re.findall(r"\d+", link.text)
+        link.click()
+        assert browser.current_url == f"{site.address}?advice={number}#job-{number}"
+        assert browser.find_element(By.ID, f"advice-{number}").text == SAYS
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
