@@ -162,7 +162,9 @@ def _start(found: Mapping[str, Any] | None) -> list[str]:
         return [f"Start: {found['why_not']}"]
     low, high = (slurm_time(each) for each in found["forecast"]["bands"]["90 %"])
     start = slurm_time(found["forecast"]["start"])
-    return [f"Start: {start} (median), 90 % between {low} and {high}; see `slurm-rl start`."]
+    is_calibrated = found.get("calibrated", True)
+    more = "see `slurm-rl start`" if is_calibrated else "not yet calibrated on this cluster"
+    return [f"Start: {start} (median), 90 % between {low} and {high}; {more}."]
 
 
 def _accrued(found: Explanation) -> Iterator[str]:

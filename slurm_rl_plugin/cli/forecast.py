@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from slurm_rl_plugin.cli.progress import progress_bar, said_if_long
+from slurm_rl_plugin.cli.progress import said_if_long
 from slurm_rl_plugin.cli.service_process import log_to_standard_error, serve_until_stopped
 from slurm_rl_plugin.cli.site_options import (
     add_configuration_options,
@@ -35,9 +35,9 @@ def main(options: argparse.Namespace) -> int:
     with said_if_long("loading"):
         from slurm_rl_plugin.services.forecast_service import forecast_service  # noqa: PLC0415 - the simulator takes seconds, a faulty configuration none
 
-    service = forecast_service(configuration, progress_bar)
+    service = forecast_service(configuration)
     if options.once:
-        return 0 if service.renew() else 1
-    serve_until_stopped(service.serve, service.renew_when_due)
+        return 0 if service.forecast_once() else 1
+    serve_until_stopped(service.serve, service.work)
     service.forecaster.kept.close()
     return 0

@@ -59,13 +59,13 @@ def _line(text: str) -> str:
 
 
 def serve_until_stopped(begin: Callable[[], object], work: Callable[[], object]) -> None:
-    """Call `begin`, then `work` every few seconds until SIGTERM or SIGINT.
+    """Call `begin`, then `work` at once and every few seconds until SIGTERM or SIGINT.
 
     SIGHUP changes nothing: such a service reads its files again without it.
 
     Args:
         begin: an error of it ends the service.
-        work: must not raise.
+        work: must not raise. If it returns True, more work waits, and there is no pause.
     """
     stop = SignalRequest(time.sleep)
 
@@ -78,7 +78,8 @@ def serve_until_stopped(begin: Callable[[], object], work: Callable[[], object])
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     begin()
     sd_notify("READY=1", os.environ)
-    while not stop.wait(_WATCHDOG):
+    pause = 0.0
+    while not stop.wait(pause):
         sd_notify("WATCHDOG=1", os.environ)
-        work()
+        pause = 0.0 if work() is True else _WATCHDOG
     sd_notify("STOPPING=1", os.environ)

@@ -100,14 +100,14 @@ def foretold_start(configuration: Configuration, job: int) -> dict[str, Any] | N
 
 
 def foretold_starts(configuration: Configuration) -> dict[int, float]:
-    """Median start of each job of which something is told, seconds since the epoch."""
+    """Median start of each job with a calibrated forecast, seconds since the epoch."""
     client = _client(configuration) or ServiceClient(
         socket=configuration.sections.forecast.socket or "(none)"
     )
     return {
         int(each["job"]): float(each["forecast"]["start"])
         for each in client.get(all=1)["jobs"]
-        if each["forecast"] is not None
+        if each["forecast"] is not None and each.get("calibrated", True)
     }
 
 

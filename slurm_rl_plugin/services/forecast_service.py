@@ -1,6 +1,7 @@
-"""The service that foretells when pending jobs start, from each look that the daemon leaves.
+"""The service that forecasts when pending jobs start, from each look that the daemon leaves.
 
-What accounting tells of the site is read at first, and again each hour.
+It answers before it has read accounting: first by the time limits, then by the newest finished
+jobs, then by all of them, and at last with bands that are calibrated on past moments of the site.
 """
 
 from __future__ import annotations
@@ -9,8 +10,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,6 +20,7 @@ from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.batch_systems.kind import BatchSystemKind
 from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, read_queue
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
@@ -31,17 +32,20 @@ from slurm_rl_plugin.forecasts.live.forecast_pages import (
 )
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.foretold_queue import (
+    FEWEST_SCORED,
     LATELY,
     ForetoldQueue,
     notice_text,
     scores_document,
 )
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
+from slurm_rl_plugin.forecasts.live.site_at import no_history
 from slurm_rl_plugin.forecasts.live.sources import (
     ReplaySource,
     SiteOrder,
     learned_order,
     own_order,
+    present_order,
     rule_order,
 )
 from slurm_rl_plugin.learning.onnx_file import import_model
@@ -71,8 +75,10 @@ _HALF_LIFE = 7.0 * DAY
 _READ_EVERY = HOUR
 #: The same while it has told of no run: it may have been down, or the site be new.
 _UNTIL_KNOWN = MINUTE
-#: Seconds that a query of one month, and one of the machine, may take.
-_SECONDS, _SECONDS_OF_MACHINE = 600.0, 60.0
+#: Days of accounting that are read first, since all of them may take minutes.
+_NEWEST_DAYS = 2.0
+#: Seconds that a query of one month, one of the newest days and one of the machine may take.
+_SECONDS, _SECONDS_OF_NEWEST, _SECONDS_OF_MACHINE = 600.0, 20.0, 20.0
 #: As [policy] fallback: our factors are taken back, so that the site's own order is in force.
 _SITE = "site"
 
@@ -83,34 +89,59 @@ class OwnHistory:
 
     configuration: Configuration
     kind: BatchSystemKind
+    #: Days of accounting that the first calls read, before all of it is read.
+    early: list[float] = field(default_factory=list)
     _known: PreparedLog | None = None
     _read: float = float("-inf")
 
-    def known(self, processors: int) -> PreparedLog | None:
-        """The last weeks' runs, old ones if reading anew fails; None while accounting has none."""
-        every = _UNTIL_KNOWN if self._known is None else _READ_EVERY
-        if time.monotonic() - self._read >= every:
-            self._read = time.monotonic()
-            try:
-                self._known = self.read(processors)
-            except SlurmRLError as error:
-                logger.warning("history=unread reason=%s", error)
-        return self._known
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of accounting has been read, or could not be."""
+        return math.isfinite(self._read)
 
-    def read(self, processors: int) -> PreparedLog:
-        """The last weeks' runs as accounting tells them now."""
-        machine = self._machine()
-        log = self._log()
+    def known(self, processors: int) -> PreparedLog:
+        """The runs that are known: the next part at each of the first calls, then all of them.
+
+        Old ones if reading anew fails; none while accounting has none.
+        """
+        known, is_early = self._known, bool(self.early)
+        every = _READ_EVERY if known is not None and len(known.log) else _UNTIL_KNOWN
+        if known is not None and not is_early and time.monotonic() - self._read < every:
+            return known
+        days = self.early.pop(0) if is_early else self._days
+        if not is_early:
+            self._read = time.monotonic()
+        try:
+            if days:
+                known = self.read(processors, days, _SECONDS_OF_NEWEST if is_early else _SECONDS)
+        except SlurmRLError as error:
+            if not is_early:
+                logger.warning("history=unread reason=%s", error)
+        if known is None or not len(known.log):
+            # the first answer is of a pool of processors, whose code is compiled in seconds
+            known = no_history(processors, self._machine() if days else None)
+        self._known = known
+        return known
+
+    @property
+    def _days(self) -> float:
+        return float(self.configuration.sections.forecast.history_days)
+
+    def read(
+        self, processors: int, days: float | None = None, seconds: float = _SECONDS
+    ) -> PreparedLog:
+        """The runs of the last days, by default of `history_days`, as accounting knows them now."""
+        log = self._log(self._days if days is None else days, seconds)
         prepared = prepare_log(
             log,
             capacity=max(processors, int(log.processors.max(initial=1))),
             classifier=self.configuration.classifier,
-            machine=machine,
+            machine=self._machine(),
         )
         logger.info("history=read jobs=%d", len(prepared.log))
         return jobs_with_starts(prepared)
 
-    def _log(self) -> JobLog:
+    def _log(self, days: float, seconds: float) -> JobLog:
         path = self.configuration.sections.forecast.log
         if path:
             return read_log(Path(path))[0]
@@ -118,10 +149,9 @@ class OwnHistory:
             raise ConfigurationError(
                 f"{self.kind.title} is not asked for its accounting: give [forecast] log."
             )
-        accounting = self.kind.accounting(_SECONDS)
+        accounting = self.kind.accounting(seconds)
         accounting.check()
         until = datetime.now().replace(microsecond=0)  # Slurm's commands take local time
-        days = float(self.configuration.sections.forecast.history_days)
         dump = accounting.dump(until - timedelta(days=days), until, lambda *_: None)
         return accounting.read(dump, f"of the last {days:g} days")[0]
 
@@ -138,18 +168,21 @@ class OwnHistory:
 
 @dataclass(slots=True, kw_only=True)
 class ForecastService:
-    """Foretells each look that the daemon leaves, and serves what it foretold."""
+    """Forecasts each look that the daemon leaves, and serves the forecasts."""
 
     configuration: Configuration  #: of the site
     forecaster: Forecaster  #: of its queue
     orders: dict[str, SiteOrder]  #: that its queue may have
     history: OwnHistory  #: its accounting
     queue_file: Path  #: where the daemon leaves looks
-    #: Shows how far a longer work has come: its name, its steps, their unit.
-    progress_bar: Callable[[str, int, str], AbstractContextManager[Callable[[int, float], None]]]
     pages: ForecastPages = field(init=False)
     _log: PreparedLog | None = None
     _version: tuple[int, int] | None = None
+    #: Whether the last look is to be forecast again, because more is known.
+    _again: bool = False
+    #: The past moments that are being forecast; None before and after.
+    _past_moments: Generator[tuple[int, int], None, int] | None = None
+    _looked_back: bool = False
     _model: object = None
     _begun: float = -math.inf
     _took: float = math.nan
@@ -192,20 +225,31 @@ class ForecastService:
             scheme = "http" if tls is None else "https"
             logger.info("forecast=ready url=%s://%s:%d/start", scheme, given.address, port)
 
-    def renew_when_due(self) -> None:
-        """Foretell the queue where the daemon has left a new look and the time has come."""
+    def work(self) -> bool:
+        """Do what is due: a forecast of the queue, or one past moment; whether more work waits."""
         every = float(self.configuration.sections.forecast.every)
         version = version_of(self.queue_file)
-        if version == self._version or time.monotonic() - self._begun < every:
-            return
-        self._begun, self._version = time.monotonic(), version
-        self.renew()
+        is_due = version != self._version and time.monotonic() - self._begun >= every
+        if version is not None and (is_due or self._again):
+            self._begun, self._version = time.monotonic(), version
+            self._again = self.renew() and not self.history.is_whole
+        elif self._past_moments is not None:
+            self._look_back()
+        return (self._again and version is not None) or self._past_moments is not None
+
+    def forecast_once(self) -> bool:
+        """Forecast the last look with all that can be known; whether that could be done."""
+        self.history.early.clear()
+        done = self.renew()
+        while self._past_moments is not None:
+            self._look_back()
+        return self.renew() if self._again else done
 
     def renew(self) -> bool:
-        """Foretell the last look; whether that could be done. No fault ends the service."""
+        """Forecast the last look; whether that could be done. No fault ends the service."""
         begin = time.monotonic()
         try:
-            queue = self._foretold(read_queue(self.queue_file))
+            queue = self._forecast(read_queue(self.queue_file))
             self._look = queue.snapshot.now
             self._scores = self._scored()
         except SlurmRLError as error:
@@ -226,22 +270,47 @@ class ForecastService:
         )
         return True
 
-    def _foretold(self, queue: QueueOnFile) -> ForetoldQueue:
-        log = self.history.known(queue.snapshot.capacity)
-        if log is None:
-            raise ConfigurationError("accounting tells of no run yet, so nothing can be foretold.")
+    def _forecast(self, queue: QueueOnFile) -> ForetoldQueue:
+        log, forecaster = self.history.known(queue.snapshot.capacity), self.forecaster
         self._read_model()
-        source = replace(self.forecaster.source, order=self.orders.get(queue.mode, own_order))
-        self.forecaster.source = source
-        if self._log is None and len(self.forecaster.kept.rows(0.0, most=1)) == 0:
-            looks = 40
-            with self.progress_bar("looking back", looks, "forecasts") as progress:
-                count = self.forecaster.look_back(
-                    log, queue.snapshot, lambda done, of: progress(done * looks // of, done)
-                )
-            logger.info("forecast=looked_back scored=%d", count)
+        order: SiteOrder
+        if log.machine is None and not len(log.log):  # nothing but the look is known
+            order, influence = present_order, math.inf
+        else:
+            order = self.orders.get(queue.mode, own_order)
+            influence = written_influence(self.configuration)
+        forecaster.source = replace(forecaster.source, order=order, influence=influence)
+        if not self.history.is_whole:
+            forecaster.unready = "accounting is still being read"
+        elif self._past_moments is None:
+            forecaster.unready = ""
+            if not self._looked_back and len(log.log):
+                self._begin_to_look_back(log, queue.snapshot)
         self._log = log
-        return self.forecaster.foretell(log, queue.snapshot)
+        return forecaster.foretell(log, queue.snapshot)
+
+    def _begin_to_look_back(self, log: PreparedLog, snapshot: QueueSnapshot) -> None:
+        self._looked_back = True
+        outcomes = self.forecaster.kept.rows(0.0, most=FEWEST_SCORED).known.sum()
+        if outcomes < FEWEST_SCORED:
+            self._past_moments = self.forecaster.look_back(log, snapshot)
+            self.forecaster.unready = "forecasts of past moments are still being checked"
+
+    def _look_back(self) -> None:
+        """Forecast the next past moment; after the last one, the present look once more."""
+        assert self._past_moments is not None
+        try:
+            done, of = next(self._past_moments)
+        except StopIteration as end:
+            logger.info("forecast=looked_back scored=%d", end.value)
+        except SlurmRLError as error:
+            self._complain(str(error))
+        except Exception:  # a bug of ours must not end the answers of before
+            logger.exception("forecast=broken")
+        else:
+            self.forecaster.unready = f"{done} of {of} past moments are checked"
+            return
+        self._past_moments, self._again = None, True
 
     def _read_model(self) -> None:
         """Read the model again where its file has been replaced; a rule has none."""
@@ -285,10 +354,7 @@ class ForecastService:
         return forecast_metrics(self._scores, now - self._look, self._took)
 
 
-def forecast_service(
-    configuration: Configuration,
-    progress_bar: Callable[[str, int, str], AbstractContextManager[Callable[[int, float], None]]],
-) -> ForecastService:
+def forecast_service(configuration: Configuration) -> ForecastService:
     """The service of a site that names a queue file."""
     given = configuration.sections.forecast
     kind, kept = chosen_batch_system(configuration).kind, KeptForecasts(Path(given.kept_file))
@@ -296,9 +362,12 @@ def forecast_service(
         configuration=configuration,
         forecaster=build_forecaster(configuration, kind.name, kept),
         orders=build_orders(configuration),
-        history=OwnHistory(configuration=configuration, kind=kind),
+        history=OwnHistory(
+            configuration=configuration,
+            kind=kind,
+            early=[0.0] if given.log else [0.0, _NEWEST_DAYS],
+        ),
         queue_file=Path(given.queue_file),
-        progress_bar=progress_bar,
     )
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +24,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
-from slurm_rl_plugin.errors import RequestRefused
+from slurm_rl_plugin.errors import RequestRefused, SlurmRLError
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
 from slurm_rl_plugin.services.forecast_client import ServiceClient
 from slurm_rl_plugin.units import HOUR
@@ -46,6 +47,7 @@ class Service(NamedTuple):
     now: float
     mine: int
     client: ServiceClient
+    first: dict[str, Any]  #: the first answer on that job
 
 
 def sacct_dump(site: LiveSite, now: float) -> str:
@@ -98,15 +100,24 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         umask=0o027,  # of its unit
     )
     client = ServiceClient(socket=f"{folder}/socket")
-    until = time.monotonic() + 240
-    while not (folder / "notice").stat().st_size:
+    until, mine = time.monotonic() + 240, int(snapshot.pending.jobs.job_id[0])
+    first = dict[str, Any]()
+    while "start within" not in (folder / "notice").read_text():
         assert process.poll() is None, (folder / "log").read_text()
         assert time.monotonic() < until, (folder / "log").read_text()
+        with suppress(SlurmRLError):
+            first = first or client.get(job=mine)["jobs"][0]
         time.sleep(0.2)
-    mine = int(snapshot.pending.jobs.job_id[0])
-    yield Service(folder, site, now, mine, client)
+    yield Service(folder, site, now, mine, client, first)
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
+
+
+def test_the_first_answer_comes_before_the_bands_are_calibrated(service: Service) -> None:
+    assert service.first["forecast"]["start"] > service.now
+    assert not service.first["calibrated"]
+    assert "not yet calibrated on this cluster" in service.first["note"]
+    assert service.client.get(job=service.mine)["jobs"][0]["calibrated"]
 
 
 def test_a_user_hears_when_his_job_starts(service: Service, typed: Typed) -> None:

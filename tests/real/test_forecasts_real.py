@@ -105,7 +105,7 @@ def _foretold(folder: Path) -> Iterator[ForetoldSlurm]:
         _end_some(slurm)
         service = _service(slurm, configuration, own / "log")
         try:
-            _short_jobs_come_true(slurm, own / "notice")
+            _short_jobs_come_true(slurm, own / "notice", own / "log")
             hers, his = _waiting_jobs(slurm)
             site = ForetoldSlurm(
                 slurm=slurm,
@@ -128,7 +128,8 @@ def _end_some(slurm: PrivateSlurm) -> None:
     """Jobs for accounting: without runs there is no forecast."""
     for _ in range(3):
         slurm.submit(user="alice", account="physics", seconds=2)
-    ended = ("sacct", "-a", "-X", "-n", "-s", "COMPLETED", "-o", "JobIDRaw")
+    since = ("-S", "now-1hour", "-E", "now")
+    ended = ("sacct", "-a", "-X", "-n", *since, "-s", "COMPLETED", "-o", "JobIDRaw")
     slurm.wait_until(lambda: len(slurm.run(*ended).stdout.split()) == 3, 30, "three ends")
 
 
@@ -143,16 +144,18 @@ def _service(slurm: PrivateSlurm, configuration: Path, log: Path) -> subprocess.
         )
 
 
-def _short_jobs_come_true(slurm: PrivateSlurm, notice: Path) -> None:
+def _short_jobs_come_true(slurm: PrivateSlurm, notice: Path, log: Path) -> None:
     """Short jobs get forecasts while a job holds the node, and start when it is gone."""
     holds = _holds_the_node(slurm)
     for _ in range(SHORT):
         slurm.submit(user="alice", account="physics", minutes=1, seconds=3)
     slurm.wait_until(
-        lambda: f"{SHORT} wait on this cluster" in notice.read_text(),
+        # the forecasts before that rest on a part of what can be known, and are not kept
+        lambda: f"pending={SHORT} " in log.read_text().partition("forecast=looked_back")[2],
         SOON,
         "a forecast",
     )
+    assert f"{SHORT} wait on this cluster" in notice.read_text()
     slurm.run("scancel", str(holds))
     pending = ("squeue", "-h", "-t", "PD", "-o", "%A")
     slurm.wait_until(lambda: not slurm.run(*pending).stdout, SOON, "all short jobs started")
@@ -177,7 +180,7 @@ def _until_told(site: ForetoldSlurm, log: Any) -> None:
     end = time.monotonic() + SOON
     while True:
         done = site.start("--json", str(site.hers), user="alice")
-        if done.returncode == 0 and json.loads(done.stdout)["jobs"][0]["forecast"]:
+        if done.returncode == 0 and json.loads(done.stdout)["jobs"][0]["calibrated"]:
             return
         assert time.monotonic() < end, done.stdout + done.stderr + log()
         assert site.service.poll() is None, log()

@@ -309,6 +309,7 @@ class AskedQueue:
             "forecast": forecast_documents(told.forecasts, snapshot.now)[0],
             "ahead": int(ahead[place]),
             "ahead_of_account": int(of_account[place]),
+            "calibrated": queue.calibrated,
             "note": queue.note or None,
             "advice": self._advice(snapshot, place, site, job, draws, until) if advice else [],
         }
@@ -330,6 +331,8 @@ class AskedQueue:
         draws: FloatArray,
         until: float,
     ) -> list[dict[str, Any]]:
+        if not site.knows_runs:  # nothing says how much shorter a limit could be
+            return []
         count = draws.shape[1]
 
         def waits(other: QueueSnapshot) -> FloatArray:

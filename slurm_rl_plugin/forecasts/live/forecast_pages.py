@@ -184,8 +184,6 @@ class ForecastPages:
     def of_new_job(self, asker: Asker, request: Mapping[str, Any]) -> dict[str, Any]:
         """The document of a job that is not submitted."""
         queue = self._ready()
-        if queue.too_little:
-            raise RequestRefused(_NOT_YET, queue.too_little)
         # whose runs and shares count: the asker's, and for a portal any user's
         user = request.get("user", "") if asker.sees_all and not asker.user else asker.user
         with self._turn(asker):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot
 from slurm_rl_plugin.domain.request_watch import RequestWatch
-from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts, covered
+from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts, covered, log_waits
 from slurm_rl_plugin.forecasts.live.foretold_queue import (
     FEWEST_SCORED,
     ForetoldQueue,
     JoinedForecasts,
+    about,
     ahead_of,
     join,
 )
@@ -31,6 +32,8 @@ from slurm_rl_plugin.utility.summary import one_user_capped
 _SOONEST_AGAIN = 10.0 * MINUTE
 #: Replays of a queue at least, whatever time they take, and of each look of the past.
 _FIRST_DRAWS, _LOOK_DRAWS = 4, 8
+#: Seconds that the replays of a forecast may take while a better one is being prepared.
+_SECONDS_OF_EARLY = 5.0
 #: Coverage is told of so many seconds of forecasts.
 _LATELY = 28.0 * DAY
 #: How often the forest of past waits is fitted anew, seconds.
@@ -50,6 +53,10 @@ class Forecaster:
     kept_days: float  #: days for which forecasts are kept
     monotonic: Callable[[], float]  #: clock of durations, seconds
     seed: int = 1  #: of all draws
+    #: Why forecasts cannot be calibrated yet: what the service still has to read or to do; "" if
+    #: only outcomes may be missing. Such forecasts are not kept: they would be scored as if they
+    #: were made with all that is known.
+    unready: str = ""
     _history: PreparedLog | None = None
     _past: PastWaits | None = None
     _fitted: float = -np.inf
@@ -62,12 +69,16 @@ class Forecaster:
         if history is not self._history:
             self.settle_by(history)
             self._history = history
+            if self.unready:  # its forest has learned from a part of the history
+                self._past = None
         site, row = site_now(history, snapshot, self.source.half_life)
-        earlier = self.kept.rows(snapshot.now - self.kept_days * DAY)
-        draws = self.replayed(site, site.pending, self.draws, self.seconds)
+        earlier = self._earlier(snapshot.now)
+        seconds = min(self.seconds, _SECONDS_OF_EARLY) if self.unready else self.seconds
+        draws = self.replayed(site, site.pending, self.draws, seconds)
         told = self.joined(site, site.pending, draws, earlier)
         ahead, of_account = ahead_of(snapshot)
-        self._keep(snapshot, row, told)
+        if not self.unready:
+            self._keep(snapshot, row, told)
         return ForetoldQueue(
             snapshot=snapshot,
             place=row,
@@ -76,10 +87,21 @@ class Forecaster:
             of_account=of_account,
             told=told,
             covered=coverage(earlier, snapshot.now),
+            unready=self.unready,
+            knows_runs=site.knows_runs,
         )
 
+    def _earlier(self, now: float) -> GivenRows:
+        """The kept forecasts that bands and weights are made of; none while it is not ready."""
+        return self.kept.rows(math.inf if self.unready else now - self.kept_days * DAY)
+
     def joined(
-        self, site: SiteAt, jobs: IntArray, draws: FloatArray, earlier: GivenRows | None = None
+        self,
+        site: SiteAt,
+        jobs: IntArray,
+        draws: FloatArray,
+        earlier: GivenRows | None = None,
+        past: PastWaits | None = None,
     ) -> JoinedForecasts:
         """What is to be told of some pending jobs of a site; nothing is kept.
 
@@ -87,22 +109,30 @@ class Forecaster:
             jobs: ascending, shape [m].
             draws: their waits in replays, seconds, shape [m, draws].
             earlier: forecasts that were given; by default those that are kept.
+            past: the forest of past waits; by default the one of the live queue.
         """
         if earlier is None:
-            earlier = self.kept.rows(site.now - self.kept_days * DAY)
+            earlier = self._earlier(site.now)
         places = np.searchsorted(site.pending, jobs)
-        if self._past is None or not 0.0 <= site.now - self._fitted < _FIT_EVERY:
-            self._past = PastWaits.of_site(site, np.random.default_rng([self.seed, 2]))
-            self._fitted = site.now
-        past = self._past.forecasts(site)
+        if past is None:
+            if self._past is None or not 0.0 <= site.now - self._fitted < _FIT_EVERY:
+                self._past, self._fitted = self._learned(site), site.now
+            past = self._past
+        waits = past.forecasts(site)
+        replays = Forecasts.of_draws(draws)
+        if not site.knows_runs:  # the scheduler's own view; jobs that end earlier make the band
+            replays = about(log_waits(self.source.planned(site, jobs)), replays)
         return join(
-            Forecasts.of_draws(draws),
-            None if past is None else past.select(places),
+            replays,
+            None if waits is None else waits.select(places),
             own_waits(site)[places],
             site.prepared.interactive[jobs],
             earlier,
             site.now,
         )
+
+    def _learned(self, site: SiteAt) -> PastWaits:
+        return PastWaits.of_site(site, np.random.default_rng([self.seed, 2]))
 
     def replayed(
         self, site: SiteAt, jobs: IntArray, most: int, seconds: float, least: int = _FIRST_DRAWS
@@ -153,21 +183,26 @@ class Forecaster:
     def settle_by(self, history: PreparedLog) -> None:
         """Note what accounting tells of jobs that started and ended between two looks."""
         log = history.log
-        unknown = self.kept.unsettled(float(log.submit[0]))
+        unknown = self.kept.unsettled(float(log.submit[0])) if len(log) else set()
         told = zip(log.job_id.tolist(), log.start.tolist(), strict=True)
         starts = {job: start for job, start in told if job in unknown and math.isfinite(start)}
         self.kept.settle(starts, set())
 
     def look_back(
-        self, history: PreparedLog, snapshot: QueueSnapshot, progress: Callable[[int, int], None]
-    ) -> int:
-        """Foretell looks of the past as if nothing of later were known; how many were scored.
+        self, history: PreparedLog, snapshot: QueueSnapshot
+    ) -> Generator[tuple[int, int], None, int]:
+        """Forecast moments of the past as if nothing of later were known, one at each step.
 
-        So that the first forecasts that are shown have been scored on this site.
+        The first calibrated forecasts rest on these. Live forecasts may be made between two steps.
 
         Args:
             snapshot: the present look: who runs or waits now did so in the past too.
-            progress: told the looks done and how many there are.
+
+        Yields:
+            Moments done, and how many there are.
+
+        Returns:
+            How many forecasts were scored.
         """
         ended = float((history.log.start + history.log.run_time).max())
         last = min(ended, snapshot.now)
@@ -176,8 +211,7 @@ class Forecaster:
         known, count = with_present(history, snapshot, self.source.half_life), 0
         for number, moment in enumerate(moments.tolist()):
             count += self._foretell_past(site_in_log(known, moment, self.source.half_life))
-            progress(number + 1, len(moments))
-        self._past = None
+            yield number + 1, len(moments)
         return count
 
     def _foretell_past(self, site: SiteAt) -> int:
@@ -189,7 +223,8 @@ class Forecaster:
             return 0
         jobs = site.pending[np.sort(rng.permutation(started)[:_OF_ONE_LOOK])]
         before = self.kept.rows(site.now - self.kept_days * DAY).as_known_at(site.now)
-        told = self.joined(site, jobs, self.replayed(site, jobs, _LOOK_DRAWS, np.inf), before)
+        draws = self.replayed(site, jobs, _LOOK_DRAWS, np.inf)
+        told = self.joined(site, jobs, draws, before, self._learned(site))
         chosen = log.select(jobs)
         interactive = site.prepared.interactive[jobs]
         names = (log.partitions, log.users)

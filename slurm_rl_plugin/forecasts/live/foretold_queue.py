@@ -29,7 +29,7 @@ from slurm_rl_plugin.forecasts.live.sources import OWN, SOURCES
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.summary import one_user_capped
 
-#: Forecasts that must have come true before any is shown.
+#: Forecasts that must have come true before bands are calibrated.
 FEWEST_SCORED = 30
 #: Age at which what came true counts half, seconds.
 _HALF_LIFE = 7.0 * DAY
@@ -88,7 +88,7 @@ def join(
     weights = worth(earlier, now)
     middle = _filled(sources) @ weights
     spreads = [replays] if past is None else [replays, past]
-    plain = _about(middle, pooled(spreads, np.maximum(weights[: len(spreads)], _LEAST)))
+    plain = about(middle, pooled(spreads, np.maximum(weights[: len(spreads)], _LEAST)))
     kind = 2 * horizon_of(plain) + interactive
     outcomes, tails = _outcomes(earlier, now), _tails(earlier, now)
     scored = int(outcomes.known.sum())
@@ -121,8 +121,8 @@ def worth(earlier: GivenRows, now: float) -> FloatArray:
     return found
 
 
-def _about(middle: FloatArray, spread: Forecasts) -> Forecasts:
-    """The spread with another median, on whose sides its other quantiles stay."""
+def about(middle: FloatArray, spread: Forecasts) -> Forecasts:
+    """The spread with another median, log10 of seconds; its other quantiles stay on their sides."""
     logs, half = spread.logs, len(LEVELS) // 2
     logs[:, :half] = np.minimum(logs[:, :half], middle[:, None])
     logs[:, half] = middle
@@ -218,7 +218,7 @@ def notice_text(queue: ForetoldQueue) -> str:
     """How many wait in each partition, and when half of them will have started."""
     jobs, told = queue.snapshot.pending.jobs, queue.place >= 0
     text = f"{len(queue.snapshot.running)} jobs run and {len(jobs)} wait on this cluster.\n"
-    if queue.too_little or not told.any():
+    if not queue.calibrated or not told.any():
         return text
     median = np.full(len(jobs), np.nan)
     median[told] = queue.told.forecasts.median[queue.place[told]]
@@ -251,27 +251,36 @@ class ForetoldQueue:
     of_account: IntArray  #: those of them that are of its account, shape [pending]
     told: JoinedForecasts  #: the forecasts
     covered: float  #: part of the last weeks' waits inside the 90 % band; nan where none was told
+    unready: str = ""  #: what the service still reads or does; "" for nothing
+    knows_runs: bool = True  #: whether accounting knows any run
 
     @property
-    def too_little(self) -> str:
-        """Why no band is shown yet; "" where they are."""
-        if self.told.scored >= FEWEST_SCORED:
-            return ""
-        return (
-            f"too little is known yet: {self.told.scored} of {FEWEST_SCORED} forecasts have come "
-            "true so far, so none is shown."
-        )
+    def calibrated(self) -> bool:
+        """Whether enough forecasts have come true on this site to adjust the bands by them."""
+        return self.told.scored >= FEWEST_SCORED
 
     @property
     def note(self) -> str:
-        """What is to be said of the bands; "" where they have held what they say."""
-        if not np.isfinite(self.covered) or abs(self.covered - _PART) <= _OFF:
-            return ""
-        what = "wider" if self.covered < _PART else "narrower"
-        return (
-            f"lately {self.covered:.0%} of the waits lay inside the 90 % band, so it is being made "
-            f"{what}."
-        )
+        """How far the forecasts can be relied on, in sentences; "" if the bands hold."""
+        words = []
+        if not self.knows_runs:
+            words.append(
+                "no finished job is known from accounting, so jobs are taken to run as long as "
+                "their limits."
+            )
+        if not self.calibrated:
+            outcomes = f"{self.told.scored} of {FEWEST_SCORED} forecasts have come true"
+            words.append(
+                f"not yet calibrated on this cluster ({self.unready or outcomes}), so the bands "
+                "may be too narrow."
+            )
+        elif np.isfinite(self.covered) and abs(self.covered - _PART) > _OFF:
+            what = "wider" if self.covered < _PART else "narrower"
+            words.append(
+                f"lately {self.covered:.0%} of the waits lay inside the 90 % band, so it is being "
+                f"made {what}."
+            )
+        return " ".join(words)
 
     def users_jobs(self, user: str | None) -> list[int]:
         """Places of a user's pending jobs; of all of them for None."""
@@ -317,8 +326,9 @@ class ForetoldQueue:
                 "tasks": 1 if tasks is None else int(tasks[place]),
                 "foretold": look.now,
                 "forecast": forecast,
+                "calibrated": self.calibrated,
                 "reason": self._reason(place),
-                "why_not": self.why_not[place] or self.too_little or None,
+                "why_not": self.why_not[place] or None,
                 "ahead": int(self.ahead[place]),
                 "ahead_of_account": int(self.of_account[place]),
                 "note": note,
@@ -336,7 +346,7 @@ class ForetoldQueue:
         found: list[dict[str, Any] | None] = [None] * len(places)
         rows = self.place[places]
         has = np.flatnonzero(rows >= 0)
-        if self.too_little or not len(has):
+        if not len(has):
             return found
         told = self.told.of(rows[has])
         documents = forecast_documents(told.forecasts, self.snapshot.now)

@@ -12,12 +12,19 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import TEXTS, JobLog
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import HALF_LIFE
 from slurm_rl_plugin.simulator.scoring.site_priority import FairShare
 from slurm_rl_plugin.simulator.workloads.log_shares import OF_CLUSTER
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log, told_apart
+from slurm_rl_plugin.simulator.workloads.log_workload import (
+    PreparedLog,
+    billed_on_machine,
+    prepare_log,
+    told_apart,
+)
+from slurm_rl_plugin.simulator.workloads.machine_load import all_requests
 from slurm_rl_plugin.simulator.workloads.site_points import fair_share_of_log
 from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
 
@@ -171,6 +178,36 @@ class SiteAt:
     #: When the batch system itself expects each pending job to start, seconds; NaN where it says
     #: nothing; shape [p].
     expected: FloatArray
+    priority: FloatArray  #: of each pending job now, as the batch system orders them, shape [p]
+
+    @property
+    def knows_runs(self) -> bool:
+        """Whether accounting knows any run, or the limits are all that is known of run times."""
+        return bool((self.prepared.log.job_id >= 0).any())
+
+
+def no_history(capacity: int, machine: Machine | None) -> PreparedLog:
+    """The accounting of a site of which no run is known yet."""
+    none = np.empty(0, dtype=np.int64)
+    columns: dict[str, Any] = {
+        name: none if name in ("job_id", "processors") else np.empty(0) for name in _NUMBERS
+    }
+    columns |= {column: none for column, _ in _NAMED} | {names: () for _, names in _NAMED}
+    log = JobLog(**columns, kind="look")
+    if machine is not None:
+        log = replace(log, requests=all_requests(log, machine))
+    return PreparedLog(
+        log=log,
+        interactive=np.empty(0, dtype=np.bool_),
+        class_rule="",
+        account=none,
+        accounts=(),
+        shares=np.empty(0),
+        shares_from=OF_CLUSTER,
+        capacity=capacity,
+        machine=machine,
+        billed=None if machine is None else billed_on_machine(log, machine),
+    )
 
 
 def site_in_log(prepared: PreparedLog, now: float, half_life: float) -> SiteAt:
@@ -185,6 +222,7 @@ def site_in_log(prepared: PreparedLog, now: float, half_life: float) -> SiteAt:
         pending=pending,
         usage=usage_until(prepared, now, half_life),
         expected=np.full(len(pending), np.nan),
+        priority=np.zeros(len(pending)),
     )
 
 
@@ -249,6 +287,10 @@ def site_now(
         pending=pending,
         usage=whole * _by_name(snapshot.accounts, snapshot.usage, prepared.accounts),
         expected=nothing if expected is None else expected[of_pending],
+        priority=np.asarray(
+            (snapshot.pending.native_priority + snapshot.pending.factor)[of_pending],
+            dtype=np.float64,
+        ),
     )
     return site, row
 

@@ -80,6 +80,11 @@ class ReplaySource:
         replayed, queue = self.at(site)
         return replayed.starts(queue, jobs, draws, rng, goes_on) - site.now
 
+    def planned(self, site: SiteAt, jobs: IntArray) -> FloatArray:
+        """Waits left to some pending jobs if all run as long as their limits, seconds, [m]."""
+        replayed, queue = self.at(site)
+        return replayed.planned(queue, jobs) - site.now
+
     def ranks(self, site: SiteAt) -> IntArray:
         """Place of each pending job in the order in force, 0 for the first, shape [p]."""
         replayed, queue = self.at(site)
@@ -215,6 +220,18 @@ def rule_order(name: str) -> SiteOrder:
         return of_jobs
 
     return of_site
+
+
+def present_order(site: SiteAt) -> OrderOf:
+    """The priorities that the pending jobs have now."""
+    priority = np.zeros(len(site.prepared.log))
+    priority[site.pending] = site.priority
+
+    def of_jobs(workload: Workload, jobs: IntArray) -> QueueOrder:
+        del workload
+        return replace(QueueOrder().of_jobs(jobs), scores=priority[jobs])
+
+    return of_jobs
 
 
 def own_order(site: SiteAt) -> OrderOf:

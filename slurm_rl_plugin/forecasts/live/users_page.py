@@ -128,8 +128,6 @@ def users_page(
     told = [job["forecast"] for job in documents if job["forecast"]]
     line = TimeLine(max([HOUR, *(each["bands"]["90 %"][1] - look.now for each in told)]))
     notes = [job["note"] for job in documents if job["note"]]
-    if places and queue.too_little:
-        notes.append(queue.too_little)
     could_start = look.waits_for_machine[places].tolist()
     return render(
         "users.html",

@@ -47,8 +47,6 @@ WORK = 0.3
 class _Queue:
     """A forecast queue without jobs."""
 
-    too_little = ""
-
     class snapshot:  # noqa: N801 - stands for an attribute
         now = 0.0
         pending = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -147,7 +148,7 @@ def forecaster(folder: Path, *, draws: int = 8) -> Forecaster:
 def looked_back(folder: Path, site: LiveSite, now: float) -> Forecaster:
     """One that has foretold the site's past."""
     made = forecaster(folder)
-    made.look_back(site.history(now), site.queue(now, now), lambda done, of: None)
+    deque(made.look_back(site.history(now), site.queue(now, now)), maxlen=0)
     return made
 
 

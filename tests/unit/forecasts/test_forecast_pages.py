@@ -27,8 +27,6 @@ from slurm_rl_plugin.forecasts.live.forecast_pages import (
 class OneQueue:
     """A foretold queue of one job of ann's."""
 
-    too_little = ""
-
     class snapshot:  # noqa: N801 - stands for an attribute
         now = 1000.0
         pending = (1,)

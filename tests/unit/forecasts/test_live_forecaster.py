@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,12 +12,14 @@ import pytest
 
 from slurm_rl_plugin.domain import StartedJobs
 from slurm_rl_plugin.domain.resources import ResourceRequests
-from slurm_rl_plugin.forecasts.live.asked_queue import AskedJob, with_job
+from slurm_rl_plugin.forecasts.live.asked_queue import AskedJob, AskedQueue, with_job
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
-from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_in_log, site_now
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt, no_history, site_in_log, site_now
 from slurm_rl_plugin.forecasts.live.sources import PastWaits, ReplaySource
+from slurm_rl_plugin.machine_files.reader import read_cluster
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray, IntArray
 from tests.unit.forecasts.live_site import (
+    PROCESSORS,
     LiveSite,
     busy_look,
     forecaster,
@@ -67,13 +70,51 @@ def test_a_look_at_the_queue_shows_what_its_log_shows(site: LiveSite, now: float
     np.testing.assert_array_equal(told, snapshot.pending.jobs.submit)
 
 
-def test_nothing_is_shown_before_enough_has_come_true(
+def test_a_forecast_is_marked_until_enough_have_come_true(
     site: LiveSite, now: float, tmp_path: Path
 ) -> None:
     queue = forecaster(tmp_path).foretell(site.history(now), site.queue(now, now - HOUR))
     (document,) = queue.documents([0])
-    assert document["forecast"] is None
-    assert document["why_not"].startswith("too little is known yet: 0 of 30 forecasts")
+    assert document["forecast"]["start"] > now
+    assert not document["calibrated"]
+    assert "not yet calibrated on this cluster (0 of 30 forecasts" in document["note"]
+
+
+def test_without_a_known_run_the_limits_are_the_run_times(
+    site: LiveSite, now: float, tmp_path: Path
+) -> None:
+    """The median is the plan by the limits; jobs that end before their limits make the band."""
+    snapshot, none, made = (
+        site.queue(now, now - HOUR),
+        no_history(PROCESSORS, None),
+        forecaster(tmp_path),
+    )
+    queue = made.foretell(none, snapshot)
+    at, row = site_now(none, snapshot, 7.0 * DAY)
+    assert (row >= 0).all()
+    planned = made.source.planned(at, at.pending)
+    np.testing.assert_allclose(10.0 ** queue.told.sources[:, 0], np.maximum(planned, 1.0))
+    assert (queue.told.forecasts.seconds[:, 0] < planned).all()
+    assert "taken to run as long as their limits" in queue.documents([0])[0]["note"]
+    assert AskedQueue(forecaster=made, history=lambda: none).advice(queue, 0) == []
+
+
+def test_without_a_known_run_requests_are_those_of_the_queue(
+    site: LiveSite, now: float, tmp_path: Path
+) -> None:
+    (tmp_path / "slurm.conf").write_text(
+        "ClusterName=site\nSlurmctldHost=localhost\nSelectType=select/cons_tres\n"
+        "SelectTypeParameters=CR_Core\nNodeName=n[1-2] CPUs=16\n"
+        "PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE\n"
+    )
+    snapshot = site.queue(now, now - HOUR)
+    none = no_history(PROCESSORS, read_cluster(tmp_path / "slurm.conf").machine)
+    at, row = site_now(none, snapshot, 7.0 * DAY)
+    asked = at.prepared.log.requests
+    assert asked is not None
+    np.testing.assert_array_equal(
+        asked.of("cpus")[at.pending[row]], snapshot.pending.jobs.processors
+    )
 
 
 def test_a_start_that_is_to_come_changes_no_forecast(
@@ -124,7 +165,7 @@ def test_who_runs_now_ran_in_the_past_that_is_foretold_again(
     made, source = forecaster(tmp_path), replay_source()
     known = {name: getattr(source, name) for name in ReplaySource.__slots__}
     made.source = watched = WatchedSource(**known)
-    made.look_back(grown.history(now), grown.queue(now, now), lambda done, of: None)
+    deque(made.look_back(grown.history(now), grown.queue(now, now)), maxlen=0)
     truth = grown.history(np.inf)
     for seen in watched.seen:
         then = site_in_log(truth, seen.now, 7.0 * DAY)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.batch_systems.kind import Presence
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
-from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.configuration.reading import read_configuration
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
@@ -24,7 +24,7 @@ from slurm_rl_plugin.services.forecast_service import (
     OwnHistory,
     build_orders,
 )
-from slurm_rl_plugin.units import HOUR
+from slurm_rl_plugin.units import DAY, HOUR
 from tests.unit.forecasts.live_site import busy_look, forecaster, last_days, live_site
 from tests.unit.forecasts.test_kept_forecasts import given
 
@@ -39,10 +39,10 @@ def test_a_history_that_cannot_be_read_is_tried_again_after_a_minute(
     clock, asked = [0.0], list[float]()
     monkeypatch.setattr(forecast_service.time, "monotonic", lambda: clock[0])
     log = OwnHistory._log
-    monkeypatch.setattr(OwnHistory, "_log", lambda self: (asked.append(clock[0]), log(self))[1])
+    monkeypatch.setattr(OwnHistory, "_log", lambda *given: (asked.append(clock[0]), log(*given))[1])
     monkeypatch.setattr(OwnHistory, "_machine", lambda self: None)
     for clock[0] in (0.0, 30.0, 61.0):
-        assert history.known(4) is None
+        assert len(history.known(4).log) == 0
     assert asked == [0.0, 61.0]
 
 
@@ -88,9 +88,9 @@ def test_scores_and_metrics_cost_nothing_but_a_forecast_of_the_queue(
         configuration=configuration,
         forecaster=made,
         orders=dict.fromkeys(("active", "fallback"), rule_order("fifo")),
-        history=OwnHistory(configuration=configuration, kind=None),  # type: ignore[arg-type]
+        history=OwnHistory(configuration=configuration, kind=None, _read=0.0),  # type: ignore[arg-type]
         queue_file=tmp_path / "queue.npz",
-        progress_bar=progress_bar,
+        _looked_back=True,
     )
     loaded = list[float]()
     rows = KeptForecasts.rows
@@ -114,3 +114,51 @@ def test_scores_and_metrics_cost_nothing_but_a_forecast_of_the_queue(
     assert pages.scores()["given"] == 1 + np.count_nonzero(service.pages._queue.place >= 0)  # type: ignore[union-attr]
     assert b"slurm_rl_forecasts_started 1.0" in pages.metrics()[0]
     assert loaded == []
+
+
+def test_it_answers_from_what_is_known_and_calibrates_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the limits, by the newest days, by all of accounting; then with calibrated bands."""
+    site = live_site()
+    now = busy_look(site, last_days(site, 2.0, HOUR))
+    (tmp_path / "slurm-rl.toml").write_text("[forecast]\nport = 0\n")
+    configuration = read_configuration(tmp_path / "slurm-rl.toml")
+    look = QueueOnFile(snapshot=site.queue(now, now - HOUR), mode="shadow", policy="x")
+    write_queue(tmp_path / "queue.npz", look)
+
+    def log(self: OwnHistory, days: float, seconds: float) -> JobLog:
+        known = site.history(now).log
+        return known.select(known.start + known.run_time > now - days * DAY)
+
+    monkeypatch.setattr("slurm_rl_plugin.forecasts.live.forecaster._LOOKS", 4)
+    monkeypatch.setattr(OwnHistory, "_log", log)
+    monkeypatch.setattr(OwnHistory, "_machine", lambda self: None)
+    kept = forecaster(tmp_path, draws=2)
+    service = ForecastService(
+        configuration=configuration,
+        forecaster=kept,
+        orders={},
+        history=OwnHistory(configuration=configuration, kind=None, early=[0.0, 2.0]),  # type: ignore[arg-type]
+        queue_file=tmp_path / "queue.npz",
+    )
+    told, known = list[tuple[int, bool, str]](), list[int]()
+    monkeypatch.setattr(
+        "slurm_rl_plugin.services.forecast_service.ForecastPages.renew",
+        lambda self, queue: (
+            told.append((len(kept.kept.rows(now)), queue.calibrated, queue.note)),
+            known.append(len(service._known_log().log)),
+        ),
+    )
+    while service.work():
+        pass
+    rows, calibrated, notes = zip(*told, strict=True)
+    assert calibrated == (False, False, False, True)
+    assert known == [*sorted(set(known[:3])), known[2]]  # each stage knows more than the one before
+    assert known[0] == 0
+    assert rows[:3] == (0, 0, 0)  # forecasts from a part of what can be known are not scored
+    assert rows[3] > 0
+    assert "as long as their limits. not yet calibrated" in notes[0]
+    assert "accounting is still being read" in notes[1]
+    assert "past moments" in notes[2]
+    assert "calibrated" not in notes[3]
