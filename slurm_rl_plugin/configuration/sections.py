@@ -310,7 +310,7 @@ class ForecastSection(_Served):
     `/metrics` needs no token. Make it with `openssl rand -hex 32`; a new token in the file applies
     at once."""
     user_header: str = key("")
-    """Header in which the portal's proxy names the user who is signed in, as `X-Forwarded-User`;
+    """Header in which the portal's proxy names the user who is signed in, such as `X-Forwarded-User`;
     empty for none. It is believed only with the token, and refused from any other client."""
     others: bool = key(False)
     """Whether users may see forecasts of the jobs of others; root and the service's own user always
