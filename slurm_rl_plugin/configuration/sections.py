@@ -106,9 +106,11 @@ class PolicySection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoalsSection:
-    """The weights of the order, in force at the next cycle after a reload. They act without
-    training on models with a linear score, such as the shipped one ([order](order.md)). Measured
-    effects: [what a step of each does](research/order-measured.md#what-a-step-does).
+    """The weights of the order, in force at the next cycle after a reload.
+
+    They act without training on models with a linear score, such as the shipped one
+    ([order](order.md)). Measured effects: [what a step of each
+    does](research/order-measured.md#what-a-step-does).
     """
 
     shares: float = key(POINTS_A_DOUBLING, least=0, most=100)
@@ -128,14 +130,15 @@ class GoalsSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardSection:
-    """What training maximises; `slurm-rl train --config` records the weights in the model. A weight
-    that you do not give follows from `[goals]`: `slowdown` is 10 times `short_jobs`, `groups` 10
-    times `wide_jobs`, `tail` 2 times `longest_wait`; `fairness` is `shares` / (`shares` + 16), and
-    `time_utility` is the rest divided by 2 + `interactive`. Goals also act without training;
-    training applies them to its queues, so that no goal counts twice. `slurm-rl check` fails, and
-    the daemon logs a warning, if the model was trained for other weights than those that you give.
-    The first three weights sum to 1 and must be given together. The defaults are those of the
-    default model ([objective](research/definitions.md#objective-of-training)).
+    """What training maximises; `slurm-rl train --config` records the weights in the model.
+
+    A weight that you do not give follows from `[goals]`: `slowdown` is 10 times `short_jobs`,
+    `groups` 10 times `wide_jobs`, `tail` 2 times `longest_wait`; `fairness` is `shares` / (`shares`
+    + 16), and `time_utility` is the rest divided by 2 + `interactive`. Goals also act without
+    training; training applies them to its queues, so that no goal counts twice. `slurm-rl check`
+    fails, and the daemon logs a warning, if the model was trained for other weights than those that
+    you give. The first three weights sum to 1 and must be given together. The defaults are those of
+    the default model ([objective](research/definitions.md#objective-of-training)).
     """
 
     time_utility: float = key(0.25, least=0)
@@ -159,8 +162,10 @@ class RewardSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardRailsSection:
-    """Bounds on every policy. The daemon also never changes held jobs, jobs with a priority set by
-    hand, and jobs that cannot start yet.
+    """Bounds on every policy.
+
+    The daemon also never changes held jobs, jobs with a priority set by hand, and jobs that cannot
+    start yet.
     """
 
     starvation_hours: float = key(336.0, least=0)
@@ -177,10 +182,11 @@ class GuardRailsSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSection:
-    """Groups of jobs that are guarded against long waits. A group is late if its jobs that started
-    in the last fortnight, at least 100, waited for more than 1.2 times its target. The target is
-    given here or measured by an experiment: [who guards the
-    groups](order.md#who-guards-the-groups).
+    """Groups of jobs that are guarded against long waits.
+
+    A group is late if its jobs that started in the last fortnight, at least 100, waited for more
+    than 1.2 times its target. The target is given here or measured by an experiment: [who guards
+    the groups](order.md#who-guards-the-groups).
     """
 
     wait_hours: dict[str, float] = key({}, choices=GROUPS, least=0.01)
@@ -192,8 +198,9 @@ class GuardSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReserveSection:
-    """Processors kept free of batch jobs, so that interactive jobs start at once; off by default. A
-    model may say how many ([reserve](reserve.md)).
+    """Processors kept free of batch jobs, so that interactive jobs start at once; off by default.
+
+    A model may say how many ([reserve](reserve.md)).
     """
 
     mechanism: str = key(OFF, choices=(OFF, *LIMITS))
@@ -276,8 +283,9 @@ class MetricsSection(_Served):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastSection(_Served):
-    """The service `slurm-rl forecast`, which reads this section when it starts. The daemon reads
-    only `queue_file`: [when jobs start](when-jobs-start.md).
+    """The service `slurm-rl forecast`, which reads this section when it starts.
+
+    The daemon reads only `queue_file`: [when jobs start](when-jobs-start.md).
     """
 
     queue_file: str = key("", at_start=True)
@@ -310,8 +318,8 @@ class ForecastSection(_Served):
     `/metrics` needs no token. Make it with `openssl rand -hex 32`; a new token in the file applies
     at once."""
     user_header: str = key("")
-    """Header in which the portal's proxy names the user who is signed in, such as `X-Forwarded-User`;
-    empty for none. It is believed only with the token, and refused from any other client."""
+    """Header in which the portal's proxy names the signed-in user, such as `X-Forwarded-User`; empty
+    for none. It is believed only with the token, and refused from any other client."""
     others: bool = key(False)
     """Whether users may see forecasts of the jobs of others; root and the service's own user always
     may. Leave it off if Slurm's PrivateData has jobs."""

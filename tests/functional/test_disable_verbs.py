@@ -102,10 +102,7 @@ def test_without_a_daemon_what_stands_is_said(words: Typed, site: FakeCluster) -
 def words_of_enable(said: str) -> str:
     """What `enable` says after what `disable` said."""
     by = said.splitlines()[0].partition(": ")[0].removeprefix("disabled ")
-    return (
-        f"enabled: it was disabled {by}\n"
-        "no daemon runs: start it to order the queue\n"
-    )
+    return f"enabled: it was disabled {by}\nno daemon runs: start it to order the queue\n"
 
 
 def test_an_unreachable_slurm_is_said(words: Typed, site: FakeCluster) -> None:
