@@ -318,7 +318,7 @@ class ForecastSection(_Served):
     `/metrics` needs no token. Make it with `openssl rand -hex 32`; a new token in the file applies
     at once."""
     user_header: str = key("")
-    """Header in which the portal's proxy names the signed-in user, such as `X-Forwarded-User`; empty
+    """Header in which the portal's proxy names the signed-in user, as `X-Forwarded-User`; empty
     for none. It is believed only with the token, and refused from any other client."""
     others: bool = key(False)
     """Whether users may see forecasts of the jobs of others; root and the service's own user always
