@@ -1,9 +1,9 @@
-"""The batch-system port: read one snapshot, apply changes of priority, take them back.
+"""The batch-system port: read one snapshot, apply changes of priority, roll them back.
 
-A call that asks the batch system raises BatchSystemUnavailable where no answer comes in time, and
-BatchSystemError where an answer cannot be understood. A call that writes raises ChangeRejected
-where the right is missing; without an answer in time its writes may have been done or not.
-Docstrings in this package name only what is raised besides.
+A call to the batch system raises BatchSystemUnavailable if it gives no answer in time, and
+BatchSystemError if an answer cannot be understood. A call that writes raises ChangeRejected if the
+daemon lacks the right; without an answer in time its writes may or may not have been made.
+Docstrings in this package name only other errors.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import ChangeRejected
 from slurm_rl_plugin.units import IntArray
 
-#: Calls of any adapter that ask accounting, which is not the scheduler: its load does not count.
+#: Calls of any adapter that load accounting and not the scheduler.
 ACCOUNTING_CALLS = frozenset({"sacct"})
-#: The highest priority that a job can be given, where a batch system names no other.
+#: The highest priority of a job, unless a batch system has another.
 HIGHEST_PRIORITY = 2**32 - 1024
-#: Factors lie between + and - this: 32 bits around an offset, whose outermost values mean none.
+#: Bound of factors in both directions: 32 bits around an offset, whose outermost values mean none.
 LARGEST_FACTOR = 2147483645
 PASS, WARN, FAIL = "pass", "warn", "fail"
 
@@ -37,16 +37,16 @@ class FactorChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyReport:
-    """What became of the changes sent in one call, or in several calls: `|` joins reports."""
+    """The outcome of the changes in one call; `|` joins the reports of several calls."""
 
     accepted: frozenset[int] = frozenset()  #: job numbers
-    #: Job number -> the batch system's words; jobs that have started or ended show here too.
+    #: Job number -> the batch system's message, also for jobs that have started or ended.
     rejected: Mapping[int, str] = field(default_factory=dict)
     later: frozenset[int] = frozenset()  #: rejected, but may still carry our factor: write again
 
     @property
     def applied(self) -> int:
-        """How many jobs were changed, each counted once."""
+        """Number of changed jobs."""
         return len(self.accepted)
 
     def __or__(self, other: ApplyReport) -> ApplyReport:
@@ -62,25 +62,26 @@ class ApplyReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerFacts:
-    """What the batch system orders by; read again in each cycle, since a site may change it."""
+    """How the batch system orders; read again in each cycle, since a site may change it."""
 
     release: str  #: of the batch system, for people to read
-    lever: str  #: what we write, in the batch system's words; "" for nothing
-    harm: str | None  #: why writing does nothing or is undone; None where it works
-    points_an_hour: float  #: priority points that an hour of waiting is worth
+    lever: str  #: what we write, by the batch system's name; "" for nothing
+    harm: str | None  #: why writes have no effect or are undone; None if they work
+    points_an_hour: float  #: priority points of an hour of waiting
     pass_interval: float  #: seconds between the scheduler's own passes over the queue
-    in_charge: bool | None  #: False: another host's daemon has to act; None: not known now
+    in_charge: bool | None  #: False: another host's daemon must act; None: not known now
     highest_priority: int = HIGHEST_PRIORITY  #: all terms together
     controller_here: bool = True  #: whether this host has a controller
-    fairshare_points: float = 0.0  #: points of an account that has used nothing; 0 where unknown
+    fairshare_points: float = 0.0  #: points of an account that has used nothing; 0 if unknown
     replaced_points: float = 0.0  #: points of age, fair share, size and resources; 0 for none
-    write_cost: str = ""  #: what a write costs, one sentence; "" where unknown
+    write_cost: str = ""  #: what a write costs, one sentence; "" if unknown
     no_influence: str | None = None  #: why hours cannot bound our order; None if they can
-    alone: str | None = None  #: why no daemon may run beside another controller's
-    tried: tuple[tuple[int, int], tuple[int, int]] | None = None  #: first and last release
+    alone: str | None = None  #: why no daemon may run next to another controller's
+    #: First and last tested release.
+    tried: tuple[tuple[int, int], tuple[int, int]] | None = None
 
     def bound(self, hours: float) -> float:
-        """Hours of waiting that our first place is worth; 0 if our order cannot be bounded."""
+        """Hours of waiting that our first place adds; 0 if our order cannot be bounded."""
         return 0.0 if self.no_influence is not None else hours
 
 
@@ -88,14 +89,14 @@ class SchedulerFacts:
 class SchedulerLoad:
     """How busy the batch system is, as read between two cycles."""
 
-    struggles: str | None  #: why we should write nothing now; None where it is well
-    events: tuple[int, ...]  #: counts of what happens to jobs; any change changes the queue
-    backlog: int = 0  #: messages that wait for the accounting daemon; 0 where unknown
-    submitted: int = 0  #: jobs submitted since the batch system counts; 0 where it does not
+    struggles: str | None  #: why we should write nothing now; None if it is well
+    events: tuple[int, ...]  #: counters of jobs; a changed counter means a changed queue
+    backlog: int = 0  #: messages that wait for the accounting daemon; 0 if unknown
+    submitted: int = 0  #: jobs submitted since the batch system began to count; 0 if unknown
 
 
 class Check(NamedTuple):
-    """One check of `slurm-rl check`: PASS, WARN or FAIL, its name, what was found and the fix."""
+    """One check of `slurm-rl check`: PASS, WARN or FAIL, its name, the finding and the fix."""
 
     result: str
     name: str
@@ -103,7 +104,7 @@ class Check(NamedTuple):
 
 
 class SiteNames(NamedTuple):
-    """Names that the jobs of a site can have; None where they are not known."""
+    """Names in the jobs of a site; None if they are not known."""
 
     accounts: frozenset[str] | None
     partitions: frozenset[str] | None
@@ -113,20 +114,20 @@ class SiteNames(NamedTuple):
 class BatchSystem:
     """A queue that can be read and reordered. Every call ends within the adapter's time-out.
 
-    Methods for what only some batch systems can do change nothing in this class.
+    Capabilities of only some batch systems do nothing in this class.
     """
 
-    name: str  #: what reports and metrics call the adapter, `slurm_commands` for example
+    name: str  #: of the adapter in reports and metrics, such as `slurm_commands`
     lists_pending: bool = False  #: whether `pending_now` costs less than a whole snapshot
-    #: Which waiting jobs show no factor, and why: one sentence; "" for none.
+    #: Which pending jobs show no factor, and why: one sentence; "" for none.
     hidden_factors: str = ""
 
     def facts(self) -> SchedulerFacts:
-        """Read what the batch system orders by."""
+        """Read how the batch system orders."""
         raise NotImplementedError
 
     def load(self) -> SchedulerLoad:
-        """Read how busy the batch system is, and whether anything has happened; cheap."""
+        """Read how busy the batch system is, and its counters of jobs; cheap."""
         raise NotImplementedError
 
     def snapshot(self) -> QueueSnapshot:
@@ -138,37 +139,37 @@ class BatchSystem:
         raise NotImplementedError
 
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
-        """Set our factor back to 0: for the jobs named, or for every pending job that has one."""
+        """Set our factor to 0 for these jobs, or for every pending job that has one."""
         raise NotImplementedError
 
     def pending_now(self) -> QueueSnapshot:
-        """The last snapshot with the pending jobs, priorities and factors of now.
+        """The last snapshot with the present pending jobs, priorities and factors.
 
-        Where `lists_pending`, all else is as in that snapshot, and no job has started or ended.
+        If `lists_pending`, all else is as in that snapshot, and no job has started or ended.
         """
         return self.snapshot()
 
     def go_on_from(self, earlier: BatchSystem) -> None:
-        """Take over what an adapter of the same kind saw, so that each start is told once.
+        """Take over the state of an adapter of the same kind, so that each start is reported once.
 
-        The earlier adapter gives no snapshot any more; nothing is taken from one of another kind.
+        The earlier adapter makes no snapshot after that; one of another kind is ignored.
         """
 
     def tell_past(self, days: float) -> None:
-        """Let the next snapshot tell the runs of so many days that accounting remembers."""
+        """Report, in the next snapshot, the runs of these days that accounting has."""
 
     def beat(self) -> None:
-        """Tell the batch system that the daemon lives, every few seconds; OSError if it cannot."""
+        """Show that the daemon lives, every few seconds; OSError if it cannot."""
 
     def leave(self) -> None:
-        """Tell the batch system that nothing of ours is left to undo; OSError if it cannot."""
+        """Show that nothing of ours is left to undo; OSError if it cannot."""
 
     def limit_batch(self, amounts: Mapping[str, int] | None) -> None:
-        """Let batch jobs use at most this together; None takes our limit away.
+        """Let all batch jobs together use at most this; None removes our limit.
 
-        Running jobs go on. A limit of the site's own is saved before the first change and given
-        back with None. Only differences are written, and each write is read back. Amounts are at
-        least 1, memory in MiB; a resource that is not there has no limit of ours.
+        Running jobs continue. The site's own limit is saved before the first change, and restored
+        with None. Only differences are written, and each write is read back. Amounts are at least
+        1, memory in MiB; a missing resource gets no limit.
         """
         del amounts
         raise ChangeRejected(
@@ -181,21 +182,21 @@ class BatchSystem:
         yield Check(FAIL, "reserve", f"{self.name} cannot limit batch jobs: turn it off")
 
     def own_checks(self, *, wants_runs: bool = False) -> Iterable[Check]:
-        """Check what only this batch system has; with `wants_runs` accounting has to answer."""
+        """Check what only this batch system has; with `wants_runs` accounting must answer."""
         del wants_runs
         return ()
 
     def site_names(self) -> SiteNames:
-        """All names that jobs can have, though none waits; what cannot be asked is None."""
+        """Names that jobs can have; None for what the batch system does not say."""
         return SiteNames(None, None, None)
 
 
-#: Characters of the longest name; of a longer one the rest is a digest.
+#: Characters of the longest name; a longer one ends in a digest.
 LONGEST_NAME = 200
 
 
 class Names:
-    """Numbers names in the order in which they are first met."""
+    """Numbers names in the order of their first use."""
 
     def __init__(self, first: Iterable[str] = ()) -> None:
         self._index: dict[str, int] = {}
@@ -203,17 +204,17 @@ class Names:
             self.number(name)
 
     def number(self, name: str) -> int:
-        """Give the name's number, a new one at first sight."""
+        """The name's number, which is new for a new name."""
         return self._index.setdefault(_short(name), len(self._index))
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every name so far, in the order of the numbers."""
+        """Every name in the order of the numbers."""
         return tuple(self._index)
 
 
 def _short(name: str) -> str:
-    """A name that is not too long for a label, a table or a line of the audit log."""
+    """A name short enough for a label, a table or a line of the audit log."""
     if len(name) <= LONGEST_NAME:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:12]

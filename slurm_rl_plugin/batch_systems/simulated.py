@@ -1,6 +1,6 @@
 """A simulated cluster behind the batch-system port: for the demo, and for tests without Slurm.
 
-Its own priority is age alone, one point a second, so that without our factors it is FIFO; as in
+Its own priority is age alone, one point a second, so without our factors the order is FIFO. As in
 Slurm, priorities below 1 count as 1 and held jobs do not start.
 """
 
@@ -32,14 +32,14 @@ from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
 
 
 class SimulatedCluster(BatchSystem):
-    """Runs a log on a simulated machine whose queue can be read and reordered."""
+    """Replays a log on a simulated machine whose queue can be read and reordered."""
 
     name = "simulated"
 
     def __init__(self, prepared: PreparedLog, settings: SimulationSettings) -> None:
         self._prepared = prepared
         self._jobs: JobTable = prepared.jobs()
-        # a real scheduler backfills by requested limits, not by what jobs will really run
+        # a real scheduler backfills by requested limits, not by real run times
         self._workload = prepared.workload(None)
         self._settings = settings
         self._cluster = empty_cluster(self._workload, settings.capacity, settings.half_life)
@@ -57,7 +57,7 @@ class SimulatedCluster(BatchSystem):
 
     @property
     def start(self) -> FloatArray:
-        """Start of each job of the log so far, NaN where it did not start; shape [n]."""
+        """Start of each job of the log, NaN before it started; shape [n]."""
         return self._cluster.start
 
     @property
@@ -97,7 +97,7 @@ class SimulatedCluster(BatchSystem):
         )
 
     def facts(self) -> SchedulerFacts:
-        """Age alone, a point a second; every event is a look at the whole queue."""
+        """Age alone, a point a second; every event is a scheduling pass."""
         return SchedulerFacts(
             release="simulated",
             lever="factor",
@@ -108,7 +108,7 @@ class SimulatedCluster(BatchSystem):
         )
 
     def load(self) -> SchedulerLoad:
-        """How many jobs have come, started and ended so far."""
+        """Numbers of submitted, started and ended jobs."""
         started = int(np.count_nonzero(~np.isnan(self._cluster.start)))
         come = int(np.count_nonzero(self._workload.submit <= self.now))
         return SchedulerLoad(struggles=None, events=(come, started, self._cluster.state[0].ended))

@@ -28,8 +28,8 @@ def main(options: argparse.Namespace) -> int:
     formula = site_formula(options.formula)
     heartbeat = heartbeat_file(Path(configuration.sections.hook.state_file))
     hooks = shipped_folder("deploy/pbs")
-    steps = setup_steps(formula.terms, heartbeat, options.user, hooks, formula.stood)
-    print(f"# As root on the host of pbs_server. {formula.whence}")
+    steps = setup_steps(formula.terms, heartbeat, options.user, hooks, formula.former)
+    print(f"# As root on the host of pbs_server. {formula.origin}")
     print("# To undo, stop the daemon, then go from the last step to the first.")
     for number, step in enumerate(steps, start=1):
         print(f"\n# {number}. {step.does}")

@@ -71,13 +71,13 @@ from slurm_rl_plugin.whole_file import write_whole
 class Pbs(BatchSystem):
     """An OpenPBS cluster, reordered by the resource `rl_score` in its job_sort_formula.
 
-    A factor is what a job's score has over that of a job that was never written: the server's
-    default of the resource. Factor 0 is written by clearing the score.
+    A factor is the difference between a job's score and the server's default of the resource. A
+    factor of 0 clears the score.
 
     * An array is one row under its own number while a subjob waits; running subjobs are rows of
       their own, under numbers above 2**40.
-    * What else the site's formula holds PBS tells nobody: the native priority is that default.
-    * Shares come from the configuration, else from `pbsfs`, else all accounts have the same.
+    * PBS does not show the other terms of the site's formula: the native priority is the default.
+    * Shares come from the configuration, else from `pbsfs`; else they are equal.
     """
 
     name = "pbs"
@@ -90,18 +90,18 @@ class Pbs(BatchSystem):
         self._fairshare = Fairshare(self.commands)
         self._sorting = SortSettings(self.commands, given.clock)
         self._given = given
-        self._history_days = given.history_days  #: days of the past that the next snapshot tells of
+        self._history_days = given.history_days  #: of past runs in the next snapshot
         self._limit = PbsBatchLimit(self.commands, given.limit, given.limits_file)
         self._heartbeat = given.state_file and heartbeat_file(given.state_file)
-        self._gpus: Mapping[str, int] = {}  #: in use of each queue, as the last snapshot saw them
+        self._gpus: Mapping[str, int] = {}  #: in use of each queue, in the last snapshot
         self._watch = PbsWatch()
         self._server: PbsServer | None = None
         self._looked: PbsServer | None = None
 
     def facts(self) -> SchedulerFacts:
-        """Read the attributes of server, schedulers and queues; see `BatchSystem.facts`.
+        """Read the attributes of server, schedulers and queues.
 
-        A submission or an end of a job makes the scheduler look at the whole queue at once.
+        `pass_interval` is 0, since a submission or an end of a job starts a scheduling cycle.
         """
         server = self._looked = self.server()
         return SchedulerFacts(
@@ -118,17 +118,17 @@ class Pbs(BatchSystem):
         )
 
     def load(self) -> SchedulerLoad:
-        """Counts of jobs; uses what `facts` read once, as a look takes a busy server 0.2 s."""
+        """Counts of jobs; uses the last answer to `facts`, since a busy server takes 0.2 s."""
         server, self._looked = self._looked or self.server(), None
         return SchedulerLoad(struggles=server.struggles(), events=server.counts)
 
     def server(self) -> PbsServer:
-        """What the server says of itself, asked anew."""
+        """Ask the server for its attributes."""
         self._server = parse_server(self.commands.read_json(QSTAT_SERVER))
         return self._server
 
     def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
-        """Check what PBS alone has: the score's resource and default, formula, hooks."""
+        """Check what only PBS has: the score's resource and default, formula, hooks."""
         del wants_runs
         return pbs_checks(self.commands, self.server())
 
@@ -141,24 +141,24 @@ class Pbs(BatchSystem):
         return SiteNames(accounts=None, partitions=queues or None, qos=frozenset())
 
     def beat(self) -> None:
-        """Leave a sign of life where the dead-man hook of pbs_server looks for it."""
+        """Touch the file by which the dead-man hook of pbs_server sees that the daemon lives."""
         if self._heartbeat is not None:
             write_whole(self._heartbeat, "", sync=False)
 
     def leave(self) -> None:
-        """Take the sign of life away: nothing of ours is left that anybody has to undo."""
+        """Remove the sign of life, since nothing of ours is left to undo."""
         if self._heartbeat is not None:
             self._heartbeat.unlink(missing_ok=True)
 
     def snapshot(self) -> QueueSnapshot:
-        """Read the queue; see `BatchSystem.snapshot`."""
+        """Read the queue."""
         base = self._base()
         jobs = self._queue.jobs()
         nodes = self.commands.read_json(VNODES_NOW)
         capacity = max(parse_capacity(nodes), 1)
         machine = resources_now(parse_nodes(nodes))
         tree = self._fairshare.read()
-        started, ended = self._watch.told(jobs, self._ask_ended)
+        started, ended = self._watch.starts_and_ends(jobs, self._ask_ended)
         now = self._given.clock()
         running = [job for job in jobs if job.runs]
         build = PbsTables(
@@ -178,7 +178,7 @@ class Pbs(BatchSystem):
             jobs=build.jobs(ended),
             start=_starts(ended),
             end=np.array([min(job.end, now) for job in ended], dtype=np.float64),
-            # PBS ends a job a little after its limit, and no job ends itself at just that second
+            # PBS ends a job a little after its limit, and hardly a job ends by itself just then
             timed_out=np.array(
                 [job.end - job.start >= job.time_limit for job in ended], dtype=bool
             ),
@@ -200,13 +200,13 @@ class Pbs(BatchSystem):
         )
 
     def go_on_from(self, earlier: BatchSystem) -> None:
-        """Take over the earlier adapter's watch of jobs, and which queues it might limit."""
+        """Take over the earlier adapter's watch of jobs, and the limits that it might have set."""
         if isinstance(earlier, Pbs):
             self._watch = earlier._watch
             self._limit.go_on_from(earlier._limit)
 
     def tell_past(self, days: float) -> None:
-        """The next snapshot tells of the runs that accounting remembers."""
+        """Report past runs in the next snapshot."""
         self._history_days = days
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
@@ -216,8 +216,8 @@ class Pbs(BatchSystem):
         return self._write(wanted)
 
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
-        """Clear the scores of the jobs named, or of every waiting job with a factor of ours."""
-        base = self._base()  # of the server: what a cleared score goes back to
+        """Clear the scores of these jobs, or of every pending job with a factor of ours."""
+        base = self._base()  # the score of a job after it was cleared
         if job_ids is None:
             jobs = [*self._queue.jobs(), *self._queue.namesakes]
             carrying = [job for job in jobs if job.waits and factor_of(job, base)]
@@ -227,8 +227,8 @@ class Pbs(BatchSystem):
     def limit_batch(self, amounts: Mapping[str, int] | None) -> None:
         """Limit the batch queues together, by `max_run_res` of each.
 
-        Several queues share the amounts by what runs and waits in each of them, so call it again
-        where the queue has changed.
+        Several queues share the amounts by their running and pending jobs, so call this again when
+        the queue has changed.
         """
         self._limit.set(amounts, self._gpus)
 
@@ -244,7 +244,7 @@ class Pbs(BatchSystem):
             if not names:
                 rejected[job_id] = "Unknown Job Id"
             elif score is not None and not is_sound(score):
-                rejected[job_id] = f"score {score} is no whole number of {SOUND_SCORES}"
+                rejected[job_id] = f"score {score} is not a whole number in {SOUND_SCORES}"
             else:
                 writes.update(dict.fromkeys(names, job_id))
                 scores += [ScoreWrite(name, score and int(score)) for name in names]
@@ -257,7 +257,7 @@ class Pbs(BatchSystem):
         return ApplyReport(accepted=accepted, rejected=rejected, later=later)
 
     def _names(self, job_id: int, *, takes_away: bool) -> list[str]:
-        """What PBS calls the job; of several of one number all, but for taking away alone."""
+        """PBS's name of the job; all jobs with this number if scores are removed."""
         if job_id in self._queue.names:
             return [self._queue.names[job_id]]
         return [job.name for job in self._queue.namesakes if takes_away and job.job_id == job_id]
@@ -271,7 +271,7 @@ class Pbs(BatchSystem):
         return self._queue.ended(names)
 
     def _past(self, jobs: Sequence[PbsJob], build: PbsTables, now: float) -> EndedJobs | None:
-        """The runs of the past at the first snapshot; None later."""
+        """Past runs in the first snapshot; None later."""
         days, self._history_days = self._history_days, 0.0
         home = self.commands.conf.get("PBS_HOME", DEFAULT_HOME)
         log = read_history(home, days, now)

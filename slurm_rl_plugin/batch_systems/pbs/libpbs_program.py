@@ -1,24 +1,23 @@
-"""The program of the child that talks to pbs_server through libpbs; nothing else loads it.
+"""The program of the child process that talks to pbs_server through libpbs.
 
-Run as a script, never imported: one JSON document on standard input asks, one on standard output
-answers. It imports nothing else of this package, so that it starts at once. Whoever started it
-kills it when its time is over: a call into the library can hang.
+A script, never imported: the question is a JSON document on standard input, the answer one on
+standard output. It imports nothing else of this package, so that it starts at once. Its parent
+kills it after the time-out, since a call into the library can hang.
 
     {"library": PATH, "read": [ATTRIBUTE, ...], "newer": [those that not every release knows]}
-      -> {"Jobs": {JOB: {ATTRIBUTE: TEXT, or {RESOURCE: TEXT}}}}      as qstat writes them, but for
-                                                    times, which are seconds since the epoch here
+      -> {"Jobs": {JOB: {ATTRIBUTE: TEXT, or {RESOURCE: TEXT}}}}    as in qstat, except for times,
+                                                    which are seconds since the epoch
     {"library": PATH, "resource": NAME, "writes": [[JOB, TEXT], ...], "seconds": S}
       -> {"jobs": {JOB: [STATE, TEXT or null]}, "sent": N, "words": {JOB: WORDS}}
-                                                    what the server says of the jobs of the first N
-                                                    writes afterwards, and maybe others; where PBS
-                                                    tells them, its words on those it refused
+                                                    the jobs of the first N writes afterwards, and
+                                                    maybe others; PBS's refusals, if it reports them
       -> {"failed": WORDS, "reached": BOOL}         some changes may have been written
 
-Values are sent by pbs_asyalterjob over one connection, which tells nothing of single jobs; so they
-are read back. PBS older than 20.0 has pbs_alterjob alone, which waits for each answer and tells it.
-pbs_server answers the questions of a connection in their order, and commits each change to its
-database: what has been sent cannot be recalled and may take it a minute. So they are sent in
-bursts, each waited for, and none begins after S seconds.
+Values are sent by pbs_asyalterjob over one connection, which reports nothing about single jobs, so
+they are read back. PBS before 20.0 has only pbs_alterjob, which waits for each answer.
+pbs_server answers the requests of a connection in their order, and commits each change to its
+database. A sent change cannot be recalled, and many may take a minute. So changes are sent in
+bursts; the program waits after each burst, and sends no burst after S seconds.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from typing import Any
 
 #: Changes sent before an answer is waited for.
 _BURST = 200
-#: So many jobs are read back by name; for more the whole queue is.
+#: At most this number of jobs is read back by name; otherwise the whole queue is.
 _FEW = 500
 #: Not in PBS 18.1 and 19.1.
 _ASYNCHRONOUS = "pbs_asyalterjob"
@@ -69,11 +68,11 @@ _Status._fields_ = [
 
 def main() -> None:
     """Read one question from standard input, as JSON, and write its answer to standard output."""
-    for number in (signal.SIGTERM, signal.SIGINT):  # they are for the daemon, which takes its time
+    for number in (signal.SIGTERM, signal.SIGINT):  # the daemon handles them, and ends its child
         signal.signal(number, signal.SIG_IGN)
     question = json.load(sys.stdin)
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)  # the library may print; what it prints must not stand beside the answer
+        os.dup2(2, 1)  # what the library prints must not mix with the answer
         json.dump(_answer(question), answers)
 
 
@@ -119,8 +118,8 @@ def _write_and_read(
     library: ctypes.CDLL, connection: int, question: dict[str, Any]
 ) -> dict[str, Any]:
     resource, writes = question["resource"], question["writes"]
-    told = not hasattr(library, _ASYNCHRONOUS)
-    alter = library.pbs_alterjob if told else getattr(library, _ASYNCHRONOUS)
+    waits = not hasattr(library, _ASYNCHRONOUS)
+    alter = library.pbs_alterjob if waits else getattr(library, _ASYNCHRONOUS)
     words: dict[str, str] = {}
     until = time.monotonic() + question["seconds"]
     sent = 0
@@ -129,7 +128,7 @@ def _write_and_read(
             change = _Attribute(None, b"Resource_List", resource.encode(), value.encode(), 0)
             if alter(connection, job.encode(), ctypes.byref(change), None):
                 failed = _failed(library, connection)
-                if not told:
+                if not waits:
                     return failed
                 words[job] = failed["failed"]
         sent = min(sent + _BURST, len(writes))
@@ -137,7 +136,7 @@ def _write_and_read(
             return _failed(library, connection)
     names = [job for job, _ in writes[:sent]] if sent <= _FEW else []
     jobs = dict(_jobs(library, connection, resource, names))
-    # one name that is gone may leave the others without an answer
+    # after one missing name PBS may not report the others
     if names and len(jobs) < len(names):
         jobs = dict(_jobs(library, connection, resource, []))
     if writes and not jobs and _error(library) not in (0, _UNKNOWN_JOB):
@@ -146,7 +145,7 @@ def _write_and_read(
 
 
 def _reached(library: ctypes.CDLL, connection: int) -> bool:
-    """Whether the server answers; all that was sent before has then been done."""
+    """Whether the server answers, and so has made all changes sent before."""
     wanted = _Attribute(None, b"server_state", None, b"", 0)
     answer = library.pbs_statserver(connection, ctypes.byref(wanted), None)
     if answer:
@@ -175,7 +174,7 @@ def _read(
                 values[attribute] = value
             else:
                 values.setdefault(attribute, {})[resource] = value
-    # an empty queue and a server that is gone both give nothing
+    # an empty queue and a lost server both return nothing
     if not jobs and newer and _error(library) == _UNKNOWN_ATTRIBUTE:
         known = [name for name in attributes if name not in newer]
         return _read(library, connection, known, [])
@@ -187,7 +186,7 @@ def _read(
 def _jobs(
     library: ctypes.CDLL, connection: int, resource: str, names: list[str]
 ) -> Iterator[tuple[str, tuple[str, str | None]]]:
-    """State and score of the jobs named; without names of every job."""
+    """State and score of the named jobs, or of every job without names."""
     asked = ["job_state", "Resource_List"]
     for name, found in _statuses(library, connection, asked, ",".join(names)):
         values = {each if of is None else of: value for each, of, value in found}
@@ -197,7 +196,7 @@ def _jobs(
 def _statuses(
     library: ctypes.CDLL, connection: int, attributes: list[str], names: str = ""
 ) -> Iterator[tuple[str, list[tuple[str, str | None, str]]]]:
-    """Name of every job or of some, and attribute, resource and value of what was asked for."""
+    """Name, and attribute, resource and value of each attribute, of the named or of all jobs."""
     wanted: Any = None
     for name in reversed(attributes):
         wanted = ctypes.pointer(_Attribute(wanted, name.encode(), None, b"", 0))

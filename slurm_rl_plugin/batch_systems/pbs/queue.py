@@ -1,4 +1,4 @@
-"""The jobs of PBS as columns of a snapshot, what changed since the last one, and past runs."""
+"""The jobs of PBS as columns of a snapshot, their starts and ends, and past runs."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ logger = logging.getLogger(__name__)
 
 
 class PbsQueueReader:
-    """Asks PBS for its jobs, and keeps what PBS calls each."""
+    """Asks PBS for its jobs, and keeps their names."""
 
     def __init__(self, commands: PbsCommands, library: PbsLibrary | None) -> None:
         self._commands = commands
         self._library = library
-        self.names: dict[int, str] = {}  #: what PBS calls each job, by its number, at the last look
-        #: Those of one number at the last look, of which none is in `names`.
+        self.names: dict[int, str] = {}  #: number of a job -> PBS's name, in the last answer
+        #: Jobs of the last answer with equal numbers, which are not in `names`.
         self.namesakes: list[PbsJob] = []
-        self._told: set[int] = set()  #: numbers of several jobs that were told of
+        self._logged: set[int] = set()  #: equal numbers that were logged
 
     def jobs(self) -> list[PbsJob]:
-        """All jobs that wait or run, with those subjobs of arrays that have started.
+        """All pending and running jobs, with the started subjobs of arrays.
 
-        By libpbs, which is asked for what is needed only; `qstat` gives all attributes of all jobs.
+        libpbs reads only the needed attributes; `qstat` prints all attributes of all jobs.
         """
         if self._library is not None:
             jobs = _parsed(self._library.ask({"read": ATTRIBUTES, "newer": NEWER_ATTRIBUTES}))
@@ -76,13 +76,13 @@ class PbsQueueReader:
         return jobs
 
     def ended(self, names: Sequence[str]) -> list[PbsJob]:
-        """Those of the named jobs that the server still knows."""
+        """The named jobs that the server still knows."""
         return self._read([*QSTAT_BY_NAME, "-x", *names], or_nothing=True)
 
     def _not_yet_routed(self, jobs: list[PbsJob]) -> list[PbsJob]:
-        """All jobs, those in routing queues not eligible: the scheduler does not know of them.
+        """All jobs; those in routing queues are not eligible, since the scheduler ignores them.
 
-        Where PBS tells nothing of its queues nothing changes: a release must not wait for that.
+        If the queues cannot be read, the jobs stay as they are: a release must not wait for them.
         """
         if all(job.has_etime or job.state != "Q" for job in jobs):
             return jobs
@@ -101,15 +101,15 @@ class PbsQueueReader:
         ]
 
     def _without_namesakes(self, jobs: list[PbsJob]) -> list[PbsJob]:
-        """All but those of one number, which peer scheduling brings here from several servers.
+        """All jobs with unique numbers; peer scheduling brings equal ones from several servers.
 
-        A score that is meant for one of them could reach another; what is taken away may.
+        A score for one of them could reach another, but removing scores is safe.
         """
         several = {number for number, count in Counter(j.job_id for j in jobs).items() if count > 1}
-        for number in sorted(several - self._told):
+        for number in sorted(several - self._logged):
             names = " ".join(sorted(job.name for job in jobs if job.job_id == number))
             logger.warning("jobs=left_alone reason=one_number_of_several_jobs jobs=%r", names)
-        self._told |= several
+        self._logged |= several
         self.namesakes = [job for job in jobs if job.job_id in several]
         return [job for job in jobs if job.job_id not in several] if several else jobs
 
@@ -122,17 +122,17 @@ def _parsed(document: Mapping[str, Any]) -> list[PbsJob]:
     return [job for job in found if job is not None]
 
 
-#: Vanished jobs asked for in one snapshot; what became of others is not told.
+#: Vanished jobs queried in one snapshot; the ends of others are not reported.
 ASK_AT_MOST = 500
 
 
 class PbsWatch:
-    """Remembers who waited and who ran, to tell new starts and new ends.
+    """Remembers pending and running jobs, to find new starts and new ends.
 
-    Jobs that are gone are asked for where the server keeps a history; else, and for subjobs that
-    came and went between two looks, nobody knows when they ended, so nothing is told. A job that
-    waits again after it ran starts anew later; one that was suspended goes on. A job whose prologue
-    runs has no start yet, and starts when it has one. At the first look nothing has started.
+    Jobs that are gone are queried if the server keeps a history. Otherwise, and for subjobs that
+    came and went between two snapshots, the end is unknown and not reported. A job that is pending
+    again after it ran starts again later; a suspended job continues. A job starts when it has a
+    start time, after its prologue. In the first snapshot nothing has started.
     """
 
     def __init__(self) -> None:
@@ -142,13 +142,13 @@ class PbsWatch:
         #: Number of a waiting array -> when a subjob last started, seconds since the epoch.
         self.last_start: dict[int, float] = {}
 
-    def told(
+    def starts_and_ends(
         self, jobs: Sequence[PbsJob], ask: Callable[[Sequence[str]], Sequence[PbsJob]]
     ) -> tuple[list[PbsJob], list[PbsJob]]:
         """The jobs that started, and those that ended, since the last call.
 
-        `ask` gives those of the named jobs of which the server knows an end; if it raises, the next
-        call tells what this one would have told.
+        `ask` returns the named jobs that the server knows to have ended; if it raises, the next
+        call reports what this one would have.
         """
         here = {job.name for job in jobs}
         gone = sorted(name for name in (self._waiting | self._running) - here if not is_array(name))
@@ -178,12 +178,12 @@ def _ran_and_ended(job: PbsJob) -> bool:
     return job.state in FINAL_STATES and job.start <= job.end
 
 
-#: Beyond every score that is sent; somebody may have written one that 64 bits do not hold.
+#: Beyond our scores; another program may have written one that does not fit into 64 bits.
 _FARTHEST = 2.0**32
 
 
 class PbsTables:
-    """Turns jobs into columns; accounts, users and queues are numbered on the way."""
+    """Turns jobs into columns, and numbers accounts, users and queues."""
 
     def __init__(
         self, accounts: Iterable[str], classifier: JobClassifier, *, with_requests: bool = False
@@ -222,21 +222,19 @@ class PbsTables:
         *,
         counts_eligible_time: bool,
     ) -> PendingJobs:
-        """Columns of jobs that wait.
+        """Columns of pending jobs.
 
-        What the rest of the site's formula makes of a job PBS tells nobody, so the site's own
-        priority is the same for all, `base`: the score of a job that was never written. To wait for
-        one's own reservation, or for subjobs of one's own, is one's own doing.
-
-        Where the server does not count eligible time a job's wait counts from `etime`, which a hold
-        takes away and a limit does not.
+        PBS does not show the other terms of the site's formula, so all jobs have the native
+        priority `base`, the score of a job that was never written. Waiting for its reservation or
+        its own subjobs is a job's own doing. If the server does not count eligible time, a wait
+        counts from `etime`, which a hold resets and a limit does not.
         """
         count = len(jobs)
         columns = self.jobs(jobs)
         accrued = np.maximum(now - columns.eligible, 0.0)
         if counts_eligible_time:
             counted = np.array([job.eligible_time for job in jobs], dtype=np.float64)
-            accrued = np.fmin(counted, accrued)  # NaN where PBS does not tell
+            accrued = np.fmin(counted, accrued)  # counted is NaN if PBS does not show it
         starts = [last_start.get(job.job_id, math.nan) for job in jobs]
         return PendingJobs(
             jobs=columns,
@@ -268,14 +266,14 @@ class PbsTables:
 
 
 def _requests(jobs: Sequence[PbsJob], processors: IntArray) -> ResourceRequests | None:
-    """What jobs ask of nodes; None where none tells of more than processors."""
+    """Requests of jobs; None if no job requests more than processors."""
     places: dict[PbsRequest, int] = {}
     index = [places.setdefault(job.asked, len(places)) for job in jobs]
     return requests_of_runs(list(places), np.array(index, dtype=np.int64), processors)
 
 
 def gpus_of_queues(running: Iterable[PbsJob]) -> dict[str, int]:
-    """GPUs that running jobs of each queue asked for; queues without any are left out."""
+    """GPUs requested by the running jobs of each queue with any."""
     found: Counter[str] = Counter()
     for job in running:
         found[job.queue] += int(amounts_of(job.asked.resources).get(GPUS, 0.0))
@@ -283,7 +281,7 @@ def gpus_of_queues(running: Iterable[PbsJob]) -> dict[str, int]:
 
 
 def factor_of(job: PbsJob, base: int) -> int:
-    """Our term in a job's score; one that is not finite counts as the lowest, so it is mended."""
+    """Our term in a job's score; a score that is not finite counts as 0, and is corrected."""
     if job.score is None:
         return 0
     if math.isnan(job.score):
@@ -292,7 +290,7 @@ def factor_of(job: PbsJob, base: int) -> int:
 
 
 def describe(job: PbsJob) -> JobDescription:
-    """Show the class rules what they may see of a job."""
+    """What the class rules may see of a job."""
     return JobDescription(
         partition=job.queue,
         qos="",
@@ -305,12 +303,12 @@ def describe(job: PbsJob) -> JobDescription:
     )
 
 
-#: Bytes of accounting that are read, the newest files; the first cycle waits for them.
+#: Bytes of accounting, from the newest files, that are read; the first cycle waits for them.
 BYTES_AT_MOST = 200_000_000
 
 
 def read_history(home: str, days: float, now: float) -> JobLog | None:
-    """Runs that ended in the last days; None where accounting is no help."""
+    """Runs that ended in the last days; None if accounting cannot be read."""
     if days <= 0:
         return None
     folder = Path(home, "server_priv", "accounting")
@@ -327,7 +325,7 @@ def read_history(home: str, days: float, now: float) -> JobLog | None:
 
 
 def _newest(folder: Path, days: float, now: float) -> list[Path]:
-    """Daily files from that day on, the oldest first, as far back as their size allows."""
+    """Daily files of the last days, the oldest first, at most BYTES_AT_MOST."""
     since = datetime.fromtimestamp(now) - timedelta(days=math.ceil(days))
     chosen: list[Path] = []
     left = BYTES_AT_MOST
@@ -336,13 +334,13 @@ def _newest(folder: Path, days: float, now: float) -> list[Path]:
         left -= size
         if path.name[:8] < since.strftime("%Y%m%d") or left < 0:
             break
-        if size:  # else a day on which nothing happened
+        if size:  # an empty file is of a day without jobs
             chosen.insert(0, path)
     return chosen
 
 
 def ended_before(log: JobLog, here: set[int], users: Names) -> EndedJobs:
-    """The runs as ended jobs; account, partition and class are not told."""
+    """The runs as ended jobs, without account, partition and class."""
     kept: BoolArray = ~np.isin(log.job_id, np.array(sorted(here), dtype=np.int64))
     ended = log.select(kept)
     nowhere = np.full(len(ended), -1, dtype=np.int64)

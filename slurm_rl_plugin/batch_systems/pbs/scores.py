@@ -1,6 +1,6 @@
-"""Scores of jobs: which may be written, and their writes by libpbs or, without it, by `qalter`.
+"""Writes scores of jobs by libpbs or, without it, by `qalter`.
 
-libpbs is asked in a child that lives for one question and is killed when its time is over.
+libpbs runs in a child process for one question, which is killed after its time-out.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from slurm_rl_plugin.batch_systems.command_process import first_line
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     SCORE,
     WAITING_STATES,
     parse_score,
+    resources_of,
     text,
 )
 from slurm_rl_plugin.batch_systems.pbs.process import (
@@ -32,64 +32,62 @@ PROGRAM = Path(__file__).with_name("libpbs_program.py")
 
 
 class PbsLibrary:
-    """Asks the program of the child, `libpbs_program.py`."""
+    """Asks `libpbs_program.py` in a child process."""
 
     def __init__(self, commands: PbsCommands, path: Path) -> None:
         self._commands = commands
         self._path = path
 
     def ask(self, question: Mapping[str, Any], *, extra: float = 0.0) -> dict[str, Any]:
-        """The child's answer, which may come `extra` seconds later than a command's."""
+        """The child's answer, for which `extra` is added to a command's time-out."""
         asked = {"library": str(self._path), **question}
         return self._commands.ask(PROGRAM, asked, name="libpbs", library="libpbs", extra=extra)
 
 
 def installed_library(commands: PbsCommands) -> PbsLibrary | None:
-    """The libpbs of the installation that pbs.conf names; None where it has none."""
+    """The libpbs of the installation in pbs.conf; None if it has none."""
     path = Path(commands.conf.get("PBS_EXEC", "/opt/pbs"), "lib", "libpbs.so")
     return PbsLibrary(commands, path) if path.exists() else None
 
 
-#: So many jobs are asked for by name; of more all are read.
+#: At most this number of jobs is queried by name; otherwise all are read.
 _FEW = 100
-#: After so many seconds of writing the rest waits for the next cycle: a daemon that gives no sign
-#: of life for longer is taken for dead, and PBS commits each change to its database.
+#: After these seconds of writing the rest waits for the next cycle. PBS commits each change to its
+#: database, and the dead-man hook takes a daemon without a sign of life for dead.
 SECONDS_OF_WRITING = 30.0
 _NOT_SENT = "not sent in this cycle"
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreWrite:
-    """The score that a job should get; None clears what it carries."""
+class ScoreWrite(NamedTuple):
+    """The new score of a job; None clears it."""
 
     job: str
     score: int | None
 
     @property
     def value(self) -> str:
-        """The score as PBS's commands take it; empty text clears it."""
+        """The score for PBS's commands; empty text clears it."""
         return "" if self.score is None else str(self.score)
 
 
-@dataclass(frozen=True, slots=True)
-class JobAfterWrite:
-    """What the server says of a job afterwards: its state, the value, words of a refusal."""
+class JobAfterWrite(NamedTuple):
+    """A job after a write."""
 
     state: str  #: one letter
     value: str  #: of the score; "" for none
-    words: str = ""  #: PBS's own, or why nothing was sent; "" where nothing was said
+    words: str = ""  #: PBS's refusal, or why nothing was sent; "" for none
 
 
 class Qalter:
-    """One `qalter` a job; slow, but it needs nothing beside PBS's commands."""
+    """Sends one `qalter` for each job: slow, but it needs only PBS's commands."""
 
     def __init__(self, commands: PbsCommands) -> None:
         self._commands = commands
 
     def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
-        """What the server says afterwards; jobs that it lacks are gone.
+        """The jobs after the writes, without those that are gone.
 
-        The words of a job that SECONDS_OF_WRITING did not reach say so; the next cycle writes it.
+        Jobs after SECONDS_OF_WRITING are not written; the next cycle writes them.
         """
         words: dict[str, str] = {}
         until = time.monotonic() + SECONDS_OF_WRITING
@@ -113,21 +111,20 @@ class Qalter:
         document = self._commands.read_json(command, or_nothing=bool(asked))
         found: dict[str, JobAfterWrite] = {}
         for name, values in section(document, "Jobs").items():
-            resources: Any = values.get("Resource_List")
-            value = resources.get(SCORE) if isinstance(resources, dict) else None
+            value = text(resources_of(values, "Resource_List").get(SCORE))
             state = text(values.get("job_state"))
-            found[name] = JobAfterWrite(state, text(value), words.get(name, ""))
+            found[name] = JobAfterWrite(state, value, words.get(name, ""))
         return found
 
 
 class Ifl:
-    """Sends all values by one connection of libpbs."""
+    """Sends all values over one connection of libpbs."""
 
     def __init__(self, library: PbsLibrary) -> None:
         self._library = library
 
     def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
-        """As `Qalter.send`; the connection also reads the values back."""
+        """The jobs after the writes, without those that are gone."""
         answer = self._library.ask(
             {
                 "resource": SCORE,
@@ -136,7 +133,7 @@ class Ifl:
             },
             extra=SECONDS_OF_WRITING,
         )
-        jobs, words = (_section(answer, name) for name in ("jobs", "words"))
+        jobs, words = (resources_of(answer, name) for name in ("jobs", "words"))
         unsent = {write.job for write in writes[int(answer.get("sent", 0)) :]}
         return {
             name: JobAfterWrite(
@@ -146,30 +143,25 @@ class Ifl:
         }
 
 
-def _section(answer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = answer.get(name)
-    return found if isinstance(found, dict) else {}
-
-
 def _without_job(words: str, job: str) -> str:
     return first_line(words, otherwise="refused").replace(job, "").strip()
 
 
 #: PBS keeps the resource in single precision, which holds every whole number up to here.
 HIGHEST_SCORE = 2**24
-#: At or below 0 a job would stand behind all that have no score at all.
+#: At or below 0 a job would come after all jobs without a score.
 LOWEST_SCORE = 1
 SOUND_SCORES = f"{LOWEST_SCORE}..{HIGHEST_SCORE}"
 _COST = "a resource that job_sort_formula sorts by; each write is a record of PBS's accounting"
 WRITE_COST = f"{SCORE}: {_COST}"
 NO_INFLUENCE = (
-    "influence_hours has no effect on PBS, which does not say what its formula makes of a job: our "
-    "order comes first, and the site's own terms, fair share included, decide between jobs of one "
-    "score"
+    "influence_hours has no effect on PBS, which does not show the priority of a job: our order "
+    "comes first, and the site's own terms, fair share included, decide between jobs with equal "
+    "scores"
 )
 ALONE = (
-    "beside_controllers is for Slurm alone: with PBS nobody here can tell which server is in "
-    "charge, and two daemons would undo each other's order; set it to false and run one daemon"
+    "beside_controllers is for Slurm alone: a daemon cannot see which PBS server is in charge, "
+    "and two daemons would undo each other's order; set it to false and run one daemon"
 )
 _STARTED = "it waits no longer"
 _UNKNOWN = "Unknown Job Id"
@@ -183,13 +175,13 @@ def is_sound(score: float) -> bool:
 def write_scores(
     sender: Qalter | Ifl, writes: Sequence[ScoreWrite], default: float | None
 ) -> tuple[dict[str, str], frozenset[str]]:
-    """Write scores, None to clear one, and read them back; job -> why it is not as wanted.
+    """Write scores, None to clear one, and read them back; job -> why it differs.
 
-    The second value names those of them that still wait, and so have to be written again. `default`
-    is what a job has that carries none.
+    The second value are those of these jobs that still wait, and must be written again. `default`
+    is the score of a job without one.
     """
     if not all(write.score is None or is_sound(write.score) for write in writes):
-        raise BatchSystemError(f"a score is no whole number of {SOUND_SCORES}")
+        raise BatchSystemError(f"a score is not a whole number in {SOUND_SCORES}")
     found = sender.send(writes)
     refused: dict[str, str] = {}
     ignored: set[str] = set()
@@ -198,11 +190,11 @@ def write_scores(
         if now is None or now.state not in WAITING_STATES:
             refused[write.job] = _UNKNOWN if now is None else _STARTED
         elif not _as_wanted(score := parse_score(now.value), write.score, default):
-            refused[write.job] = now.words or f"it was sent {write.value!r} and has {score}"
+            refused[write.job] = now.words or f"{write.value!r} was sent, but it has {score}"
             ignored.add(write.job)
     if ignored and len(ignored) == len(writes):
         raise ChangeRejected(
-            f"PBS takes no score ({refused[writes[0].job]}): make the user of this daemon a "
+            f"PBS accepts no score ({refused[writes[0].job]}): make the user of this daemon a "
             f"manager or operator, and {SCORE} a resource of type float with flag i"
         )
     return refused, frozenset(ignored)

@@ -1,4 +1,4 @@
-"""What prepares a PBS server: lines to run, and how to undo each."""
+"""Shell lines that prepare a PBS server, and lines that undo them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,14 +25,13 @@ from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 from slurm_rl_plugin.whole_file import read_whole
 
 _SERVER = "server"
-#: Score of a job that neither a class nor the daemon has placed.
+#: Score of a job that has no score by its class or by the daemon.
 DEFAULT_SCORE = 1000
-#: As WatchdogSec of the daemon's unit: no sign of life comes during a cycle, which may take minutes.
+#: As WatchdogSec of the daemon's unit: a cycle gives no sign of life, and may take minutes.
 STALE_SECONDS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """Lines to run, what they do, and the lines that undo them."""
 
     does: str
@@ -42,16 +40,16 @@ class Step:
 
 
 def heartbeat_file(state_file: Path) -> Path:
-    """Where PBS's dead-man hook looks for our sign of life, beside the state file."""
+    """The file, in the state file's folder, by which PBS's dead-man hook sees that we live."""
     return state_file.with_name("heartbeat")
 
 
 class SiteFormula(NamedTuple):
-    """The site's own terms without ours, who told them, and what stood where before."""
+    """The site's own terms without ours, their origin, and the former formulas."""
 
     terms: str
-    whence: str
-    stood: dict[str, str]  #: by whose attribute it is, `server` or `sched NAME`; "" for none
+    origin: str
+    former: dict[str, str]  #: `server` or `sched NAME` -> its formula; "" for none
 
 
 def setup_steps(
@@ -59,9 +57,9 @@ def setup_steps(
     heartbeat: Path,
     user: str | None,
     hooks: Path,
-    stood: Mapping[str, str] | None = None,
+    former: Mapping[str, str] | None = None,
 ) -> list[Step]:
-    """Every step in the order in which it is run."""
+    """Every step in order."""
     settings = {"heartbeat": str(heartbeat), "stale_seconds": STALE_SECONDS, "formula": formula}
     values = {
         "score": SCORE,
@@ -73,16 +71,16 @@ def setup_steps(
         "stale": STALE_SECONDS,
         "settings": shlex.quote(json.dumps(settings)),
     }
-    told = tomllib.loads(read_whole(Path(__file__).with_name("setup.toml")).decode())["step"]
+    steps = tomllib.loads(read_whole(Path(__file__).with_name("setup.toml")).decode())["step"]
     return [
-        *(_step(each, values) for each in told if user or "where" not in each),
-        _formula(formula, {_SERVER: formula} if stood is None else stood),
+        *(_step(each, values) for each in steps if user or "where" not in each),
+        _formula(formula, {_SERVER: formula} if former is None else former),
     ]
 
 
-def _step(told: Mapping[str, Any], values: Mapping[str, object]) -> Step:
-    lines, undo = (tuple(_line(each % values) for each in told[name]) for name in ("lines", "undo"))
-    return Step(told["does"] % values, lines, undo)
+def _step(step: Mapping[str, Any], values: Mapping[str, object]) -> Step:
+    lines, undo = (tuple(_line(each % values) for each in step[name]) for name in ("lines", "undo"))
+    return Step(step["does"] % values, lines, undo)
 
 
 def _line(line: str) -> str:
@@ -95,79 +93,61 @@ def _qmgr(command: str) -> str:
     return f"qmgr -c {shlex.quote(command)}"
 
 
-def _formula(formula: str, stood: Mapping[str, str]) -> Step:
-    """PBS takes none of the server beside another one of a scheduler, nor the reverse."""
-    own = tuple(_qmgr(f"unset {whose} job_sort_formula") for whose in stood if whose != _SERVER)
-    back = tuple(
-        _qmgr(_setting(whose, each)) for whose, each in stood.items() if each or whose == _SERVER
+def _formula(formula: str, former: Mapping[str, str]) -> Step:
+    """Set the server's formula and no other: PBS refuses different ones of a scheduler."""
+    own = tuple(_qmgr(f"unset {whose} job_sort_formula") for whose in former if whose != _SERVER)
+    undo = tuple(
+        _qmgr(_setting(whose, each)) for whose, each in former.items() if each or whose == _SERVER
     )
     return Step(
-        "The scores come into force, at once and in shadow mode too. The site's own terms decide "
-        "between jobs of one score alone: asinh keeps their order and bounds them, so that they "
-        "overrule no score. Some releases before 22.05 do not start again while a formula "
-        "is set (openpbs issue 2530): restart pbs_server once when the site can stand it. Leave "
+        "Brings the scores into force, at once and in shadow mode too. The site's own terms decide "
+        "between jobs with equal scores: asinh keeps their order and bounds them, so that they "
+        "outweigh no score. Some releases before 22.05 do not restart while a formula "
+        "is set (openpbs issue 2530): restart pbs_server once when the site can afford it. Leave "
         "job_sort_formula_threshold of the schedulers unset: a job at or below it never runs.",
-        (
-            *own,
-            _qmgr(f'set server job_sort_formula = "{formula_with(formula)}"'),
-        ),
-        back,
+        (*own, _qmgr(f'set server job_sort_formula = "{formula_with(formula)}"')),
+        undo,
     )
 
 
 def _setting(whose: str, formula: str) -> str:
     if not formula:
         return f"unset {whose} job_sort_formula"
-    quoted = formula.replace('"', "'")  # alike in Python, and qmgr takes no quotes within its own
+    quoted = formula.replace('"', "'")  # equal in Python; qmgr takes no quotes within its own
     return f'set {whose} job_sort_formula = "{quoted}"'
 
 
 def site_formula(given: str | None) -> SiteFormula:
-    """The formula of before, as given or as PBS tells it."""
+    """The site's formula, as given or as PBS has it."""
     commands = PbsCommands(timeout=10.0)
+    server, schedulers = "", list[PbsScheduler]()
     try:
-        told = parse_server(commands.read_json(QSTAT_SERVER)).formula
+        server = parse_server(commands.read_json(QSTAT_SERVER)).formula
         schedulers = [each for each in read_schedulers(commands.read) if each.formula]
     except BatchSystemError as error:
-        whence = f"No terms of the site are kept, since PBS does not answer ({error})."
-        return _as_given(given, "", ()) or SiteFormula("", whence, {_SERVER: ""})
-    return _as_given(given, told, schedulers) or _as_told(told, schedulers)
+        if given is None:
+            origin = f"No terms of the site are kept, since PBS does not answer ({error})."
+            return SiteFormula("", origin, {_SERVER: ""})
+        server, schedulers = "", []
+    if given is not None:
+        terms, origin = without_ours(given), "The site's own terms are those of --formula."
+    else:  # each scheduler sorts by its own formula if the server has none
+        found = [server] if server else sorted({each.formula for each in schedulers})
+        if len(found) > 1:
+            raise ConfigurationError(
+                f"schedulers have different formulas ({'; '.join(found)}): with --formula, give "
+                "the one that decides between jobs with equal scores."
+            )
+        terms = without_ours(found[0]) if found else ""
+        origin = f"The site's own terms now: {terms or 'none'}."
+    on_server = terms if server or not schedulers else ""  # unless only schedulers had a formula
+    of_schedulers = {f"sched {each.name}": _site_terms(each.formula) for each in schedulers}
+    return SiteFormula(terms, origin, {_SERVER: on_server} | of_schedulers)
 
 
-def _as_given(
-    given: str | None, server: str, schedulers: Sequence[PbsScheduler]
-) -> SiteFormula | None:
-    if given is None:
-        return None
-    terms = without_ours(given)
-    whence = "The site's own terms are those of --formula."
-    return SiteFormula(terms, whence, _stood(terms, server, schedulers))
-
-
-def _stood(terms: str, server: str, schedulers: Sequence[PbsScheduler]) -> dict[str, str]:
-    """What stood where; the server's are the terms unless schedulers alone had a formula."""
-    on_server = terms if server or not schedulers else ""
-    return {_SERVER: on_server} | {
-        f"sched {each.name}": _if_apart(each.formula) for each in schedulers
-    }
-
-
-def _if_apart(formula: str) -> str:
-    """A scheduler's own terms without ours; as they stand where they cannot be taken apart."""
+def _site_terms(formula: str) -> str:
+    """A scheduler's own terms without ours; the formula if they cannot be found."""
     try:
         return without_ours(formula)
     except ConfigurationError:
         return formula
-
-
-def _as_told(server: str, schedulers: Sequence[PbsScheduler]) -> SiteFormula:
-    """By the server's formula; where it has none each scheduler sorts by its own."""
-    found = [server] if server else sorted({each.formula for each in schedulers})
-    if len(found) > 1:
-        raise ConfigurationError(
-            f"schedulers have different formulas ({'; '.join(found)}): give the one that is to "
-            "decide between jobs of one score with --formula."
-        )
-    terms = without_ours(found[0]) if found else ""
-    whence = f"The site's own terms now: {terms or 'none'}."
-    return SiteFormula(terms, whence, _stood(terms, server, schedulers))

@@ -1,9 +1,9 @@
-"""The adapter for Slurm: by pyslurm where one fits the running Slurm, else by commands.
+"""The adapter for Slurm: by pyslurm if one fits the running Slurm, else by commands.
 
-pyslurm lists jobs and writes factors in a child process, so that a fault of libslurm ends that
-child alone. It shows no factor in any release, so priorities, shares and capacity come from
-commands here too. Nor does it show, up to 25.11, GPUs that are asked for by job or by task: where
-the machine has more than processors, `squeue` lists the jobs.
+pyslurm lists jobs and writes factors in a child process, so that a fault of libslurm ends only that
+child. No release shows factors, so priorities, shares and capacity come from commands here too. Up
+to 25.11 it shows no GPUs requested by job or by task, so `squeue` lists the jobs if the machine has
+more than processors.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from slurm_rl_plugin.units import MINUTE
 logger = logging.getLogger(__name__)
 
 PROGRAM = Path(__file__).with_name("pyslurm_program.py")
-#: The first release of pyslurm that can change a job; those of newer Slurm all can.
+#: The first release of pyslurm that can change a job.
 FIRST_THAT_WRITES = (22, 5, 2)
-#: Seconds after our own time-out in which a child without a parent ends.
+#: Seconds after our own time-out at which a child without a parent ends.
 ORPHAN_SECONDS = 1.0
-#: Attributes of `pyslurm.Job` that are asked for; the same in 22.5.2 to 25.11.2. Times are seconds
-#: since the epoch, limits minutes; what is unknown, unlimited or 0 is None, task number 0 too.
+#: Attributes of `pyslurm.Job` that are read; the same in 22.5.2 to 25.11.2. Times are seconds since
+#: the epoch, limits minutes. An unknown, unlimited or 0 value is None, task number 0 too.
 ATTRIBUTES = (
     *("id", "array_id", "array_task_id", "array_tasks_waiting", "heterogeneous_id"),
     *("state", "state_reason", "priority", "nice", "cpus", "submit_time", "eligible_time"),
@@ -50,7 +50,7 @@ SIGN, WHOLE = 1 << 31, 1 << 32
 
 
 def slurm_batch_system(parts: AdapterParts) -> SlurmCommands:
-    """By pyslurm where that is wanted or fits, else by commands; the log says which and why."""
+    """Make the adapter; the log says which, and why."""
     commands = CommandRunner(timeout=parts.timeout)
     adapter, because = choose_adapter(parts.adapter, commands)
     logger.info("adapter=%s because=%s", adapter.name, because)
@@ -58,9 +58,9 @@ def slurm_batch_system(parts: AdapterParts) -> SlurmCommands:
 
 
 def choose_adapter(wanted: str, commands: CommandRunner) -> tuple[type[SlurmCommands], str]:
-    """The adapter that the configured one means, and why, in a few words for the log.
+    """The adapter of this configuration, and why, in a few words for the log.
 
-    Slurm is asked for its release only where pyslurm is installed, and pyslurm is not imported.
+    Slurm is asked for its release only if pyslurm is installed, and pyslurm is not imported.
     """
     if wanted == SlurmCommands.name:
         return SlurmCommands, "it is configured"
@@ -83,7 +83,7 @@ def choose_adapter(wanted: str, commands: CommandRunner) -> tuple[type[SlurmComm
 
 
 def installed_pyslurm() -> str | None:
-    """Release of the pyslurm that a child would import, as its metadata say; None for none."""
+    """Release of the pyslurm that a child would import, by its metadata; None for none."""
     try:
         return importlib.metadata.version("pyslurm")
     except importlib.metadata.PackageNotFoundError:
@@ -91,7 +91,7 @@ def installed_pyslurm() -> str | None:
 
 
 def running_slurm(commands: CommandRunner) -> str | None:
-    """Release of Slurm's commands, `22.05.8` for example; None where they do not tell."""
+    """Release of Slurm's commands, `22.05.8` for example; None if not known."""
     try:
         words = commands.read(["scontrol", "--version"]).split()
     except BatchSystemError:
@@ -100,7 +100,7 @@ def running_slurm(commands: CommandRunner) -> str | None:
 
 
 def _obstacle(pyslurm: str | None, slurm: str | None) -> str:
-    """Why pyslurm cannot work here; "" where nothing is known against it."""
+    """Why pyslurm cannot work here; "" if nothing speaks against it."""
     if pyslurm is None:
         return "pyslurm is not installed"
     if release_numbers(pyslurm) < FIRST_THAT_WRITES:
@@ -111,7 +111,7 @@ def _obstacle(pyslurm: str | None, slurm: str | None) -> str:
 
 
 class Slurm(SlurmCommands):
-    """A Slurm cluster, by pyslurm where it can: calls `pyslurm_read` and `pyslurm_write`."""
+    """A Slurm cluster, read and written by pyslurm as far as possible."""
 
     name = "slurm"
 
@@ -132,30 +132,30 @@ def ask_pyslurm(
 
 
 class PyslurmQueue(Squeue):
-    """Lists jobs by one `pyslurm.Jobs.load()`, ended ones too, and by `squeue` what it lacks."""
+    """Lists jobs by one `pyslurm.Jobs.load()`, which includes ended ones, or by `squeue`."""
 
     def __init__(
         self, commands: CommandRunner, machine: MachineLook, *, reads_comments: bool = False
     ) -> None:
         super().__init__(commands, machine, reads_comments=reads_comments)
         self._rows: list[QueueRow] = []
-        #: Jobs of the last look that are neither of an array nor of a heterogeneous job.
+        #: Jobs of the last answer that belong to no array and no heterogeneous job.
         self.single: frozenset[int] = frozenset()
 
     def waiting_and_running(self) -> list[QueueRow]:
-        """Have the child read all jobs; those that wait or run."""
+        """Read all jobs in the child; returns pending and running ones."""
         if self._by_squeue:
             return self._listed(super().waiting_and_running())
-        return [row for row in self._look() if row.state in WAITING_OR_RUNNING]
+        return [row for row in self._read_all() if row.state in WAITING_OR_RUNNING]
 
     def waiting(self) -> list[QueueRow]:
-        """Have the child read all jobs; those that wait."""
+        """Read all jobs in the child; returns pending ones."""
         if self._by_squeue:
             return self._listed(super().waiting())
-        return [row for row in self._look() if row.state in WAITING_STATES]
+        return [row for row in self._read_all() if row.state in WAITING_STATES]
 
     def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
-        """Records of these numbers from the last look; Slurm is not asked again by pyslurm."""
+        """Records with these numbers from the last answer of pyslurm, or by `squeue`."""
         if self._by_squeue:
             return super().of_arrays(array_ids)
         wanted = set(array_ids)
@@ -163,13 +163,13 @@ class PyslurmQueue(Squeue):
 
     @property
     def _by_squeue(self) -> bool:
-        return self.tells_requests or self.reads_comments
+        return self.reads_requests or self.reads_comments
 
     def _listed(self, rows: list[QueueRow]) -> list[QueueRow]:
         self.single = frozenset(row.job_id for row in rows if not row.tasks and not row.het_id)
         return rows
 
-    def _look(self) -> list[QueueRow]:
+    def _read_all(self) -> list[QueueRow]:
         answer = ask_pyslurm(self._commands, "pyslurm_read", {"read": ATTRIBUTES})
         jobs = [dict(zip(ATTRIBUTES, values, strict=True)) for values in answer["jobs"]]
         self._rows = [_to_row(job) for job in jobs]
@@ -182,10 +182,9 @@ class PyslurmQueue(Squeue):
 class PyslurmSender(Scontrol):
     """Sends changes of single jobs through pyslurm, all others through `scontrol`.
 
-    pyslurm names one record of slurmctld by its number; of a job array that is the rest from which
-    no task was split off yet, and those that were would keep their factor. `scontrol` names the
-    array and changes all its records in one request, whatever was split off since the last look.
-    So it gets arrays, heterogeneous jobs, and numbers that no look has shown.
+    pyslurm changes one record of slurmctld: for a job array the rest without the tasks that were
+    split off, which would keep their factor. `scontrol` changes all records of an array in one
+    request. So `scontrol` gets arrays, heterogeneous jobs and unknown numbers.
     """
 
     def __init__(self, commands: CommandRunner, queue: PyslurmQueue) -> None:
@@ -238,7 +237,7 @@ def _to_row(job: Mapping[str, Any]) -> QueueRow:
 
 
 def _signed(nice: int) -> int:
-    """Undo what releases before 25.5 make of a negative number: they take it for unsigned."""
+    """The nice value, which releases before 25.5 read as unsigned."""
     return nice - WHOLE if nice >= SIGN else nice
 
 
@@ -247,18 +246,18 @@ def _time(value: int | None, missing: float) -> float:
 
 
 def _limit(minutes: int | str | None) -> float:
-    """Seconds; NaN where there is no limit, or the partition's own."""
+    """Seconds; NaN for no limit, or the partition's own."""
     return math.nan if minutes in NO_LIMIT else float(minutes or 0) * MINUTE
 
 
 def _end(job: Mapping[str, Any]) -> float:
-    """When it ended or will; a job without a limit has an end a year ahead that means nothing."""
+    """When it ended or will end; NaN without a limit, since pyslurm's end is a year ahead then."""
     endless = job["time_limit"] in NO_LIMIT and job["state"] not in FINAL_STATES
     return math.nan if endless else _time(job["end_time"], math.nan)
 
 
 def _tasks(job: Mapping[str, Any]) -> str:
-    """Task numbers of a record; pyslurm does not tell task number 0 from none."""
+    """Task numbers of a record; pyslurm shows task number 0 as None."""
     if job["array_id"] is None:
         return ""
     return job["array_tasks_waiting"] or str(job["array_task_id"] or 0)

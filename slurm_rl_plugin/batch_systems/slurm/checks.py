@@ -1,4 +1,4 @@
-"""What `slurm-rl check` asks of Slurm alone: clock, accounting, shares, nodes and batch limit."""
+"""Checks of `slurm-rl check` for Slurm alone: clock, accounting, shares, nodes and batch limit."""
 
 from __future__ import annotations
 
@@ -8,15 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow, parse_capacity
-from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
-    SHOW_NODES_NOW,
-    parse_nodes,
-    parse_shares,
-)
+from slurm_rl_plugin.batch_systems.slurm.answers.machine import parse_shares, read_nodes
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
     SDIAG,
     SHOW_CONFIG,
-    SlurmSettings,
     parse_cluster_name,
     parse_settings,
 )
@@ -36,11 +31,11 @@ from slurm_rl_plugin.domain.nodes import machine_resources
 from slurm_rl_plugin.domain.resources import CPUS
 from slurm_rl_plugin.errors import BatchSystemError, ChangeRejected
 
-#: One question to slurmdbd that costs it nothing.
+#: A query of slurmdbd that costs it nothing.
 SACCT = ("sacct", "--noheader", "-X", "-S", "now-1minutes", "-o", "JobIDRaw")
-#: Seconds between the clocks: slurmctld tells whole ones; munge refuses from 300 on.
+#: Seconds between the clocks: slurmctld prints whole seconds; munge refuses from 300 s on.
 _NEAR, _FAR = 2.0, 30.0
-#: Names that one line shows.
+#: Number of names in one line.
 _SHOWN = 5
 _ANSWERED = re.compile(r"^sdiag output at .*\((?P<time>\d+)\)", re.MULTILINE)
 
@@ -56,7 +51,7 @@ def slurm_checks(
 
 
 def _clock(commands: CommandRunner, clock: Callable[[], float]) -> Check:
-    """The clock of this host beside the time at which slurmctld says that it answered."""
+    """Compare the clock of this host with the time at which slurmctld answered."""
     before = clock()
     try:
         found = _ANSWERED.search(commands.read(SDIAG))
@@ -64,8 +59,8 @@ def _clock(commands: CommandRunner, clock: Callable[[], float]) -> Check:
         return Check(FAIL, "clock", str(error))
     if found is None:
         return Check(WARN, "clock", "not compared: sdiag does not say when slurmctld answered")
-    told, after = float(found["time"]), clock()
-    apart = max(before - 1.0 - told, told - after, 0.0)  # whole seconds, rounded down
+    answered, after = float(found["time"]), clock()
+    apart = max(before - 1.0 - answered, answered - after, 0.0)  # whole seconds, rounded down
     what = f"slurmctld's is {apart:.0f} s off this host's"
     if apart > _FAR:
         return Check(FAIL, "clock", f"{what}: waits are wrong; set both by NTP")
@@ -75,7 +70,7 @@ def _clock(commands: CommandRunner, clock: Callable[[], float]) -> Check:
 
 
 def _accounting(commands: CommandRunner, *, wants_runs: bool) -> Check:
-    """Whether `sacct` answers; a model that learns from runs begins with nothing otherwise."""
+    """Whether `sacct` answers; otherwise a model that learns from runs begins without any."""
     try:
         commands.read(SACCT)
     except BatchSystemError as error:
@@ -87,7 +82,7 @@ def _accounting(commands: CommandRunner, *, wants_runs: bool) -> Check:
 def _shares(
     commands: CommandRunner, sshare: Sequence[str], configured: Mapping[str, float] | None
 ) -> Check:
-    """Configured accounts that Slurm does not know, and the reverse."""
+    """Compare the configured accounts with Slurm's."""
     try:
         tree = parse_shares(commands.read(sshare))
     except BatchSystemError as error:
@@ -95,14 +90,14 @@ def _shares(
     if configured is None:
         if any(tree.shares.values()):
             return Check(PASS, "shares", f"Slurm's own, of {len(tree.shares)} accounts")
-        return Check(WARN, "shares", "sshare tells none: give them with sacctmgr, or in [shares]")
+        return Check(WARN, "shares", "sshare shows none: set them with sacctmgr, or in [shares]")
     unknown = sorted(set(configured) - set(tree.shares))
     if unknown:
         return Check(
             FAIL,
             "shares",
-            f"Slurm has no account with users called {_names(unknown)}: write the names as "
-            "`sacctmgr show assoc` does, or leave them out of [shares]",
+            f"Slurm has no account with users called {_names(unknown)}: write the names as in "
+            "`sacctmgr show assoc`, or remove them from [shares]",
         )
     missing = sorted(set(tree.shares) - set(configured))
     if missing:
@@ -145,7 +140,7 @@ def limit_checks(
         having = _with_license(commands.read(LICENSES_OF_JOBS), limit.license)
         yield _jobs(batch, quick, having, f"licence {limit.license}", fix)
     else:
-        words = f'"{limit.mechanism}" is not of Slurm: set [reserve] mechanism = "qos"'
+        words = f'"{limit.mechanism}" is not for Slurm: set [reserve] mechanism = "qos"'
         yield Check(FAIL, "reserve", words)
         return
     yield _right(carrier_as_configured(commands, limit), writes=writes)
@@ -172,13 +167,13 @@ def _qos(carrier: QosLimit, given: AdapterParts) -> Check:
     }
     if limited and (given.limits_file is None or not given.limits_file.exists()):
         said = ",".join(f"{tres}={amount}" for tres, amount in limited.items())
-        what = f"{name} has GrpTRES={said} of its own: ours is never higher, and it is given back"
+        what = f"{name} has GrpTRES={said} already: our limit is never higher, and it is restored"
         return Check(WARN, "reserve QOS", what)
     return Check(PASS, "reserve QOS", f"{name} is there")
 
 
 def _only_this_cluster(commands: CommandRunner, name: str) -> Check:
-    """The clusters of a database share their QOS, and our limit would be theirs too."""
+    """Check that no other cluster uses the QOS: clusters of a database share it and its limit."""
     here = parse_cluster_name(commands.read(SHOW_CONFIG))
     others = set()
     for line in commands.read(ASSOCIATIONS).splitlines():
@@ -186,7 +181,7 @@ def _only_this_cluster(commands: CommandRunner, name: str) -> Check:
         if cluster != here and name.lower() in qos.lower().split(","):
             others.add(cluster)
     if others:
-        what = f"{name} is a QOS of {', '.join(sorted(others))} too: give each cluster its own"
+        what = f"{name} is a QOS of {', '.join(sorted(others))} too: make one for each cluster"
         return Check(FAIL, "reserve clusters", what)
     return Check(PASS, "reserve clusters", f"no other cluster of the database uses {name}")
 
@@ -198,21 +193,19 @@ def _jobs(
     what: str,
     fix: str,
 ) -> Check:
-    """Whether the limit meets the batch jobs, all of them, and nobody else."""
+    """Whether the limit applies to all batch jobs and to no other job."""
     without = [row.job_id for row in batch if row.job_id not in having]
     wrong = [row.job_id for row in quick if row.job_id in having]
     if wrong:
-        words = (
-            f"interactive jobs have {what}, so the limit counts and stops them: {some_jobs(wrong)}"
-        )
+        words = f"interactive jobs have {what}, so the limit applies to them: {some_jobs(wrong)}"
         return Check(FAIL, "reserve jobs", f"{words}; give them another")
     if batch and len(without) == len(batch):
         return Check(FAIL, "reserve jobs", f"no batch job has {what}: {fix}")
     if without:
-        words = f"{len(without)} of {len(batch)} batch jobs have not {what}: {some_jobs(without)}"
+        words = f"{len(without)} of {len(batch)} batch jobs lack {what}: {some_jobs(without)}"
         return Check(WARN, "reserve jobs", f"{words}; {fix}")
     if not batch:
-        return Check(WARN, "reserve jobs", f"no batch job is there to see whether it has {what}")
+        return Check(WARN, "reserve jobs", f"there is no batch job to see whether it has {what}")
     return Check(PASS, "reserve jobs", f"all {len(batch)} batch jobs have {what}")
 
 
@@ -224,7 +217,7 @@ def _licenses(carrier: LicenseLimit, commands: CommandRunner, sinfo: Sequence[st
         return Check(FAIL, "reserve licences", str(error))
     capacity = parse_capacity(commands.read(sinfo))
     if total != capacity:
-        what = f"{total} licences for {capacity} usable processors: make them as many"
+        what = f"{total} licences for {capacity} usable processors: set an equal number"
         return Check(WARN, "reserve licences", what)
     return Check(PASS, "reserve licences", f"{total}, as many as processors")
 
@@ -257,31 +250,26 @@ _GPU_TYPE = "gres/gpu:"
 
 
 def resource_check(commands: CommandRunner) -> Check:
-    """What nodes have beside processors; warns where it cannot be read or types stay unknown."""
+    """Report resources of nodes; warns if they cannot be read or types of GPUs stay unknown."""
     try:
         settings = parse_settings(commands.read(SHOW_CONFIG))
         if not (settings.counts_memory or settings.counts_gres):
             return Check(PASS, "resources", "slurm.conf counts processors alone")
-        answer = commands.read(SHOW_NODES_NOW)
-        machine = machine_resources(parse_nodes(answer, counts_memory=settings.counts_memory))
+        nodes = read_nodes(commands.read, counts_memory=settings.counts_memory)
+        machine = machine_resources(nodes)
     except BatchSystemError as error:
         return Check(WARN, "resources", f"{error}; until then processors alone count")
     if machine is None:
         return Check(PASS, "resources", "usable nodes have processors alone")
-    unknown = _types_not_told(settings, machine.names)
-    if unknown:
+    types = [name for name in machine.names if name.startswith(_GPU_TYPE)]
+    unknown = [name for name in types if name not in settings.tracked]
+    if unknown and len(types) > 1:
         return Check(
             WARN,
             "resources",
-            f"jobs that name no type of GPU count for none of {', '.join(unknown)}: add these to "
-            "AccountingStorageTRES in slurm.conf",
+            f"a job that names no type of GPU counts for no type of {', '.join(unknown)}: add "
+            "these to AccountingStorageTRES in slurm.conf",
         )
     amounts = zip(machine.names, machine.capacity.tolist(), strict=True)
-    told = ", ".join(f"{name} {amount:g}" for name, amount in amounts if amount)
-    return Check(PASS, "resources", f"of usable nodes (memory in MiB): {told}")
-
-
-def _types_not_told(settings: SlurmSettings, names: tuple[str, ...]) -> list[str]:
-    """Types of GPUs that Slurm does not track, where there are several to tell apart."""
-    types = [name for name in names if name.startswith(_GPU_TYPE)]
-    return [name for name in types if name not in settings.tracked] if len(types) > 1 else []
+    words = ", ".join(f"{name} {amount:g}" for name, amount in amounts if amount)
+    return Check(PASS, "resources", f"of usable nodes (memory in MiB): {words}")

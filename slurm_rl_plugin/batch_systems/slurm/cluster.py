@@ -1,12 +1,13 @@
-"""A Slurm cluster, read and reordered by its own commands."""
+"""A Slurm cluster, read and reordered by Slurm's own commands."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -84,18 +85,12 @@ SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C|%R|%p")
 WRITES_PER_CALL = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """What the last snapshot saw beside the jobs that wait."""
+class _Seen(NamedTuple):
+    """What the last snapshot read in addition to pending jobs."""
 
-    running: list[QueueRow]  #: rows of running jobs
-    tree: AccountTree  #: shares and usage
+    running: list[QueueRow]
+    tree: AccountTree
     nodes: str  #: the answer of SINFO
-
-    def without(self, waiting: Sequence[QueueRow]) -> _Seen:
-        """The same without those that run no more, as they were requeued."""
-        back = {row.job_id for row in waiting}
-        return replace(self, running=[row for row in self.running if row.job_id not in back])
 
 
 class SlurmCommands(BatchSystem):
@@ -106,10 +101,10 @@ class SlurmCommands(BatchSystem):
 
     What is special about Slurm's jobs:
 
-    * A pending job array is one row under the array's number, never split; its record that can
-      start first speaks for it. Running and started tasks are rows of their own.
-    * A heterogeneous job is one row under its first component's number, waiting or not.
-    * `eligible` is infinite where Slurm gives no time (held, dependency, array at its limit).
+    * A pending job array is one row under the array's number, with the values of the record that
+      can start first. Running and started tasks are rows of their own.
+    * A heterogeneous job is one row under its first component's number, pending or not.
+    * `eligible` is infinite if Slurm gives no time (held, dependency, array at its limit).
     * A priority set by hand hides our term: `admin_set`, with factor 0.
     * A job that other clusters of a federation hold too is `shared`: a write would reach them.
     """
@@ -135,12 +130,12 @@ class SlurmCommands(BatchSystem):
         self._seen: _Seen | None = None
 
     def _parts(self, commands: CommandRunner, machine: MachineLook) -> tuple[Squeue, Scontrol]:
-        """What lists the jobs, and what sends factors."""
+        """The reader of jobs and the sender of factors."""
         reads_comments = self._given.classifier.users_choose
         return Squeue(commands, machine, reads_comments=reads_comments), Scontrol(commands)
 
     def facts(self) -> SchedulerFacts:
-        """Read slurm.conf as slurmctld has it; see `BatchSystem.facts`."""
+        """Read slurm.conf as slurmctld has it."""
         settings = parse_settings(self._runner.read(SHOW_CONFIG))
         self._priority_type = settings.priority_type
         self._machine.counts(settings)
@@ -159,34 +154,34 @@ class SlurmCommands(BatchSystem):
         )
 
     def load(self) -> SchedulerLoad:
-        """How busy slurmctld is, by `sdiag`; unknown where its answer is not understood."""
+        """How busy slurmctld is, by `sdiag`; unknown if its answer is not understood."""
         text = self._runner.read(SDIAG)
         try:
             return parse_load(text)
-        except BatchSystemError as error:  # a hint, and no reason not to act
+        except BatchSystemError as error:  # the load is a hint: without it the daemon acts
             logger.warning("load=unknown reason=%s", error)
             return SchedulerLoad(struggles=None, events=())
 
     @collector_paused()
     def snapshot(self) -> QueueSnapshot:
-        """Read the queue; see `BatchSystem.snapshot`."""
+        """Read the queue and, at the same time, priorities, shares and nodes."""
         self._read_settings_once()
-        past = self._past_runs()  # may take a while, so before the queue is read
+        days, self._history_days = self._history_days, 0.0
+        past = read_past_runs(self._runner, days)  # may take a while, so before the queue is read
         self._machine.look()
         now = self._given.clock()
-        with ThreadPoolExecutor(1) as beside:  # slurmctld answers several readers at a time
-            others = beside.submit(
+        with ThreadPoolExecutor(1) as thread:  # slurmctld answers several readers at a time
+            others = thread.submit(
                 lambda: (self._priorities(), *map(self._runner.read, (SSHARE, SINFO)))
             )
             rows = whole_jobs(self._queue.waiting_and_running())
             priorities, shares, nodes = others.result()
         self._site_factor.take(priorities)
         tree = parse_shares(shares)
-        started, ended = self._watch.told(rows, self._read_vanished(rows), now)
-        self._seen = _Seen(
-            running=[row for row in rows if row.state in RUNNING_STATES], tree=tree, nodes=nodes
-        )
-        here = {row.job_id for row in rows}  # what is in the queue still is told later
+        started, ended = self._watch.starts_and_ends(rows, self._read_vanished(rows), now)
+        running = [row for row in rows if row.state in RUNNING_STATES]
+        self._seen = _Seen(running, tree, nodes)
+        here = {row.job_id for row in rows}  # their ends are reported later
         past = [run for run in past if run.job_id not in here]
         snapshot = self._snapshot(now, rows, self._seen, started, ended, past)
         self._numbers.forget_others(rows)
@@ -199,9 +194,10 @@ class SlurmCommands(BatchSystem):
             raise BatchSystemError("no snapshot was taken yet")
         now = self._given.clock()
         rows = self._waiting_with_factors()
-        seen = self._seen.without(rows)
-        snapshot = self._snapshot(now, rows, seen, (), (), ())
-        self._numbers.forget_others([*rows, *seen.running])  # pyslurm makes new rows at each look
+        requeued = {row.job_id for row in rows}
+        running = [row for row in self._seen.running if row.job_id not in requeued]
+        snapshot = self._snapshot(now, rows, self._seen._replace(running=running), (), (), ())
+        self._numbers.forget_others([*rows, *running])  # pyslurm makes new rows each time
         return snapshot
 
     def _snapshot(
@@ -213,7 +209,7 @@ class SlurmCommands(BatchSystem):
         ended: Sequence[QueueRow],
         past: Sequence[PastRun],
     ) -> QueueSnapshot:
-        """Columns of what was read from `now` on; of the rows those that wait count."""
+        """Columns of what was read from `now` on; only pending rows are used."""
         tree, running, tiers = seen.tree, seen.running, parse_tiers(seen.nodes)
         records = [row for row in rows if row.state in WAITING_STATES]
         waiting = first_of_each_array(records)
@@ -253,13 +249,13 @@ class SlurmCommands(BatchSystem):
         )
 
     def go_on_from(self, earlier: BatchSystem) -> None:
-        """Take over the earlier adapter's watch of jobs, and which limits it might set."""
+        """Take over the earlier adapter's watch of jobs, and the limits that it might have set."""
         if isinstance(earlier, SlurmCommands):
             self._watch = earlier._watch
             self._limit.go_on_from(earlier._limit)
 
     def tell_past(self, days: float) -> None:
-        """The next snapshot tells of the runs that accounting remembers."""
+        """Report past runs in the next snapshot."""
         self._history_days = days
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
@@ -267,10 +263,10 @@ class SlurmCommands(BatchSystem):
         return self._site_factor.write([(change.job_id, change.new) for change in changes])
 
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
-        """Set our factor back to 0; see `BatchSystem.release`.
+        """Set our factor to 0.
 
-        Without `job_ids` this also writes to pending jobs whose factor cannot be seen: one of
-        them may carry a factor of an earlier run. Not so to a job that other clusters hold too.
+        Without `job_ids` this also writes to pending jobs whose factor cannot be seen, since it may
+        be one of an earlier daemon, but not to jobs that other clusters hold too.
         """
         self._read_settings_once()
         if job_ids is None:
@@ -291,7 +287,7 @@ class SlurmCommands(BatchSystem):
             self._limit.set(amounts)
 
     def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
-        """Check what Slurm alone has: shares, accounting, a federation."""
+        """Check what only Slurm has: shares, accounting, a federation."""
         yield from slurm_checks(self._given, self._runner, SSHARE, wants_runs=wants_runs)
         yield from federation_checks(self._runner, whole_jobs(self._queue.waiting()))
 
@@ -300,15 +296,15 @@ class SlurmCommands(BatchSystem):
         return read_site_names(self._runner.read, SSHARE)
 
     def limit_checks(self, *, writes: bool) -> Iterator[Check]:
-        """Check the QOS or licences that carry a limit on batch jobs, if any are configured."""
+        """Check the configured QOS or licences that carry the limit on batch jobs."""
         if self._given.limit.mechanism is not None:
             rows = whole_jobs(self._queue.waiting_and_running())
             yield from limit_checks(self._given, self._runner, rows, SINFO, writes=writes)
 
     def _still_shown(self, written: Sequence[int]) -> frozenset[int]:
-        """Jobs that still show a factor: what a command says of a write may be wrong.
+        """Jobs that still show a factor, since a command's report of a write may be wrong.
 
-        Where the queue cannot be read the writes are believed: they need no reading to be made.
+        If the queue cannot be read, the command's report counts.
         """
         if not written:
             return frozenset()
@@ -320,31 +316,26 @@ class SlurmCommands(BatchSystem):
         return self._site_factor.showing(waiting).intersection(written)
 
     def _read_settings_once(self) -> None:
-        """Read slurm.conf where nobody has asked for `facts` yet."""
+        """Read slurm.conf before the first `facts`."""
         if self._priority_type is None:
             self.facts()
 
     def _waiting_with_factors(self) -> list[QueueRow]:
-        """Read the jobs that wait and, at the same time, every factor."""
-        with ThreadPoolExecutor(1) as beside:
-            priorities = beside.submit(self._priorities)
+        """Read the pending jobs and, at the same time, every factor."""
+        with ThreadPoolExecutor(1) as thread:
+            priorities = thread.submit(self._priorities)
             rows = whole_jobs(self._queue.waiting())
             self._site_factor.take(priorities.result())
         return rows
 
     def _priorities(self) -> str:
-        """The answer of SPRIO; it refuses with `priority/basic`, where no factor counts."""
+        """The answer of SPRIO; it fails with `priority/basic`, which ignores factors."""
         return "" if self._priority_type == BASIC else self._runner.read(SPRIO)
 
     def _read_vanished(self, rows: Sequence[QueueRow]) -> list[QueueRow]:
-        """Ask for jobs that wait or run no longer; Slurm keeps them for MinJobAge (300 s)."""
+        """Query jobs that left the queue; Slurm keeps them for MinJobAge (300 s)."""
         ids = self._watch.ask_about(rows)
         return whole_jobs(self._queue.of_arrays(ids)) if ids else []
-
-    def _past_runs(self) -> list[PastRun]:
-        """The runs that accounting remembers, at the first snapshot; later none."""
-        days, self._history_days = self._history_days, 0.0
-        return read_past_runs(self._runner, days)
 
 
 def _starts(rows: Sequence[QueueRow] | Sequence[PastRun]) -> FloatArray:
@@ -352,7 +343,7 @@ def _starts(rows: Sequence[QueueRow] | Sequence[PastRun]) -> FloatArray:
 
 
 def _ended(build: TableBuilder, ended: Sequence[QueueRow], past: Sequence[PastRun]) -> EndedJobs:
-    """Jobs that were seen to end, or in the first snapshot those of the past: never both."""
+    """Past runs in the first snapshot, later jobs that ended: never both."""
     return EndedJobs(
         jobs=build.past_jobs(past) if past else build.jobs(ended),
         start=_starts(past or ended),
@@ -363,7 +354,7 @@ def _ended(build: TableBuilder, ended: Sequence[QueueRow], past: Sequence[PastRu
 
 
 def _to_sum_one(values: Mapping[str, float], names: Sequence[str]) -> FloatArray:
-    """One value for each name, 0 where there is none, scaled to sum 1 unless all are 0."""
+    """One value for each name, 0 for a missing one, scaled to sum 1 unless all are 0."""
     return _of_sum_one(np.array([values.get(name, 0.0) for name in names], dtype=np.float64))
 
 

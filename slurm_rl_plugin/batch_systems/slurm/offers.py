@@ -1,9 +1,9 @@
-"""What a command `sbatch ...` asks for, submitting it, and when Slurm would start such a job.
+"""Parses and submits `sbatch ...`, and asks Slurm when it would start such a job.
 
-Only what decides where and when a job may start is read; all else is left to sbatch. Slurm's own
-will-run test says when: `sbatch --test-only` submits nothing. slurmctld counts running and pending
-jobs of the asked partition, but neither its state nor its time limit where EnforcePartLimits is
-off: these are read from `sinfo`, so that no start is promised to a job that would wait for ever.
+Only options that decide where and when a job may start are read; sbatch handles the rest. Slurm's
+will-run test, `sbatch --test-only`, submits nothing. It counts running and pending jobs of the
+partition, but ignores its state, and its time limit if EnforcePartLimits is off. These are read
+from `sinfo`, so that a job that would wait for ever gets no start.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from slurm_rl_plugin.accounting.sacct.fields import parse_time as time_of_sacct
 from slurm_rl_plugin.accounting.sacct.fields import sound_values
 from slurm_rl_plugin.accounting.slurm.options import VARIABLES, asked_counts, cut_options
 from slurm_rl_plugin.accounting.slurm.resources import limit_seconds
-from slurm_rl_plugin.batch_systems.command_process import Answer
+from slurm_rl_plugin.batch_systems.command_process import Answer, first_line, last_line
 from slurm_rl_plugin.batch_systems.kind import EndedRun, SubmitCommand
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
@@ -42,26 +43,23 @@ from slurm_rl_plugin.errors import (
 )
 from slurm_rl_plugin.units import MINUTE
 
-#: Options with which a job has one place only, and why.
+#: Options that bind a job to one place, and why.
 _BOUND = {
-    "clusters": "names clusters itself: leave it out, the site is chosen here",
+    "clusters": "names clusters itself: leave it out, slurm-rl chooses the site",
     "dependency": "waits for jobs of one cluster: submit it there",
     "reservation": "names a reservation of one cluster: submit it there",
     "nodelist": "names nodes of one cluster: submit it there",
     "test-only": "submits nothing: leave it out",
     "uid": "is for root: submit it yourself",
-    "wait": "waits until the job has ended, and sbatch is not waited for so long: leave it out",
+    "wait": "waits until the job has ended, longer than sbatch may take: leave it out",
 }
-#: What submits.
 SBATCH = "sbatch"
 
 
 def sbatch_command(command: Sequence[str]) -> SubmitCommand:
-    """Understand the words `sbatch ...`; see `JobSubmission.command`."""
+    """Parse `sbatch ...`; see `JobSubmission.command`."""
     if not command or command[0].rpartition("/")[2] != SBATCH:
-        raise ConfigurationError(
-            "give the command to submit with behind --, such as -- sbatch job.sh."
-        )
+        raise ConfigurationError("give the command that submits after --, as in -- sbatch job.sh.")
     words = tuple(command[1:])
     options, rest = _options(words, SBATCH)
     script = words[rest] if rest < len(words) else None
@@ -76,7 +74,7 @@ def sbatch_command(command: Sequence[str]) -> SubmitCommand:
 def job_request_of(
     command: SubmitCommand, script: str, environment: Mapping[str, str], user: str
 ) -> JobRequest:
-    """What the command asks for; the words go over variables, these over the script's lines."""
+    """What the command asks for; arguments override variables, which override the script."""
     given = script_options(script)
     given |= {name: environment[key] for key, name in VARIABLES.items() if key in environment}
     given |= command.options
@@ -100,7 +98,7 @@ def job_request_of(
 
 
 def script_options(script: str) -> dict[str, str]:
-    """Options of the lines #SBATCH, up to the first command, as sbatch reads them."""
+    """Options of the lines #SBATCH up to the first command, as sbatch reads them."""
     found: dict[str, str] = {}
     for number, line in enumerate(script.splitlines(), start=1):
         if line.startswith("#SBATCH"):
@@ -108,7 +106,7 @@ def script_options(script: str) -> dict[str, str]:
             try:
                 words = shlex.split(line.removeprefix("#SBATCH"), comments=True)
             except ValueError as error:
-                raise ConfigurationError(f"{where}: {error}: mend its quotes.") from None
+                raise ConfigurationError(f"{where}: {error}: correct its quotes.") from None
             if words in (["hetjob"], ["packjob"]):
                 raise ConfigurationError(
                     f"{where}: a heterogeneous job cannot be routed: submit it where it is to run."
@@ -125,12 +123,12 @@ def parse_time_limit(text: str) -> float:
         return limit_seconds(text)
     except ValueError:
         raise ConfigurationError(
-            f"time limit {text!r} is none: give one as sbatch --time takes."
+            f"time limit {text!r} is not valid: give one as for sbatch --time."
         ) from None
 
 
 def _options(words: Sequence[str], where: str) -> tuple[dict[str, str], int]:
-    """Long name -> value, and the place of the first word that is no option."""
+    """Long name -> value, and the place of the first word after the options."""
     try:
         return cut_options(words)
     except ValueError as error:
@@ -138,31 +136,31 @@ def _options(words: Sequence[str], where: str) -> tuple[dict[str, str], int]:
 
 
 def least_processors(needs: Mapping[str, str]) -> int:
-    """Processors that a job asks for, at least, by names of NEEDS and values of sbatch."""
+    """The least processors of a job with these values of NEEDS."""
     try:
         return asked_counts(needs).processors
     except ValueError as error:
         raise ConfigurationError(f"sbatch {error}") from None
 
 
-#: Words after which slurmctld may have the job although nobody was told.
+#: Errors after which slurmctld may have the job.
 _PERHAPS_TAKEN = (
     *("Socket timed out", "Zero Bytes were transmitted", "Insane message", "Unexpected message"),
     *("send failure", "receive failure", "shutdown failure", "Transport endpoint"),
     *("Connection reset", "Connection timed out", "Broken pipe"),
 )
-#: Variables that would name other clusters than the chosen one.
+#: Variables that would override the chosen cluster.
 _OTHER_CLUSTERS = ("SBATCH_CLUSTERS", "SLURM_CLUSTERS")
 _SUBMITTED = re.compile(r"^(?:Submitted batch job )?(?P<job>\d+)(?: on cluster \S+|;\S*)?$", re.M)
 _ENDED_FIELDS = ("JobIDRaw", "Submit", "Eligible", "Start", "End", "State", "ExitCode")
-#: States of a job that the site failed, and the exit code of one that slurmstepd could not launch.
+#: States of a job that the site failed, and of a job that slurmstepd could not launch.
 _SITE_FAILED = frozenset({"NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
 _NOT_LAUNCHED = ("FAILED", "0:53")
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmSubmission:
-    """Speaks to the clusters that share one accounting database; see `JobSubmission`.
+    """Submits to the clusters of one accounting database; see `JobSubmission`.
 
     `submitting` runs sbatch with the user's own environment, which the job inherits.
     """
@@ -175,20 +173,20 @@ class SlurmSubmission:
     request = staticmethod(job_request_of)
 
     def submit(self, cluster: str, words: Sequence[str], script: str | None) -> tuple[int, str]:
-        """Run `sbatch -M CLUSTER WORDS`; see `JobSubmission.submit`."""
+        """Run `sbatch -M CLUSTER WORDS`."""
         command = [SBATCH, f"--clusters={cluster}", *words]
         try:
             answer = self.submitting.call(command, stdin=script or "")
         except BatchSystemUnavailable as error:
             raise _unknown(cluster, str(error)) from None
-        except KeyboardInterrupt:  # sbatch was killed, perhaps behind the submission
+        except KeyboardInterrupt:  # sbatch was killed, perhaps after the submission
             raise _unknown(cluster, "interrupted") from None
         return _submitted(cluster, answer)
 
     def ended(
         self, cluster: str, job_ids: Sequence[int], since: float | None = None
     ) -> tuple[list[EndedRun], list[int]]:
-        """Ask `sacct -M CLUSTER`; see `JobSubmission.ended`."""
+        """Ask `sacct -M CLUSTER`."""
         which = ("--jobs", ",".join(str(job_id) for job_id in job_ids), "-S", "now-90days")
         if since is not None:  # root would see the jobs of all users
             which = ("--user", str(os.getuid()), "-S", f"now-{math.ceil(since)}seconds")
@@ -204,18 +202,19 @@ class SlurmSubmission:
 
 
 def _submitted(cluster: str, answer: Answer) -> tuple[int, str]:
-    said = (answer.errors + answer.output).strip()
+    printed = (answer.errors + answer.output).strip()
     found = _SUBMITTED.search(answer.output)
-    if found is not None:  # whatever the exit status: there is a job
+    if found is not None:  # there is a job, whatever the exit status
         return int(found["job"]), answer.output.strip()
     if answer.status == 0:
-        raise SubmissionUnknown(f"sbatch said {said[:200]!r}: look with `squeue -M {cluster} --me`")
-    # without a word, or killed, sbatch may have been cut off behind the submission
-    if not said or answer.status < 0 or any(words in said for words in _PERHAPS_TAKEN):
-        raise _unknown(
-            cluster, said.splitlines()[-1] if said else f"sbatch ended with {answer.status}"
+        raise SubmissionUnknown(
+            f"sbatch printed {printed[:200]!r}: look with `squeue -M {cluster} --me`"
         )
-    raise JobNotAccepted(said.splitlines()[-1])
+    last = last_line(printed, f"sbatch ended with {answer.status}")
+    # without output, or killed, sbatch may have ended after the submission
+    if not printed or answer.status < 0 or any(words in printed for words in _PERHAPS_TAKEN):
+        raise _unknown(cluster, last)
+    raise JobNotAccepted(last)
 
 
 def _unknown(cluster: str, words: str) -> SubmissionUnknown:
@@ -239,10 +238,10 @@ def parse_ended(text: str) -> tuple[list[EndedRun], list[int]]:
         except ValueError as error:
             raise not_understood("sacct", line) from error
         failed = state in _SITE_FAILED or (state, code) == _NOT_LAUNCHED
-        if state == "REQUEUED":  # by hand: what it waited for its first run is nobody's fault
+        if state == "REQUEUED":  # by hand, so the wait for this run does not count
             continue
         if state not in FINAL_STATES:
-            not_over.add(job_id)  # requeued: its earlier runs come with the last one
+            not_over.add(job_id)  # requeued: its earlier runs are reported with the last one
             if state == "RUNNING" and submitted <= started:
                 submitted = eligible if eligible <= started else submitted
                 running[job_id] = EndedRun(
@@ -264,7 +263,7 @@ def parse_ended(text: str) -> tuple[list[EndedRun], list[int]]:
 
 
 def user_submission(environment: Mapping[str, str], timeout: float) -> SlurmSubmission:
-    """What submits jobs and asks accounting as the user, with nothing of ours in what jobs get."""
+    """Submits jobs and asks accounting as the user; jobs inherit no variable of ours."""
     asking = CommandRunner(environment=environment, timeout=timeout)
     submitting = CommandRunner(environment=environment, timeout=timeout)
     submitting.environment = {
@@ -275,13 +274,13 @@ def user_submission(environment: Mapping[str, str], timeout: float) -> SlurmSubm
 
 TEST_ONLY = ("sbatch", "--test-only", "--chdir=/", "--output=/dev/null", "--wrap=true")
 PARTITIONS = ("sinfo", "--noheader", "--all", "-o", "%P|%a|%l")
-#: Options that may make up processors without a number of tasks.
+#: Options that may determine processors without a number of tasks.
 _COUNTING = frozenset({"nodes", "cpus-per-gpu", "tres-per-task"})
-#: What sinfo says of a partition that lets jobs run for ever.
+#: sinfo's time limit of a partition without one.
 NO_LIMIT = "infinite"
-#: 26.05 puts a letter between the time and `using`.
+#: 26.05 prints a letter between the time and `using`.
 _STARTS = re.compile(r"\bJob \d+ to start at (?P<time>\S+).*? using \d+ processors")
-#: A release that does not know an option refuses it without the word error.
+#: Releases that do not know an option refuse it without the word error.
 _REFUSED = re.compile(
     r"^(?:sbatch: (?:error|fatal):|allocation failure:|sbatch: (?=unrecognized option)) *"
     r"(?P<words>.+)$",
@@ -289,18 +288,17 @@ _REFUSED = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class Partition(NamedTuple):
     """What decides whether a job may start in a partition at all."""
 
     name: str  #: without the star of the default one
-    is_default: bool  #: whether jobs that name none go there
+    is_default: bool  #: whether it gets jobs that name no partition
     is_up: bool  #: whether jobs start there now
-    longest: float  #: seconds that a job may ask for; inf for no limit
+    longest: float  #: seconds that a job may request; inf for no limit
 
 
 def will_run_command(request: JobRequest, account: str) -> list[str]:
-    """The command of a will-run test; each value is one word, which no value can leave."""
+    """The command of a will-run test; no value can leave its argument."""
     job, needs = request.job, dict(request.needs)
     words = {
         "partition": job.partition,
@@ -310,31 +308,23 @@ def will_run_command(request: JobRequest, account: str) -> list[str]:
         "time": "" if math.isnan(job.time_limit) else str(math.ceil(job.time_limit / MINUTE)),
         **{name: needs[name] for name in NEEDS if name in needs},
     }
-    if not _makes_up(request.processors, needs):
-        words["ntasks"] = str(_tasks(request.processors, needs.get("cpus-per-task", "")))
+    if not _is_sized(request.processors, needs):
+        each = needs.get("cpus-per-task", "")
+        of_task = max(int(each), 1) if each.isascii() and each.isdigit() else 1
+        words["ntasks"] = str(math.ceil(request.processors / of_task))
     given = [f"--{name}={value}" for name, value in words.items() if value]
     return [*TEST_ONLY, *given, *(["--exclusive"] if needs.get("exclusive") == "" else [])]
 
 
-def _makes_up(processors: int, needs: Mapping[str, str]) -> bool:
-    """Whether tasks, nodes or GPUs that are asked for make up so many processors by themselves."""
-    if "ntasks" in needs or _tasks_by_gpus(needs):
+def _is_sized(processors: int, needs: Mapping[str, str]) -> bool:
+    """Whether the requested tasks, nodes or GPUs include these processors by themselves."""
+    # with these Slurm computes the tasks from GPUs, and refuses another number
+    if "ntasks-per-gpu" in needs or {"gpus", "gpus-per-task"} <= needs.keys() or "ntasks" in needs:
         return True
     try:
         return bool(_COUNTING & needs.keys()) and least_processors(needs) >= processors
-    except ConfigurationError:  # Slurm refuses it in its own words
+    except ConfigurationError:  # Slurm refuses it with its own message
         return True
-
-
-def _tasks_by_gpus(needs: Mapping[str, str]) -> bool:
-    """Whether Slurm makes up the tasks by GPUs; it refuses a number that differs."""
-    return "ntasks-per-gpu" in needs or {"gpus", "gpus-per-task"} <= needs.keys()
-
-
-def _tasks(processors: int, of_each: str) -> int:
-    """Tasks that make up so many processors."""
-    each = int(of_each) if of_each.isascii() and of_each.isdigit() else 1
-    return math.ceil(processors / max(each, 1))
 
 
 def parse_start(status: int, text: str) -> float:
@@ -352,7 +342,7 @@ def parse_start(status: int, text: str) -> float:
 
 
 def _seconds(text: str) -> float:
-    """Seconds since the epoch, as SLURM_TIME_FORMAT=%s has them or in the form without it."""
+    """Seconds since the epoch, from SLURM_TIME_FORMAT=%s or Slurm's default format."""
     try:
         return float(text) if text.isdigit() else datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -361,22 +351,16 @@ def _seconds(text: str) -> float:
 
 def parse_partitions(text: str) -> list[Partition]:
     """The partitions in `sinfo`'s answer to PARTITIONS, each once."""
-    return list(dict.fromkeys(_partitions(text)))
-
-
-def _partitions(text: str) -> Iterator[Partition]:
+    found: dict[Partition, None] = {}
     for line in text.splitlines():
         try:
             name, state, limit = line.split("|")
             longest = math.inf if limit == NO_LIMIT else parse_duration(limit)
         except ValueError as error:
             raise not_understood("sinfo", line) from error
-        yield Partition(
-            name=name.removesuffix("*"),
-            is_default=name.endswith("*"),
-            is_up=state == "up",
-            longest=longest,
-        )
+        each = Partition(name.removesuffix("*"), name.endswith("*"), state == "up", longest)
+        found[each] = None
+    return list(found)
 
 
 def check_partitions(request: JobRequest, partitions: list[Partition]) -> None:
@@ -392,13 +376,13 @@ def check_partitions(request: JobRequest, partitions: list[Partition]) -> None:
     limit = request.job.time_limit
     if not math.isnan(limit) and all(limit > each.longest for each in up):
         raise JobNotAccepted(
-            f"partition {up[0].name} gives {up[0].longest / MINUTE:.0f} minutes at most"
+            f"partition {up[0].name} allows {up[0].longest / MINUTE:.0f} minutes at most"
         )
 
 
-#: What scontrol says of a reservation that a job uses, and of one that is not there.
+#: Messages of scontrol about a reservation that a job uses, and about a missing one.
 _IN_USE, _NO_RESERVATION = "reservation is in use", "reservation is invalid"
-#: Processors, start and end of each job; those of a pending one are Slurm's plan, or N/A.
+#: Processors, start and end of each job; of a pending job Slurm's plan, or N/A.
 SCHEDULE = (
     *SQUEUE,
     "--states=RUNNING,SUSPENDED,PENDING",
@@ -425,25 +409,25 @@ def parse_schedule(text: str) -> list[Allocation]:
 
 @dataclass(frozen=True, slots=True)
 class SlurmOffers:
-    """What brokers are told of a site with Slurm; see `OfferingSite`.
+    """What Slurm says about a site to brokers; see `OfferingSite`.
 
-    Slurm tests as the user who asks, so accounts and QOS are checked by the associations of that
-    user. Every will-run test is made under `account`; "" takes the job's own.
+    Slurm checks accounts and QOS by the associations of the calling user. Every will-run test is
+    made under `account`; "" takes the job's own.
     """
 
     commands: CommandRunner
     account: str
 
     def expected_start(self, request: JobRequest) -> float | None:
-        """Slurm's own estimate, in seconds since the epoch; nothing is submitted."""
+        """The start by a will-run test, which submits nothing."""
         check_partitions(request, parse_partitions(self.commands.read(PARTITIONS)))
         answer = self.commands.call(will_run_command(request, self.account))
         return parse_start(answer.status, answer.errors + answer.output)
 
     def reserve(self, name: str, request: JobRequest, start: float, idle: float) -> None:
-        """An advance reservation for the account, long enough for a job that comes in time.
+        """Create an advance reservation that ends after a job submitted within `idle` seconds.
 
-        slurmctld refuses one that begins in the second in which a running job ends.
+        It begins a second later, since slurmctld refuses the second in which a running job ends.
         """
         job, spare = request.job, math.ceil(idle / MINUTE)
         words = {
@@ -458,21 +442,22 @@ class SlurmOffers:
         given = [f"{key}={value}" for key, value in words.items() if value]
         answer = self.commands.call(("scontrol", "create", "reservation", *given))
         if answer.status:
-            said = (answer.errors or answer.output).strip().splitlines()
-            raise JobNotAccepted(said[0] if said else "scontrol gives no reason")
+            raise JobNotAccepted(
+                first_line(answer.errors or answer.output, "scontrol gives no reason")
+            )
 
     def release(self, name: str) -> bool:
-        """Delete a reservation; False where a pending or running job uses it."""
+        """Delete a reservation; False if a pending or running job uses it."""
         answer = self.commands.call(("scontrol", "delete", f"reservationname={name}"))
-        said = answer.errors + answer.output
-        if answer.status == 0 or _NO_RESERVATION in said:
+        printed = answer.errors + answer.output
+        if answer.status == 0 or _NO_RESERVATION in printed:
             return True
-        if _IN_USE in said:
+        if _IN_USE in printed:
             return False
-        raise failure("scontrol", said)
+        raise failure("scontrol", printed)
 
     def schedule(self) -> list[Allocation]:
-        """Jobs that run until their time limits, and pending ones that backfilling has planned."""
+        """Running jobs until their time limits, and pending jobs that backfilling has planned."""
         return parse_schedule(self.commands.read(SCHEDULE))
 
     def name(self) -> str:
@@ -480,5 +465,5 @@ class SlurmOffers:
         return parse_cluster_name(self.commands.read(SHOW_CONFIG))
 
     def processors(self) -> int:
-        """All processors by `sinfo`, those of nodes that are down as well."""
+        """All processors by `sinfo`, down nodes included."""
         return parse_all_processors(self.commands.read(SINFO))

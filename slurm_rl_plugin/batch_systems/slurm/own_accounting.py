@@ -1,7 +1,7 @@
-"""The accounting of jobs that ended, as `sacct` prints it: one query a month, joined to one dump.
+"""The accounting of jobs that ended, by `sacct`: one query for each month, joined to one dump.
 
-A job is asked for by a final state, and `sacct` then gives it in the stretch in which it ended, and
-in no other. A single query over years would hold slurmdbd up for everybody.
+Queries ask for final states, so `sacct` prints a job only in the stretch in which it ended. A
+single query over years would block slurmdbd for all users.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from slurm_rl_plugin.errors import (
     ConfigurationError,
 )
 
-#: Every state of a job, or of a run that was requeued, that is over; names of 22.05 to 26.05.
+#: Every final state of a job or of a run before a requeue; names of 22.05 to 26.05.
 ENDED_STATES = tuple(sorted(FINAL_STATES | {"REQUEUED", "REVOKED"}))
 SACCT = ("sacct", "--allusers", "-X", "--duplicates", "--parsable2")
 _DISABLED = "accounting storage is disabled"
 _NO_DATABASE = ("Problem talking to the database", "Connection refused", "timed out")
-#: Bytes of the jobs of one month, some millions.
+#: Bytes of one month with some millions of jobs.
 LONGEST_MONTH = 1 << 30
 _SECOND = timedelta(seconds=1)
 _BY_HAND = "".join(
@@ -54,7 +54,7 @@ class Stretch:
 def month_stretches(since: datetime, until: datetime) -> list[Stretch]:
     """Cut a time at the beginnings of months; no second is in two stretches.
 
-    None is a single second long: `sacct` would take it for two, and a job would be in both.
+    No stretch is a single second long, since `sacct` would read it as two seconds.
     """
     begins = [since]
     month = _next_month(since)
@@ -78,24 +78,20 @@ def read_accounting_dump(
     progress: Callable[[int, float], None],
 ) -> LogDump:
     """Ask `sacct` for the jobs that ended in each stretch."""
-    # text of a job that was stored before the call cannot hold it, and nobody sees it meanwhile
+    # text of a job stored before the call cannot hold the mark, and no user can read it meanwhile
     mark = marked_format(secrets.token_hex(8))
     parts: list[str] = []
     commands: list[str] = []
     lines = 0
     for done, stretch in enumerate(stretches, start=1):
-        words = _query(fields, stretch)
+        between = ["-S", stretch.begin.isoformat(), "-E", stretch.end.isoformat()]
+        words = [*SACCT, *between, "-s", ",".join(ENDED_STATES), "-o", asked_as(fields)]
         header, _, rows = _answer(runner, words, mark, stretch).partition("\n")
         parts.append(rows if parts else f"{header}\n{rows}")
         commands.append(_BY_HAND + " ".join(words))
         lines += rows.count("\n")
         progress(done, float(lines))
     return LogDump(text="".join(parts), lines=lines, commands=tuple(commands))
-
-
-def _query(fields: Sequence[str], stretch: Stretch) -> list[str]:
-    between = ["-S", stretch.begin.isoformat(), "-E", stretch.end.isoformat()]
-    return [*SACCT, *between, "-s", ",".join(ENDED_STATES), "-o", asked_as(fields)]
 
 
 def _answer(
@@ -106,7 +102,7 @@ def _answer(
     except BatchSystemUnavailable as error:
         raise BatchSystemUnavailable(
             f"sacct gave no answer in time for jobs from {stretch.begin} to {stretch.end}; allow "
-            "it more, or check slurmdbd with `sacctmgr show cluster`"
+            "more time, or check slurmdbd with `sacctmgr show cluster`"
         ) from error
     if answer.status:
         raise _refusal(answer.errors or answer.output)
@@ -114,12 +110,12 @@ def _answer(
 
 
 def _refusal(words: str) -> ConfigurationError | BatchSystemError:
-    """The error for what `sacct` said when it failed."""
+    """Make the error for the output of a failed `sacct`."""
     first = first_line(words)
     if _DISABLED in words:
         return ConfigurationError(
             "sacct says that this cluster keeps no accounting (AccountingStorageType in "
-            "slurm.conf): set up slurmdbd, or give a LOG from elsewhere."
+            "slurm.conf): set up slurmdbd, or name a LOG."
         )
     if any(phrase in words for phrase in _NO_DATABASE):
         return BatchSystemUnavailable(
@@ -129,7 +125,7 @@ def _refusal(words: str) -> ConfigurationError | BatchSystemError:
 
 
 class SlurmAccounting:
-    """sacct as a log to train on; sinfo and sshare tell what a log needs beside jobs."""
+    """A log by `sacct`, with processors by `sinfo` and shares by `sshare`."""
 
     def __init__(self, timeout: float) -> None:
         self._commands = CommandRunner(timeout=timeout)
@@ -139,11 +135,11 @@ class SlurmAccounting:
         if shutil.which("sacct") is None:
             raise ConfigurationError(
                 "--from slurm needs sacct, which is not on the PATH: install Slurm's client "
-                "commands, or run this where they are."
+                "commands, or run this on a host that has them."
             )
 
     def queries(self, since: datetime, until: datetime) -> int:
-        """How many calls of `sacct` a dump takes: one a month."""
+        """Number of calls of `sacct`: one for each month."""
         return len(month_stretches(since, until))
 
     def dump(
@@ -157,22 +153,21 @@ class SlurmAccounting:
         """The jobs of a dump that ran; polars is needed."""
         if not dump.lines:
             raise AccountingLogError("sacct", f"no job ended {when}; give an earlier --since")
-        content = dump.text.encode()
-        # comes with an extra, which a head node that only keeps the dump does without
+        # needs an extra that a head node does not have if it only keeps the dump
         from slurm_rl_plugin.accounting.sacct.reader import SacctReader  # noqa: PLC0415
 
-        log, report = SacctReader().read(LogFile(Path("sacct"), content))
+        log, report = SacctReader().read(LogFile(Path("sacct"), dump.text.encode()))
         if not len(log):
-            problem = f"none of the {report.read} jobs that ended {when} ever ran"
+            problem = f"{report.read} jobs ended {when}, but no job ran"
             raise AccountingLogError("sacct", f"{problem}; give an earlier --since")
         return log, report
 
     def processors(self) -> int:
-        """All processors by `sinfo`, those of nodes that are down as well."""
+        """All processors by `sinfo`, down nodes included."""
         return parse_all_processors(self._commands.read(SINFO))
 
     def shares(self, accounts: Sequence[str]) -> dict[str, float] | None:
-        """Shares of these accounts by `sshare`, sum 1; what one leaves falls to others."""
+        """Shares of these accounts by `sshare`, scaled to sum 1."""
         tree = parse_shares(self._commands.read(SSHARE))
         found = {name: tree.shares[name] for name in accounts if tree.shares.get(name, 0.0) > 0}
         whole = sum(found.values())

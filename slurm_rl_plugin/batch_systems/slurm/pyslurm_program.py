@@ -1,7 +1,7 @@
-"""The program of the child in which pyslurm runs; the only module that imports it.
+"""The program of the child process in which pyslurm runs; no other module imports pyslurm.
 
-Run as a script for one question, never imported: JSON on standard input asks, JSON on standard
-output answers. It imports nothing else of this package, so that a child stays small.
+A script for one question, never imported: the question is JSON on standard input, the answer JSON
+on standard output. It imports nothing else of this package, so that the child stays small.
 
     {"seconds": S, "read": [ATTRIBUTE, ...]}   -> {"jobs": [[VALUE, ...], ...]}
     {"seconds": S, "write": [[JOB, FACTOR], ...]} -> {"refused": [[JOB, WORDS], ...]}
@@ -17,23 +17,23 @@ import signal
 import sys
 from typing import Any
 
-#: Slurm's numbers for what slurmctld has against one request: unknown job, job over, no right.
-#: All others tell that it was not reached, and so does a controller that is not in charge.
+#: Slurm's error numbers of a refused request: unknown job, finished job, no right. After any other
+#: error slurmctld was not reached; a standby controller counts as not reached too.
 REFUSALS = range(2000, 3000)
 STANDBY = "in standby mode"
 
 
 def main() -> None:
     """Answer the question on standard input."""
-    for number in (signal.SIGTERM, signal.SIGINT):  # they are for the daemon, which takes its time
+    for number in (signal.SIGTERM, signal.SIGINT):  # the daemon handles them, and ends its child
         signal.signal(number, signal.SIG_IGN)
     question = json.load(sys.stdin)
-    # The kernel ends a child whose parent is gone: pyslurm keeps the interpreter's lock while it
-    # waits for slurmctld, so that no thread and no handler of Python could.
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a parent that ignores it hands that on
+    # The kernel ends a child whose parent is gone. No thread and no handler of Python could, since
+    # pyslurm keeps the interpreter's lock while it waits for slurmctld.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # it is inherited from a parent that ignores it
     signal.setitimer(signal.ITIMER_REAL, question["seconds"])
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)  # libslurm may print; what it prints must not stand beside the answer
+        os.dup2(2, 1)  # what libslurm prints must not mix with the answer
         json.dump(_answer(question), answers)
 
 
@@ -41,8 +41,8 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     try:
         import pyslurm  # noqa: PLC0415 - without a readable slurm.conf libslurm ends the process
     except ImportError as error:
-        mend = 'mend it, or set adapter = "slurm_commands" under [batch_system]'
-        return {"failed": f"it cannot be imported: {error}; {mend}", "reached": True}
+        fix = 'repair it, or set adapter = "slurm_commands" under [batch_system]'
+        return {"failed": f"it cannot be imported: {error}; {fix}", "reached": True}
     try:
         if "read" in question:
             return {"jobs": _read(pyslurm, question["read"])}
@@ -54,7 +54,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(pyslurm: Any, attributes: list[str]) -> list[list[Any]]:
-    """Attributes of every job that slurmctld knows, those that are over included."""
+    """Attributes of every job that slurmctld knows, finished ones included."""
     users: dict[int, str] = {}
     return [
         [
@@ -66,7 +66,7 @@ def _read(pyslurm: Any, attributes: list[str]) -> list[list[Any]]:
 
 
 def _user_name(job: Any, users: dict[int, str]) -> str:
-    """A user's name, looked up once a call; the number where the system has no name for it."""
+    """A user's name, or the number if the system has no name for it; looked up once a call."""
     user_id = job.user_id
     if user_id not in users:
         try:
@@ -77,7 +77,7 @@ def _user_name(job: Any, users: dict[int, str]) -> str:
 
 
 def _value(job: Any, attribute: str) -> Any:
-    """One attribute; text that is no UTF-8 (a job's name may be anything) is not known."""
+    """One attribute; None for text that is no UTF-8, such as a job's name may be."""
     try:
         return getattr(job, attribute)
     except UnicodeDecodeError:
@@ -85,7 +85,7 @@ def _value(job: Any, attribute: str) -> Any:
 
 
 def _write(pyslurm: Any, changes: list[tuple[int, int]]) -> list[tuple[int, str]]:
-    """Write factors as text: pyslurm takes a whole number 0 for "leave it as it is"."""
+    """Write factors as text, since pyslurm ignores the number 0."""
     refused = []
     for job_id, factor in changes:
         try:

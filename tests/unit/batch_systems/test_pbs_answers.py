@@ -153,15 +153,19 @@ def test_a_job_starts_when_it_has_a_start(
     looks: Sequence[PbsJob], starts: list[list[float]]
 ) -> None:
     watch = PbsWatch()
-    assert [[each.start for each in watch.told([now], nobody)[0]] for now in looks] == starts
+    assert [
+        [each.start for each in watch.starts_and_ends([now], nobody)[0]] for now in looks
+    ] == starts
 
 
 def test_a_job_that_ended_after_its_prologue_is_asked_for() -> None:
     watch = PbsWatch()
     for now in (job("Q"), job("R")):
-        watch.told([now], nobody)
+        watch.starts_and_ends([now], nobody)
     over = job("F", stime=130, obittime=140)
-    started, ended = watch.told([], lambda names: [over] if list(names) == ["7.server"] else [])
+    started, ended = watch.starts_and_ends(
+        [], lambda names: [over] if list(names) == ["7.server"] else []
+    )
     assert (started, ended) == ([over], [over])
 
 
@@ -176,11 +180,11 @@ def test_the_last_start_of_an_array_is_known_while_a_subjob_of_it_waits() -> Non
     assert rest.tasks == 5
     first = of("9[1].server", job_state="R", stime=130)
     second = of("9[2].server", job_state="R", stime=150)
-    watch.told([rest, first, second], nobody)
+    watch.starts_and_ends([rest, first, second], nobody)
     assert watch.last_start == {9: 150.0}
-    watch.told([rest], nobody)
+    watch.starts_and_ends([rest], nobody)
     assert watch.last_start == {9: 150.0}
-    watch.told([first], nobody)
+    watch.starts_and_ends([first], nobody)
     assert watch.last_start == {}
 
 
@@ -325,7 +329,7 @@ class Site:
     ("attributes", "words"),
     [
         ({}, None),
-        ({"job_sort_formula": OURS}, "which the dead-man hook cannot take back"),
+        ({"job_sort_formula": OURS}, "which the dead-man hook cannot remove"),
         ({"job_sort_formula": "queue_priority"}, "formula of its own that is not the server's"),
         ({"job_sort_formula_threshold": 0}, "unset sched second job_sort_formula_threshold"),
         ({"job_sort_formula_threshold": -7.5}, "never runs"),
@@ -344,7 +348,7 @@ def test_a_formula_of_a_scheduler_alone_is_not_ours(server: FakePbs) -> None:
     """The dead-man hook would not take it back."""
     server.set_server(job_sort_formula="")
     server.set(sched={"default": {"job_sort_formula": OURS}})
-    assert "does not hold rl_score" in str(Site(server).harm())
+    assert "does not contain rl_score" in str(Site(server).harm())
 
 
 def test_a_queues_own_default_of_the_score_is_told(server: FakePbs) -> None:

@@ -117,7 +117,7 @@ def test_a_write_that_was_lost_is_known_for_ours_all_the_same(fake: FakePbs, rec
     system = adapter(fake, record)
     system.limit_batch({"cpus": 6})
     fake.break_command("qmgr", "lose")
-    with pytest.raises(ChangeRejected, match="is 6 where 4 was set"):
+    with pytest.raises(ChangeRejected, match="is 6 although 4 was set"):
         system.limit_batch({"cpus": 4})
     fake.break_command("qmgr", "")
     adapter(fake, record).limit_batch(None)
@@ -157,7 +157,7 @@ def test_limits_of_the_old_style_are_named(fake: FakePbs, record: Path) -> None:
 def test_without_a_queue_nothing_can_be_limited(fake: FakePbs, record: Path) -> None:
     system = adapter(fake, record, queues=())
     system.limit_batch(None)
-    with pytest.raises(ChangeRejected, match="no batch queue is named"):
+    with pytest.raises(ChangeRejected, match="names no batch queue"):
         system.limit_batch({"cpus": 6})
 
 
@@ -281,7 +281,7 @@ def test_a_queue_that_the_site_does_not_name_is_not_touched(fake: FakePbs, recor
         limit=LimitKeys(is_known=True),
     )
     later, kept = Pbs(settings), record.read_text()
-    with pytest.raises(ChangeRejected, match=r"names queue batch, which .* does not name"):
+    with pytest.raises(ChangeRejected, match=r"names queue batch, but .* does not"):
         later.limit_batch(None)
     assert record.read_text() == kept
     later.go_on_from(adapter(fake, record))  # which heeds the file alone

@@ -198,7 +198,7 @@ fairshare_usage_res: ncpus*walltime
 fairshare_decay_time: 12:00:00
 fairshare_decay_factor: 0.25
 """
-BY_CPUT = "fairshare_usage_res cput: jobs are taken to use all of their CPUs."
+BY_CPUT = "fairshare_usage_res cput: jobs are assumed to use all of their CPUs."
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_what_sched_config_says(
         ("fairshare_entity: egroup:euser", GROUPS, "fairshare_entity egroup:euser: no log has it"),
         ("fairshare_entity: egroup", GROUPS, "fairshare_entity egroup: the entity of a job is"),
         ("fairshare_usage_res: vmem", GROUPS, "Replays count ncpus * walltime."),
-        ("fair_share: true prime", GROUPS, "fair_share is on in one of prime time"),
+        ("fair_share: true prime", GROUPS, "fair_share is on in only one"),
         ('job_sort_key: "ncpus HIGH" ALL', GROUPS, "job_sort_key ncpus HIGH: not modelled"),
         ("", None, "resource_group cannot be read (No such file or directory)"),
     ],

@@ -36,7 +36,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
     parse_load,
     parse_settings,
 )
-from slurm_rl_plugin.batch_systems.slurm.queue.reader import _parse, whole_jobs
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import parse_runs, whole_jobs
 from slurm_rl_plugin.batch_systems.slurm.site_factor import NO_TERM, PriorityReader, _refusal
 from slurm_rl_plugin.domain import RunningJobs
 from slurm_rl_plugin.domain.jobs import empty_job_table
@@ -238,7 +238,7 @@ def test_partitions_and_their_tiers(
 
 
 def test_past_runs(jobs: dict[str, int], rows: dict[int, QueueRow], answers: Path) -> None:
-    runs, strange = _parse(answers.joinpath("sacct.txt").read_text())
+    runs, strange = parse_runs(answers.joinpath("sacct.txt").read_text())
     assert strange == []
     of = {run.job_id: run for run in runs}
     assert set(of) == {jobs["ended"], jobs["whole node"]}

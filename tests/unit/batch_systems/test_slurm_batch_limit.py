@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.kept_record import KeptRecord, LimitFile, StandingLimit
+from slurm_rl_plugin.batch_systems.kept_record import KeptRecord, LimitFile, OutstandingLimit
 from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.slurm.batch_limit import parse_live
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
@@ -116,7 +116,7 @@ def test_who_comes_after_a_kill_gives_back_what_was_there(
 ) -> None:
     """Killed between the file and the limit, or between the limit and its confirmation."""
     ours = frozenset({(5,), (6,)})
-    standing = StandingLimit(mechanism="qos", names=("batch",), own=(own,), ours=ours)
+    standing = OutstandingLimit(mechanism="qos", names=("batch",), own=(own,), ours=ours)
     LimitFile(site.file).write(standing)
     site.set_by_hand(6 if written else own)
     site.adapter(LimitKeys()).limit_batch(None)
@@ -200,7 +200,7 @@ def test_a_change_that_a_killed_daemon_had_begun_is_waited_for(
 ) -> None:
     """The killed one's sacctmgr writes while we take the limit back."""
     LimitFile(site.file).write(
-        StandingLimit(mechanism="qos", names=("batch",), ours=frozenset({(6,)}))
+        OutstandingLimit(mechanism="qos", names=("batch",), ours=frozenset({(6,)}))
     )
     monkeypatch.setattr(
         "slurm_rl_plugin.batch_systems.slurm.batch_limit.time.sleep",
@@ -245,7 +245,7 @@ def test_a_broken_file_stops_us_and_names_the_mend(site: Site, content: str) -> 
 
 
 def test_a_file_of_another_batch_system_is_left_alone(site: Site) -> None:
-    LimitFile(site.file).write(StandingLimit(mechanism="max_run_res", names=("workq",)))
+    LimitFile(site.file).write(OutstandingLimit(mechanism="max_run_res", names=("workq",)))
     with pytest.raises(ConfigurationError, match=r"max_run_res.*not Slurm's"):
         site.slurm.limit_batch(None)
     assert site.kept
@@ -330,7 +330,7 @@ class TestLicenses:
     ) -> None:
         theirs = {"slurm-rl-reserve": {"nodes": 0, "licenses": "slot:2", **of_the_site}}
         site.cluster.set(reservations=theirs)
-        with pytest.raises(ChangeRejected, match="is not ours"):
+        with pytest.raises(ChangeRejected, match="is not the daemon.s"):
             site.adapter(BY_LICENSES).limit_batch({"cpus": 5})
         assert site.cluster.state["reservations"] == theirs
 

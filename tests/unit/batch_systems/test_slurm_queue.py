@@ -135,7 +135,7 @@ def test_each_end_is_told_once(
             waiting = {row.array_id for row in rows if row.state == PENDING}
             seen_waiting |= {n for n, row in queue.jobs.items() if row.array_id in waiting}
             seen_running |= {row.job_id for row in rows if row.state in RUNNING_STATES}
-            _, ended = watch.told(rows, answers, queue.now)
+            _, ended = watch.starts_and_ends(rows, answers, queue.now)
             told += [(row.job_id, row.start, row.end) for row in ended]
             for row in ended:
                 assert row.processors == 1 or row.job_id not in seen_waiting or row.start < first
@@ -163,9 +163,9 @@ def test_what_slurm_has_forgotten_is_not_guessed_and_nothing_is_kept_of_it() -> 
     watch = JobWatch()
     row = replace(waiting_row(1, 1), state="RUNNING", start=5.0, nodes="n1")
     watch.ask_about([row])
-    watch.told([row], [], 10.0)
+    watch.starts_and_ends([row], [], 10.0)
     assert watch.ask_about([]) == [1]
-    assert watch.told([], [], 20.0) == ([], [])
+    assert watch.starts_and_ends([], [], 20.0) == ([], [])
     assert watch.ask_about([]) == []
     assert not watch._not_ended
     assert not watch._started
@@ -179,16 +179,16 @@ def test_the_last_start_of_an_array_is_known_while_a_task_of_it_waits() -> None:
     gone = replace(waiting_row(3, 1), state="COMPLETED", start=1020.0, end=1030.0, nodes="n1")
     plain = replace(waiting_row(7, 7), state="RUNNING", start=1010.0, nodes="n1")
     watch.ask_about([rest, plain])
-    watch.told([rest, plain], [], 1000.0)
+    watch.starts_and_ends([rest, plain], [], 1000.0)
     assert watch.last_start == {}
     watch.ask_about([rest, first, plain])
-    watch.told([rest, first, plain], [gone], 1040.0)
+    watch.starts_and_ends([rest, first, plain], [gone], 1040.0)
     assert watch.last_start == {1: 1020.0}
     watch.ask_about([rest])
-    watch.told([rest], [], 1050.0)
+    watch.starts_and_ends([rest], [], 1050.0)
     assert watch.last_start == {1: 1020.0}
     watch.ask_about([])
-    watch.told([], [], 1060.0)
+    watch.starts_and_ends([], [], 1060.0)
     assert watch.last_start == {}
 
 

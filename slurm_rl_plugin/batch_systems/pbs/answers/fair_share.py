@@ -1,4 +1,4 @@
-"""Fair share of pbs_sched: by its files, of which root reads every line, and by `pbsfs`."""
+"""Fair share of pbs_sched, by its files, which only root may read, and by `pbsfs`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from slurm_rl_plugin.whole_file import read_whole
 _LINE = re.compile(r"\s*(\w+)\s*:\s*(?:\"([^\"]*)\"?|'([^']*)'?|(\S+))\s*(\S*)")
 _DIGITS = re.compile(r"\d{1,18}", re.ASCII)
 SORT_KEY = "job_sort_key"
-#: Of the periods into which `holidays` divides the week; a line without one is for both.
+#: Words for the periods into which `holidays` divides the week; a line without one is for both.
 _PERIODS = {"prime": ("prime",), "non_prime": ("non_prime",), "none": ()}
 _BOTH = ("prime", "non_prime")
 
@@ -34,38 +35,38 @@ _BOTH = ("prime", "non_prime")
 class SchedConfig:
     """The values of one file, by name and period.
 
-    Of two lines the last counts, but the first `job_sort_key`: it sorts before those that follow.
+    The last line for a name counts, but the first `job_sort_key`, which sorts before the others.
     """
 
     path: Path  #: of the file
     values: dict[tuple[str, str], str]  #: (name, `prime` or `non_prime`) -> value, without quotes
 
     def always(self, name: str) -> bool:
-        """Whether it is true in prime time and outside."""
+        """Whether it is true in both periods."""
         return all(self._is_true(name, period) for period in _BOTH)
 
     def ever(self, name: str) -> bool:
-        """Whether it is true in one of them at least."""
+        """Whether it is true in at least one period."""
         return any(self._is_true(name, period) for period in _BOTH)
 
     def text(self, name: str) -> str:
-        """Its value in prime time, else outside; "" where it is not set."""
+        """Its value in prime time, else in the other period; "" if it is not set."""
         return next((self.values[name, each] for each in _BOTH if (name, each) in self.values), "")
 
     def _is_true(self, name: str, period: str) -> bool:
-        """As pbs_sched: `no` is true like `yes`; unset, `false` and a number of 0 are not."""
+        """True as in pbs_sched, even for `no`; false if unset, `false` or a number of 0."""
         value = self.values.get((name, period), "").lower()
         number = _DIGITS.match(value)
         return int(number[0]) != 0 if number else value not in ("", "false")
 
 
 def sched_folder(commands: PbsCommands) -> Path:
-    """`sched_priv`, where the files of the standard scheduler lie; only root may enter it."""
+    """`sched_priv` with the files of the standard scheduler; only root may enter it."""
     return Path(commands.conf.get("PBS_HOME", DEFAULT_HOME), "sched_priv")
 
 
 def read_sched_config(path: Path) -> SchedConfig:
-    """Read the file; lines of another form are passed over, as pbs_sched does."""
+    """Read the file; lines of another form are ignored, as by pbs_sched."""
     values: dict[tuple[str, str], str] = {}
     for line in read_whole(path).decode(errors="replace").replace("\\\n", " ").splitlines():
         found = None if line.lstrip().startswith("#") else _LINE.match(line)
@@ -77,14 +78,14 @@ def read_sched_config(path: Path) -> SchedConfig:
     return SchedConfig(path, values)
 
 
-#: Which column of a log has the names that fairshare_entity means.
+#: fairshare_entity -> the column of a log with its names.
 _COLUMNS = {
     "euser": OF_USERS,
     "egroup": OF_ACCOUNTS,
     "Account_Name": OF_ACCOUNTS,
     "queue": OF_QUEUES,
 }
-#: What pbs_sched takes where a key is not set.
+#: Defaults of pbs_sched.
 _ENTITY, _USAGE, _KEPT = "euser", "cput", 0.5
 _WHOLE = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 _BY_PERCENT = {"high": "fairshare_perc", "low": "-fairshare_perc"}
@@ -92,25 +93,25 @@ _BY_PERCENT = {"high": "fairshare_perc", "low": "-fairshare_perc"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FairShareFiles:
-    """What the scheduler's files say of fair share."""
+    """Fair share in the scheduler's files."""
 
     associations: tuple[Association, ...] = ()  #: users below groups; empty: not known
     entity: str = ""  #: column of a log with their names, see `Machine.entity`; "" without a tree
     usage: Mapping[str, float] = field(default_factory=dict)  #: weights of a second of a job
     decay_every: float = DAY  #: seconds between two decays
-    decay_factor: float = _KEPT  #: what a decay leaves
+    decay_factor: float = _KEPT  #: by which a decay multiplies
     sorts_by_usage: bool = False  #: `fair_share` is on
-    sort_key: str = ""  #: formula of the first job_sort_key, of fair_share_perc alone
+    sort_key: str = ""  #: formula of the first job_sort_key, if it is fair_share_perc
     notes: tuple[str, ...] = ()  #: what is not modelled, in sentences
 
 
 def read_fair_share(folder: Path) -> FairShareFiles:
-    """Read sched_config and resource_group; what cannot be read or modelled becomes a sentence."""
+    """Read sched_config and resource_group; a note says what cannot be read or modelled."""
     try:
         config = read_sched_config(folder / "sched_config")
     except OSError as error:
         what = f"sched_config cannot be read ({error.strerror}): accounts have the log's shares, "
-        return FairShareFiles(notes=(f"{what}usage decays by half each day, as it is shipped.",))
+        return FairShareFiles(notes=(f"{what}usage decays by half each day, as by default.",))
     notes = list(_notes(config))
     associations, entity = _tree(folder / "resource_group", config, notes)
     return FairShareFiles(
@@ -126,7 +127,7 @@ def read_fair_share(folder: Path) -> FairShareFiles:
 
 
 def parse_tree(text: str, unknown_shares: int) -> tuple[Association, ...]:
-    """The tree of resource_group; lines that pbs_sched refuses are passed over."""
+    """The tree of resource_group, without lines that pbs_sched refuses."""
     rows: dict[str, tuple[str, int]] = {UNKNOWN: (ROOT, unknown_shares)}
     for line in text.splitlines():
         words = line.split()
@@ -147,14 +148,16 @@ def parse_tree(text: str, unknown_shares: int) -> tuple[Association, ...]:
 
 def _tree(path: Path, config: SchedConfig, notes: list[str]) -> tuple[tuple[Association, ...], str]:
     """The tree and the column of its entities' names; both empty if either is unknown."""
-    said = config.text("fairshare_entity") or _ENTITY
-    if said not in _COLUMNS:
-        notes.append(f"fairshare_entity {said}: no log has it, so accounts have the log's shares.")
+    entity = config.text("fairshare_entity") or _ENTITY
+    if entity not in _COLUMNS:
+        notes.append(
+            f"fairshare_entity {entity}: no log has it, so accounts have the log's shares."
+        )
         return (), ""
-    if said == "egroup":
+    if entity == "egroup":
         notes.append(
             "fairshare_entity egroup: the entity of a job is the account in the log, which is its "
-            "group only where it names neither an account nor a project."
+            "group only if it names neither an account nor a project."
         )
     try:
         text = read_whole(path).decode(errors="replace")
@@ -164,7 +167,7 @@ def _tree(path: Path, config: SchedConfig, notes: list[str]) -> tuple[tuple[Asso
         return (), ""
     shares = config.text("unknown_shares")
     unknown = max(int(shares), 0) if _WHOLE.fullmatch(shares) else 0
-    return parse_tree(text, unknown), _COLUMNS[said]
+    return parse_tree(text, unknown), _COLUMNS[entity]
 
 
 def _usage(config: SchedConfig, notes: list[str], *, is_used: bool) -> dict[str, float]:
@@ -175,7 +178,7 @@ def _usage(config: SchedConfig, notes: list[str], *, is_used: bool) -> dict[str,
         notes.append(f"{error} Replays count ncpus * walltime.")
         return {}
     if is_used and re.search(r"\bcput\b", formula):
-        notes.append(f"fairshare_usage_res {formula}: jobs are taken to use all of their CPUs.")
+        notes.append(f"fairshare_usage_res {formula}: jobs are assumed to use all of their CPUs.")
     return {} if found == {CPUS: 1.0} else found
 
 
@@ -193,23 +196,23 @@ def _decay_factor(config: SchedConfig) -> float:
 
 
 def _sort_key(config: SchedConfig, notes: list[str]) -> str:
-    """The formula that sorts as the first job_sort_key does; "" where it is another one."""
-    said = config.text(SORT_KEY)
-    name, _, way = said.partition(" ")
+    """The formula of the first job_sort_key; "" if it is not modelled."""
+    key = config.text(SORT_KEY)
+    name, _, way = key.partition(" ")
     if name == "fair_share_perc" and way.strip().lower() in _BY_PERCENT:
         return _BY_PERCENT[way.strip().lower()]
-    if said:
-        notes.append(f"{SORT_KEY} {said}: not modelled; jobs that it sorts go as they came.")
+    if key:
+        notes.append(f"{SORT_KEY} {key}: not modelled; its jobs are in order of submission.")
     return ""
 
 
 def _notes(config: SchedConfig) -> Iterator[str]:
     if config.ever("fair_share"):
         if not config.always("fair_share"):
-            yield "fair_share is on in one of prime time and the rest; here it is on always."
+            yield "fair_share is on in only one of the two periods, but here it is always on."
         yield (
-            "fair_share: entities without shares start here too, and jobs of entities that have "
-            "used nothing yet go as they came."
+            "fair_share: entities without shares start here too, and jobs of entities without "
+            "usage are in order of submission."
         )
 
 
@@ -223,34 +226,33 @@ _NODE = re.compile(
 _NOBODY = ("TREEROOT", "unknown")
 
 
-@dataclass(frozen=True, slots=True)
-class FairshareNode:
-    """A user, group or account of the tree: its part of the machine, and what it has used."""
+class FairshareNode(NamedTuple):
+    """The share and the usage of a user, group or account."""
 
     share: float
     usage: float
 
 
 class Fairshare:
-    """Asks `pbsfs`; a site without a tree, or without the right to read it, has no shares."""
+    """Asks `pbsfs`; without a tree, or the right to read it, there are no shares."""
 
     def __init__(self, commands: PbsCommands) -> None:
         self._commands = commands
-        self._told = False
+        self._is_logged = False
 
     def read(self) -> dict[str, FairshareNode]:
-        """Each entity of the tree; empty where there is no help."""
+        """Each entity of the tree; empty if pbsfs fails."""
         try:
             return parse_pbsfs(self._commands.read(["pbsfs"]))
         except BatchSystemError as error:
-            if not self._told:
+            if not self._is_logged:
                 logger.info("fairshare=unknown shares=equal reason=%s", error)
-                self._told = True
+                self._is_logged = True
             return {}
 
 
 def parse_pbsfs(words: str) -> dict[str, FairshareNode]:
-    """The entities of a tree as `pbsfs` prints it; lines of another form are passed over."""
+    """The entities of a tree as `pbsfs` prints it; lines of another form are ignored."""
     found = (_NODE.match(line.strip()) for line in words.splitlines())
     return {
         node["name"]: FairshareNode(float(node["percent"]) / 100.0, float(node["usage"]))
@@ -264,9 +266,9 @@ def shares_of(
     given: Mapping[str, float] | None,
     tree: Mapping[str, FairshareNode],
 ) -> FloatArray:
-    """Share of each account, sum 1: as configured, else as in the tree, else all the same."""
-    told = given if given is not None else {name: node.share for name, node in tree.items()}
-    column = np.array([told.get(name, 0.0) for name in accounts], dtype=np.float64)
+    """Share of each account, sum 1: as configured, else as in the tree, else equal."""
+    known = given if given is not None else {name: node.share for name, node in tree.items()}
+    column = np.array([known.get(name, 0.0) for name in accounts], dtype=np.float64)
     return _to_sum_one(column if column.any() else np.ones(len(accounts), dtype=np.float64))
 
 
@@ -276,7 +278,7 @@ def usage_of(
     running: Sequence[PbsJob],
     now: float,
 ) -> FloatArray:
-    """Usage of each account, sum 1 or all 0: as in the tree, else what its running jobs had."""
+    """Usage of each account, sum 1 or all 0: as in the tree, else by its running jobs."""
     column = np.array([tree[n].usage if n in tree else 0.0 for n in accounts], dtype=np.float64)
     if not column.any():
         place = {name: number for number, name in enumerate(accounts)}

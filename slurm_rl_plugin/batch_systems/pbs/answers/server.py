@@ -1,4 +1,4 @@
-"""What PBS says of its server and schedulers, and the formula by which they sort."""
+"""Settings of PBS's server and schedulers, and the formula by which they sort."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     SCORE,
     parse_count,
     parse_score,
+    resources_of,
     text,
 )
 from slurm_rl_plugin.batch_systems.pbs.process import (
@@ -24,7 +25,7 @@ from slurm_rl_plugin.batch_systems.pbs.process import (
 from slurm_rl_plugin.errors import ConfigurationError
 
 QSTAT_SERVER = ("qstat", "-B", "-f", "-F", "json")
-#: States in which the server is not well enough to be bothered.
+#: States in which the daemon must not write to the server.
 _AWAY = ("Hot", "Terminating", "Initializing", "Stopping", "Down")
 _SETUP = "as root run what `slurm-rl pbs-setup --print` prints"
 
@@ -34,31 +35,29 @@ class PbsServer:
     """The server's attributes that the adapter uses."""
 
     release: str  #: of PBS
-    state: str  #: `Active`, `Scheduling`, `Idle` or worse
+    state: str  #: such as `Active`, `Scheduling`, `Idle`
     formula: str  #: by which jobs are sorted; "" for none
-    default_score: float | None  #: of jobs that carry none of their own; None where there is none
-    keeps_history: bool  #: whether jobs that ended can be asked for
-    scheduling: bool  #: whether jobs are started at all
-    counts_eligible_time: bool  #: whether holds and own limits do not count in a job's wait
-    counts: tuple[int, ...]  #: jobs in each state, and all ever seen
+    default_score: float | None  #: of jobs without a score of their own; None if there is none
+    keeps_history: bool  #: whether jobs that ended can be queried
+    scheduling: bool  #: whether PBS starts jobs
+    counts_eligible_time: bool  #: whether PBS counts waits without holds and own limits
+    counts: tuple[int, ...]  #: jobs in total and in each state
 
     @property
     def base(self) -> int:
-        """The score of a job that we never wrote: 0 where the site has set no default."""
+        """The score of a job that we never wrote: 0 if the site has set no default."""
         default = self.default_score
         return round(default) if default is not None and default > 0 else 0
 
     def harm(self) -> str | None:
-        """Why a score would do nothing, or worse; None where it works."""
+        """Why scores would have no effect; None if they work."""
         if not re.search(rf"\b{SCORE}\b", self.formula):
-            return f"PBS's job_sort_formula does not hold {SCORE}: {_SETUP}"
+            return f"PBS's job_sort_formula does not contain {SCORE}: {_SETUP}"
         return None
 
     def struggles(self) -> str | None:
-        """Why the server should be left alone now; None where it is well."""
-        if self.state.startswith(_AWAY):
-            return f"pbs_server is {self.state}"
-        return None
+        """Why we should write nothing now; None if the server is well."""
+        return f"pbs_server is {self.state}" if self.state.startswith(_AWAY) else None
 
 
 def parse_server(document: Mapping[str, Any]) -> PbsServer:
@@ -67,17 +66,18 @@ def parse_server(document: Mapping[str, Any]) -> PbsServer:
     if not servers:
         raise not_understood(" ".join(QSTAT_SERVER), str(dict(document)))
     values = next(iter(servers.values()))
-    given = values.get("resources_default")
-    defaults = given if isinstance(given, dict) else {}
+    # any job that comes, starts, ends, is held or released changes a count
+    by_state = text(values.get("state_count")).split()
+    counts = (parse_count(word.rpartition(":")[2]) for word in by_state)
     return PbsServer(
         release=text(values.get("pbs_version") or document.get("pbs_version")) or "unknown",
         state=text(values.get("server_state")),
         formula=text(values.get("job_sort_formula")),
-        default_score=parse_score(defaults.get(SCORE)),
+        default_score=parse_score(resources_of(values, "resources_default").get(SCORE)),
         keeps_history=_is_true(values.get("job_history_enable")),
         scheduling=_is_true(values.get("scheduling")),
         counts_eligible_time=_is_true(values.get("eligible_time_enable")),
-        counts=_counts(values),
+        counts=(parse_count(values.get("total_jobs")), *counts),
     )
 
 
@@ -85,26 +85,18 @@ def _is_true(value: Any) -> bool:
     return text(value).lower() in ("true", "1")
 
 
-def _counts(values: Mapping[str, Any]) -> tuple[int, ...]:
-    """Changes whenever a job comes, starts, ends, is held or released."""
-    words = text(values.get("state_count")).split()
-    by_state = (parse_count(word.rpartition(":")[2]) for word in words)
-    return (parse_count(values.get("total_jobs")), *by_state)
-
-
 LIST_SCHEDULERS = ("qmgr", "-c", "list sched")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PbsScheduler:
+class PbsScheduler(NamedTuple):
     """One scheduler of the server."""
 
     name: str  #: `default` for the first
-    formula: str  #: by which it sorts where the server has none; "" for none
-    threshold: float | None  #: at or below which no job runs; None where unset
+    formula: str  #: by which it sorts if the server has none; "" for none
+    threshold: float | None  #: at or below which no job runs; None if unset
 
     def harm(self, ours: str) -> str | None:
-        """Why a score would do nothing, or worse; None where it works."""
+        """Why scores would have no effect, or a bad one; None if they work."""
         if self.threshold is not None:
             return (
                 f"scheduler {self.name} has a job_sort_formula_threshold, and a job at or below it "
@@ -113,54 +105,52 @@ class PbsScheduler:
         if self.formula == ours != "":
             return (
                 f"scheduler {self.name} has the server's job_sort_formula as its own, which the "
-                f"dead-man hook cannot take back: qmgr -c 'unset sched {self.name} "
+                f"dead-man hook cannot remove: qmgr -c 'unset sched {self.name} "
                 "job_sort_formula'"
             )
         if self.formula:
             return (
                 f"scheduler {self.name} has a job_sort_formula of its own that is not the "
-                "server's: as root run what `slurm-rl pbs-setup --print` prints"
+                f"server's: {_SETUP}"
             )
         return None
 
 
 def read_schedulers(read: Callable[[Sequence[str]], str]) -> tuple[PbsScheduler, ...]:
-    """Every scheduler; raises what `read` does."""
+    """Every scheduler."""
     return parse_schedulers(read(LIST_SCHEDULERS))
 
 
 def parse_schedulers(words: str) -> tuple[PbsScheduler, ...]:
-    """Every scheduler of an answer; qmgr goes on with a long value in a line that is indented."""
+    """Every scheduler of an answer; qmgr continues a long value in an indented line."""
     parts = re.split(r"^Sched (\S+)\s*$", re.sub(r"\n\t+", "", words), flags=re.MULTILINE)
-    return tuple(_scheduler(*pair) for pair in zip(parts[1::2], parts[2::2], strict=True))
+    found = []
+    for name, lines in zip(parts[1::2], parts[2::2], strict=True):
+        values = dict(re.findall(r"^\s+(\w+) = (.*?)\s*$", lines, re.MULTILINE))
+        threshold = parse_score(values.get("job_sort_formula_threshold"))
+        found.append(PbsScheduler(name, values.get("job_sort_formula", ""), threshold))
+    return tuple(found)
 
 
 def harm_of(schedulers: Iterable[PbsScheduler], ours: str) -> str | None:
-    """What the first says that would do harm; see `PbsScheduler.harm`."""
-    found = (each.harm(ours) for each in schedulers)
-    return next((harm for harm in found if harm is not None), None)
+    """The first harm of these schedulers."""
+    return next((harm for each in schedulers if (harm := each.harm(ours)) is not None), None)
 
 
-def _scheduler(name: str, lines: str) -> PbsScheduler:
-    told = dict(re.findall(r"^\s+(\w+) = (.*?)\s*$", lines, re.MULTILINE))
-    threshold = parse_score(told.get("job_sort_formula_threshold"))
-    return PbsScheduler(name=name, formula=told.get("job_sort_formula", ""), threshold=threshold)
-
-
-#: What one point of the score is worth in the formula; the site's own terms decide below it.
+#: Weight of one point of the score in the formula; the site's own terms add less.
 WEIGHT = 1000
-#: Keeps the order of its argument, and stays below 500 for whatever is below 1e217: PBS evaluates a
+#: Keeps the order of its argument, and is below 500 for any number below 1e217. PBS evaluates the
 #: formula as Python with all of `math`.
 _BOUND = "asinh"
 
 
 def formula_with(site: str) -> str:
-    """Our score, and the site's terms for jobs of one score; "" for none."""
+    """Our score, and the site's terms for jobs with equal scores; "" for none."""
     return f"{WEIGHT}*{SCORE} + {_BOUND}({site})" if site else SCORE
 
 
 def is_bounded(formula: str) -> bool:
-    """Whether what stands beside our score in it can never overrule one point of the score."""
+    """Whether its other terms can never outweigh one point of our score."""
     try:
         body = ast.parse(formula.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -173,7 +163,7 @@ def is_bounded(formula: str) -> bool:
 
 
 def _weight_of(node: ast.expr) -> float:
-    """What one point of the score is worth in a term; 0 where it is not the score alone."""
+    """Weight of one point of the score in a term; 0 if it is not the score alone."""
     match node:
         case ast.Name(name) if name == SCORE:
             return 1.0
@@ -184,49 +174,43 @@ def _weight_of(node: ast.expr) -> float:
 
 
 def without_ours(formula: str) -> str:
-    """The terms of a formula that we have extended already, also as before, and of any other."""
+    """The site's terms of a formula, with or without our score in any earlier form."""
     formula = formula.strip()
     ours = re.fullmatch(rf"(?:{WEIGHT}\*)?{SCORE}(?: \+ (?:{_BOUND})?\((.*)\))?", formula)
     site = (ours[1] or "") if ours else formula
     if re.search(rf"\b{SCORE}\b", site) or '"' in site:
         raise ConfigurationError(
-            f"the formula {formula!r} cannot be taken apart: give the site's own terms with "
+            f"the site's terms in the formula {formula!r} cannot be found: give them with "
             f"--formula, without {SCORE} and without double quotes."
         )
     return site
 
 
-#: While nothing is wrong two calls a minute are enough for what only an administrator changes.
+#: Only an administrator changes these settings, so they are read rarely while they are right.
 SECONDS_BETWEEN_LOOKS = 60.0
 
 
 class SortSettings:
-    """Asks schedulers and queues; once a minute while nothing is wrong, else each time."""
+    """Checks schedulers and queues, once a minute while nothing is wrong, else each time."""
 
     def __init__(self, commands: PbsCommands, clock: Callable[[], float]) -> None:
         self._commands = commands
         self._clock = clock
-        self._sound = (-math.inf, "")  #: when nothing was wrong, and beside which formula
+        self._sound = (-math.inf, "")  #: when nothing was wrong, and with which formula
 
     def harm(self, ours: str) -> str | None:
-        """Why a score would do nothing, or worse; None where it works."""
+        """Why scores would have no effect, or a bad one; None if they work."""
         now = self._clock()
         then, formula = self._sound
         if formula == ours and 0.0 <= now - then < SECONDS_BETWEEN_LOOKS:
             return None
         queues = section(self._commands.read_json(QSTAT_QUEUES), "Queue")
-        harm = harm_of(read_schedulers(self._commands.read), ours) or _queue_default(queues)
+        harm = harm_of(read_schedulers(self._commands.read), ours)
+        for name, queue in queues.items():
+            if harm is None and SCORE in resources_of(queue, "resources_default"):
+                harm = (  # PBS would set a removed score to the queue's default
+                    f"queue {name} has resources_default.{SCORE}, so scores could not be removed: "
+                    f"qmgr -c 'unset queue {name} resources_default.{SCORE}'"
+                )
         self._sound = (now, ours) if harm is None else (-math.inf, "")
         return harm
-
-
-def _queue_default(queues: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """A score that is taken away would come back: PBS gives a queue's default first."""
-    for name, queue in queues.items():
-        defaults = queue.get("resources_default")
-        if isinstance(defaults, dict) and SCORE in defaults:
-            return (
-                f"queue {name} has resources_default.{SCORE}, so none could be taken away: "
-                f"qmgr -c 'unset queue {name} resources_default.{SCORE}'"
-            )
-    return None

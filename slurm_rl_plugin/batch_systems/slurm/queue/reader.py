@@ -1,8 +1,9 @@
-"""Reads queue and nodes, and tells which jobs started and ended; past runs come from `sacct`."""
+"""Reads the queue, its starts and ends, the resources of nodes, and past runs by `sacct`."""
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import logging
 import math
 import secrets
@@ -32,7 +33,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     together,
     with_comment,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.machine import SHOW_NODES_NOW, parse_nodes
+from slurm_rl_plugin.batch_systems.slurm.answers.machine import read_nodes
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import is_own_doing
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SlurmSettings
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
@@ -45,25 +46,25 @@ from slurm_rl_plugin.units import DAY, MINUTE, IntArray
 
 logger = logging.getLogger(__name__)
 
-#: Vanished jobs asked for in one snapshot; the rest waits for the next one.
+#: Vanished jobs queried in one snapshot; the next ones query the rest.
 ASK_AT_MOST = 1000
 
 
 class JobWatch:
-    """Remembers who waited and who ran, to tell new starts and new ends.
+    """Remembers pending and running jobs, to find new starts and new ends.
 
-    A job, or a task of a job array, starts once and ends once, whether it is ever seen running or
-    came and went between two snapshots. One that is requeued has not ended; seen waiting again it
-    starts again when it runs anew. At the first look nothing has started, as all that runs is old.
+    A job, or a task of a job array, starts once and ends once, even if it came and went between two
+    snapshots. A requeued job has not ended; it starts again after it was pending again. In the
+    first snapshot nothing has started, since all running jobs are old.
 
-    A job that runs no more is asked for until Slurm says how it is: suspended and completing ones
-    may go on or be requeued. Where Slurm has forgotten a job, its end is not told: nobody knows
-    when it was, and to guess would tell those who learn from past runs something wrong.
+    A job that runs no more is queried until Slurm shows its state, since suspended and completing
+    jobs may continue or be requeued. If Slurm has forgotten a job, its end is unknown and not
+    reported: a guess would mislead predictions that learn from past runs.
     """
 
     def __init__(self) -> None:
         self._since: float | None = None
-        #: Numbers of jobs that are no arrays, and of each array the tasks.
+        #: Numbers of pending jobs that are no arrays, and the pending tasks of each array.
         self._plain: IntArray = np.empty(0, dtype=np.int64)
         self._waiting: dict[int, set[str]] = {}
         self._to_ask: dict[int, None] = {}
@@ -71,15 +72,15 @@ class JobWatch:
         #: Both: number of a job -> number of its array.
         self._started: dict[int, int] = {}
         self._not_ended: dict[int, int] = {}
-        #: Rows that waited at the last look. They show what a job asked for, and later ones what it
-        #: got; those of arrays that wait no more are kept by number.
+        #: Pending rows of the last snapshot show what a job requested, later rows what it got. Rows
+        #: of arrays that are no longer pending are kept by number.
         self._waited: Sequence[QueueRow] = ()
         self._requested: dict[int, QueueRow] = {}
-        #: Number of an array that waits -> when a task of it last started, seconds since the epoch.
+        #: Number of a pending array -> last start of one of its tasks, seconds since the epoch.
         self.last_start: dict[int, float] = {}
 
     def ask_about(self, rows: Sequence[QueueRow]) -> list[int]:
-        """Numbers of jobs and arrays that waited or ran before and of which something is gone."""
+        """Numbers of earlier jobs and arrays of which something is gone."""
         plain, waiting = _waiting_jobs(rows)
         running = {row.job_id: row.array_id for row in rows if row.state in RUNNING_STATES}
         gone = self._plain[~np.isin(self._plain, plain)].tolist()
@@ -90,17 +91,20 @@ class JobWatch:
         for job_id, array_id in self._not_ended.items():
             if job_id not in here:
                 self._to_ask[array_id] = None
-        self._not_ended |= running  # now, as it may be over when a failed look is taken again
+        self._not_ended |= running  # now, since it may be over when a failed snapshot is repeated
         self._plain, self._waiting = plain, waiting
         self._asked = list(self._to_ask)[:ASK_AT_MOST]
         return self._asked
 
-    def told(
+    def starts_and_ends(
         self, rows: Sequence[QueueRow], answers: Sequence[QueueRow], now: float
     ) -> tuple[list[QueueRow], list[QueueRow]]:
-        """Rows of jobs that started and, as asked for, of those that ended since the last call."""
+        """Rows of jobs that started, and of jobs that ended with their requests, since last time.
+
+        `answers` are the rows of the jobs of `ask_about`.
+        """
         first = self._since is None
-        for array_id in self._asked:  # not earlier: the question may have failed
+        for array_id in self._asked:  # not earlier, since the query may have failed
             self._to_ask.pop(array_id, None)
         if self._since is None:
             self._since = math.floor(now)  # Slurm's times are whole seconds
@@ -131,7 +135,7 @@ class JobWatch:
         self._waited = waiting
 
     def as_asked(self, row: QueueRow) -> QueueRow:
-        """A job with what it had asked for; with what it got where it was not seen waiting."""
+        """The job with its request, or with what it got if no snapshot showed it pending."""
         seen = self._requested.get(row.array_id, row)
         if (seen.processors, seen.asked) == (row.processors, row.asked):
             return row
@@ -156,13 +160,13 @@ class JobWatch:
             if job_id in here:
                 continue
             if row_now is None and array_id not in asked:
-                self._not_ended[job_id] = array_id  # its turn to be asked for comes
+                self._not_ended[job_id] = array_id  # queried in a later snapshot
             elif row_now is not None and row_now.state in FINAL_STATES and _ran(row_now):
                 ended.append(self.as_asked(row_now))
         return ended
 
     def _forget(self, running: Sequence[QueueRow]) -> None:
-        """Keep only jobs that can be met again: running ones and tasks of arrays asked for."""
+        """Keep only jobs that can occur again: running ones and tasks of queried arrays."""
         alive = {row.job_id for row in running}
         arrays = self._to_ask.keys() | {row.array_id for row in running}
         arrays |= set(self._not_ended.values())
@@ -180,19 +184,18 @@ class JobWatch:
 def _first_of_each(*tables: Sequence[QueueRow]) -> list[QueueRow]:
     """The rows of some tables, each job once."""
     rows: dict[int, QueueRow] = {}
-    for table in tables:
-        for row in table:
-            rows.setdefault(row.job_id, row)
+    for row in itertools.chain(*tables):
+        rows.setdefault(row.job_id, row)
     return list(rows.values())
 
 
 def _ran(row: QueueRow) -> bool:
-    """Whether it got nodes; a job that was cancelled while it waited has a start time too."""
+    """Whether it got nodes; a job that was cancelled while pending has a start time too."""
     return row.state not in WAITING_STATES and bool(row.nodes) and not math.isnan(row.start)
 
 
 def _waiting_jobs(rows: Iterable[QueueRow]) -> tuple[IntArray, dict[int, set[str]]]:
-    """Numbers of the waiting jobs that are no arrays, and the tasks of each array that waits."""
+    """Numbers of the pending jobs that are no arrays, and the tasks of each pending array."""
     waiting = [row for row in rows if row.state in WAITING_STATES]
     tasks: dict[int, set[str]] = {}
     for row in waiting:
@@ -202,24 +205,21 @@ def _waiting_jobs(rows: Iterable[QueueRow]) -> tuple[IntArray, dict[int, set[str
     return np.fromiter(plain, dtype=np.int64), tasks
 
 
-#: Requested processors, not allocated ones: a waiting job is known by what it asks for.
+#: Requested processors, not allocated ones, since predictions know a pending job by its request.
 FIELDS = (
     *("JobIDRaw", "User", "ReqCPUS", "AllocCPUS", "TimelimitRaw"),
     *("Submit", "Start", "End", "State", "ReqTRES"),
 )
 SACCT = ("sacct", "--allusers", "-X", "--parsable2", "--noheader", "-o", ",".join(FIELDS))
-#: Seconds allowed for accounting, on top of a command's time-out: it may search a month.
+#: Seconds added to a command's time-out for accounting, which may search a month.
 SECONDS_MORE = 50.0
-#: Runs taken over, the newest; the first decision has to learn from all of them.
+#: The newest runs; the first decision has to learn from all of them.
 RUNS_AT_MOST = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRun:
-    """A job that ran and ended; times in seconds since the epoch, NaN for no time limit.
-
-    `asked` is what it had asked of nodes.
-    """
+    """A job that ran and ended; times in seconds since the epoch, NaN for no time limit."""
 
     job_id: int
     user: str
@@ -228,11 +228,11 @@ class PastRun:
     submit: float
     start: float
     end: float
-    asked: NodeRequest | None = None
+    asked: NodeRequest | None = None  #: its request
 
 
 def read_past_runs(runner: CommandRunner, days: float) -> list[PastRun]:
-    """Runs that ended in the last days, RUNS_AT_MOST of them; none where accounting is no help."""
+    """Runs that ended in the last days, at most RUNS_AT_MOST; empty if accounting fails."""
     if days <= 0:
         return []
     since = ("-S", f"now-{math.ceil(days * DAY)}seconds", "-E", "now")
@@ -243,7 +243,7 @@ def read_past_runs(runner: CommandRunner, days: float) -> list[PastRun]:
     except BatchSystemError as error:
         logger.warning("past_runs=unknown reason=%s", error)
         return []
-    runs, strange = _parse(answer.output)
+    runs, strange = parse_runs(answer.output)
     if strange:
         logger.warning("past_runs=incomplete lines=%d first=%r", len(strange), strange[0][:200])
     runs = heapq.nlargest(RUNS_AT_MOST, runs, key=lambda run: run.end)
@@ -251,25 +251,22 @@ def read_past_runs(runner: CommandRunner, days: float) -> list[PastRun]:
     return runs
 
 
-def _parse(text: str) -> tuple[list[PastRun], list[str]]:
+def parse_runs(text: str) -> tuple[list[PastRun], list[str]]:
     """The jobs that ran and ended, and the lines that are not understood."""
-    runs: list[PastRun] = []
+    found: list[PastRun | None] = []
     strange: list[str] = []
     for line in text.splitlines():
         try:
-            run = _run(line)
+            found.append(_run(line))
         except ValueError:
             strange.append(line)
-        else:
-            if run is not None:
-                runs.append(run)
-    return runs, strange
+    return [run for run in found if run is not None], strange
 
 
 def _run(line: str) -> PastRun | None:
-    """The run that a line tells of; None where the job never ran or is not over."""
-    told = sound_values(FIELDS, line)
-    job_id, user, processors, allocated, limit, submit, start, end, state, tres = told
+    """The run of a line; None if the job never ran or is not over."""
+    values = sound_values(FIELDS, line)
+    job_id, user, processors, allocated, limit, submit, start, end, state, tres = values
     if state.partition(" ")[0] not in FINAL_STATES or not parse_count(allocated) > 0:
         return None
     minutes = parse_count(limit)
@@ -286,27 +283,27 @@ def _run(line: str) -> PastRun | None:
     return run if run.submit <= run.start <= run.end else None
 
 
-#: Seconds between two looks.
+#: Seconds between two queries of the nodes.
 PACE = MINUTE
 
 
 class MachineLook:
-    """Asks `sinfo` for memory and generic resources of nodes, where slurm.conf counts any."""
+    """Asks `sinfo` for memory and generic resources of nodes, if slurm.conf counts any."""
 
     def __init__(self, commands: CommandRunner, clock: Callable[[], float]) -> None:
         self._commands = commands
         self._clock = clock
         self._counts_memory = self._counts_any = False
         self._next = -math.inf
-        #: Fields of squeue that tell what jobs ask of nodes, on this release.
+        #: Fields of squeue with the requests of jobs, on this release.
         self.request_fields: tuple[str, ...] = FIELDS_WITH_REQUESTS
         self._licences: tuple[str, ...] = ()
         self._nodes: Mapping[str, NodeNow] = {}
-        #: What was seen last; None where the machine has processors alone, or nobody knows.
+        #: The last answer; None if the machine has only processors, or is not known.
         self.seen: MachineResources | None = None
 
     def counts(self, settings: SlurmSettings) -> None:
-        """Take from slurm.conf whether there is anything to look at."""
+        """Take from slurm.conf what Slurm counts."""
         self._counts_memory = settings.counts_memory
         self._counts_any = settings.counts_memory or settings.counts_gres
         self._licences = settings.licences
@@ -314,80 +311,70 @@ class MachineLook:
 
     @property
     def asked_for(self) -> tuple[str, ...]:
-        """Names of what a job may ask for: of nodes, then licences; none of processors alone."""
+        """Names of what a job may request: of nodes, then licences; empty for processors alone."""
         return () if self.seen is None else (*self.seen.names, *self._licences)
 
     @property
     def uncounted(self) -> tuple[str, ...]:
-        """What squeue tells that jobs ask for and Slurm gives to any number of them."""
+        """Requested resources that Slurm gives to any number of jobs."""
         return () if self._counts_memory else (MEMORY,)
 
     def now(
         self, rows: Iterable[QueueRow], running: RunningJobs, processors: int
     ) -> ResourcesNow | None:
-        """What the machine has and what of it is free; None where it has processors alone."""
+        """What the machine has and what of it is free; None if it has only processors."""
         if self.seen is None:
             return None
         return self.seen.with_running(running, processors, self._withheld(rows))
 
     def _withheld(self, running: Iterable[QueueRow]) -> Mapping[str, float]:
-        """What nodes have beside what the jobs got that have them for themselves."""
+        """Unused resources of nodes that jobs have to themselves."""
         found: Counter[str] = Counter()
         for row in (part for each in running for part in each.components or (each,)):
             if row.asked is None or not row.asked.exclusive:
                 continue
-            nodes = [self._nodes.get(name) for name in _names_of(row.nodes)]
-            if None in nodes:
-                continue  # no look has shown one of them: then what is left there is not known
-            for node in filter(None, nodes):
+            try:
+                nodes = [self._nodes[name] for name in expand(row.nodes)]
+            except (ValueError, KeyError):
+                continue  # what is left on an unknown node is not known
+            for node in nodes:
                 found.update({name: node.usable(name) for name in node.has})
             found.subtract(dict(row.asked.amounts))
         return {name: amount for name, amount in found.items() if name != CPUS and amount > 0}
 
     def look(self) -> None:
-        """Look again where it is time; a fault is told in the log, and then nothing is known."""
+        """Query the nodes every PACE seconds; a failure is logged, and then nothing is known."""
         now = self._clock()
         if not self._counts_any:
             self.seen = None
         elif not self._next - PACE <= now < self._next:
             self._next = now + PACE
-            self.seen = self._read()
-
-    def _read(self) -> MachineResources | None:
-        try:
-            answer = self._commands.read(SHOW_NODES_NOW)
-            nodes = parse_nodes(answer, counts_memory=self._counts_memory)
-            self._nodes = {node.name: node for node in nodes}
-            return machine_resources(nodes)
-        except BatchSystemError as error:  # an order by processors alone is better than none
-            logger.warning("resources=unknown reason=%s", error)
-            return None
+            try:
+                nodes = read_nodes(self._commands.read, counts_memory=self._counts_memory)
+                self._nodes = {node.name: node for node in nodes}
+                self.seen = machine_resources(nodes)
+            except BatchSystemError as error:  # an order by processors alone is better than none
+                logger.warning("resources=unknown reason=%s", error)
+                self.seen = None
 
 
-def _names_of(nodes: str) -> list[str]:
-    try:
-        return expand(nodes)
-    except ValueError:
-        return []
-
-
-#: Bits of a job's number; those above name the cluster of a federation that it was submitted to.
+#: Bits of a job's number; higher bits name the cluster of a federation that it was submitted to.
 _NUMBER_BITS = 26
-#: None of these fields holds a user's text, so that no mark has to tell records apart.
+#: No field of these holds a user's text, so records need no mark.
 _SIBLINGS = (
     *("squeue", "--noheader", "--all", "--local", "--states", ASK_WAITING),
     *("-O", "ArrayJobID:|,OriginRaw:|,SiblingsViableRaw:"),
 )
-#: Prints the clusters of the federation, nothing where this cluster is in none.
+#: Prints the clusters of the federation, nothing without a federation.
 _FEDERATION = ("scontrol", "show", "federation")
-#: What `squeue` prints for a job without siblings, as a heterogeneous one.
+#: Printed by `squeue` for a job without siblings, such as a heterogeneous job.
 _NO_SIBLING = "NA"
 
 
 def shared_jobs(commands: CommandRunner, waiting: Iterable[QueueRow]) -> frozenset[int]:
-    """Numbers of the waiting jobs and arrays that are not this cluster's alone.
+    """Numbers of the pending jobs and arrays that other clusters hold too.
 
-    Outside a federation Slurm is not asked. A job that has come or changed since the queue was read
+    Slurm is asked only in a federation. A job that is new or changed since the queue was read
     counts as shared.
     """
     federated = {row.array_id for row in waiting if row.array_id >> _NUMBER_BITS}
@@ -405,7 +392,7 @@ def shared_jobs(commands: CommandRunner, waiting: Iterable[QueueRow]) -> frozens
 
 
 def federation_checks(commands: CommandRunner, waiting: Sequence[QueueRow]) -> list[Check]:
-    """What the federation keeps us from ordering; empty where this cluster is in none."""
+    """Check which jobs cannot be ordered because of the federation; empty without one."""
     try:
         text = commands.read(_FEDERATION)
         shared = shared_jobs(commands, waiting)
@@ -421,18 +408,18 @@ def federation_checks(commands: CommandRunner, waiting: Sequence[QueueRow]) -> l
     jobs = {row.array_id for row in waiting}
     what = (
         f"in a federation with {', '.join(others)}: {len(shared)} of {len(jobs)} waiting jobs are "
-        "shared with other clusters and keep the site's own priority; submit with `sbatch "
-        "-M CLUSTER` what is to be ordered here"
+        "shared with other clusters and keep the site's own priority; submit jobs with `sbatch "
+        "-M CLUSTER` to have them ordered here"
     )
     return [Check(WARN, "federation", what)]
 
 
 def whole_jobs(rows: Sequence[QueueRow]) -> list[QueueRow]:
-    """The rows that are no components, and one for each heterogeneous job.
+    """The rows that are no components, and one row for each heterogeneous job.
 
     Slurm starts the components together or not at all, so they have one place in the queue. It
-    tries each at its own priority, and where another job that needs the same nodes stands between
-    two components, neither may start (seen on 22.05): so they must stand together.
+    tries each at its own priority. If a job that needs the same nodes is between two components,
+    neither may start (seen on 22.05), so the components must be neighbours in the queue.
     """
     components: dict[int, list[QueueRow]] = {}
     for row in rows:
@@ -443,11 +430,10 @@ def whole_jobs(rows: Sequence[QueueRow]) -> list[QueueRow]:
 
 
 def _as_one(parts: Sequence[QueueRow]) -> QueueRow:
-    """Under the number of the first component, the leader, which speaks for the others too.
+    """The job under the number of its first component, the leader.
 
-    It is held, not eligible, unlimited or waiting by its own doing where one of them is, and has
-    accrued what the least of them has. Its priority is the lowest: only
-    once that component has found its place can all of them start.
+    It is held, not eligible, unlimited or waiting by its user's own doing if one component is. Its
+    accrued wait and its priority are the lowest, since all components wait for the last one.
     """
     parts = sorted(parts, key=lambda row: row.job_id)
     leader = parts[0]
@@ -476,7 +462,7 @@ def _reason(parts: Sequence[QueueRow]) -> str:
 
 
 def _progress(state: str) -> int:
-    """Of several components the one that is least far on tells how far the job is."""
+    """Order of states; the job has the first state of its components."""
     if state in WAITING_STATES:
         return 0
     if state in RUNNING_STATES:
@@ -488,7 +474,7 @@ SQUEUE = ("squeue", "--noheader", "--all", "--local")
 
 
 class Squeue:
-    """Lists jobs by `squeue`, a row a record; reads comments where users choose classes in them."""
+    """Lists jobs by `squeue`, a row for each record; reads comments if users choose classes."""
 
     def __init__(
         self,
@@ -501,40 +487,38 @@ class Squeue:
         self._machine = machine
         self.reads_comments = reads_comments
         self._fields: tuple[str, ...] = QUEUE_FIELDS
-        #: Records of the last look at the whole queue; most are the same in the next one.
+        #: Records of the last whole queue; most are the same in the next one.
         self._known: Mapping[int, QueueRow] = {}
 
     @property
-    def tells_requests(self) -> bool:
-        """Whether the machine has more than processors, so that what jobs ask of it is listed."""
+    def reads_requests(self) -> bool:
+        """Whether the machine has more than processors, so that requests are listed."""
         return self._machine is not None and self._machine.seen is not None
 
     def waiting_and_running(self) -> list[QueueRow]:
-        """Ask `squeue` for jobs that wait or run, and keep the answer for the next look."""
+        """Ask `squeue` for pending and running jobs, and keep the answer for the next time."""
         self._known = self._read("--states", ASK_WAITING_OR_RUNNING)
         return [row for row in self._known.values() if row.state in WAITING_OR_RUNNING]
 
     def waiting(self) -> list[QueueRow]:
-        """Ask `squeue` for jobs that wait only."""
+        """Ask `squeue` for pending jobs only."""
         answer = self._read("--states", ASK_WAITING)
         return [row for row in answer.values() if row.state in WAITING_STATES]
 
     def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
-        """Ask `squeue` for these numbers in all states; what it does not know is left out."""
-        # Asked for one unknown job squeue fails, for several it does not: so name one twice.
+        """Ask `squeue` for these numbers in all states; unknown ones are left out."""
+        # squeue fails for one unknown job but not for several, so name one twice
         named = ",".join(str(array_id) for array_id in [array_ids[0], *array_ids])
         return list(self._read("--states", "all", "--jobs", named).values())
 
     def _read(self, *options: str) -> dict[int, QueueRow]:
         fields: tuple[str, ...] = QUEUE_FIELDS
-        if self._machine is not None and self.tells_requests:
+        if self._machine is not None and self.reads_requests:
             fields = self._machine.request_fields
         if self.reads_comments:
             fields = with_comment(fields)
         if fields != self._fields:
             self._fields, self._known = fields, {}
         mark = secrets.token_hex(4)
-        form = queue_format(mark, fields)
-        return parse_records(
-            self._commands.read([*SQUEUE, *options], form), mark, self._known, fields
-        )
+        answer = self._commands.read([*SQUEUE, *options], queue_format(mark, fields))
+        return parse_records(answer, mark, self._known, fields)
