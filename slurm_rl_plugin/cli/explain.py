@@ -13,16 +13,8 @@ from slurm_rl_plugin.domain.resources import CPUS, GPUS, LICENCE_PREFIX, MEMORY
 from slurm_rl_plugin.hook.rails.reserve import ACCOUNT, NO_RESERVE, OFF
 from slurm_rl_plugin.readable import printable
 from slurm_rl_plugin.services.configured_site import chosen_batch_system
-from slurm_rl_plugin.services.explained_job import explained
-from slurm_rl_plugin.services.explanation import (
-    Account,
-    AsBatch,
-    Explanation,
-    LicenceRoom,
-    ResourceRoom,
-    Room,
-    RunTime,
-)
+from slurm_rl_plugin.services.explanation import Account, AsBatch, Explanation, RunTime, explained
+from slurm_rl_plugin.services.job_room import LicenceRoom, ResourceRoom, Room
 
 #: Features shown; --json has them all.
 FEATURES = 6

@@ -183,7 +183,7 @@ def test_an_experiment_is_told_beside_the_order_of_the_configured_model(
     assert words.json("explain", "6")["experiment"] is None
     files.declare(declared(1, 2), ExperimentStanding(state=RUNNING, reason="", at=1.0))
     assert "an experiment runs, drawn against the site's order" in words("queue")[2]
-    assert "An experiment goes on" in words("explain", "6")[1]
+    assert "An experiment runs" in words("explain", "6")[1]
     files.stand(ExperimentStanding(state=OVER, reason="it is over.", at=2.0))
     assert words("queue")[2] == ""
     files.declaration.write_text("no declaration")

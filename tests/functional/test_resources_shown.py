@@ -13,8 +13,7 @@ import pytest
 from slurm_rl_plugin.cli.explain import amount_text, room_sentences
 from slurm_rl_plugin.domain.nodes import NodeNow
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
-from slurm_rl_plugin.services.explained_job import room_of
-from slurm_rl_plugin.services.explanation import LicenceRoom
+from slurm_rl_plugin.services.job_room import LicenceRoom, room_of
 from tests.fakes.fake_cluster import FakeCluster
 from tests.functional.test_operator_verbs import configure
 from tests.functional.typed import Typed

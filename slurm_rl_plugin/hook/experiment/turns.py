@@ -84,36 +84,16 @@ class ExperimentReport:
     pairs: int = 0  #: of blocks that are over
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentFiles:
     """An experiment's files; ConfigurationError where the folder is not writable for this user."""
 
-    state_file: Path  #: the daemon's
-
-    @property
-    def declaration(self) -> Path:
-        """What was declared."""
-        return beside(self.state_file, "experiment")
-
-    @property
-    def standing(self) -> Path:
-        """Its state."""
-        return beside(self.declaration, "standing")
-
-    @property
-    def look(self) -> Path:
-        """When its costs were last computed."""
-        return beside(self.declaration, "look")
-
-    @property
-    def journal(self) -> Path:
-        """What was in force, a line each time that it changed."""
-        return beside(self.declaration, "journal")
-
-    @property
-    def findings(self) -> Path:
-        """Its findings so far."""
-        return beside(self.declaration, "findings")
+    def __init__(self, *, state_file: Path) -> None:
+        """The files next to the daemon's state file."""
+        self.declaration = beside(state_file, "experiment")  # what was declared
+        self.standing = beside(self.declaration, "standing")  # its state
+        self.look = beside(self.declaration, "look")  # when its costs were last computed
+        self.journal = beside(self.declaration, "journal")  # what was in force, by time
+        self.findings = beside(self.declaration, "findings")
 
     def declared(self) -> Declaration | None:
         """What was declared; None for nothing, OSError or ValueError where it cannot be read."""

@@ -29,7 +29,7 @@ from slurm_rl_plugin.cli.explain import room_sentences
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, GPUS, MEMORY
-from slurm_rl_plugin.services.explained_job import room_of
+from slurm_rl_plugin.services.job_room import room_of
 from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, NOW, FakePbs, fake_libpbs
 from tests.unit.batch_systems.test_pbs_jobs_and_scores import adapter
 
