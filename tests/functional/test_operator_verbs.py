@@ -646,7 +646,7 @@ class TestFairShareCheck:
         [
             (0, "10000", "warn", "accounts' shares will not count: influence_hours = 0 overrides"),
             (0, "0", "pass", "has no term for accounts' shares"),
-            (72, "10000", "pass", "worth 3000 points, next to PriorityWeightFairshare = 10000"),
+            (72, "10000", "pass", "adds 3000 points, next to PriorityWeightFairshare = 10000"),
             (72, "1000", "warn", "can outweigh accounts' shares"),
             (72, "1000", "warn", "set influence_hours to 24 or less"),
             (72, "2", "warn", "more than PriorityWeightFairshare = 2; raise it"),

@@ -33,7 +33,7 @@ def test_by_default_no_job_gains_more_than_three_days_of_waiting(
     path.write_text(path.read_text().replace("influence_hours = 0\n", ""))
     assert fair_share(closed_slurm, tmp_path) == (
         "pass",
-        "accounts' shares count: the first place in our order is worth 3000 points, next to "
+        "accounts' shares count: the first place adds 3000 points, next to "
         "PriorityWeightFairshare = 10000",
     )
     assert closed_slurm.slurm_rl("run", "--once", folder=tmp_path).returncode == 0
