@@ -77,6 +77,13 @@ def _finite(text: str) -> float:
 at_least_one = whole_number(1)
 
 
+def add_seed_option(parser: argparse.ArgumentParser) -> None:
+    """Add --seed S."""
+    parser.add_argument(
+        "--seed", type=whole_number(0), default=1, metavar="S", help="random seed (default: 1)"
+    )
+
+
 def time_argument(text: str) -> float:
     """Seconds since the epoch of a time that may be relative to now; see `parse_slurm_time`."""
     return parse_slurm_time(text, datetime.now())

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY
-from slurm_rl_plugin.cli.argument_types import at_least_one, whole_number
+from slurm_rl_plugin.cli.argument_types import add_seed_option, at_least_one
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.tables import answer, print_table
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
@@ -51,9 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repeats", type=at_least_one, default=50, help="measured repetitions after a first one"
     )
-    parser.add_argument(
-        "--seed", type=whole_number(0), default=1, help="random seed of the queue (default: 1)"
-    )
+    add_seed_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

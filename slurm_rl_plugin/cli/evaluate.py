@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.cli.argument_types import (
+    add_seed_option,
     at_least_one,
     make_folder,
     number_from_zero,
@@ -159,9 +160,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="also compare on N logs of weeks that are sampled from LOG with replacement",
     )
-    parser.add_argument(
-        "--seed", type=whole_number(0), default=1, metavar="S", help="random seed (default: 1)"
-    )
+    add_seed_option(parser)
     parser.add_argument(
         "--protocol",
         choices=[HELDOUT, CONTINUOUS],

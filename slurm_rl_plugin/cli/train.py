@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.cli.argument_types import at_least_one, result_file, whole_number
+from slurm_rl_plugin.cli.argument_types import add_seed_option, at_least_one, result_file
 from slurm_rl_plugin.cli.evaluate import HELDOUT
 from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs, sampled
 from slurm_rl_plugin.cli.policy_arguments import add_reserve_option, reserve_words
@@ -101,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"training runs through each log, each without 2 %% of the jobs (default: {_RUNS})",
     )
-    parser.add_argument("--seed", type=whole_number(0), default=1, help="random seed (default: 1)")
+    add_seed_option(parser)
     parser.add_argument(
         "--seeds",
         type=at_least_one,

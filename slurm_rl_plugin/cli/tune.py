@@ -8,7 +8,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.cli.argument_types import at_least_one, make_folder, result_file, whole_number
+from slurm_rl_plugin.cli.argument_types import (
+    add_seed_option,
+    at_least_one,
+    make_folder,
+    result_file,
+)
 from slurm_rl_plugin.cli.log_arguments import add_log_options
 from slurm_rl_plugin.cli.policy_arguments import goal_of
 from slurm_rl_plugin.cli.progress import (
@@ -92,13 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|MODEL",
         help="learned order to compare with (default: default)",
     )
-    parser.add_argument(
-        "--seed",
-        type=whole_number(0),
-        default=1,
-        metavar="S",
-        help="random seed of the search and of the intervals (default: 1)",
-    )
+    add_seed_option(parser)
     parser.add_argument(
         *("-o", "--output"),
         type=Path,

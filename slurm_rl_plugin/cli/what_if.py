@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.cli.argument_types import make_folder, whole_number
+from slurm_rl_plugin.cli.argument_types import add_seed_option, make_folder
 from slurm_rl_plugin.cli.log_arguments import (
     add_log_options,
     check_machine_options,
@@ -74,13 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Separate changes made together by ; repeat the option to try others",
     )
     add_log_options(parser)
-    parser.add_argument(
-        "--seed",
-        type=whole_number(0),
-        default=1,
-        metavar="S",
-        help="random seed of the intervals (default: 1)",
-    )
+    add_seed_option(parser)
     add_result_options(parser, "run", "variant")
 
 

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.batch_systems.simulated import SimulatedCluster
-from slurm_rl_plugin.cli.argument_types import at_least_one, make_folder, whole_number
+from slurm_rl_plugin.cli.argument_types import add_seed_option, at_least_one, make_folder
 from slurm_rl_plugin.cli.log_arguments import peak_processors
 from slurm_rl_plugin.cli.progress import COMPILES_FIRST, progress_bar
 from slurm_rl_plugin.cli.study_text import print_policies
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder for all files (default: demo-output)",
     )
-    parser.add_argument("--seed", type=whole_number(0), default=1, help="random seed (default: 1)")
+    add_seed_option(parser)
     parser.add_argument(
         "--generations", type=at_least_one, default=_GENERATIONS, help="generations of the training"
     )

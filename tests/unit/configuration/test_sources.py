@@ -347,15 +347,6 @@ def test_a_rule_behind_a_faulty_one_keeps_its_number_and_line(tmp_path: Path) ->
     assert second.startswith("slurm-rl.toml:3: [[job_class]] rule 2: job class 'quick' is unknown")
 
 
-def test_client_authorities_need_a_certificate_of_ours(tmp_path: Path) -> None:
-    text = "[metrics]\ntls_client_ca = 'ca.pem'\n"
-    assert faults_of(write(tmp_path, text)) == [
-        "slurm-rl.toml:2: [metrics] tls_client_ca needs tls_certificate: give both or neither."
-    ]
-    whole = text + "tls_certificate = 'c.pem'\ntls_key = 'k.pem'\n"
-    assert read(write(tmp_path, whole)).values["metrics"]["tls_key"] == "k.pem"
-
-
 def test_a_pair_of_keys_may_come_from_two_sources(tmp_path: Path) -> None:
     path = write(tmp_path, "[metrics]\ntls_certificate = 'c.pem'\n")
     found = read(path, {"SLURM_RL_METRICS_TLS_KEY": "k.pem"})
@@ -390,31 +381,6 @@ def test_a_conf_d_that_is_no_folder(tmp_path: Path, what: str) -> None:
 def test_no_key_is_missed_where_a_file_could_not_be_read(tmp_path: Path) -> None:
     path = write(tmp_path, "[metrics]\ntls_key = 'k'\n", a="[metrics]\ntls_certificate = \n")
     assert faults_of(path) == ["conf.d/a.toml:2: is not TOML: Invalid value, in column 19."]
-
-
-def test_thirty_faults_of_all_sources_are_thirty_lines(tmp_path: Path) -> None:
-    path = write(
-        tmp_path,
-        "[hook]\nmode = 'on'\ncycle = 0\nbusy_share = 2\nmax_writes = 'x'\nstate_file = ''\n"
-        "colour = 1\n[extra]\n[policy]\nfallback = 'none'\nbreaker_failures = 0\n",
-        a="[reward]\nfairness = -1\ntail = true\n[metrics]\nport = -1\ntls_key = 'k'\n"
-        "address = 3\nmax_accounts = 0\n",
-        b="[shares]\na = 2\nb = -1\nc = 'x'\n[[job_class]]\nclass = 'quick'\n[[job_class]]\n"
-        "class = 'batch'\nqueue = 1\npartion = 'x'\n",
-        c="guard_rails = 3\n",
-    )
-    environment = {
-        "SLURM_RL_HOOK_MODE": "off",
-        "SLURM_RL_HOOK_CYCEL": "1",
-        "SLURM_RL_POLICY_BREAKER_REST": "1.5",
-        "SLURM_RL_TRACES": "/traces",
-        "SLURM_RL_SHARES": "x",
-    }
-    flags = ("hook.mode=x", "hook.x", "metrics.port=70000", "policy.modl=x")
-    faults = faults_of(path, environment, flags)
-    assert len(faults) == 30, "\n".join(faults)
-    assert len(set(faults)) == 30
-    assert all("\n" not in fault for fault in faults)
 
 
 @pytest.fixture(autouse=True)
