@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 import shutil
+import socket
+import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +34,7 @@ from slurm_rl_plugin.forecasts.live.forecast_pages import (
 from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue, scores_document
 from slurm_rl_plugin.serving.page_server import serve_pages
 from slurm_rl_plugin.units import HOUR
+from tests.architecture.markdown_documents import TOP
 from tests.unit.forecasts.live_site import LiveSite, busy_look, last_days, live_site, looked_back
 
 TOKEN = "t" * 40
@@ -157,6 +163,83 @@ def test_who_is_not_signed_in_reads_what_to_do(site: Site) -> None:
     status, text = refusal(site, Authorization=f"Bearer {TOKEN}")
     assert (status, "add ?user=NAME" in text) == (400, True)
     assert shown_jobs(site.page("?user=alice", Authorization=f"Bearer {TOKEN}"))
+
+
+APACHE = """
+ServerRoot {folder}
+ServerName localhost
+Listen 127.0.0.1:{port}
+PidFile {folder}/pid
+ErrorLog {folder}/error.log
+{modules}
+<VirtualHost *>
+<Location "/">
+AuthName portal
+AuthBasicProvider file
+AuthUserFile {folder}/users
+</Location>
+{directives}
+</VirtualHost>
+"""
+MODULES = (
+    *("mpm_event", "authn_core", "authn_file", "authz_core", "authz_user", "auth_basic"),
+    *("headers", "proxy", "proxy_http"),
+)
+_HOW = TOP / "deploy" / "open_ondemand" / "README.md"
+#: Of users who are signed in by REMOTE_USER, and what the page takes them for.
+SIGNED_IN = {"alice": "alice", "bob@example.org": "bob"}
+
+
+@pytest.fixture
+def portal_address(site: Site, tmp_path: Path) -> Iterator[str]:
+    """A real Apache with the directives of the document, but for its way to sign in."""
+    apache, modules = shutil.which("apache2"), Path("/usr/lib/apache2/modules")
+    if apache is None:
+        pytest.skip("needs Apache: apt install apache2")
+    lines = re.findall(r"^  - '(.*)'$", _HOW.read_text(), re.MULTILINE)
+    directives = "\n".join(line for line in lines if line != "SSLProxyEngine On")
+    for document, test in (
+        ("openid-connect", "Basic"),
+        ("TOKEN", TOKEN),
+        ("https://head.example.org:9345/", site.address),
+    ):
+        assert directives.count(document) == 1
+        directives = directives.replace(document, test)
+    secret = base64.b64encode(hashlib.sha1(b"secret", usedforsecurity=False).digest()).decode()
+    (tmp_path / "users").write_text("".join(f"{name}:{{SHA}}{secret}\n" for name in SIGNED_IN))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    load = "\n".join(f"LoadModule {name}_module {modules}/mod_{name}.so" for name in MODULES)
+    (tmp_path / "apache.conf").write_text(
+        APACHE.format(folder=tmp_path, port=port, modules=load, directives=directives)
+    )
+    command = [apache, "-X", "-f", f"{tmp_path}/apache.conf"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        until = time.monotonic() + 30.0
+        while process.poll() is None and time.monotonic() < until:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.1)
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        yield f"http://127.0.0.1:{port}/starts/"
+        process.terminate()
+
+
+@pytest.mark.parametrize("name", SIGNED_IN)
+def test_a_real_proxy_names_its_user_whatever_the_browser_sends(
+    site: Site, portal_address: str, name: str
+) -> None:
+    given = base64.b64encode(f"{name}:secret".encode()).decode()
+    signed_in = {"Authorization": f"Basic {given}"}
+    behind = Site(site.pages, site.queue, portal_address)
+    own = sorted(site.jobs_of(SIGNED_IN[name]))
+    for spelling in (HEADER, "X_Forwarded_User", "x-forwarded_user"):
+        page = behind.page(**signed_in, **{spelling: "carol"})
+        assert sorted(shown_jobs(page)) == own
+    assert refusal(behind)[0] == 401
+    assert refusal(behind, **{HEADER: "alice"})[0] == 401
+    assert refusal(behind, "?user=carol", **signed_in)[0] == 404
 
 
 @pytest.fixture(scope="module")
