@@ -122,13 +122,13 @@ def _request(words: list[str], configuration: Configuration) -> dict[str, Any]:
 
 
 def print_starts(document: Mapping[str, Any]) -> None:
-    """Print a table of the jobs of which something is foretold, then what is to be said of each."""
+    """Print a table of the jobs with a forecast, then the sentences of each job."""
     jobs, now = document["jobs"], float(document["foretold"])
-    told = [job for job in jobs if job.get("forecast")]
+    forecast = [job for job in jobs if job.get("forecast")]
     if not jobs:
-        print("no job of yours waits in the last look at the queue.")
-    if told:
-        print_table(list(_HEADER), [_row(job, now) for job in told])
+        print("no job of yours was pending in the last snapshot.")
+    if forecast:
+        print_table(list(_HEADER), [_row(job, now) for job in forecast])
     for job in jobs:
         for line in _lines(job):
             print(f"{_name(job)}: {line}")
@@ -153,7 +153,7 @@ def _name(job: Mapping[str, Any]) -> str:
 
 
 def _lines(job: Mapping[str, Any]) -> list[str]:
-    lines = []
+    lines = [f"{job['reason']}."] if job.get("reason") else []
     if job.get("why_not"):
         lines.append(str(job["why_not"]))
     ahead, own = int(job["ahead"]), int(job["ahead_of_account"] or 0)

@@ -37,12 +37,12 @@ from slurm_rl_plugin.what_if.switchback.trial import GoalFinding
 _SEED = 1
 #: Most sentences, so that it remains one page: gain or loss, possible loss, longest wait.
 _MOST, _MOST_UNSURE, _MOST_LONGEST = 4, 2, 2
-#: Letters of a name of users at most, in a sentence and in a picture.
+#: Longest name in a sentence and in a table, characters.
 _LONGEST_NAME, _LONGEST_LABEL = 32, 22
-#: Limits in seconds up to which spans are printed in seconds, in minutes and in hours.
+#: Longest spans that are printed in seconds, in minutes and in hours, seconds.
 _SECONDS, _MINUTES, _HOURS = 2 * MINUTE, 2 * HOUR, 100 * HOUR
-#: Class of what changed beyond chance; the verdict is printed too, since many readers cannot tell
-#: red from green and pages are printed in black.
+#: Class of what changed beyond chance. The verdict is printed too: many readers do not see red and
+#: green apart, and many printers are black.
 _CLASSES, _UNSURE = {BETTER: "better", WORSE: "worse"}, "after"
 _KINDS = {
     "account": "By account",
@@ -79,8 +79,8 @@ def page_html(
         before, after: whose order it was and is, for the key of the pictures.
         verdict: one sentence; "" for none.
         goals: what is known of each goal of an experiment, a sentence each.
-        warnings: what makes the page say another thing than it seems.
-        found: how it was found out, and what nobody can know; a sentence each.
+        warnings: what limits the result; a sentence each.
+        found: how the result was found, and what it does not cover; a sentence each.
     """
     sure = f"With {hours.stretches} {hours.unit} there are no intervals: all is inconclusive."
     if hours.has_intervals:
@@ -113,7 +113,7 @@ def page_html(
 
 
 def _losers(hours: HoursWaited) -> list[str]:
-    """Never empty: those that lose, those that may, and whose longest wait grew."""
+    """Groups that lose, groups that may lose, and groups with a longer longest wait."""
     told = _sentences(hours, WORSE)
     unsure = [
         row
@@ -133,16 +133,16 @@ def _losers(hours: HoursWaited) -> list[str]:
 
 
 def _sentences(hours: HoursWaited, word: str) -> list[str]:
-    """A sentence of each group that gains or loses most, and how many are left out."""
+    """A sentence for each of the groups that change most, and how many others there are."""
     rows = hours.judged(word)
     told = [sentence(row, each=hours.each) for row in rows[:_MOST]]
     if (more := len(rows) - _MOST) > 0:
         told.append(f"So did {more} more group{'s' if more > 1 else ''}, by less.")
     if not rows and hours.has_intervals:
-        told.append("Nobody beyond chance, in the mean wait.")
+        told.append("No group beyond chance, in the mean wait.")
     elif not rows:
         few = f"{hours.stretches} {hours.unit} are too few"
-        told.append(f"Nobody that could be told from chance: {few}.")
+        told.append(f"No group beyond chance: {few} to judge.")
     return told
 
 
@@ -222,21 +222,21 @@ def sentence(row: GroupHours, *, each: bool) -> str:
 def longest_sentence(row: GroupHours) -> str:
     """How long the job waited that waited longest."""
     before, after = _both_texts(row.longest_before, row.longest_after)
-    told = f"longest wait was {before} before and {after} with our order."
-    return f"The {told}" if row.by == ALL else f"{jobs_of(row)}: the {told}"
+    said = f"longest wait was {before} before and {after} with our order."
+    return f"The {said}" if row.by == ALL else f"{jobs_of(row)}: the {said}"
 
 
 def counts_sentence(hours: HoursWaited) -> str:
     """How many groups gain and lose."""
     if not hours.groups:
-        return "No group has enough jobs to be judged."
+        return "No group has enough jobs for a verdict."
     gain, lose, unsure = (len(hours.judged(word)) for word in (BETTER, WORSE, INCONCLUSIVE))
     less, longer = (
         f"{count or 'none'} {'waits' if count <= 1 else 'wait'}" for count in (gain, lose)
     )
     return (
-        f"Of {len(hours.groups)} groups of jobs {less} less and {longer} longer; of "
-        f"{unsure or 'none'} it may be chance."
+        f"Of {len(hours.groups)} groups of jobs, {less} less and {longer} longer; "
+        f"{unsure or 'none'} {'is' if unsure <= 1 else 'are'} inconclusive."
     )
 
 
@@ -313,11 +313,10 @@ def replay_page(found: SiteReplay, warning: str | None) -> str:
         found=(
             "Before: the jobs in the order in which the site really started them, on a simulated "
             "machine. After: the same jobs on the same machine in our order, as it is configured. "
-            "Waits as they were recorded are not used, since they hold outages that no simulation "
-            "knows.",
+            "The page does not use recorded waits: they contain outages, which are not simulated.",
             f"The verdict of the whole report: {found.prediction.sentence}",
             *(study.notices or ()),
-            f"Nobody knows: {'; '.join(found.prediction.not_known)}.",
+            f"Not known: {'; '.join(found.prediction.not_known)}.",
         ),
     )
 
@@ -333,14 +332,14 @@ def experiment_page(
     resources: Sequence[str] = (),
     progress: Callable[[int], None] = lambda _: None,
 ) -> str:
-    """The page of an experiment: what was really waited under both orders, in turns.
+    """The page of an experiment: how long jobs really waited under both orders, in turns.
 
     Args:
         cluster: every known job with its real start; replays of its blocks leave much less to
             chance.
         accounts: names; `cluster.times.jobs.account` counts in them.
-        verdict: what is said of it all, one sentence.
-        now: seconds since the epoch; pairs of which both blocks are over by then are counted.
+        verdict: one sentence.
+        now: seconds since the epoch; only pairs whose two blocks have ended by then count.
         resources: names of the columns of `cluster.times.jobs.asked`; () for none.
     """
     hours = hours_in_blocks(
@@ -362,7 +361,7 @@ def experiment_page(
         about=(
             f"An experiment of {_days(declared.begin, blocks[-1].end)}: {present} and {trial} "
             f"({declared.policy or 'a rule'}) held the queue in turns, for {len(blocks)} stretches "
-            f"of {' to '.join(dict.fromkeys(lengths))} hours; coins said who was when."
+            f"of {' to '.join(dict.fromkeys(lengths))} hours; the order of each pair was drawn."
         ),
         before=f"{present}, in the same hours",
         after=trial,
@@ -370,13 +369,13 @@ def experiment_page(
         verdict=verdict,
         goals=tuple(_goal(each, trial) for each in findings),
         found=(
-            "Each hour of a wait belongs to the order that was in force then; the first eighth of "
-            "a stretch (an hour at most) is not counted, since what came before still acts. Hours "
-            "waited together in an hour are as many as jobs that wait, in the mean.",
-            f"After: as it was measured. Before: what {present} would have cost in the very same "
-            "hours: from what was measured under both, with what the load alone did taken away by "
-            "replays of each stretch under both. Longest waits are as measured, each order in its "
-            "own stretches.",
+            "Each hour of a wait counts for the order that was in force then. The first eighth of "
+            "a stretch (at most an hour) does not count, because the order before it still acts. "
+            "Hours waited together in an hour are the mean number of pending jobs.",
+            f"After: as measured. Before: what {present} would have cost in the same hours, "
+            "estimated from the measurements of both orders; replays of each stretch under both "
+            "remove the effect of the load. Longest waits are as measured, each order in its own "
+            "stretches.",
         ),
     )
 

@@ -157,7 +157,7 @@ def test_spans_and_names() -> None:
 def test_counts_of_groups() -> None:
     rows = [PHYSICS, replace(PHYSICS, group="b"), LOSER, replace(PHYSICS, word=NO_DIFFERENCE)]
     assert counts_sentence(waited(*rows)) == (
-        "Of 4 groups of jobs 2 wait less and 1 waits longer; of none it may be chance."
+        "Of 4 groups of jobs, 2 wait less and 1 waits longer; none is inconclusive."
     )
     assert counts_sentence(waited()) == "No group has enough jobs to be judged."
 
@@ -180,7 +180,7 @@ def test_who_loses_is_told_with_the_name_escaped() -> None:
 def test_who_loses_is_never_empty() -> None:
     page = page_of(waited(replace(PHYSICS, longest_after=20.0)))
     assert part(page, "loses").count("<li>") == 1
-    assert "Nobody beyond chance" in part(page, "loses")
+    assert "No group beyond chance" in part(page, "loses")
     few = page_of(waited(has_intervals=False))
     assert "12 weeks are too few" in part(few, "loses")
     assert "all is inconclusive" in few
@@ -188,7 +188,7 @@ def test_who_loses_is_never_empty() -> None:
 
 def test_who_may_lose_is_told_as_what_may_be_chance() -> None:
     page = page_of(waited(replace(LOSER, group="biology", word=INCONCLUSIVE)))
-    assert "Nobody beyond chance" in part(page, "loses")
+    assert "No group beyond chance" in part(page, "loses")
     assert "may be chance" in part(page, "loses")
     assert "account biology waited 3.2 hours each before and 4.8" in part(page, "loses")
 
