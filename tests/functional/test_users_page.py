@@ -165,6 +165,19 @@ def test_who_is_not_signed_in_reads_what_to_do(site: Site) -> None:
     assert shown_jobs(site.page("?user=alice", Authorization=f"Bearer {TOKEN}"))
 
 
+def test_a_page_before_and_after_the_first_forecasts(site: Site) -> None:
+    try:
+        site.pages.renew(replace(site.queue, told=replace(site.queue.told, scored=3)))
+        page = site.page(**portal("alice"))
+        assert page.count("<strong>Not yet calibrated.</strong>") == 2
+        assert '<p class="warning">Not yet calibrated on this cluster' in page
+        site.pages._queue = None
+        status, text = refusal(site, **portal("alice"))
+        assert (status, "there is no forecast yet" in text) == (503, True)
+    finally:
+        site.pages.renew(site.queue)
+
+
 APACHE = """
 ServerRoot {folder}
 ServerName localhost

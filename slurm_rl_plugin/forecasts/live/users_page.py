@@ -78,6 +78,7 @@ class PendingLine:
     wide: tuple[float, float] | None
     narrow: tuple[float, float] | None
     median: float | None
+    calibrated: bool  #: whether enough forecasts have come true for the bands
     why: list[str]  #: sentences
     can_ask: bool  #: whether advice can be given
     advice: list[str] | None  #: sentences; None if the client did not ask
@@ -193,6 +194,7 @@ def _pending(
         wide=places[0],
         narrow=places[1],
         median=line.place(forecast["start"] - now) if forecast else None,
+        calibrated=job["calibrated"],
         why=list(map(_sentence, why)),
         can_ask=forecast is not None,
         advice=[advice_sentence(each) for each in advice[number]] if number in advice else None,

@@ -159,7 +159,7 @@ def test_counts_of_groups() -> None:
     assert counts_sentence(waited(*rows)) == (
         "Of 4 groups of jobs, 2 wait less and 1 waits longer; none is inconclusive."
     )
-    assert counts_sentence(waited()) == "No group has enough jobs to be judged."
+    assert counts_sentence(waited()) == "No group has enough jobs for a verdict."
 
 
 def test_who_loses_is_told_with_the_name_escaped() -> None:
@@ -225,7 +225,7 @@ def test_the_page_of_an_experiment(experiment: tuple[Declaration, ReplayedCluste
     assert "Nothing is sure yet." in page
     assert "held the queue in turns" in page
     assert "this one decides" in page
-    assert "in the very same hours" in page
+    assert "in the same hours" in page
     assert "script" not in elements(page).names
     assert "Who loses" in page
     assert "http" not in page
