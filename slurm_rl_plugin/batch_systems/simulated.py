@@ -20,12 +20,7 @@ from slurm_rl_plugin.batch_systems.port import (
 from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.simulator.kernel.cluster import advance, empty_cluster, next_event
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING, dispatch_in_order
-from slurm_rl_plugin.simulator.schedules.policy_driver import (
-    NO_RANK,
-    jobs_ended_since,
-    snapshot_of,
-    waiting_jobs,
-)
+from slurm_rl_plugin.simulator.schedules.policy_driver import snapshot_of
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
@@ -63,15 +58,15 @@ class SimulatedCluster(BatchSystem):
     @property
     def finished(self) -> bool:
         """Whether every job has started and ended."""
-        return bool(np.isinf(next_event(self._workload.jobs, self._cluster)))
+        return bool(np.isinf(next_event(self._cluster)))
 
     def advance(self, until: float) -> None:
         """Let the cluster run up to a time, scheduling at every event as a real one does."""
-        while (event := next_event(self._workload.jobs, self._cluster)) <= until:
-            advance(self._workload.jobs, self._cluster, event, NO_RANK)
+        while (event := next_event(self._cluster)) <= until:
+            advance(self._cluster, event)
             self._schedule()
         if until > self.now:
-            advance(self._workload.jobs, self._cluster, until, NO_RANK)
+            advance(self._cluster, until)
 
     def hold(self, job_id: int) -> None:
         """Hold a job as its user would."""
@@ -83,12 +78,11 @@ class SimulatedCluster(BatchSystem):
     def _schedule(self) -> None:
         if self._cluster.state[0].idle == 0:
             return
-        waiting = waiting_jobs(self._cluster)
+        waiting = self._cluster.waiting
         free = waiting[~self._held[waiting]]
         priority = np.maximum(self._native(free) + self._factor[free], 1)
         order = free[np.lexsort((free, -priority))]
         dispatch_in_order(
-            self._workload.jobs,
             self._cluster,
             order,
             len(order),
@@ -115,10 +109,10 @@ class SimulatedCluster(BatchSystem):
 
     def snapshot(self) -> QueueSnapshot:
         """Read the queue at the simulated time."""
-        waiting = np.sort(waiting_jobs(self._cluster))
+        waiting = np.sort(self._cluster.waiting)
         started = np.flatnonzero(~np.isnan(self._cluster.start) & ~self._reported)
         self._reported[started] = True
-        ended = jobs_ended_since(self._cluster, self._ends_reported)
+        ended = self._cluster.ended[self._ends_reported : self._cluster.state[0].ended]
         self._ends_reported += len(ended)
         held = self._held[waiting]
         pending = PendingJobs(
@@ -133,7 +127,7 @@ class SimulatedCluster(BatchSystem):
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
         """Set factors of pending jobs; others are reported as rejected."""
-        waiting = set(waiting_jobs(self._cluster).tolist())
+        waiting = set(self._cluster.waiting.tolist())
         rejected: dict[int, str] = {}
         for change in changes:
             place = self._place_of.get(change.job_id)
@@ -148,6 +142,6 @@ class SimulatedCluster(BatchSystem):
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
         """Set factors back to 0."""
         if job_ids is None:
-            waiting = waiting_jobs(self._cluster)
+            waiting = self._cluster.waiting
             job_ids = self._jobs.job_id[waiting[self._factor[waiting] != 0]]
         return self.apply([FactorChange(job_id=int(job), old=0, new=0) for job in job_ids])

@@ -56,7 +56,7 @@ from slurm_rl_plugin.learning.training_load import class_known_at_submission
 from slurm_rl_plugin.policies.registry import NATIVE
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
-from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM, NODE_BACKFILLING
+from slurm_rl_plugin.simulator.schedules.run import AS_SLURM, NODE_BACKFILLING
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import DAY

@@ -44,13 +44,13 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.named_log import LogOptions, NamedLog, ReadJobs
 from slurm_rl_plugin.readable import printable
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
-from slurm_rl_plugin.simulator.workloads.log_shares import (
+from slurm_rl_plugin.simulator.workloads.log_workload import (
     OTHER_ACCOUNT,
     SSHARE,
     check_shares,
+    prepare_log,
     with_accounts,
 )
-from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 from slurm_rl_plugin.whole_file import read_whole

@@ -15,7 +15,7 @@ from slurm_rl_plugin.evaluation.study import ACCOUNTS, InForce, Study, shown_gro
 from slurm_rl_plugin.learning.evaluation.group_waits import Loser
 from slurm_rl_plugin.measure.intervals import FEWEST_BLOCKS
 from slurm_rl_plugin.readable import printable, span_text
-from slurm_rl_plugin.simulator.workloads.log_shares import SHARES_WORDS
+from slurm_rl_plugin.simulator.workloads.log_workload import SHARES_WORDS
 from slurm_rl_plugin.units import HOUR
 
 #: Maximum groups shown by growth of the mean wait, and of the longest wait; also accounts.

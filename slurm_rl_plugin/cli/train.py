@@ -31,7 +31,7 @@ from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.services.hook import model_path
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
-from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK
+from slurm_rl_plugin.simulator.workloads.log_workload import PAST_WORK
 
 #: Windows taken from either part of a log.
 _RUNS = 4

@@ -42,7 +42,7 @@ from slurm_rl_plugin.measure.intervals import BETTER
 from slurm_rl_plugin.readable import printable, span_text
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
-from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK, SHARES_WORDS
+from slurm_rl_plugin.simulator.workloads.log_workload import PAST_WORK, SHARES_WORDS
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.what_if.effects import Effect
 from slurm_rl_plugin.what_if.replay import ReplayedPair

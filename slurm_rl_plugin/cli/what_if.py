@@ -40,9 +40,9 @@ from slurm_rl_plugin.learning.checkpoint import check_checkpoint, forget_checkpo
 from slurm_rl_plugin.readable import printable, span_text
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
-from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
+from slurm_rl_plugin.simulator.schedules.run import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.workloads.log_shares import SHARES_WORDS
+from slurm_rl_plugin.simulator.workloads.log_workload import SHARES_WORDS
 from slurm_rl_plugin.what_if.effects import Effect, Knowledge
 from slurm_rl_plugin.what_if.variant import variant_of
 

@@ -14,19 +14,17 @@ from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.machine import Machine
-from slurm_rl_plugin.simulator.workloads.log_shares import (
+from slurm_rl_plugin.simulator.workloads.log_workload import (
     OF_CLUSTER,
     PAST_WORK,
     SHARES_WORDS,
     SSHARE,
+    PreparedLog,
     accounts_with_jobs,
     accounts_with_shares,
-    shares_at,
-)
-from slurm_rl_plugin.simulator.workloads.log_workload import (
-    PreparedLog,
     jobs_with_starts,
     prepare_log,
+    shares_at,
 )
 
 

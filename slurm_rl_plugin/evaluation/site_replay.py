@@ -40,10 +40,9 @@ from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.services.configured_site import written_influence
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
-from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
+from slurm_rl_plugin.simulator.schedules.run import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.workloads.log_shares import OTHER_ACCOUNT
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.log_workload import OTHER_ACCOUNT, PreparedLog
 from slurm_rl_plugin.units import HOUR
 
 #: Fewer jobs that ran are not replayed at all.

@@ -20,13 +20,13 @@ from slurm_rl_plugin.learning.training_load import class_known_at_submission
 from slurm_rl_plugin.machine_files.reader import DescribedCluster, plain_cluster
 from slurm_rl_plugin.measure.intervals import INCONCLUSIVE, Blocks
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.workloads.log_shares import (
+from slurm_rl_plugin.simulator.workloads.log_workload import (
     OF_CLUSTER,
     PAST_WORK,
+    PreparedLog,
     accounts_with_jobs,
     shares_at,
 )
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.utility.fairness import Service
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import misdelivered_figures, service_of_account

@@ -16,13 +16,9 @@ from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster, account_usage_until
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine
-from slurm_rl_plugin.simulator.schedules.on_nodes import NodeRun
-from slurm_rl_plugin.simulator.schedules.ordered_queue import (
-    OrderedQueue,
-    QueueOrder,
-    run_until_started,
-)
-from slurm_rl_plugin.simulator.schedules.resumed import HeldNodes, ProcessorRun, resume_on_nodes
+from slurm_rl_plugin.simulator.schedules.on_nodes import SlurmPasses
+from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, QueueOrder
+from slurm_rl_plugin.simulator.schedules.run import HeldNodes, Run, run_until_started
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.network import CompiledNetwork
 from slurm_rl_plugin.simulator.scoring.site_priority import FairShare
@@ -51,12 +47,9 @@ _BLOCKS = 6
 _KEPT = 0.02
 
 
-def resumed(run: ProcessorRun | NodeRun, runs: IntArray, queue: QueueNow) -> ProcessorRun | NodeRun:
+def resumed(run: Run, runs: IntArray, queue: QueueNow) -> Run:
     """A run that `run_before` gave, at the instant of a queue, right behind a decision."""
-    if isinstance(run, NodeRun):
-        resume_on_nodes(run, queue.now, runs, queue.start, queue.held, queue.looks)
-    else:
-        run.resume(queue.now, runs, queue.start)
+    run.resume(queue.now, runs, queue.start, queue.held, queue.looks)
     return run
 
 
@@ -69,7 +62,7 @@ def run_before(
     machine: NodeMachine | None,
     *,
     keeps_order: bool = False,
-) -> tuple[ProcessorRun | NodeRun, IntArray]:
+) -> tuple[Run, IntArray]:
     """A run that has not begun, and the places of the running jobs in its workload.
 
     Args:
@@ -79,17 +72,17 @@ def run_before(
         settings: the batch system; a machine that holds less than what runs is made as large: some
             may run on what was taken off it since.
         machine: its nodes, for all known jobs; None for a pool of processors.
-        keeps_order: see `ProcessorRun.of`.
+        keeps_order: see `Run.of`.
     """
     present = jobs[: len(queue.running) + len(queue.pending)]
     runs = np.searchsorted(present, queue.running)
     held = int(workload.processors[runs].sum())
     settings = replace(settings, capacity=max(settings.capacity, held))
-    run: ProcessorRun | NodeRun
     if machine is None:
-        run = ProcessorRun.of(workload, order, settings, keeps_order=keeps_order)
+        run = Run.of(workload, order, settings, keeps_order=keeps_order)
     else:
-        run = NodeRun.of(workload, machine.of_jobs(jobs), order, settings, keeps_order=keeps_order)
+        nodes = machine.of_jobs(jobs)
+        run = Run.on_nodes(workload, nodes, order, settings, keeps_order=keeps_order)
     met_by(run, queue)
     return run, runs
 
@@ -115,9 +108,7 @@ class QueueNow:
     looks: FloatArray | None = None
 
 
-def queue_of(
-    workload: Workload, cluster: Cluster, queue: OrderedQueue, job: int, submit: float
-) -> QueueNow:
+def queue_of(cluster: Cluster, queue: OrderedQueue, job: int, submit: float) -> QueueNow:
     """The queue that a job meets at its submission: the job and others of that second are last."""
     running = cluster.running.expected_job[: cluster.state[0].running]
     # of jobs that are expected to end together it keeps who was started first
@@ -132,25 +123,27 @@ def queue_of(
         start=cluster.start[running],
         pending=np.append(pending, np.arange(cluster.state[0].next_arrival, job + 1)),
         usage=seen.accounts.usage,
-        fair=queue.effects.site.counted(workload, cluster, submit),
+        fair=queue.effects.site.counted(cluster, submit),
         longest=_longest_of(queue),
     )
 
 
-def queue_on_nodes(run: NodeRun, job: int, submit: float) -> QueueNow:
-    """The same of a simulation on nodes, with the nodes that the running jobs hold."""
-    met = queue_of(run.workload, run.cluster, run.queue, job, submit)
+def queue_met(run: Run, job: int, submit: float) -> QueueNow:
+    """The same of a run; on nodes with the nodes that the running jobs hold."""
+    met = queue_of(run.cluster, run.queue, job, submit)
+    if run.looks is None:
+        return met
     places = [run.place_of(number) for number in met.running.tolist()]
     held = HeldNodes(
         first=np.cumsum([0, *map(len, places)]),
         node=np.array([node for place in places for node in place], dtype=np.int64),
         cpus=np.array([cpus for place in places for cpus in place.values()]),
     )
-    looks = None if run.passes is None else run.passes.last.copy()
+    looks = run.looks.last.copy() if isinstance(run.looks, SlurmPasses) else None
     return replace(met, held=held, looks=looks)
 
 
-def met_by(run: ProcessorRun | NodeRun, queue: QueueNow) -> None:
+def met_by(run: Run, queue: QueueNow) -> None:
     """Give a run that has not begun what was charged and waited before it."""
     run.cluster.accounts.usage[: len(queue.usage)] = queue.usage
     if queue.fair is not None:
@@ -326,7 +319,6 @@ class ReplayedSite:
         settings = replace(self.settings, backfilling="none")
         order = self.order(workload, jobs)
         run, runs = run_before(queue, workload, jobs, order, settings, None, keeps_order=True)
-        assert isinstance(run, ProcessorRun)
         return np.asarray(jobs[run.line_up(queue.now, runs, queue.start)])
 
     def spreads(self, jobs: IntArray) -> RunSpreads:
@@ -409,7 +401,7 @@ def replayed_waits(
     recorded = RecordedPast(scheduled, quantiles=True)
     machine = None if prepared.machine is None else node_machine(prepared.log, prepared.machine)
     site = ReplayedSite(
-        jobs=workload._replace(past=recorded.past),
+        jobs=workload.having(past=recorded.past),
         quantiles=recorded.quantiles_now,
         order=order,
         settings=settings,
@@ -435,18 +427,13 @@ def queues_along(
     workload: Workload, machine: NodeMachine | None, order: QueueOrder, settings: SimulationSettings
 ) -> Callable[[int, float], QueueNow]:
     """What tells the queue that a job meets as it is submitted, of jobs in order of submission."""
-    if machine is not None:
-        run = NodeRun.of(workload, machine, order, settings)
+    if machine is None:
+        run = Run.of(workload, order, settings)
+    else:
+        run = Run.on_nodes(workload, machine, order, settings)
 
-        def on_nodes(job: int, now: float) -> QueueNow:
-            run.run_until(float(np.nextafter(now, -np.inf)))
-            return queue_on_nodes(run, job, now)
+    def met_at(job: int, now: float) -> QueueNow:
+        run.run_until(float(np.nextafter(now, -np.inf)))
+        return queue_met(run, job, now)
 
-        return on_nodes
-    pool = ProcessorRun.of(workload, order, settings)
-
-    def on_processors(job: int, now: float) -> QueueNow:
-        pool.run_until(float(np.nextafter(now, -np.inf)))
-        return queue_of(workload, pool.cluster, pool.queue, job, now)
-
-    return on_processors
+    return met_at

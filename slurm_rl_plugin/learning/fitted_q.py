@@ -30,14 +30,12 @@ from slurm_rl_plugin.policies.echo_state import EchoStateNetwork, ReservoirSetti
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.rollouts.rollout import (
-    Experience,
-    best_action_values,
-    collect_experience,
-)
-from slurm_rl_plugin.simulator.rollouts.site_experience import (
     MOST_OTHERS,
     NO_JOB,
+    Experience,
     SiteExperience,
+    best_action_values,
+    collect_experience,
     site_experience,
 )
 from slurm_rl_plugin.simulator.schedules.simulation import simulate_network

@@ -234,7 +234,7 @@ def _swept(
     width, cluster = past.inputs.shape[1], load.settings.empty_cluster(load.workload)
     network, begin = perceptron_of(parameters, width), perceptron_of(fresh, width)
     draws = rng.random((len(load.workload.submit), 2))
-    starts = sarsa_sweep(load.workload, cluster, grid, network, sweep, draws, past, begin)
+    starts = sarsa_sweep(cluster, grid, network, sweep, draws, past, begin)
     return starts, cluster.start
 
 

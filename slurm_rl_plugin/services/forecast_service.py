@@ -56,7 +56,7 @@ from slurm_rl_plugin.services.configured_site import chosen_batch_system, writte
 from slurm_rl_plugin.services.hook import model_path
 from slurm_rl_plugin.serving.clients import SharedToken
 from slurm_rl_plugin.serving.page_server import serve_pages, serve_pages_locally
-from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
+from slurm_rl_plugin.simulator.schedules.run import AS_SLURM
 from slurm_rl_plugin.simulator.workloads.log_workload import (
     PreparedLog,
     jobs_with_starts,

@@ -23,7 +23,7 @@ from slurm_rl_plugin.simulator.kernel.dispatch import anything_fits
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, decide_scored
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
-from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
+from slurm_rl_plugin.simulator.scoring.network import bring_up_to_now
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.functional.small_site import small_network
 from tests.reference.loads import log_of, random_workload, users_workload
@@ -268,15 +268,15 @@ def test_the_head_node_and_the_simulator_foretell_and_learn_alike(model, seed):
     queue = settings.ordered_queue(believed, QueueOrder(network=network))
     cluster = settings.empty_cluster(believed)
     history = by_prediction(believed, network, 0.1).history
-    while np.isfinite(event := next_event(believed.jobs, cluster)):
-        advance(believed.jobs, cluster, event, np.empty(0, dtype=np.int64))
-        if cluster.state[0].idle > 0 and anything_fits(believed.jobs, cluster):
-            bring_up_to_now(believed, cluster, history)
-        decide_scored(believed, cluster, queue)
+    while np.isfinite(event := next_event(cluster)):
+        advance(cluster, event)
+        if cluster.state[0].idle > 0 and anything_fits(cluster):
+            bring_up_to_now(cluster, history)
+        decide_scored(cluster, queue)
     assert online.start.tolist() == cluster.start.tolist()
     np.testing.assert_allclose(listener.asked, history.asked_shares, atol=1e-6)
     assert np.abs(listener.asked - PARTS).max() > 0.01
     ids = prepared.jobs().job_id
-    told = history.told[[int(np.flatnonzero(ids == job)[0]) for job in listener.told]]
+    told = history.predicted[[int(np.flatnonzero(ids == job)[0]) for job in listener.told]]
     np.testing.assert_allclose(list(listener.told.values()), told, rtol=2e-3)
     assert len(np.unique(told[:, 2])) > 20

@@ -216,7 +216,7 @@ def arrived_by(workload: Workload, now: float) -> np.ndarray:
 
 
 def longest_by(workload: Workload, moment: Moment) -> float:
-    """The longest wait so far, of which half is forgotten in 30 days, seconds."""
+    """The longest wait so far, which halves in 30 days, seconds."""
     longest = 0.0
     for submit, begin in zip(workload.submit.tolist(), moment.start, strict=True):
         until = begin if begin <= moment.now else moment.now  # NaN before its start

@@ -9,8 +9,8 @@ import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM, NodeRun
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.run import AS_SLURM, Run
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine, partition_serves
@@ -76,7 +76,7 @@ def fixed_scores(jobs: int) -> np.ndarray:
     return np.random.default_rng(7).integers(0, 4, jobs).astype(np.float64)
 
 
-def node_run(load: NodeLoad, how: How) -> NodeRun:
+def node_run(load: NodeLoad, how: How) -> Run:
     """The compiled simulation before its first event."""
     prepared, workload = prepared_load(load, how)
     orders = {
@@ -93,7 +93,7 @@ def node_run(load: NodeLoad, how: How) -> NodeRun:
         class_limit=how.rule,
     )
     nodes = node_machine(prepared.log, load.machine)
-    return NodeRun.of(workload, nodes, orders[how.order], settings)
+    return Run.on_nodes(workload, nodes, orders[how.order], settings)
 
 
 def run_compiled(load: NodeLoad, how: How) -> Ran:

@@ -24,7 +24,7 @@ class LimitedGroup(NamedTuple):
 
 
 class QueuedJob(NamedTuple):
-    """A job, what it asks of nodes, and what counts beside; `named` nodes, 1 for none named."""
+    """A job, what it asks of nodes, and what else counts; `named` nodes, 1 for none named."""
 
     submit: float
     run_time: float
@@ -164,7 +164,7 @@ def _groups(
 
 
 def _estimate(log: JobLog, place: int, partition: MachinePartition) -> float:
-    """What a job asks for, else what its partition gives; its run time where nobody says."""
+    """What a job asks for, else what its partition gives; its run time where neither does."""
     for limit in (log.time_limit[place], partition.default_time, partition.longest):
         if 0 < limit < math.inf:
             return float(limit)
@@ -209,7 +209,7 @@ def has_room(
     counts: Mapping[str, float],
     used: Mapping[tuple[str, ...], Mapping[str, float]],
 ) -> bool:
-    """Whether every group of a job may have it beside what its jobs use; 0 of a thing is free."""
+    """Whether each group of a job may have it in addition to its jobs; 0 of a thing is free."""
     return all(
         counts.get(kind, 0.0) <= 0.0
         or used.get(group.key, {}).get(kind, 0.0) + counts[kind] <= most + 1e-6

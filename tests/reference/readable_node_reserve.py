@@ -27,7 +27,7 @@ class Rule(NamedTuple):
 
 
 class NodeReserve:
-    """What stands of the limit of batch jobs, and since when."""
+    """The limit of batch jobs in force, and since when."""
 
     def __init__(
         self, wanted: int, rule: Rule, interactive: Sequence[bool], whole: Mapping[str, float]
@@ -40,7 +40,7 @@ class NodeReserve:
         self.processors: list[float] = []
 
     def lift(self, world: World) -> None:
-        """Nobody is held back, for the question whether anybody has room."""
+        """Lift the limit, to find out whether any job has room."""
         self.lifted = True
         self.processors = [job.counts["cpus"] for job in world.jobs]
         if self.again <= world.now:

@@ -39,7 +39,7 @@ class World:
 
     @property
     def running(self) -> list[int]:
-        """By the end that their estimates tell, then by their starts."""
+        """By their estimated end, then by their start."""
         running = [j for j in self.started if self.end(j) > self.now]
         return sorted(running, key=self.expected_end)
 
@@ -53,7 +53,7 @@ class World:
         return self.free_but([(j, self.place[j]) for j in jobs])
 
     def free_but(self, held: Sequence[tuple[int, Place]]) -> list[Free]:
-        """What each node has free beside jobs at the given places."""
+        """What is free on each node next to jobs at the given places."""
         amounts = [dict(node.has) for node in self.nodes]
         count = [0] * len(self.nodes)
         for j, place in held:

@@ -1,4 +1,4 @@
-"""What past runs tell, in plain Python: at every moment all that happened so far is told anew.
+"""Predictions from past runs, in plain Python: at each moment from the whole past.
 
 It shares no line with the compiled kernel: rows have names here, not places, and keep what each
 run said instead of sums.
@@ -120,7 +120,7 @@ class Rows:
         """One event of a run, of four levels.
 
         Among all who ask for the same it counts the less the more its user has said of the bound,
-        among its user's of limits alike the less the more its template has.
+        among its user's runs of its class of limits the less, the more its template has.
         """
         site = self.site.setdefault(request.kind, Row(SITE_KEEPS))
         user = self.users.setdefault(request.user, Row(USER_KEEPS))
@@ -161,7 +161,7 @@ class Rows:
 
 
 def _drawn(hazards: Sequence[float], row: Row | None, runs: float) -> list[float]:
-    """What a row says, drawn towards these hazards by so many runs; of no row they stay."""
+    """The hazards of a row, drawn towards these by some runs; these without a row."""
     if row is None:
         return list(hazards)
     pairs = zip(row.counts(), hazards, strict=True)
@@ -169,7 +169,7 @@ def _drawn(hazards: Sequence[float], row: Row | None, runs: float) -> list[float
 
 
 def _said_by_end(run_time: float, time_limit: float) -> tuple[int, bool] | None:
-    """Of which bound the end of a run says something new, and whether the run ended before it.
+    """The bound on which the end of a run has news, and whether the run ended before it.
 
     One that its own time limit ended might have gone on, as far as the limit lets any run.
     """
@@ -185,7 +185,7 @@ def _said_by_end(run_time: float, time_limit: float) -> tuple[int, bool] | None:
 def events(
     start: Sequence[float], run_time: Sequence[float], until: float
 ) -> list[tuple[float, int, int]]:
-    """(time, kind, job) of all that runs told up to a time, in order; NaN for no start."""
+    """(time, kind, job) of all events of runs up to a time, in order; NaN for no start."""
     told = []
     for job, (begin, length) in enumerate(zip(start, run_time, strict=True)):
         for kind, bound in enumerate(BOUNDS):

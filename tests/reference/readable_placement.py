@@ -26,7 +26,7 @@ class NodeJob(NamedTuple):
     """What a job asks of nodes.
 
     `cpus` in all, on `fewest` to `most` nodes, whole tasks of `task` CPUs on each; of `per_node`
-    the same on each node, memory with each CPU beside; `alone` on them; `serving` may be taken.
+    the same on each node, plus memory with each CPU; `alone` on them; `serving` may be taken.
     """
 
     cpus: float
@@ -56,7 +56,7 @@ def all_idle(nodes: Sequence[Node]) -> list[Free]:
 
 
 def taken(job: NodeJob, cpus: float) -> dict[str, float]:
-    """What a job takes of a node where it has so many CPUs."""
+    """What a job takes of a node where it has these CPUs."""
     amounts = {**job.per_node, "cpus": cpus}
     amounts["memory"] += job.memory_per_cpu * cpus
     return amounts

@@ -45,7 +45,7 @@ class Plan(NamedTuple):
     outlive it.
 
     Else heads have a promise, beyond which they are pushed by `slack` of the longest wait at most,
-    of which half is forgotten in 30 days; by a minute at least, by a day at most.
+    which halves in 30 days; by a minute at least, by a day at most.
     """
 
     seconds: Sequence[float]
@@ -179,7 +179,7 @@ class _Reserve:
         if self.rule is None:
             return free < min(job.processors + self.now, capacity)
         batch = sum(jobs[j].processors for j in running if not jobs[j].interactive)
-        # what runs over the limit already leaves room for nobody; the others fit it
+        # what already runs over the limit leaves no room; the others fit it
         return batch + job.processors > capacity - self.now
 
     def planned(self, job, capacity):

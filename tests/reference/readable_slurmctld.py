@@ -158,7 +158,7 @@ def _backfill(world: World, order: list[int], how: BackfillSettings) -> None:
 
 
 def _earliest(world: World, table: _Table, j: int, last: float) -> tuple[float, Place | None]:
-    """When and where a job may start beside what is planned; looked for from now to `last`."""
+    """When and where a job may start next to the plans, from now to `last`."""
     limit = world.jobs[j].estimate
     serving, later = set(world.jobs[j].asks.serving), world.now
     while True:
@@ -208,7 +208,7 @@ def _will_run(
             k, *rest = rest
             gone += [k] if k in matter else []
             if k in matter and rest and world.expected_end(rest[0]) > origin + window:
-                break  # behind a job that does not matter nobody asks
+                break  # this is not checked behind a job that does not matter
         left = [k for k in matter if k not in gone]
         found = world.find(j, world.free_beside(left), closed)
         if found is not None:

@@ -9,9 +9,13 @@ import pytest
 
 from slurm_rl_plugin.simulator.kernel.cluster import account_usage_until
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until
-from slurm_rl_plugin.simulator.schedules.resumed import simulate_in_partitions
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.run import simulate_in_partitions
+from slurm_rl_plugin.simulator.schedules.simulation import (
+    SimulationSettings,
+    run_up_to,
+    simulate_order,
+)
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs, summarise
 from tests.reference.loads import decayed_usage, jobs_of, random_workload, workload_of
@@ -49,12 +53,12 @@ def test_accounts_are_charged_what_their_jobs_are_billed(seed: int, half_life: f
     # `decayed_usage` charges for processors, which are whole: bills are parts of 2**24
     as_processors = workload.having(processors=np.round(billed * 2**24).astype(np.int64))
     for time in np.linspace(workload.submit[0], workload.submit[-1], 20):
-        run_until(workload, cluster, queue, float(time))
+        run_up_to(cluster, queue, float(time))
         account_usage_until(cluster, float(time))
         started = np.where(cluster.start <= time, cluster.start, np.nan)
         expected = decayed_usage(as_processors, started.tolist(), float(time), half_life) / 2**24
         np.testing.assert_allclose(cluster.accounts.usage, expected, rtol=1e-9, atol=1e-6)
-    run_until(workload, cluster, queue, np.inf)
+    run_up_to(cluster, queue, np.inf)
     assert cluster.accounts.rate.tolist() == [0.0, 0.0, 0.0]
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING
+from slurm_rl_plugin.simulator.schedules.run import NODE_BACKFILLING
 from tests.reference.node_loads import NodeLoad, random_load
 from tests.reference.nodes_both_ways import ORDERS, How, Ran, run_compiled
 from tests.reference.readable_machine import QueuedJob, jobs_on, nodes_of

@@ -46,11 +46,11 @@ def test_mean_wait_of_mm50_agrees_with_erlang_c(load: float) -> None:
     start = simulate_scores(workload, -log.submit, SimulationSettings(capacity=SERVERS)).start
     mean_run_time = 900.0 / -np.log(0.6)
     expected = erlang_c_mean_wait(SERVERS, load, mean_run_time)
-    # batches of 40,000 jobs last about ten relaxation times at .97, and far more at lower loads,
+    # batches of 40,000 jobs last about ten relaxation times at 0.97, and far more at lower loads,
     # so that their means are all but independent
     means = (start - log.submit)[WARM_UP:].reshape(BATCHES, -1).mean(axis=1)
     standard_error = means.std(ddof=1) / np.sqrt(BATCHES)
     assert abs(means.mean() - expected) < 3 * standard_error
-    # the sample is large enough to tell 50 servers from 49: the agreement says something
+    # the sample is large enough to distinguish 50 servers from 49
     one_fewer = erlang_c_mean_wait(SERVERS - 1, load * SERVERS / (SERVERS - 1), mean_run_time)
     assert one_fewer - means.mean() > 3 * standard_error

@@ -1,4 +1,4 @@
-"""Networks that look at past runs decide as one that is told the whole past at every decision."""
+"""Networks that look at past runs decide as one that knows the whole past at every decision."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from slurm_rl_plugin.features.columns import feature_columns
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.site import SITE, longest_wait
 from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
-from slurm_rl_plugin.simulator.kernel.cluster import advance, decision_time, empty_cluster
+from slurm_rl_plugin.simulator.kernel.cluster import (
+    advance,
+    decision_time,
+    empty_cluster,
+    next_event,
+)
 from slurm_rl_plugin.simulator.kernel.dispatch import (
     BACKFILLING,
     EASY,
@@ -21,14 +26,10 @@ from slurm_rl_plugin.simulator.kernel.dispatch import (
     dispatch_by_score,
     dispatch_in_order,
 )
-from slurm_rl_plugin.simulator.kernel.workload import NO_PAST, Workload
+from slurm_rl_plugin.simulator.kernel.workload import NO_PAST, Workload, copied
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.resumed import simulate_in_partitions
-from slurm_rl_plugin.simulator.schedules.simulation import (
-    SimulationSettings,
-    next_event,
-    simulate_network,
-)
+from slurm_rl_plugin.simulator.schedules.run import simulate_in_partitions
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
 from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
 from tests.reference.loads import arrived_by, jobs_of, requests_of, told_snapshot, users_workload
 from tests.reference.readable_past_runs import (
@@ -73,7 +74,7 @@ def capacity_of(workload: Workload) -> int:
 def features_with_past(
     workload: Workload, moment: Moment, known: Rows | None = None, goals: Goals = AS_TRAINED
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The features of a moment, all that is known of past runs told anew."""
+    """The features of a moment, from the whole past."""
     queue, seen = features_at(workload, moment, np.inf, goals, capacity_of(workload))
     past = history_columns(requests_of(workload), workload.run_time.tolist(), moment, known)
     told = np.array(past).reshape(-1, JOBS - SEEN)
@@ -121,7 +122,7 @@ def random_rows(workload: Workload, seed: int) -> Rows:
 
 def with_rows(workload: Workload, rows: Rows) -> Workload:
     """The workload with these rows known before its first job."""
-    past = workload.past.copy()
+    past = copied(workload.past)
     for long, wide in rows.site:
         past.site[14 * long + wide] = rows.site[long, wide].numbers()
     for number, each in rows.users.items():
@@ -132,7 +133,7 @@ def with_rows(workload: Workload, rows: Rows) -> Workload:
             past.limits[place] = rows.limits[request.within].numbers()
         if request.own in rows.templates:
             past.templates[past.own[request.template]] = rows.templates[request.own].numbers()
-    return workload._replace(past=past)
+    return workload.having(past=past)
 
 
 @pytest.mark.parametrize("parallel", [False, True], ids=["sequential", "parallel"])
@@ -205,18 +206,18 @@ def scores_while_simulating(
     """(instant, job) -> its score, as the compiled scorer gave it there."""
     cluster = empty_cluster(workload, settings.capacity, settings.half_life)
     scorer, found = compile_network(network, workload, settings.goals), {}
-    no_rank, way = np.empty(0, dtype=np.int64), BACKFILLING[settings.backfilling]
+    way = BACKFILLING[settings.backfilling]
     scores = np.empty(len(workload.submit) + 1)
     jobs = np.empty(len(workload.submit) + 1, dtype=np.int64)
-    while not np.isinf(event := next_event(workload.jobs, cluster)):
-        advance(workload.jobs, cluster, decision_time(event, settings.cycle), no_rank)
-        if cluster.state[0].idle == 0 or not anything_fits(workload.jobs, cluster):
+    while not np.isinf(event := next_event(cluster)):
+        advance(cluster, decision_time(event, settings.cycle))
+        if cluster.state[0].idle == 0 or not anything_fits(cluster):
             continue
-        score_pending(workload, cluster, scorer, scores, jobs)
+        score_pending(cluster, scorer, scores, jobs)
         now = float(cluster.state[0].now)
         for place in range(cluster.state[0].pending):
             found[now, int(jobs[place])] = float(scores[place])
-        dispatch_by_score(workload.jobs, cluster, scores, jobs, way, 0)
+        dispatch_by_score(cluster, scores, jobs, way, 0)
     return found
 
 
@@ -227,7 +228,7 @@ def scores_while_simulating(
 def test_kernel_and_head_node_score_and_start_alike_at_every_decision(
     seed: int, large: bool, cycle: float, goals: Goals
 ) -> None:
-    """Waits, the longest one, decayed usage, past runs and jobs alike weigh in every score."""
+    """Waits, the longest one, decayed usage, past runs and the template weigh in every score."""
     workload = users_workload(seed, 100, parallel=True, large=large)
     network = predicting_network(seed, ACTIVATIONS[seed % 2])
     how = SimulationSettings(
@@ -260,7 +261,7 @@ def test_how_much_short_jobs_count_changes_the_order(short_jobs: float) -> None:
 
 
 def kinds_met(workload: Workload, moment: Moment, known: Rows | None = None) -> set[str]:
-    """Of which kinds the pending jobs are, by whether past runs speak for them."""
+    """The kinds of the pending jobs, by whether past runs predict them."""
     requests, run_time = requests_of(workload), workload.run_time.tolist()
     rows = rows_at(requests, moment.start, run_time, moment.now, known)
     kinds = set()
@@ -309,16 +310,16 @@ def test_every_history_feature_is_that_of_the_readable_simulator(seed: int, larg
     workload = users_workload(seed, jobs=150, parallel=True, large=large)
     rows = random_rows(workload, seed)
     workload = with_rows(workload, rows)
-    before = workload.past.copy()
+    before = copied(workload.past)
     networks = [probe(job_feature=index) for index in range(SEEN, JOBS)]
-    # one of each goes along with the simulation, as in a run; others are told all at once
+    # one of each runs along with the simulation; others see the whole past at once
     going = [compile_network(network, workload) for network in networks]
     cluster = empty_cluster(workload, capacity_of(workload))
-    no_rank, seen, met = np.empty(0, dtype=np.int64), [], set()
+    seen, met = [], set()
     scores, jobs = np.empty(151), np.empty(151, dtype=np.int64)
     decision = 0
-    while np.isfinite(event := next_event(workload.jobs, cluster)):
-        advance(workload.jobs, cluster, event, no_rank)
+    while np.isfinite(event := next_event(cluster)):
+        advance(cluster, event)
         count = int(cluster.state[0].pending)
         decision += 1
         if count and decision % 3 == 0:
@@ -330,11 +331,11 @@ def test_every_history_feature_is_that_of_the_readable_simulator(seed: int, larg
             seen.append(expected[:, SEEN:])
             for index, network in enumerate(networks):
                 for compiled in (going[index], compile_network(network, workload)):
-                    score_pending(workload, cluster, compiled, scores, jobs)
+                    score_pending(cluster, compiled, scores, jobs)
                     there = scores[:count][np.argsort(jobs[:count])]
                     np.testing.assert_allclose(there, seen[-1][:, index], rtol=0, atol=1e-9)
         order = cluster.pending[: cluster.state[0].pending]
-        dispatch_in_order(workload.jobs, cluster, order[::-1].copy(), len(order), EASY, 0)
+        dispatch_in_order(cluster, order[::-1].copy(), len(order), EASY, 0)
     assert sum(map(len, seen)) > 500
     assert met == (KINDS if large else {"small, paid"})
     # a feature that never changes would be compared in vain
@@ -345,7 +346,7 @@ def test_every_history_feature_is_that_of_the_readable_simulator(seed: int, larg
 
 @pytest.mark.parametrize("feature", range(SEEN, JOBS), ids=SITE.history_jobs)
 def test_users_must_be_told_apart_for_a_network_that_looks_at_past_runs(feature: int) -> None:
-    workload = users_workload(1, parallel=False)._replace(past=NO_PAST)
+    workload = users_workload(1, parallel=False).having(past=NO_PAST)
     with pytest.raises(SimulationError, match="needs to know users"):
         compile_network(probe(job_feature=feature), workload)
     compile_network(probe(job_feature=SEEN - 1), workload)

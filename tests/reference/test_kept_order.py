@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.schedules.ordered_queue import (
-    QueueOrder,
-    rank_anew,
-    rank_of_tiers,
-    run_until_started,
-)
-from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun, resume
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, rank_anew, rank_of_tiers
+from slurm_rl_plugin.simulator.schedules.run import Run, resume, run_until_started
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray
 from tests.reference.loads import random_workload
@@ -32,7 +27,7 @@ def load() -> Workload:
 
 
 def starts(workload: Workload, order: QueueOrder, kept: float) -> FloatArray:
-    run = ProcessorRun.of(workload, order, SETTINGS, keeps_order=kept > 0.0)
+    run = Run.of(workload, order, SETTINGS, keeps_order=kept > 0.0)
     run.resume(0.0, NOBODY, NO_TIME)
     run_until_started(run, np.arange(JOBS), np.inf, kept)
     return run.cluster.start
@@ -58,13 +53,13 @@ def test_pending_jobs_are_ranked_by_tier_and_score_and_newcomers_behind_them() -
     tier = np.arange(JOBS) % 2
     scores = np.random.default_rng(1).integers(0, 5, JOBS).astype(np.float64)
     settings = SimulationSettings(capacity=CAPACITY)
-    cluster = settings.empty_cluster(workload)
-    queue = settings.ordered_queue(workload, QueueOrder(scores=scores))
-    resume(workload, cluster, 0.0, NOBODY, NO_TIME)
-    pending = int(cluster.state[0].pending)
     rank = rank_of_tiers(tier)
+    cluster = settings.empty_cluster(workload, rank=rank)
+    queue = settings.ordered_queue(workload, QueueOrder(scores=scores))
+    resume(cluster, 0.0, NOBODY, NO_TIME)
+    pending = int(cluster.state[0].pending)
     for _ in range(2):  # what is ranked is ranked again
-        rank_anew(workload, cluster, queue, rank)
+        rank_anew(cluster, queue)
         order = np.argsort(rank)
         assert (np.diff(tier[order]) <= 0).all()
         for each in (0, 1):

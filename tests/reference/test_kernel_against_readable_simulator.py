@@ -102,21 +102,6 @@ def test_easy_by_hand(capacity: int, jobs: list[tuple[int, ...]], expected: list
     assert reference_starts(workload, "fifo", how) == expected
 
 
-def test_the_compared_loads_tell_the_settings_apart() -> None:
-    workload = random_workload(7, parallel=True)
-    variants = [
-        SimulationSettings(capacity=CAPACITY, backfilling=backfilling, reserve=reserve, cycle=cycle)
-        for backfilling in ("none", "easy")
-        for reserve in (0, 2)
-        for cycle in (0.0, 30.0)
-    ]
-    for name in SCORERS:
-        starts = {tuple(kernel_starts(workload, name, how)) for how in variants}
-        # behind a job that is the narrowest nobody could be backfilled
-        alike = 2 if name == "least-share" else 1
-        assert len(starts) == len(variants) // alike
-
-
 @st.composite
 def tiny_loads(draw: st.DrawFn) -> tuple[Workload, int]:
     capacity = draw(st.integers(1, 6))

@@ -94,7 +94,7 @@ def rows(*each: tuple[float, float, int, bool]) -> Workload:
 
 
 def starts(workload: Workload, limit: ClassLimit | None, name: str = "fifo") -> list[float]:
-    """On 4 processors of which 2 are wanted for interactive jobs."""
+    """On 4 processors; 2 are wanted for interactive jobs."""
     how = SimulationSettings(capacity=4, reserve=2, class_limit=limit)
     return kernel_starts(workload, name, how)
 
@@ -107,7 +107,7 @@ WIDE = [(0, 1, 1, True), (0, 50, 1, False), (1, 10, 4, False), (2, 10, 1, False)
 #: Jobs, the limit, and starts by hand.
 BY_HAND = {
     # the limit is 2: the third batch job waits, the interactive one behind it does not
-    "at the limit batch jobs stand in nobody's way": (
+    "at the limit batch jobs do not delay others": (
         [(0, 1, 1, True), *[(1, 50, 1, False)] * 2, (2, 50, 1, False), (3, 50, 1, True)],
         *(AT_ONCE, [0, 1, 1, 51, 3]),
     ),
@@ -116,7 +116,7 @@ BY_HAND = {
         [(0, 20, 1, True), *[(1, 50, 1, False)] * 2],
         *(AT_ONCE, [0, 1, 20]),
     ),
-    "a limit that is changed seldom stands": (
+    "a limit that seldom changes stays": (
         [(0, 20, 1, True), *[(1, 50, 1, False)] * 2],
         *(replace(AT_ONCE, change_interval=45.0), [0, 1, 1]),
     ),
@@ -124,7 +124,7 @@ BY_HAND = {
         [(0, 1, 1, True), *BATCH_JOBS],
         *(AT_ONCE, [0, 2, 2, 500, 500]),
     ),
-    "nobody ever came": (BATCH_JOBS, AT_ONCE, [2, 2, 2, 2]),
+    "no interactive job ever came": (BATCH_JOBS, AT_ONCE, [2, 2, 2, 2]),
     "behind a wide one that the limit keeps out": (
         *(WIDE, replace(AT_ONCE, lift_after=200.0)),
         [0, 0, 201, 50],
@@ -156,7 +156,7 @@ def test_narrow_jobs_pass_a_wide_one_until_it_lifts_the_limit_and_goes_first() -
     assert at[3] < at[4] < 151 <= at[2] <= 252  # one running job to wait for, then all behind it
     assert min(at[6:]) >= at[2]
     patient = starts(workload, AT_ONCE)
-    assert patient[2] == 500.0  # nobody came for so long: that lifts the limit as well
+    assert patient[2] == 500.0  # without interactive arrivals the limit is lifted as well
     wide_enough = replace(AT_ONCE, widest_batch_job=3)
     assert starts(workload, wide_enough)[2] < 500
 

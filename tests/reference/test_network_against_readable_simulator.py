@@ -207,7 +207,7 @@ def probe(queue_feature: int | None = None, job_feature: int | None = None) -> Q
 def kernel_scores(workload: Workload, cluster: Cluster, network: CompiledNetwork) -> np.ndarray:
     count = int(cluster.state[0].pending)
     scores, jobs = np.empty(count), np.empty(count, dtype=np.int64)
-    score_pending(workload, cluster, network, scores, jobs)
+    score_pending(cluster, network, scores, jobs)
     by_job = np.argsort(jobs)
     return scores[by_job]
 
@@ -227,10 +227,9 @@ def test_every_feature_is_equal_in_kernel_and_on_the_head_node(
             ("job_feature", enumerate(SITE.jobs[:SEEN])),
         )
     )
-    no_rank = np.empty(0, dtype=np.int64)
     compared, seen_queue, seen_jobs = 0, [], []
-    while np.isfinite(event := next_event(workload.jobs, cluster)):
-        advance(workload.jobs, cluster, event, no_rank)
+    while np.isfinite(event := next_event(cluster)):
+        advance(cluster, event)
         now = float(cluster.state[0].now)
         pending = sorted(cluster.pending[: cluster.state[0].pending].tolist())
         running = sorted(cluster.running.end_job[: cluster.state[0].running].tolist())
@@ -247,7 +246,7 @@ def test_every_feature_is_equal_in_kernel_and_on_the_head_node(
             seen_queue.append(queue)
             seen_jobs.append(jobs)
         order = cluster.pending[: cluster.state[0].pending]
-        dispatch_in_order(workload.jobs, cluster, order, len(order), EASY, 0)
+        dispatch_in_order(cluster, order, len(order), EASY, 0)
     assert compared > 100
     # a feature that never changes would be compared in vain
     assert (np.ptp(np.array(seen_queue), axis=0) > 1e-3).all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM, NODE_BACKFILLING
+from slurm_rl_plugin.simulator.schedules.run import AS_SLURM, NODE_BACKFILLING
 from tests.reference.node_loads import random_load
 from tests.reference.nodes_both_ways import ORDERS, How, run_compiled, run_readable
 

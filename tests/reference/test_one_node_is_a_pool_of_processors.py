@@ -7,9 +7,9 @@ import pytest
 
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine, PartitionQueues, no_limits
-from slurm_rl_plugin.simulator.nodes.requests import node_requests
-from slurm_rl_plugin.simulator.schedules.on_nodes import simulate_on_nodes
+from slurm_rl_plugin.simulator.nodes.node_state import node_requests
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.run import simulate_on_nodes
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
 from tests.reference.loads import random_workload
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.resumed import simulate_in_partitions
+from slurm_rl_plugin.simulator.schedules.run import simulate_in_partitions
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
@@ -74,7 +74,7 @@ def test_orders_that_do_not_look_at_usage_schedule_each_partition_by_itself(
 
 
 def test_usage_in_one_partition_counts_in_the_other() -> None:
-    """Account 0 fills partition 0; in partition 1 it then stands behind account 1."""
+    """Account 0 fills partition 0; in partition 1 it is then behind account 1."""
     workload = workload_of(
         [0.0, 10.0, 20.0, 30.0],
         [1000.0, 100.0, 100.0, 100.0],

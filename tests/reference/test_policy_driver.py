@@ -30,7 +30,7 @@ def parallel_load(seed: int = 3) -> PreparedLog:
     rng = np.random.default_rng(seed)
     log = egee_log(rng, jobs=300, processors=16, load=0.15)
     limit = np.ceil(log.run_time / 600) * 600
-    submit = np.floor(log.submit / 60) * 60  # waits that single precision can tell apart
+    submit = np.floor(log.submit / 60) * 60  # waits that differ in single precision
     log = replace(log, submit=submit, eligible=submit, time_limit=limit)
     log = replace(log, processors=rng.integers(1, 9, 300))
     return prepare_log(log, capacity=16)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
-from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM, NODE_BACKFILLING
+from slurm_rl_plugin.simulator.schedules.run import AS_SLURM, NODE_BACKFILLING
 from tests.reference.node_loads import random_load
 from tests.reference.nodes_both_ways import How, run_compiled, run_readable
 

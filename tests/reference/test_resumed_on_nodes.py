@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.forecasts.replays import QueueNow, met_by, queue_on_nodes
-from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING, NodeRun
-from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until_started
-from slurm_rl_plugin.simulator.schedules.resumed import resume_on_nodes
+from slurm_rl_plugin.forecasts.replays import QueueNow, met_by, queue_met
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.run import NODE_BACKFILLING, Run, run_until_started
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.simulator.workloads.site_points import site_priority
@@ -39,17 +38,17 @@ class Site:
             capacity=prepared.capacity, backfilling=backfilling, half_life=900.0
         )
 
-    def run_of(self, jobs: IntArray) -> NodeRun:
+    def run_of(self, jobs: IntArray) -> Run:
         """Before the first event."""
         workload, machine = self.workload.select(jobs), self.machine.of_jobs(jobs)
-        return NodeRun.of(workload, machine, self.order.of_jobs(jobs), self.settings)
+        return Run.on_nodes(workload, machine, self.order.of_jobs(jobs), self.settings)
 
-    def resumed(self, met: QueueNow, jobs: IntArray, present: IntArray) -> NodeRun:
+    def resumed(self, met: QueueNow, jobs: IntArray, present: IntArray) -> Run:
         """From a queue on, with those of `jobs` that come later."""
         run = self.run_of(jobs)
         met_by(run, met)
         runs = np.searchsorted(present, met.running)
-        resume_on_nodes(run, met.now, runs, met.start, met.held, met.looks)
+        run.resume(met.now, runs, met.start, met.held, met.looks)
         return run
 
 
@@ -64,7 +63,7 @@ def test_told_the_truth_a_replay_gives_the_truth(seed: int, name: str, backfilli
     for job in range(3, count, 4):
         now = float(site.workload.submit[job])
         under_way.run_until(float(np.nextafter(now, -np.inf)))
-        met = queue_on_nodes(under_way, job, now)
+        met = queue_met(under_way, job, now)
         ran += len(met.running)
         present = np.sort(np.concatenate([met.running, met.pending]))
         rows = np.concatenate([present, np.arange(job + 1, count)])

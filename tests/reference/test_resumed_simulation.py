@@ -8,13 +8,13 @@ import pytest
 from slurm_rl_plugin.domain.share_tree import Association, ShareTree
 from slurm_rl_plugin.forecasts.replays import met_by, queue_of
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.schedules.ordered_queue import (
-    QueueOrder,
-    run_until,
-    run_until_started,
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.run import Run, run_until_started
+from slurm_rl_plugin.simulator.schedules.simulation import (
+    SimulationSettings,
+    run_up_to,
+    simulate_order,
 )
-from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, fair_share
 from tests.reference.loads import random_workload
 from tests.reference.test_network_against_readable_simulator import network_of_waits
@@ -69,12 +69,12 @@ def test_told_the_truth_a_replay_gives_the_truth(seed: int, name: str, backfilli
     ran = 0
     for job in range(5, 80, 9):
         now = float(workload.submit[job])
-        run_until(workload, cluster, queue, np.nextafter(now, -np.inf))
-        met = queue_of(workload, cluster, queue, job, now)
+        run_up_to(cluster, queue, np.nextafter(now, -np.inf))
+        met = queue_of(cluster, queue, job, now)
         ran += len(met.running)
         present = np.sort(np.concatenate([met.running, met.pending]))
         rows = np.concatenate([present, np.arange(job + 1, 80)])
-        run = ProcessorRun.of(workload.select(rows), order.of_jobs(rows), settings)
+        run = Run.of(workload.select(rows), order.of_jobs(rows), settings)
         met_by(run, met)
         run.resume(now, np.searchsorted(present, met.running), met.start)
         run_until_started(run, np.flatnonzero(~np.isin(rows, met.running)), np.inf, 0.0)
@@ -86,7 +86,7 @@ def test_what_has_not_started_in_time_has_no_start() -> None:
     workload = load(1)
     order = orders(workload)["fifo"]
     settings = SimulationSettings(capacity=CAPACITY)
-    run, last = ProcessorRun.of(workload, order, settings), np.array([79])
+    run, last = Run.of(workload, order, settings), np.array([79])
     until = float(workload.submit[40])
     run_until_started(run, last, until, 0.0)
     assert np.isnan(run.cluster.start[79])

@@ -31,7 +31,7 @@ ORDERS = pytest.mark.parametrize("order", [FIRST_COME, BEHIND_HEAD])
 
 
 def workload_of_users(seed: int) -> tuple[Workload, FloatArray]:
-    """Jobs of three users in whole seconds, many of which end and arrive at the same instant.
+    """Jobs of three users in whole seconds; many end and arrive at the same instant.
 
     They ask for more than they run; some of the estimates are too short.
     """
@@ -137,6 +137,6 @@ def test_the_last_two_runs_are_those_that_had_ended_before_the_job_came(correcti
 
 def test_a_plan_by_last_runs_needs_users() -> None:
     workload, _ = workload_of_users(4)
-    nobody = workload._replace(past=NO_PAST)
+    nobody = workload.having(past=NO_PAST)
     with pytest.raises(SimulationError, match="needs to know users"):
         by_last_runs(nobody, DOUBLED)

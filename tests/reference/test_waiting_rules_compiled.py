@@ -11,7 +11,7 @@ from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, PolicyKind
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster, advance, empty_cluster
-from slurm_rl_plugin.simulator.schedules.policy_driver import NO_RANK
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring import rules
 from slurm_rl_plugin.simulator.scoring.rules import current_usage, rule_code, score_pending_by_rule
 from slurm_rl_plugin.simulator.scoring.site_priority import example_priority, score_by_site
@@ -34,11 +34,11 @@ LOAD = workload_of(
 AT = 500.0
 
 
-def waiting_cluster() -> Cluster:
+def waiting_cluster(workload: Workload = LOAD) -> Cluster:
     """All four jobs wait on 8 processors; two accounts have used some."""
-    cluster = empty_cluster(LOAD, 8)
+    cluster = empty_cluster(workload, 8)
     cluster.accounts.usage[:] = [30.0, 70.0, 0.0]
-    advance(LOAD.jobs, cluster, AT, NO_RANK)
+    advance(cluster, AT)
     assert cluster.state[0].now == AT
     return cluster
 
@@ -49,9 +49,9 @@ def compiled_scores(code: int | None) -> list[float]:
     workload = LOAD.having(estimate=LIMIT)
     if code is None:
         own = example_priority().before(workload)
-        score_by_site(workload, waiting_cluster(), own, scores, jobs)
+        score_by_site(waiting_cluster(workload), own, scores, jobs)
     else:
-        score_pending_by_rule(workload, waiting_cluster(), code, scores, jobs)
+        score_pending_by_rule(waiting_cluster(workload), code, scores, jobs)
     return scores[np.argsort(jobs[:4])].tolist()
 
 

@@ -71,7 +71,7 @@ def load(seed: int, machine: Machine | None = MACHINE, jobs: int = 150) -> Prepa
 
 @dataclass
 class OnHeadNode:
-    """A policy that is told requests and the machine, and no sizes, as on a real cluster."""
+    """A policy that sees requests and the machine, and no sizes, as on a real cluster."""
 
     policy: Policy
     name: str = "on a head node"
@@ -139,7 +139,7 @@ def test_default_memory_of_the_partition_weighs_too() -> None:
     assert jobs.requests is not None
     memory = jobs.requests.of("memory")
     assert (memory > 0.0).all()
-    # two nodes and one with GPUs have 24 processors, that one 8 beside 4 GPUs, 2 of them typed
+    # two nodes and one with GPUs have 24 processors, that one has 8 and 4 GPUs, 2 of them typed
     worth = np.array([1.0, 24.0 / 16_000.0, 8.0 / 4.0, 8.0 / 2.0])
     asked = np.column_stack([jobs.requests.of(name) for name in MACHINE.resources])
     np.testing.assert_allclose(jobs.size, (asked * worth).max(axis=1), rtol=1e-12)

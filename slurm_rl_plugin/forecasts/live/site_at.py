@@ -17,8 +17,8 @@ from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import HALF_LIFE
 from slurm_rl_plugin.simulator.scoring.site_priority import FairShare
-from slurm_rl_plugin.simulator.workloads.log_shares import OF_CLUSTER
 from slurm_rl_plugin.simulator.workloads.log_workload import (
+    OF_CLUSTER,
     PreparedLog,
     billed_on_machine,
     prepare_log,

@@ -113,7 +113,7 @@ class ReplaySource:
             goals=site.prepared.goals(self.goals),
         )
         replayed = ReplayedSite(
-            jobs=workload._replace(past=past.past),
+            jobs=workload.having(past=past.past),
             quantiles=past.quantiles_now,
             order=self.order(site),
             settings=settings,

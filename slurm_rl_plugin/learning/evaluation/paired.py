@@ -26,10 +26,9 @@ from slurm_rl_plugin.policies.registry import (
 )
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.schedules.on_nodes import simulate_on_nodes
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
-from slurm_rl_plugin.simulator.schedules.resumed import simulate_in_partitions
+from slurm_rl_plugin.simulator.schedules.run import simulate_in_partitions, simulate_on_nodes
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,

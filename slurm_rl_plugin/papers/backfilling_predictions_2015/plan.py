@@ -40,7 +40,7 @@ from slurm_rl_plugin.simulator.kernel.dispatch import anything_fits, best_first,
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, score_queue
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, finished_schedule
-from slurm_rl_plugin.simulator.scoring.history import (
+from slurm_rl_plugin.simulator.scoring.network import (
     NO_HISTORY,
     HistoryPart,
     bring_up_to_now,
@@ -132,24 +132,22 @@ def _corrected(seconds: float, age: float, request: float, correction: int) -> f
 
 
 @compiled_borrowing
-def _fill_ends(workload: Workload, cluster: Cluster, plan: Plan) -> None:
+def _fill_ends(cluster: Cluster, plan: Plan) -> None:
     """Fill in the planned ends of running jobs, with corrected estimates."""
     now = cluster.state[0].now
     for place in range(cluster.state[0].running):
         job = cluster.running[place].expected_job
         age, seconds = now - cluster.start[job], max(plan.seconds[job], 1.0)
-        seconds = _corrected(seconds, age, workload.jobs[job].estimate, plan.correction)
+        seconds = _corrected(seconds, age, cluster.jobs[job].estimate, plan.correction)
         plan.ends[place] = max(cluster.start[job] + seconds, now)
 
 
 @compiled_borrowing
-def _consistent_shadow(
-    workload: Workload, cluster: Cluster, plan: Plan, head: int
-) -> tuple[float, int]:
+def _consistent_shadow(cluster: Cluster, plan: Plan, head: int) -> tuple[float, int]:
     """`shadow_of` with the plan estimates of running jobs."""
     running, ends = cluster.state[0].running, plan.ends
-    _fill_ends(workload, cluster, plan)
-    needed = workload.jobs[head].processors
+    _fill_ends(cluster, plan)
+    needed = cluster.jobs[head].processors
     free, shadow = cluster.state[0].idle, cluster.state[0].now
     while True:
         first = -1
@@ -159,38 +157,36 @@ def _consistent_shadow(
         if first < 0 or (free >= needed and ends[first] > shadow):
             return shadow, free - needed
         shadow = ends[first]
-        free += workload.jobs[cluster.running[first].expected_job].processors
+        free += cluster.jobs[cluster.running[first].expected_job].processors
         ends[first] = np.inf
 
 
 @compiled_borrowing
-def head_shadow(workload: Workload, cluster: Cluster, plan: Plan, head: int) -> tuple[float, int]:
+def head_shadow(cluster: Cluster, plan: Plan, head: int) -> tuple[float, int]:
     """`shadow_of` the head by the plan; records the promise to the head."""
     if plan.kind == CONSISTENT:
-        return _consistent_shadow(workload, cluster, plan, head)
-    shadow, spare = shadow_of(workload.jobs, cluster, head, 0)
+        return _consistent_shadow(cluster, plan, head)
+    shadow, spare = shadow_of(cluster, head, 0)
     if np.isnan(plan.promise[head]):
         plan.promise[head] = shadow
     return shadow, spare
 
 
 @compiled_borrowing
-def ends_in_time(
-    workload: Workload, cluster: Cluster, plan: Plan, job: int, head: int, shadow: float
-) -> bool:
+def ends_in_time(cluster: Cluster, plan: Plan, job: int, head: int, shadow: float) -> bool:
     """Whether the plan lets a candidate that starts now end before the head's start."""
     now = cluster.state[0].now
-    at_limit = now + workload.jobs[job].estimate
-    planned = now + min(plan.seconds[job], workload.jobs[job].estimate) <= shadow
+    at_limit = now + cluster.jobs[job].estimate
+    planned = now + min(plan.seconds[job], cluster.jobs[job].estimate) <= shadow
     if plan.kind == CONSISTENT:
         return planned
     return at_limit <= shadow or (planned and at_limit <= plan.promise[head] + plan.slack[0])
 
 
 @compiled_borrowing
-def ends_as_planned(workload: Workload, cluster: Cluster, plan: Plan, job: int) -> bool:
+def ends_as_planned(cluster: Cluster, plan: Plan, job: int) -> bool:
     """Whether a job that ends now ends as planned or later."""
-    request, age = workload.jobs[job].estimate, cluster.state[0].now - cluster.start[job]
+    request, age = cluster.jobs[job].estimate, cluster.state[0].now - cluster.start[job]
     if plan.kind != CONSISTENT:
         return request <= age
     just_before = np.nextafter(age, 0.0)  # ending does not outlive the estimate
@@ -268,27 +264,25 @@ def by_prediction(workload: Workload, network: QNetwork, slack: float) -> Estima
 
 
 @compiled_borrowing
-def bring_plan_up_to_now(workload: Workload, cluster: Cluster, estimates: Estimates) -> None:
+def bring_plan_up_to_now(cluster: Cluster, estimates: Estimates) -> None:
     """Update the estimates of pending jobs and the slack of promises."""
     now, site, plan = cluster.state[0].now, estimates.site, estimates.plan
     if len(estimates.runs.seconds) > 0:
-        _predict_arrived(workload, cluster, estimates.runs, plan.seconds)
-    wait = now - workload.jobs[cluster.pending[0]].submit
+        _predict_arrived(cluster, estimates.runs, plan.seconds)
+    wait = now - cluster.jobs[cluster.pending[0]].submit
     site[_LONGEST] = longest_wait(site[_LONGEST], now - site[_LOOKED_AT], wait)
     site[_LOOKED_AT] = now
     plan.slack[0] = min(max(estimates.slack * site[_LONGEST], _STRICTEST), _SLACKEST)
     if len(estimates.history.stamp) > 0:
-        bring_up_to_now(workload, cluster, estimates.history)
+        bring_up_to_now(cluster, estimates.history)
         for place in range(cluster.state[0].pending):
             job = cluster.pending[place]
-            median = predicted_quantile(workload, estimates.history, job, _MEDIAN)
+            median = predicted_quantile(cluster, estimates.history, job, _MEDIAN)
             plan.seconds[job] = max(median, 1.0)
 
 
 @compiled_borrowing
-def _predict_arrived(
-    workload: Workload, cluster: Cluster, runs: LastRuns, seconds: FloatArray
-) -> None:
+def _predict_arrived(cluster: Cluster, runs: LastRuns, seconds: FloatArray) -> None:
     """Fill in `seconds` of the jobs that arrived since the last call, in whole seconds.
 
     The mean of the user's two runs that ended last before the arrival, at most the request; the
@@ -296,23 +290,23 @@ def _predict_arrived(
     """
     while runs.seen[_ARRIVED] < cluster.state[0].next_arrival:
         job = runs.seen[_ARRIVED]
-        _note_ended(workload, cluster, runs, workload.jobs[job].submit)
-        own = runs.seconds[workload.past.user[job]]
+        _note_ended(cluster, runs, cluster.jobs[job].submit)
+        own = runs.seconds[cluster.past.user[job]]
         mean = np.floor(0.5 * (own[0] + own[1]))
-        request = workload.jobs[job].estimate
+        request = cluster.jobs[job].estimate
         seconds[job] = request if np.isnan(mean) else min(mean, request)
         runs.seen[_ARRIVED] += 1
 
 
 @compiled_borrowing
-def _note_ended(workload: Workload, cluster: Cluster, runs: LastRuns, before: float) -> None:
+def _note_ended(cluster: Cluster, runs: LastRuns, before: float) -> None:
     """Record the runs that ended before a time, seconds."""
     while runs.seen[_ENDED] < cluster.state[0].ended:
         job = cluster.ended[runs.seen[_ENDED]]
-        if cluster.start[job] + workload.jobs[job].run_time >= before:
+        if cluster.start[job] + cluster.jobs[job].run_time >= before:
             return
-        own = runs.seconds[workload.past.user[job]]
-        own[0], own[1] = own[1], workload.jobs[job].run_time
+        own = runs.seconds[cluster.past.user[job]]
+        own[0], own[1] = own[1], cluster.jobs[job].run_time
         runs.seen[_ENDED] += 1
 
 
@@ -339,39 +333,36 @@ def starts_under(
 ) -> FloatArray:
     """Start of each job under EASY backfilling, seconds, shape [n]."""
     cluster = SimulationSettings(capacity=capacity).empty_cluster(workload)
-    _run_singly(workload, cluster, queue, estimates)
+    _run_singly(cluster, queue, estimates)
     return finished_schedule(cluster).start
 
 
 @compiled
-def _run_singly(
-    workload: Workload, cluster: Cluster, queue: BehindHead | OrderedQueue, estimates: Estimates
-) -> None:
-    no_rank = np.empty(0, dtype=np.int64)
+def _run_singly(cluster: Cluster, queue: BehindHead | OrderedQueue, estimates: Estimates) -> None:
     while True:
-        time = next_event(workload.jobs, cluster)
+        time = next_event(cluster)
         if np.isinf(time):
             return
         account_usage_until(cluster, time)
         cluster.state[0].now = time
         arrival = cluster.state[0].next_arrival
-        if arrival < len(workload.jobs) and workload.jobs[arrival].submit <= time:
-            arrive(workload.jobs, cluster, no_rank)
+        if arrival < len(cluster.jobs) and cluster.jobs[arrival].submit <= time:
+            arrive(cluster)
         else:
-            _end(workload, cluster, _first_ending(workload, cluster, estimates.plan, False))
-        place = _first_ending(workload, cluster, estimates.plan, True)
+            _end(cluster, _first_ending(cluster, estimates.plan, False))
+        place = _first_ending(cluster, estimates.plan, True)
         while place >= 0:
-            _end(workload, cluster, place)
-            place = _first_ending(workload, cluster, estimates.plan, True)
-        if cluster.state[0].idle > 0 and anything_fits(workload.jobs, cluster):
+            _end(cluster, place)
+            place = _first_ending(cluster, estimates.plan, True)
+        if cluster.state[0].idle > 0 and anything_fits(cluster):
             cluster.state[0].decisions += 1
-            bring_plan_up_to_now(workload, cluster, estimates)
-            _score(workload, cluster, queue)
-            _start(workload, cluster, queue.scores, queue.jobs, estimates.plan)
+            bring_plan_up_to_now(cluster, estimates)
+            _score(cluster, queue)
+            _start(cluster, queue.scores, queue.jobs, estimates.plan)
 
 
 @compiled
-def _first_ending(workload: Workload, cluster: Cluster, plan: Plan, as_planned: bool) -> int:
+def _first_ending(cluster: Cluster, plan: Plan, as_planned: bool) -> int:
     """Place in the heap of the job that ends now and started first; -1 for none."""
     first, running = -1, cluster.state[0].running
     if running == 0 or cluster.running[0].end_time > cluster.state[0].now:
@@ -380,7 +371,7 @@ def _first_ending(workload: Workload, cluster: Cluster, plan: Plan, as_planned: 
         job = cluster.running[place].end_job
         if cluster.running[place].end_time > cluster.state[0].now:
             continue
-        if as_planned and not ends_as_planned(workload, cluster, plan, job):
+        if as_planned and not ends_as_planned(cluster, plan, job):
             continue
         best = cluster.running[first].end_job if first >= 0 else job
         if (cluster.start[job], job) <= (cluster.start[best], best):
@@ -389,47 +380,45 @@ def _first_ending(workload: Workload, cluster: Cluster, plan: Plan, as_planned: 
 
 
 @compiled
-def _end(workload: Workload, cluster: Cluster, place: int) -> None:
+def _end(cluster: Cluster, place: int) -> None:
     """End the job at a place of the heap; its end is as early as that of the root."""
     swap_ends(cluster.running, 0, place)
-    end_next_job(workload.jobs, cluster)
+    end_next_job(cluster)
 
 
-def _score_behind_head(workload: Workload, cluster: Cluster, queue: BehindHead) -> None:
+def _score_behind_head(cluster: Cluster, queue: BehindHead) -> None:
     idle = cluster.state[0].idle
     for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
         queue.jobs[place], queue.scores[place] = job, -queue.seconds[job]
         if idle >= 0:  # before the head jobs keep the order of submission
             queue.scores[place] = np.inf
-            idle -= workload.jobs[job].processors
+            idle -= cluster.jobs[job].processors
 
 
 @chosen_by_type("queue", {BehindHead: _score_behind_head})
-def _score(workload: Workload, cluster: Cluster, queue: BehindHead | OrderedQueue) -> None:
+def _score(cluster: Cluster, queue: BehindHead | OrderedQueue) -> None:
     """Update `queue.scores` and `queue.jobs`."""
-    score_queue(workload, cluster, queue)
+    score_queue(cluster, queue)
 
 
 @compiled
-def _start(
-    workload: Workload, cluster: Cluster, scores: FloatArray, jobs: IntArray, plan: Plan
-) -> None:
+def _start(cluster: Cluster, scores: FloatArray, jobs: IntArray, plan: Plan) -> None:
     """Start jobs by score up to the first that does not fit, then backfill by the plan."""
     head, looked, shadow, spare, started = -1, False, 0.0, 0, False
     for place in best_first(scores, cluster.state[0].pending):  # equal scores by submission
-        job, wide = jobs[place], workload.jobs[jobs[place]].processors
+        job, wide = jobs[place], cluster.jobs[jobs[place]].processors
         if wide > cluster.state[0].idle:
             head = job if head < 0 else head
             continue
         if head >= 0 and not looked:
-            shadow, spare = head_shadow(workload, cluster, plan, head)
+            shadow, spare = head_shadow(cluster, plan, head)
             looked = True
-        if head >= 0 and not ends_in_time(workload, cluster, plan, job, head, shadow):
+        if head >= 0 and not ends_in_time(cluster, plan, job, head, shadow):
             if wide > spare:
                 continue
             spare -= wide
-        start_job(workload.jobs, cluster, job)
+        start_job(cluster, job)
         started = True
     if started:
         forget_started(cluster)

@@ -54,7 +54,7 @@ from slurm_rl_plugin.papers.study.result_store import Learned, LearningTask, Res
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.papers.study.trials import StudyLog, read_study_logs
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK, SHARES_WORDS
+from slurm_rl_plugin.simulator.workloads.log_workload import PAST_WORK, SHARES_WORDS
 from slurm_rl_plugin.units import HOUR, FloatArray
 
 WITHOUT, TUNED, HOLDING = "trained without the log", "fine-tuned", "fine-tuned, holding"
@@ -161,7 +161,7 @@ class LogStudy:
     #: Label of EFFECTS -> figures of one fine-tuned network.
     effects: dict[str, WindowFigures] = field(default_factory=dict)
     shares: dict[str, float] = field(default_factory=dict)  #: of each account, sum 1
-    shares_from: str = PAST_WORK  #: one of `log_shares.SHARES_WORDS`
+    shares_from: str = PAST_WORK  #: one of `log_workload.SHARES_WORDS`
 
 
 def study_log(name: str, plan: HeldoutPlan, store: ResultStore) -> LogStudy:

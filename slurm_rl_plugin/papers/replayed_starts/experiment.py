@@ -40,8 +40,8 @@ from slurm_rl_plugin.papers.study.claims import (
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.papers.study.trials import read_study_logs
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.run import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import DAY, HOUR, BoolArray, FloatArray, IntArray

@@ -27,8 +27,7 @@ from slurm_rl_plugin.papers.study.claims import (
 )
 from slurm_rl_plugin.papers.study.result_store import LearnedNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
-from slurm_rl_plugin.simulator.workloads.log_shares import OTHER_ACCOUNT
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.simulator.workloads.log_workload import OTHER_ACCOUNT, PreparedLog, prepare_log
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 from slurm_rl_plugin.utility.time_utility import relative_overhead, responsiveness

@@ -12,7 +12,7 @@ from slurm_rl_plugin.forecasts.replays import OrderOf
 from slurm_rl_plugin.simulator.kernel.cluster import advance
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
+from slurm_rl_plugin.simulator.schedules.run import Run
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
@@ -116,13 +116,17 @@ class DrawnTrial:
         run.run_until(np.inf)
         return run.cluster.start
 
-    def _runs(self) -> dict[str, ProcessorRun]:
+    def _runs(self) -> dict[str, Run]:
         """A run under each order, both of one cluster."""
         found = {
-            arm: ProcessorRun.of(self.jobs, QueueOrder(scores=scores), SETTINGS)
+            arm: Run.of(self.jobs, QueueOrder(scores=scores), SETTINGS)
             for arm, scores in self.scores.items()
         }
-        return {arm: replace(run, cluster=found[SITE].cluster) for arm, run in found.items()}
+        one = found[SITE].cluster
+        return {
+            arm: replace(run, cluster=one._replace(rank=run.cluster.rank))
+            for arm, run in found.items()
+        }
 
     def slowdown(self, arm: str) -> float:
         """Mean bounded slowdown after the warm-up with an order in force all the time."""
@@ -148,11 +152,11 @@ class DrawnTrial:
         )
 
 
-def _take_over(run: ProcessorRun, now: float) -> None:
+def _take_over(run: Run, now: float) -> None:
     """Sort the pending jobs by the order of a run, and schedule at once."""
     pending = run.cluster.waiting
-    pending[:] = pending[np.argsort(run.rank[pending])]
-    advance(run.workload.jobs, run.cluster, now, run.rank)
+    pending[:] = pending[np.argsort(run.cluster.rank[pending])]
+    advance(run.cluster, now)
     run.decide()
 
 

@@ -1,10 +1,9 @@
 """The reserve as a live batch system keeps it: a limit on what the batch class uses together.
 
-The papers' hold action starts a batch job only where so many processors stay free behind it. A
-batch system knows no such thing; it knows a limit on a class (Slurm: GrpTRES of a QOS; PBS:
-max_run_res). It is changed seldom, jobs at the limit are passed over without standing in anybody's
-way, and wide jobs starve below it unless it is lifted for them. The rules are those of the hook's
-guard rail of the reserve.
+The papers' hold action starts a batch job only where the reserve stays free behind it. A batch
+system has no such action; it has a limit on a class (Slurm: GrpTRES of a QOS; PBS: max_run_res).
+The limit changes seldom, jobs at the limit are passed over without blocking others, and wide jobs
+starve below it unless it is lifted for them. The rules are those of the hook's guard rail.
 """
 
 from __future__ import annotations
@@ -32,25 +31,25 @@ class ClassLimit:
     """How the limit of the batch class follows the wanted reserve; see [reserve].
 
     Raises:
-        ConfigurationError: a negative number, or no bound after which a wide job starts.
+        ConfigurationError: a negative number, or a wide job might never start.
     """
 
     widest_batch_job: int = 1  #: processors; batch jobs up to this width always fit into the limit
-    #: Seconds between two changes of the limit; lifting it does not wait.
+    #: Seconds between two changes of the limit; it is lifted at once.
     change_interval: float = 60.0
-    #: A batch job of several processors that has waited for so many seconds lifts the limit until
-    #: it starts, and goes first; inf for none.
+    #: Seconds after which a waiting batch job of several processors lifts the limit until it
+    #: starts, and goes first; inf for never.
     lift_after: float = DAY
-    #: Seconds since the last interactive job came, after which there is no limit; inf for ever.
+    #: Seconds after the last interactive submission, from when there is no limit; inf for never.
     idle_after: float = HOUR
-    #: Below the limit batch jobs wider than `widest_batch_job` go behind the others, which a wide
-    #: one would only keep from the processors that it is not let have.
+    #: Below the limit, batch jobs wider than `widest_batch_job` go last: they may not start, and
+    #: would only keep processors from the others.
     narrow_first: bool = False
     most: float = math.inf  #: processors kept free at most, whatever the policy wants
-    #: Of what else is kept free at most, on nodes, by resource; memory in MiB. As much of it is
-    #: kept as of `most` processors.
+    #: On nodes, the most that is kept free of other resources; memory in MiB. The part of it is
+    #: that of `most` processors.
     most_resources: Mapping[str, float] = field(default_factory=dict)
-    #: What of these a batch job may ask for and always fits; 1 where nothing is said.
+    #: How much of each a batch job may ask for and always fits; 1 by default.
     widest_batch_resources: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -70,7 +69,7 @@ class ClassLimit:
             )
 
     def _check_that_all_start(self) -> None:
-        """Refuse bounds under which a wide batch job might wait for ever."""
+        """Refuse bounds under which a wide batch job might never start."""
         if math.isinf(min(self.lift_after, self.idle_after)):
             raise ConfigurationError(
                 "lift_after and idle_after are inf: below a limit that is never lifted a wide "
@@ -83,12 +82,12 @@ class ClassLimit:
             )
 
     def entry(self) -> dict[str, Any]:
-        """As reports and manifests hold it; other resources only where any is kept free."""
+        """The settings for reports and manifests; other resources only where any is kept free."""
         return {name: value for name, value in asdict(self).items() if value != {}}
 
 
 def limit_class(cluster: Cluster, rule: ClassLimit | None) -> None:
-    """Let an empty cluster keep its reserve by this rule; without one it keeps processors free."""
+    """Let an empty cluster keep its reserve by this rule; without a rule processors stay free."""
     if rule is None:
         return
     state = cluster.state
@@ -100,22 +99,22 @@ def limit_class(cluster: Cluster, rule: ClassLimit | None) -> None:
 
 
 @compiled_borrowing
-def reserve_in_force(jobs: Records, cluster: Cluster, wanted: int) -> int:
-    """The reserve that a decision uses, after what the hook changes now.
+def reserve_in_force(cluster: Cluster, wanted: int) -> int:
+    """The reserve that a decision uses: `wanted`, or the capacity less what batch jobs may use.
 
     Args:
-        cluster: its limit is changed in place, and when to look again is noted.
+        cluster: its limit, and when it may change next, change in place.
         wanted: processors that the policy wants to keep free of batch work.
-
-    Returns:
-        `wanted` where processors are kept free; else the capacity less what batch jobs may use.
     """
     state, now = cluster.state[0], cluster.state[0].now
     if state.limited == 0.0:
         return wanted
-    _note_arrivals(jobs, cluster)
+    for job in range(int(state.came), state.next_arrival):
+        if cluster.jobs[job].interactive:
+            state.last_came = cluster.jobs[job].submit
+    state.came = state.next_arrival
     wanted = min(wanted, int(min(state.most, state.capacity)))
-    starves_at = _starves_at(jobs, cluster)
+    starves_at = _starves_at(cluster)
     nobody_at = state.last_came  # -inf where none has ever come
     if not np.isinf(nobody_at):
         nobody_at += state.idle_after
@@ -137,63 +136,47 @@ def reserve_in_force(jobs: Records, cluster: Cluster, wanted: int) -> int:
 
 
 @compiled_borrowing
-def _note_arrivals(jobs: Records, cluster: Cluster) -> None:
-    state = cluster.state[0]
-    for job in range(int(state.came), state.next_arrival):
-        if jobs[job].interactive:
-            state.last_came = jobs[job].submit
-    state.came = state.next_arrival
-
-
-@compiled_borrowing
 def _may_starve(jobs: Records, job: int) -> bool:
-    """Narrower jobs take all that becomes free below the limit before such a job."""
+    """Whether narrower jobs may take all that becomes free below the limit before this job."""
     if jobs[job].interactive:
         return False
     return jobs[job].asks_much or jobs[job].processors > 1
 
 
 @compiled_borrowing
-def _starves_at(jobs: Records, cluster: Cluster) -> float:
+def _starves_at(cluster: Cluster) -> float:
     """When the longest waiting batch job that may starve has waited for too long."""
     first = np.inf
     for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
-        if _may_starve(jobs, job):
-            first = min(first, jobs[job].submit + cluster.state[0].lift_after)
+        if _may_starve(cluster.jobs, job):
+            first = min(first, cluster.jobs[job].submit + cluster.state[0].lift_after)
     return first
 
 
 @compiled_borrowing
-def _starving_now(jobs: Records, cluster: Cluster, job: int) -> bool:
-    state = cluster.state[0]
-    if state.starving == 0.0 or not _may_starve(jobs, job):
-        return False
-    return jobs[job].submit + state.lift_after <= state.now
-
-
-@compiled_borrowing
-def rail_step(jobs: Records, cluster: Cluster, job: int) -> int:
-    """Jobs of a higher step go before all others: starving ones, or interactive below a limit."""
+def rail_step(cluster: Cluster, job: int) -> int:
+    """The step of a job: higher steps go first (starving jobs; interactive ones at a limit)."""
     state = cluster.state[0]
     if state.starving > 0.0:
-        return 2 if _starving_now(jobs, cluster, job) else 0
+        starves = cluster.jobs[job].submit + state.lift_after <= state.now
+        return 2 if starves and _may_starve(cluster.jobs, job) else 0
     if state.in_force == 0.0:
         return 0
-    if jobs[job].interactive:
+    if cluster.jobs[job].interactive:
         return 2
-    return 1 if state.narrow_first > 0.0 and jobs[job].processors <= state.widest else 0
+    return 1 if state.narrow_first > 0.0 and cluster.jobs[job].processors <= state.widest else 0
 
 
 @compiled_borrowing
 def rail_orders(cluster: Cluster) -> bool:
-    """Whether the rail of the reserve puts anybody first, after `reserve_in_force`."""
+    """Whether the rail of the reserve puts jobs first, after `reserve_in_force`."""
     return cluster.state[0].starving != 0.0 or cluster.state[0].in_force != 0.0
 
 
 @compiled
-def score_by_rail(jobs: Records, cluster: Cluster, scores: FloatArray, numbers: IntArray) -> None:
-    """Raise the scores of those whom the rail of the reserve puts first, in place.
+def score_by_rail(cluster: Cluster, scores: FloatArray, numbers: IntArray) -> None:
+    """Raise the scores of the jobs that the rail of the reserve puts first, in place.
 
     Args:
         cluster: read only, where `rail_orders`.
@@ -206,26 +189,24 @@ def score_by_rail(jobs: Records, cluster: Cluster, scores: FloatArray, numbers: 
     for rank in range(count):
         scores[order[rank]] = float(count - rank)
     for place in range(count):
-        step = rail_step(jobs, cluster, numbers[place])
+        step = rail_step(cluster, numbers[place])
         if step > 0 and state.starving > 0.0:
-            scores[place] = 2 * count - place  # who waits longest
+            scores[place] = 2 * count - place  # the longest wait first
         else:
             scores[place] += step * count
 
 
 @compiled_borrowing
-def order_by_rail(
-    jobs: Records, cluster: Cluster, order: IntArray, count: int, ordered: IntArray
-) -> None:
-    """As `score_by_rail`, for `count` pending jobs that stand in order: fill `ordered`."""
+def order_by_rail(cluster: Cluster, order: IntArray, count: int, ordered: IntArray) -> None:
+    """As `score_by_rail`, for `count` pending jobs in order: fill `ordered`."""
     state, last = cluster.state[0], 0
     for step in (2, 1, 0):
         for place in range(count):
-            if rail_step(jobs, cluster, order[place]) != step:
+            if rail_step(cluster, order[place]) != step:
                 continue
             to = last
             while state.starving > 0.0 and step == 2 and to > 0 and ordered[to - 1] > order[place]:
-                ordered[to] = ordered[to - 1]  # by submission: who waits longest
+                ordered[to] = ordered[to - 1]  # the longest wait first
                 to -= 1
             ordered[to] = order[place]
             last += 1

@@ -1,4 +1,4 @@
-"""The simulated cluster: the arrays that change while it runs."""
+"""The simulated cluster: its jobs, its state, and the events that change the state."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
-from slurm_rl_plugin.simulator.kernel.workload import Records, Workload, records
+from slurm_rl_plugin.simulator.kernel.workload import Records, Workload, WorkloadHistory, records
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-#: The state of a cluster: seconds, jobs and processors. `pending_work` is estimated. From `limited`
-#: on it is how the reserve is kept (`class_limit.limit_state`); `wanted` is what is wanted free of
-#: batch work after all bounds.
+#: The state of a cluster: seconds, jobs and processors; `pending_work` is estimated. The fields
+#: from `limited` on keep the reserve (`class_limit`); `wanted` is the reserve after all bounds.
 STATE = np.dtype(
     [
         *((name, np.float64) for name in ("now", "pending_work", "half_life")),
@@ -63,8 +62,10 @@ RUNNING = np.dtype(
         ("expected_job", np.int64),
     ]
 )
-#: What running jobs of an account are charged for a second, and what it was charged, decayed.
+#: What the running jobs of an account are charged for a second, and its decayed usage.
 ACCOUNT = np.dtype([("rate", np.float64), ("usage", np.float64)])
+#: The rank of jobs whose order is not static.
+NO_RANK: IntArray = np.empty(0, dtype=np.int64)
 
 
 @compiled_borrowing
@@ -116,8 +117,12 @@ def _first_not_before(running: Records, count: int, time: float) -> int:
 
 
 class Cluster(NamedTuple):
-    """The changing state of a simulated cluster; functions of this module change it in place."""
+    """The jobs and the state of a simulated cluster; functions of this module change the state."""
 
+    jobs: Records  #: of JOB, as `Workload.jobs`, shape [n]
+    shares: FloatArray  #: share of each account, shape [accounts]
+    past: WorkloadHistory  #: the users of the jobs and their earlier runs
+    rank: IntArray  #: place of each job in a static or a kept order, shape [n]; else shape [0]
     state: Records  #: one record of STATE, shape [1]
     pending: IntArray  #: job numbers waiting, the first `state.pending` entries
     start: FloatArray  #: start of each job, NaN until it starts, shape [n]
@@ -140,23 +145,21 @@ class Cluster(NamedTuple):
         """Numbers of the pending jobs, a view."""
         return self.pending[: self.state[0].pending]
 
-    def copy(self) -> Cluster:
-        """The same state in arrays of its own."""
-        return self._replace(**{name: column.copy() for name, column in self._asdict().items()})
-
 
 def empty_cluster(
     workload: Workload,
     capacity: int,
     half_life: float = np.inf,
-    beside: Cluster | None = None,
+    neighbour: Cluster | None = None,
+    rank: IntArray = NO_RANK,
 ) -> Cluster:
-    """A cluster with every processor idle, before the first submission, that limits no class.
+    """A cluster before the first submission: all processors are idle, and no class is limited.
 
     Args:
         capacity: processors.
         half_life: of past usage, seconds.
-        beside: another partition of the same site, which keeps account of usage with this one.
+        neighbour: another partition of the same site, which shares its accounts with this one.
+        rank: see `Cluster`.
 
     Raises:
         SimulationError: no processors, or a job wider than the machine.
@@ -172,12 +175,16 @@ def empty_cluster(
     state.half_life = half_life
     accounts = records(len(workload.shares), ACCOUNT)
     return Cluster(
+        jobs=workload.jobs,
+        shares=workload.shares,
+        past=workload.past,
+        rank=rank,
         state=state,
         pending=np.zeros(jobs + 1, dtype=np.int64),
         start=np.full(jobs, np.nan),
         running=records(min(jobs, capacity) + 1, RUNNING),
-        accounts=accounts if beside is None else beside.accounts,
-        usage_time=np.array([first]) if beside is None else beside.usage_time,
+        accounts=accounts if neighbour is None else neighbour.accounts,
+        usage_time=np.array([first]) if neighbour is None else neighbour.usage_time,
         started=np.zeros(jobs, dtype=np.int64),
         ended=np.zeros(jobs, dtype=np.int64),
         ordered=np.zeros(jobs, dtype=np.int64),
@@ -202,35 +209,21 @@ def account_usage_until(cluster: Cluster, time: float) -> None:
 
 
 @compiled_borrowing
-def whole_usage(cluster: Cluster) -> float:
-    """Decayed usage of all accounts together."""
-    whole = 0.0
-    for account in range(len(cluster.accounts)):
-        whole += cluster.accounts[account].usage
-    return whole
-
-
-@compiled_borrowing
-def _note_start(cluster: Cluster, job: int) -> None:
-    """Append to `started`, starts of the same time by number: no batch system tells more."""
-    place = cluster.state[0].started
+def start_job(cluster: Cluster, job: int) -> None:
+    """Start a pending job now; the caller removes it from `pending` with `forget_started`."""
+    jobs = cluster.jobs
+    state, now = cluster.state[0], cluster.state[0].now
+    processors = jobs[job].processors
+    cluster.start[job] = now
+    place = state.started  # starts of one time by number, as batch systems report them
     while place > 0 and cluster.started[place - 1] > job:
         before = cluster.started[place - 1]
-        if cluster.start[before] < cluster.state[0].now:
+        if cluster.start[before] < now:
             break
         cluster.started[place] = before
         place -= 1
     cluster.started[place] = job
-    cluster.state[0].started += 1
-
-
-@compiled_borrowing
-def start_job(jobs: Records, cluster: Cluster, job: int) -> None:
-    """Start a pending job now; the caller removes it from `pending` with `forget_started`."""
-    state, now = cluster.state[0], cluster.state[0].now
-    processors = jobs[job].processors
-    cluster.start[job] = now
-    _note_start(cluster, job)
+    state.started += 1
     state.idle -= processors
     state.pending_processors -= processors
     state.pending_work -= jobs[job].estimate * jobs[job].weighed
@@ -254,26 +247,20 @@ def start_job(jobs: Records, cluster: Cluster, job: int) -> None:
 
 
 @compiled_borrowing
-def _note_end(jobs: Records, cluster: Cluster, job: int) -> None:
-    """Append to `ended`; the heap gives ends at the same time in any order."""
-    place = cluster.state[0].ended
-    end = cluster.start[job] + jobs[job].run_time
-    while place > 0:
+def end_next_job(cluster: Cluster) -> None:
+    """End the job at the root of the heap."""
+    jobs = cluster.jobs
+    state = cluster.state[0]
+    job = cluster.running[0].end_job
+    place, end = state.ended, cluster.start[job] + jobs[job].run_time
+    while place > 0:  # ends of one time by number: the heap has them in any order
         before = cluster.ended[place - 1]
         if before < job or cluster.start[before] + jobs[before].run_time < end:
             break
         cluster.ended[place] = before
         place -= 1
     cluster.ended[place] = job
-    cluster.state[0].ended += 1
-
-
-@compiled_borrowing
-def end_next_job(jobs: Records, cluster: Cluster) -> None:
-    """End the job at the root of the heap."""
-    state = cluster.state[0]
-    job = cluster.running[0].end_job
-    _note_end(jobs, cluster, job)
+    state.ended += 1
     processors = jobs[job].processors
     last = state.running - 1
     cluster.running[0].end_time = cluster.running[last].end_time
@@ -294,17 +281,18 @@ def end_next_job(jobs: Records, cluster: Cluster) -> None:
 
 
 @compiled_borrowing
-def arrive(jobs: Records, cluster: Cluster, rank: IntArray) -> None:
+def arrive(cluster: Cluster) -> None:
     """Queue the next job; with ranks given, `pending` stays sorted by them."""
+    jobs = cluster.jobs
     state = cluster.state[0]
     job = state.next_arrival
     state.next_arrival += 1
     place = state.pending
-    if len(rank):
+    if len(cluster.rank):
         low, high = 0, place
         while low < high:
             middle = (low + high) // 2
-            if rank[cluster.pending[middle]] < rank[job]:
+            if cluster.rank[cluster.pending[middle]] < cluster.rank[job]:
                 low = middle + 1
             else:
                 high = middle
@@ -319,8 +307,9 @@ def arrive(jobs: Records, cluster: Cluster, rank: IntArray) -> None:
 
 
 @compiled_borrowing
-def next_event(jobs: Records, cluster: Cluster) -> float:
+def next_event(cluster: Cluster) -> float:
     """Time of the next end, arrival or change of the limit; inf when nothing more will happen."""
+    jobs = cluster.jobs
     time = np.inf
     if cluster.state[0].running > 0:
         time = cluster.running[0].end_time
@@ -342,7 +331,7 @@ def decision_time(event: float, cycle: float) -> float:
 
 
 @compiled_borrowing
-def advance(jobs: Records, cluster: Cluster, time: float, rank: IntArray) -> None:
+def advance(cluster: Cluster, time: float) -> None:
     """Move the clock to `time` and let everything up to it happen: ends first, then arrivals.
 
     Args:
@@ -352,12 +341,12 @@ def advance(jobs: Records, cluster: Cluster, time: float, rank: IntArray) -> Non
     state = cluster.state[0]
     while state.running > 0 and cluster.running[0].end_time <= time:
         account_usage_until(cluster, cluster.running[0].end_time)
-        end_next_job(jobs, cluster)
+        end_next_job(cluster)
     account_usage_until(cluster, time)
-    while state.next_arrival < len(jobs):
-        if jobs[state.next_arrival].submit > time:
+    while state.next_arrival < len(cluster.jobs):
+        if cluster.jobs[state.next_arrival].submit > time:
             break
-        arrive(jobs, cluster, rank)
+        arrive(cluster)
     state.now = time
     if state.wake <= time:
         state.wake = np.inf

@@ -36,12 +36,12 @@ Body = TypeVar("Body", bound=Callable[..., Any])
 
 
 def chosen_by_type(path: str, bodies: Mapping[type, Callable[..., Any]]) -> Callable[[Body], Body]:
-    """Let a function do what is given for the type of an argument, and for others what it says.
+    """Choose the body of a function by the type of an argument; by default the function's own.
 
-    Called by compiled code, the body is inlined; called by Python, it runs as it stands.
+    Compiled code inlines the body; Python calls it.
 
     Args:
-        path: the argument, or a field of a named tuple in it as "queue.planned".
+        path: the argument, or a field of a named tuple in it, such as "queue.planned".
         bodies: named tuple -> function of the same arguments.
     """
     argument, *fields = path.split(".")
@@ -68,34 +68,30 @@ def chosen_by_type(path: str, bodies: Mapping[type, Callable[..., Any]]) -> Call
     return choose
 
 
-#: numba's types, of which mypy does not see all.
+#: Types of numba; mypy does not know all of them.
 _TYPES: Any = numba.core.types
 
 
 class Lent(numba.core.types.Type):  # type: ignore[misc]
-    """The address of a named tuple that a caller keeps; read only.
-
-    Attributes:
-        whole: numba's type of the named tuple.
-    """
+    """The address of a named tuple that a caller keeps; read only."""
 
     def __init__(self, whole: Any) -> None:
-        self.whole = whole
+        self.whole = whole  #: numba's type of the named tuple
         super().__init__(name=f"Lent({whole})")
 
     @property
     def key(self) -> Any:
-        """By which numba tells types apart."""
+        """Numba compares types by it."""
         return self.whole
 
     @property
     def fields(self) -> Any:
-        """Names of the tuple's fields, as of a named tuple."""
+        """Names of the fields of the tuple."""
         return self.whole.fields
 
     @property
     def types(self) -> tuple[Any, ...]:
-        """Types of the fields: those of named tuples are lent on."""
+        """Types of the fields; a field that is a named tuple is lent too."""
         return tuple(lent(each) for each in self.whole.types)
 
     @property
@@ -104,12 +100,12 @@ class Lent(numba.core.types.Type):  # type: ignore[misc]
         return self.whole.instance_class
 
     def can_convert_from(self, typingctx: Any, other: Any) -> Any:
-        """A tuple is lent wherever a lent one is wanted."""
+        """A tuple converts to a lent one."""
         return Conversion.safe if other == self.whole else None
 
 
 def lent(of: Any) -> Any:
-    """How a value of a type is handed on."""
+    """The type in which compiled code passes a value of a type."""
     return Lent(of) if isinstance(of, _TYPES.BaseNamedTuple) else of
 
 
@@ -128,7 +124,7 @@ class FieldOfLent(AttributeTemplate):  # type: ignore[misc]
     key = Lent
 
     def generic_resolve(self, tuple_: Lent, field: str) -> Any:
-        """None where there is no such field."""
+        """None without such a field."""
         return tuple_.types[tuple_.fields.index(field)] if field in tuple_.fields else None
 
 
@@ -149,29 +145,29 @@ def _lend(context: Any, builder: Any, of: Any, to: Lent, value: Any) -> Any:
     return there
 
 
-#: How numba calls the global that tells code of its constants.
+#: Prefix of the globals by which numba gives code its constants.
 _ENVIRONMENT = "_ZN08NumbaEnv"
 
 
 class _WithoutMachineCode:
-    """numba's code generator for what has no machine code, so that nothing in it can be set."""
+    """numba's code generator, for code without machine code: no address of it can be set."""
 
     def __init__(self, codegen: Any) -> None:
         self._codegen = codegen
 
     def set_env(self, name: str, environment: object) -> None:
-        """Nothing: see `OuterLibrary`."""
+        """Do nothing: `OuterLibrary` sets it."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._codegen, name)
 
 
 class InnerLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """Code that is linked into that of callers."""
+    """Code that is linked into the code of its callers."""
 
     @property
     def codegen(self) -> Any:
-        """numba's, without what needs machine code."""
+        """Numba's code generator, without what needs machine code."""
         return _WithoutMachineCode(self._codegen)
 
     def get_pointer_to_function(self, name: str) -> int:
@@ -180,7 +176,7 @@ class InnerLibrary(JITCodeLibrary):  # type: ignore[misc]
         return 0
 
     def finalize(self) -> None:
-        """Link what is called; it is optimized where it becomes machine code."""
+        """Link the called code; the outer face optimizes it when it becomes machine code."""
         self._raise_if_finalized()
         for library in dict.fromkeys(self._linking_libraries):
             self._reload_init.update(library._reload_init)
@@ -188,12 +184,12 @@ class InnerLibrary(JITCodeLibrary):  # type: ignore[misc]
         self._finalized = True
 
     def serialize_using_object_code(self) -> tuple[str, str, bytes]:
-        """What is kept of it."""
+        """The bitcode, for the cache."""
         return self.serialize_using_bitcode()
 
     @classmethod
     def of_kept(cls, codegen: Any, kept: tuple[str, str, bytes]) -> InnerLibrary:
-        """The library of which `serialize_using_object_code` kept this."""
+        """Read what `serialize_using_object_code` wrote."""
         name, _, bitcode = kept
         library = cls(codegen, name)
         library._final_module = parse_bitcode(bitcode)
@@ -202,7 +198,7 @@ class InnerLibrary(JITCodeLibrary):  # type: ignore[misc]
 
 
 class _InnerContext:
-    """numba's target, where kept code is read as inner code."""
+    """numba's target, which reads kept code as inner code."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -227,43 +223,43 @@ class _InnerCache(KeptFunction):
 
 
 class OuterLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """Machine code into which inner code is linked."""
+    """Machine code that inner code is linked into."""
 
     def _finalize_final_module(self) -> None:
-        """Tell linked code its constants, which numba tells where a function has machine code."""
+        """Give linked code its constants: numba gives them only to code that has an address."""
         super()._finalize_final_module()
         for each in self._final_module.global_variables:
-            told = lookup_environment(each.name) if each.name.startswith(_ENVIRONMENT) else None
-            if told is not None:
-                self._codegen.set_env(each.name, told)
-
-
-class _InnerCompiler(compiler.Compiler):  # type: ignore[misc]
-    def __init__(self, typingctx: Any, targetctx: Any, _: Any, *others: Any) -> None:
-        linked = InnerLibrary(targetctx.codegen(), "inner")
-        linked.enable_object_caching()
-        super().__init__(typingctx, targetctx, linked, *others)
-        self.state.flags.no_cpython_wrapper = True
-        self.state.flags.no_cfunc_wrapper = True
+            if each.name.startswith(_ENVIRONMENT):
+                constants = lookup_environment(each.name)
+                if constants is not None:
+                    self._codegen.set_env(each.name, constants)
 
 
 class _OuterCompiler(compiler.Compiler):  # type: ignore[misc]
+    library: type[JITCodeLibrary] = OuterLibrary  # type: ignore[valid-type, unused-ignore]
+    wrapped = True  #: whether Python calls it
+
     def __init__(self, typingctx: Any, targetctx: Any, _: Any, *others: Any) -> None:
-        machine_code = OuterLibrary(targetctx.codegen(), "outer")
-        machine_code.enable_object_caching()
-        super().__init__(typingctx, targetctx, machine_code, *others)
+        library = self.library(targetctx.codegen(), self.library.__name__)
+        library.enable_object_caching()
+        super().__init__(typingctx, targetctx, library, *others)
         self.state.flags.no_cfunc_wrapper = True
+        self.state.flags.no_cpython_wrapper = not self.wrapped
+
+
+class _InnerCompiler(_OuterCompiler):
+    library, wrapped = InnerLibrary, False
 
 
 class InnerFunction(CPUDispatcher):  # type: ignore[misc]
-    """The face that compiled code sees."""
+    """The face that compiled code calls."""
 
     def enable_caching(self) -> None:
-        """Keep the code, as inner code."""
+        """Keep inner code between runs."""
         self._cache = _InnerCache(self.py_func)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """As numba asks for it: compiled for tuples that are lent."""
+        """Compile for lent tuples; numba asks for it."""
         pysig, args = self._compiler.fold_argument_types(args, kws)
         self.compile(tuple(lent(each) for each in args))
         name = self.py_func.__name__
@@ -274,73 +270,68 @@ class InnerFunction(CPUDispatcher):  # type: ignore[misc]
 
 
 class CompiledFunction(CPUDispatcher):  # type: ignore[misc]
-    """The face that Python sees.
-
-    Attributes:
-        inner: the face that compiled code sees.
-    """
+    """The face that Python calls."""
 
     def __init__(self, function: Any, options: Mapping[str, Any]) -> None:
-        self.inner = InnerFunction(
-            py_func=_copy(function), targetoptions=dict(options), pipeline_class=_InnerCompiler
+        # its code is kept under another name than the outer face's
+        copy = _function(function, qualname=f"{function.__qualname__}-inner")
+        self.inner = InnerFunction(  #: the face that compiled code calls
+            py_func=copy, targetoptions=dict(options), pipeline_class=_InnerCompiler
         )
         super().__init__(
-            py_func=_handing_on(function, self.inner),
+            py_func=_calling(function, self.inner),
             targetoptions={**options, "_nrt": True},
             pipeline_class=_OuterCompiler,
         )
 
     def enable_caching(self) -> None:
-        """Keep the code of both faces."""
+        """Keep the code of both faces between runs."""
         self._cache = KeptFunction(self.py_func)
         self.inner.enable_caching()
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """The inner face's, as all that compiled code asks for."""
+        """That of the inner face: compiled code calls no other."""
         return self.inner.get_call_template(args, kws)
 
     def get_overload(self, sig: Any) -> Any:
-        """The inner face's."""
+        """That of the inner face."""
         return self.inner.get_overload(sig)
 
     @property
     def nopython_signatures(self) -> Any:
-        """The inner face's."""
+        """Those of the inner face."""
         return self.inner.nopython_signatures
 
 
-def _copy(function: Any) -> Any:
-    """The function by another name, by which its code is kept beside that of the outer face."""
-    copy = types.FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__,
-        function.__closure__,
-    )  # fmt: skip
-    copy.__dict__.update(function.__dict__)
-    copy.__annotations__, copy.__module__ = function.__annotations__, function.__module__
-    copy.__qualname__ = f"{function.__qualname__}-inner"
-    return copy
+def _function(
+    like: Any, *, code: Any = None, scope: dict[str, Any] | None = None, qualname: str = ""
+) -> Any:
+    """A function like another, with its own code, globals or qualified name."""
+    closure = like.__closure__ if code is None else None
+    scope = like.__globals__ if scope is None else scope
+    made = types.FunctionType(
+        like.__code__ if code is None else code, scope, like.__name__, like.__defaults__, closure
+    )
+    made.__dict__.update(like.__dict__)
+    made.__module__, made.__qualname__ = like.__module__, qualname or like.__qualname__
+    made.__doc__ = like.__doc__
+    return made
 
 
-def _handing_on(function: Any, inner: InnerFunction) -> Any:
-    """A function of the same arguments that hands them on."""
+def _calling(function: Any, inner: InnerFunction) -> Any:
+    """A function of the same arguments that calls the inner face with them."""
     names = ", ".join(inspect.signature(function).parameters)
     scope: dict[str, Any] = {"inner": inner, "__name__": function.__module__}
     exec(f"def outer({names}): return inner({names})", scope)  # noqa: S102 - names of arguments
-    outer = scope["outer"]
-    code = outer.__code__.replace(
+    code = scope["outer"].__code__.replace(
         co_filename=function.__code__.co_filename,
         co_firstlineno=function.__code__.co_firstlineno,
         co_name=function.__name__,
     )
-    outer = types.FunctionType(code, scope, function.__name__, function.__defaults__)
-    outer.__dict__.update(function.__dict__)
-    outer.__module__, outer.__qualname__ = function.__module__, function.__qualname__
-    outer.__doc__ = function.__doc__
-    return outer
+    return _function(function, code=code, scope=scope)
 
 
-def compiled_twice(function: Any, options: Mapping[str, Any]) -> CompiledFunction:
-    """A function with both faces, whose code is kept."""
+def _compiled_twice(function: Any, options: Mapping[str, Any]) -> CompiledFunction:
     made = CompiledFunction(function, {**options, "nopython": True})
     made.enable_caching()
     return made
@@ -348,17 +339,17 @@ def compiled_twice(function: Any, options: Mapping[str, Any]) -> CompiledFunctio
 
 keep_compiled_code()
 
-# without the interpreter lock several simulations run beside each other in threads; `_nrt` is told
-# since whoever is called by a function that borrows would else be compiled as borrowing
-compiled: Any = partial(compiled_twice, options={"nogil": True, "_nrt": True})
-#: For what makes and returns no array, and calls nothing that returns one. Its caller holds its
-#: arrays all the while, so that none is counted; else each call counts every array of every
-#: argument up and down, which took two thirds of the market's time.
-compiled_borrowing: Any = partial(compiled_twice, options={"nogil": True, "_nrt": False})
+# Without the interpreter lock several simulations run in threads at once. `_nrt` is explicit: a
+# function that a borrowing function calls would otherwise be compiled as borrowing.
+compiled: Any = partial(_compiled_twice, options={"nogil": True, "_nrt": True})
+#: For functions that make and return no array, and call no function that returns one. The caller
+#: holds the arrays meanwhile, so they are not counted; otherwise each call counts each array of
+#: each argument up and down, which took two thirds of the market's time.
+compiled_borrowing: Any = partial(_compiled_twice, options={"nogil": True, "_nrt": False})
 
 
 def compiled_inline(function: Any) -> Any:
-    """Compile what is called for every job of a queue: a call would pass every array."""
+    """Compile a function that is called for each job of a queue: a call would pass each array."""
     made = njit(nogil=True, inline="always")(function)
     made._cache = KeptFunction(function)
     return made
@@ -368,13 +359,8 @@ def compiled_copy(function: Any, **names: Any) -> Any:
     """Compile a plain function of another package without importing numba there.
 
     Args:
-        names: compiled functions to stand in for the plain ones that `function` calls by name.
+        names: compiled functions to replace the plain ones that `function` calls by name.
     """
-    scope = {**function.__globals__, **names}
-    copy = types.FunctionType(
-        function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
-    )
-    copy.__module__ = function.__module__
-    copy.__qualname__ = function.__qualname__
+    copy = _function(function, scope={**function.__globals__, **names})
     copy.__dict__["compiled_in"] = sys._getframe(1).f_globals["__name__"]  # whose imports count
     return compiled(copy)

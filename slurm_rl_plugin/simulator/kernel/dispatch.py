@@ -6,7 +6,6 @@ import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster, forget_started, start_job
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
-from slurm_rl_plugin.simulator.kernel.workload import Records
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Places that are sorted one by one before such runs are merged.
@@ -18,7 +17,7 @@ def best_first(scores: FloatArray | IntArray, count: int) -> IntArray:
     """Places of the first `count` scores, the best first and equal ones as they stand, [count].
 
     Args:
-        scores: none of them NaN.
+        scores: without NaN.
     """
     order, merged = np.empty(count, np.int64), np.empty(count, np.int64)
     for begin in range(0, count, _RUN):
@@ -61,16 +60,16 @@ BACKFILLING = {"none": NO_BACKFILLING, "easy": EASY}
 
 
 @compiled_borrowing
-def processors_needed(jobs: Records, cluster: Cluster, job: int, reserve: int) -> int:
+def processors_needed(cluster: Cluster, job: int, reserve: int) -> int:
     """Idle processors at which a job may start: its own, and for a batch job the reserve.
 
-    Where processors are kept free, a batch job so wide that the reserve cannot stay free beside it
-    needs the whole machine. Where the batch class is limited to the capacity less the reserve,
-    interactive jobs run within the reserve: only what they leave of it must be idle, and a job
-    wider than the limit needs more than there is.
+    Where processors are kept free, a batch job that is too wide to leave the reserve free needs the
+    whole machine. Where the batch class is limited to the capacity less the reserve, interactive
+    jobs run within the reserve: only the rest of it must be idle, and a job wider than the limit
+    needs more processors than there are.
     """
-    processors = jobs[job].processors
-    if jobs[job].interactive:
+    processors = cluster.jobs[job].processors
+    if cluster.jobs[job].interactive:
         return processors
     if cluster.state[0].limited > 0.0:
         return processors + max(reserve - cluster.state[0].running_interactive, 0)
@@ -78,25 +77,16 @@ def processors_needed(jobs: Records, cluster: Cluster, job: int, reserve: int) -
 
 
 @compiled_borrowing
-def _processors_planned(jobs: Records, cluster: Cluster, job: int, reserve: int) -> int:
-    """Idle processors at which backfilling plans the start of a job that does not fit now.
-
-    A batch system plans a place on its nodes whatever the limit of the class then is.
-    """
-    if cluster.state[0].limited > 0.0:
-        return jobs[job].processors
-    return processors_needed(jobs, cluster, job, reserve)
-
-
-@compiled_borrowing
-def shadow_of(jobs: Records, cluster: Cluster, head: int, reserve: int) -> tuple[float, int]:
+def shadow_of(cluster: Cluster, head: int, reserve: int) -> tuple[float, int]:
     """When the head job is expected to fit, and the processors it then leaves spare.
 
     All running jobs expected to end at the same time count as free together; a job that has
-    outlived its estimate is taken to end now. A batch job fits when the reserve stays free.
+    outlived its estimate is taken to end now. A batch job fits when the reserve stays free. A limit
+    on the class is ignored, as a batch system plans starts.
     """
-    now = cluster.state[0].now
-    needed = _processors_planned(jobs, cluster, head, reserve)
+    now, needed = cluster.state[0].now, cluster.jobs[head].processors
+    if cluster.state[0].limited == 0.0:
+        needed = processors_needed(cluster, head, reserve)
     free = cluster.state[0].idle
     shadow = now
     for place in range(cluster.state[0].running):
@@ -104,66 +94,52 @@ def shadow_of(jobs: Records, cluster: Cluster, head: int, reserve: int) -> tuple
         if free >= needed and expected > shadow:
             break
         shadow = expected
-        free += jobs[cluster.running[place].expected_job].processors
+        free += cluster.jobs[cluster.running[place].expected_job].processors
     return shadow, free - needed
 
 
 @compiled_borrowing
-def kept_back(jobs: Records, cluster: Cluster, job: int, reserve: int) -> bool:
-    """Whether a job that fits into the idle processors is kept back by the reserve."""
-    return processors_needed(jobs, cluster, job, reserve) > cluster.state[0].idle
-
-
-@compiled_borrowing
 def _batch_must_end_by(
-    jobs: Records, cluster: Cluster, job: int, backfilling: int, reserve: int, bound: float
+    cluster: Cluster, job: int, backfilling: int, reserve: int, bound: float
 ) -> float:
-    """Until when batch jobs behind a kept-back one may run: narrow ones must not starve it.
+    """When batch jobs behind a kept-back one must end, since narrow jobs must not starve it.
 
-    At the limit of a class a batch system passes over jobs and plans nothing for them.
+    At the limit of a class, a batch system passes over jobs and plans nothing for them.
     """
     if not np.isinf(bound) or cluster.state[0].limited > 0.0:
         return bound
     if backfilling == NO_BACKFILLING:
         return -np.inf
-    return shadow_of(jobs, cluster, job, reserve)[0]
+    return shadow_of(cluster, job, reserve)[0]
 
 
 @compiled_borrowing
-def _too_long(jobs: Records, cluster: Cluster, job: int, batch_until: float) -> bool:
-    """Whether a batch job would still run when the first kept-back one is expected to fit."""
-    if jobs[job].interactive:
-        return False
-    return cluster.state[0].now + jobs[job].estimate > batch_until
-
-
-@compiled_borrowing
-def _may_backfill(jobs: Records, cluster: Cluster, job: int, shadow: float, spare: int) -> bool:
-    """Whether a job that fits now leaves the head its place (definitions: EASY)."""
-    ends_by_then = cluster.state[0].now + jobs[job].estimate <= shadow
-    return ends_by_then or jobs[job].processors <= spare
+def _delays(
+    cluster: Cluster, job: int, batch_until: float, is_behind: bool, shadow: float, spare: int
+) -> bool:
+    """Whether a job that fits now delays the head (definitions: EASY) or a kept-back batch job."""
+    end = cluster.state[0].now + cluster.jobs[job].estimate
+    if end > batch_until and not cluster.jobs[job].interactive:
+        return True
+    return is_behind and end > shadow and cluster.jobs[job].processors > spare
 
 
 @compiled_borrowing
 def dispatch_in_order(
-    jobs: Records,
-    cluster: Cluster,
-    order: IntArray,
-    count: int,
-    backfilling: int,
-    reserve: int,
+    cluster: Cluster, order: IntArray, count: int, backfilling: int, reserve: int
 ) -> int:
     """Start what can start of the pending jobs in the given order; how many.
 
-    The first job wider than the idle processors is the head, behind which jobs start by
-    backfilling only. A batch job that only the reserve keeps back does not stand in the way of
-    interactive jobs; batch jobs behind it must end before it is expected to fit.
+    The first job wider than the idle processors is the head; jobs behind it start by backfilling
+    only. A batch job that only the reserve keeps back does not delay interactive jobs; batch jobs
+    behind it must end before it is expected to fit.
 
     Args:
         order: pending job numbers, first to start first.
         count: how many of `order` there are.
         reserve: processors to keep from batch work, as `reserve_in_force` gave it.
     """
+    jobs = cluster.jobs
     state = cluster.state[0]
     started = 0
     head = -1
@@ -179,18 +155,16 @@ def dispatch_in_order(
                 head = job
             continue
         if head >= 0 and not looked:  # most often nothing behind the head fits at all
-            shadow, spare = shadow_of(jobs, cluster, head, reserve)
+            shadow, spare = shadow_of(cluster, head, reserve)
             looked = True
-        if _too_long(jobs, cluster, job, batch_until) or (
-            head >= 0 and not _may_backfill(jobs, cluster, job, shadow, spare)
-        ):
+        if _delays(cluster, job, batch_until, head >= 0, shadow, spare):
             continue
-        if kept_back(jobs, cluster, job, reserve):
-            batch_until = _batch_must_end_by(jobs, cluster, job, backfilling, reserve, batch_until)
+        if processors_needed(cluster, job, reserve) > idle:
+            batch_until = _batch_must_end_by(cluster, job, backfilling, reserve, batch_until)
             continue
         if head >= 0 and state.now + jobs[job].estimate > shadow:
             spare -= jobs[job].processors
-        start_job(jobs, cluster, job)
+        start_job(cluster, job)
         idle = state.idle
         started += 1
     if started:
@@ -199,27 +173,22 @@ def dispatch_in_order(
 
 
 @compiled_borrowing
-def anything_fits(jobs: Records, cluster: Cluster) -> bool:
+def anything_fits(cluster: Cluster) -> bool:
     """Whether some pending job is narrow enough for the idle processors."""
     idle = cluster.state[0].idle
     for place in range(cluster.state[0].pending):
-        if jobs[cluster.pending[place]].processors <= idle:
+        if cluster.jobs[cluster.pending[place]].processors <= idle:
             return True
     return False
 
 
 @compiled
 def dispatch_by_score(
-    jobs: Records,
-    cluster: Cluster,
-    scores: FloatArray,
-    numbers: IntArray,
-    backfilling: int,
-    reserve: int,
+    cluster: Cluster, scores: FloatArray, numbers: IntArray, backfilling: int, reserve: int
 ) -> int:
     """Start waiting jobs by falling score, as `dispatch_in_order` by an order; how many.
 
-    Of the jobs that do not fit now only the first stands in the way of others.
+    Of the jobs that do not fit now, only the first delays others.
 
     Args:
         scores: score of each pending job, shape [pending]; used up.
@@ -228,14 +197,14 @@ def dispatch_by_score(
     state = cluster.state[0]
     head, kept = -1, 0
     for place in range(state.pending):
-        too_wide = jobs[numbers[place]].processors > state.idle
+        too_wide = cluster.jobs[numbers[place]].processors > state.idle
         if too_wide and (head < 0 or scores[place] > scores[head]):
             head = place
     for place in range(state.pending):
-        if place == head or jobs[numbers[place]].processors <= state.idle:
+        if place == head or cluster.jobs[numbers[place]].processors <= state.idle:
             scores[kept], numbers[kept] = scores[place], numbers[place]
             kept += 1
     order = best_first(scores, kept)
     for place in range(kept):
         order[place] = numbers[order[place]]
-    return dispatch_in_order(jobs, cluster, order, kept, backfilling, reserve)
+    return dispatch_in_order(cluster, order, kept, backfilling, reserve)

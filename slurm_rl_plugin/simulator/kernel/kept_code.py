@@ -1,7 +1,7 @@
-"""Compiled code is kept between runs, by what it computes: a docstring compiles nothing again.
+"""Compiled code is kept between runs, and found by what it computes.
 
-numba looks only at a function's own file when it decides whether its kept machine code is stale,
-not at the files of the functions it calls, and it looks at every byte of it.
+To decide whether kept code is stale, numba compares each byte of the function's own file and no
+other. We compare the statements of all files that it imports: a docstring compiles nothing again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 @cache
 def closure_digest(module: str) -> str:
-    """Digest of all that a module computes with, 16 digits; docstrings and comments are left out.
+    """Digest of all code that a module computes with, without docstrings; 16 digits.
 
     Args:
         module: dotted name below this package, `slurm_rl_plugin.simulator.kernel.dispatch`.
@@ -45,7 +45,7 @@ def closure_digest(module: str) -> str:
 
 
 def import_closure(module: str) -> set[str]:
-    """The module and every module of this package that it imports, at any remove."""
+    """The module and every module of this package that it imports, also indirectly."""
     found, waiting = {module}, [module]
     while waiting:
         new = set(_read(waiting.pop())[1]) - found
@@ -56,7 +56,7 @@ def import_closure(module: str) -> set[str]:
 
 @cache
 def _read(module: str) -> tuple[str, tuple[str, ...]]:
-    """A module's code without docstrings, and the modules of ours that it imports itself."""
+    """A module's code without docstrings, and the modules of this package that it imports."""
     tree = ast.parse(_source(module).read_text())
     imported = tuple(_imported(tree))
     for node in ast.walk(tree):
@@ -80,17 +80,17 @@ def _source(module: str) -> Path:
 
 logger = logging.getLogger(__name__)
 
-#: States of a module whose code is kept beside each other: branches, releases.
+#: Code is kept of this many states of a module: branches, releases.
 _STATES = 4
-#: Names another folder of code that was compiled for all users; "" for none.
+#: Environment variable: another folder of code that is compiled for all users; "" for none.
 FOR_ALL = "SLURM_RL_COMPILED"
 
 
 class KeptByClosure:
-    """Tells numba where the code of a function of ours is kept; it calls this a cache locator.
+    """Where the code of a function is kept; numba calls this a cache locator.
 
-    A folder for each module and state of what it computes with, so that branches, clones and
-    machines of one CPU type share what they have in common.
+    Each module has a folder for each state of the code that it computes with, so that branches,
+    clones and machines of one CPU type share what they have in common.
     """
 
     def __init__(self, function: Any, source: str) -> None:
@@ -102,7 +102,7 @@ class KeptByClosure:
 
     @classmethod
     def from_function(cls, function: Any, source: str) -> KeptByClosure | None:
-        """The place for a function; None for one that is not ours, or where none can be made."""
+        """The place for a function; None outside this package, or if the folder cannot be made."""
         if not function.__module__.startswith(f"{PACKAGE.name}."):
             return None
         place = cls(function, source)
@@ -113,14 +113,14 @@ class KeptByClosure:
         return place
 
     def ensure_cache_path(self) -> None:
-        """Make the folder, in the place of the oldest where the module has enough.
+        """Make the folder and remove the oldest ones of the module.
 
         Raises:
-            OSError: it cannot be made, or not be written into.
+            OSError: the folder cannot be made, or is not writable.
         """
         if not self._folder.is_dir():
             self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-            states = sorted(kept_code().glob(f"{self._module}-*"), key=_made)
+            states = sorted(kept_code().glob(f"{self._module}-*"), key=_age)
             for state in states[:-_STATES]:
                 shutil.rmtree(state, ignore_errors=True)
         if not os.access(self._folder, os.W_OK):
@@ -131,19 +131,19 @@ class KeptByClosure:
         return str(self._folder)
 
     def get_source_stamp(self) -> str:
-        """What must be as it was when the code was compiled."""
+        """What must be equal for the code to be used."""
         return self._digest
 
     def get_disambiguator(self) -> str:
-        """Nothing: numba tells functions of one name in a module apart by their byte code."""
+        """Nothing: numba distinguishes functions of one name in a module by their byte code."""
         return ""
 
 
 class _OwnCode(IndexDataCacheFile):  # type: ignore[misc]
-    """The code of a function, which numba unpickles: no file that another user may have made.
+    """The code of a function. numba unpickles it, so no other user may have made the files.
 
     Args:
-        owners: users besides this one and root who may have made them.
+        owners: users who may have made them, in addition to this one and root.
         words: of `IndexDataCacheFile`.
     """
 
@@ -156,7 +156,7 @@ class _OwnCode(IndexDataCacheFile):  # type: ignore[misc]
 
     def _load_index(self) -> Any:
         named = self._index_path
-        try:  # numba opens, and closes, the very file that has been looked at
+        try:  # numba opens and closes the same file that was checked
             self._index_path = own_file(Path(named), owners=self._owners)
             return super()._load_index()
         except OSError:
@@ -178,14 +178,14 @@ class _OwnCode(IndexDataCacheFile):  # type: ignore[misc]
     def _open_for_write(self, path: str) -> Iterator[io.BytesIO]:
         content = io.BytesIO()
         yield content
-        # others may read it, and none may change it whatever the umask
+        # others may read it, and may not change it, whatever the umask
         write_whole(Path(path), content.getvalue(), sync=False, mode=0o644)
 
 
 class KeptFunction(FunctionCache):  # type: ignore[misc]
-    """Where the code of a function is kept; what this user has not is read where all find it.
+    """Kept code of a function: this user's own, or else that compiled for all users.
 
-    That is only read, and each time anew, so that nobody goes on with what was there once.
+    Code for all users is only read, and read each time, so that no user keeps an old state of it.
     """
 
     def __init__(self, function: Any) -> None:
@@ -201,20 +201,16 @@ class KeptFunction(FunctionCache):  # type: ignore[misc]
             return own
         if not isinstance(locator, KeptByClosure):
             return None
-        file = _OwnCode(
-            str(theirs / place.name),
-            self._impl.filename_base,
-            locator.get_source_stamp(),
-            owners=_installer(),
-        )
+        name, stamp = self._impl.filename_base, locator.get_source_stamp()
+        file = _OwnCode(str(theirs / place.name), name, stamp, owners=_installer())
         try:
             found = file.load(self._index_key(sig, target_context.codegen()))
-        except Exception:  # noqa: BLE001 - a broken file raises anything; it is compiled anew
+        except Exception:  # noqa: BLE001 - a broken file raises anything; it is compiled again
             return None
         return None if found is None else self._impl.rebuild(target_context, found)
 
 
-def _made(folder: Path) -> float:
+def _age(folder: Path) -> float:
     try:
         return folder.stat().st_mtime
     except OSError:  # another process has removed it
@@ -227,7 +223,7 @@ def kept_code() -> Path:
 
 
 def named_for_all() -> Path | None:
-    """The folder for code that is compiled for all users of this environment; None for none."""
+    """The folder of code for all users of this environment; None for none."""
     named = os.environ.get(FOR_ALL)
     if named is None:
         return Path(sys.prefix) / "share" / "slurm-rl" / "compiled"
@@ -235,9 +231,9 @@ def named_for_all() -> Path | None:
 
 
 def code_for_all() -> Path | None:
-    """The same; None also where another user than its owner, or the environment's, may change it.
+    """The same; also None if a user other than its owner, or the environment's, may change it.
 
-    Compiled code is code: a user who may change it acts as everybody who runs it.
+    A user who may change compiled code can act as each user who runs it.
     """
     folder = named_for_all()
     return folder if folder is not None and _may_be_run(folder) else None
@@ -256,48 +252,40 @@ def _may_be_run(folder: Path) -> bool:
 
 
 def _installer() -> Set[int]:
-    """The user who installed this Python, and so runs code as everybody who uses it."""
+    """The user who installed this Python, and so already runs code as each of its users."""
     return {Path(sys.prefix).stat().st_uid}
 
 
 def keep_compiled_code() -> None:
-    """Let numba keep the code of our functions, below NUMBA_CACHE_DIR where that is set."""
+    """Let numba keep the code of our functions, below NUMBA_CACHE_DIR if that is set."""
     try:
         named = os.environ.get("NUMBA_CACHE_DIR")
         if not named:
             home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
             numba.config.CACHE_DIR = str(Path(home) / "slurm-rl" / "compiled")
-        # each file in it is looked at as well: nothing that lay there before needs to go
+        # each file in it is checked when it is read, so earlier files may stay
         own_folder(kept_code(), way=False, shut=not named)
         if not os.access(kept_code(), os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(kept_code()))
-    except (OSError, RuntimeError) as error:  # of a user without a home
-        _keep_for_this_run(str(error))
+    except (OSError, RuntimeError) as error:  # RuntimeError: a user without a home
+        logger.warning(
+            "compiled code cannot be kept (%s), so this run compiles for itself alone: name a "
+            "folder by NUMBA_CACHE_DIR.",
+            error,
+        )
+        numba.config.CACHE_DIR = tempfile.mkdtemp(prefix="slurm-rl-compiled-")
+        atexit.register(shutil.rmtree, numba.config.CACHE_DIR, ignore_errors=True)
     locators = FunctionCache._impl_class._locator_classes
     if KeptByClosure not in locators:
         locators.insert(0, KeptByClosure)
 
 
-def _keep_for_this_run(why: str) -> None:
-    logger.warning(
-        "compiled code cannot be kept (%s), so this run compiles for itself alone: name a folder "
-        "by NUMBA_CACHE_DIR.",
-        why,
-    )
-    numba.config.CACHE_DIR = tempfile.mkdtemp(prefix="slurm-rl-compiled-")
-    atexit.register(shutil.rmtree, numba.config.CACHE_DIR, ignore_errors=True)
-
-
 def compiled_before() -> bool:
-    """Whether the code is kept, by an earlier run or for all users: a first one takes longer."""
+    """Whether this user or all users have kept code; without it the first run takes longer."""
     module = "simulator.schedules.simulation"
     name = f"{module}-{closure_digest(f'{PACKAGE.name}.{module}')}"
-    return any(
-        _has_code(folder / name) for folder in (kept_code(), code_for_all()) if folder is not None
-    )
-
-
-def _has_code(folder: Path) -> bool:
-    with suppress(OSError):  # another user's
-        return any(folder.glob("*.nbi"))
+    for folder in filter(None, (kept_code(), code_for_all())):
+        with suppress(OSError):  # of another user
+            if any((folder / name).glob("*.nbi")):
+                return True
     return False

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from slurm_rl_plugin.domain import JobTable
 from slurm_rl_plugin.features.history.run_history import (
     AT_RISK,
     BOUNDS,
@@ -39,37 +40,37 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
 )
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
-#: Kinds of events in which a run tells something: it has outlived one of BOUNDS, or ended.
+#: Kinds of events of a run from which we learn: it has outlived one of BOUNDS, or ended.
 ENDED_EVENT = len(BOUNDS)
 _LONG = BOUNDS.index(LONG_RUN)
 
 
 class WorkloadHistory(NamedTuple):
-    """Whose the jobs of a workload are, and what was known of their runs before its first job."""
+    """The users of the jobs of a workload, and what was known of their runs before its first job.
 
-    user: IntArray  #: number of each job's user, shape [n]; empty where nobody is told apart
-    template: IntArray  #: number of each job's template, shape [n]; empty as `user` is
-    #: Time limit of each template's jobs, seconds; NO_LIMIT where they ask for none, whatever is
-    #: estimated then; shape [templates].
+    A template is the jobs of one user with the same processors and time limit.
+    """
+
+    user: IntArray  #: number of each job's user, shape [n]; shape [0] where users are unknown
+    template: IntArray  #: number of each job's template, as `user`
+    #: Time limit of each template, seconds; NO_LIMIT where its jobs ask for none, whatever their
+    #: estimate is; shape [templates].
     asked: FloatArray
     processors: FloatArray  #: of the jobs of each template, shape [templates]
-    #: Class of each template's requests (`run_history.request_class`), shape [templates].
-    alike: IntArray
+    alike: IntArray  #: class of each template's requests (`run_history.request_class`), [templates]
     within: IntArray  #: row in `limits` of each template, shape [templates]
-    #: Row in `templates` of each template, shape [templates]: time limits of one step
+    #: Row in `templates` of each template, shape [templates]; time limits of one step
     #: (`run_history.limit_step`) share it.
     own: IntArray
-    #: A row of history for each class of requests, shape [REQUEST_CLASSES, HISTORY].
-    site: FloatArray
-    #: A row for each user, shape [users, HISTORY]; zeros where no run has been seen.
-    users: FloatArray
-    #: A row for each user's jobs with limits alike (`run_history.limit_class`), shape [limits,
-    #: HISTORY].
+    site: FloatArray  #: history of each class of requests, shape [REQUEST_CLASSES, HISTORY]
+    users: FloatArray  #: history of each user, zeros before the first run, shape [users, HISTORY]
+    #: History of each user's jobs of one class of limits (`run_history.limit_class`), shape
+    #: [limits, HISTORY].
     limits: FloatArray
-    templates: FloatArray  #: a row for all templates of one step, shape [steps, HISTORY]
+    templates: FloatArray  #: history of all templates of one step, shape [steps, HISTORY]
 
     def of_jobs(self, index: IntArray | BoolArray) -> WorkloadHistory:
-        """The same for the chosen jobs; who is not among them keeps no row."""
+        """The same for the chosen jobs, with the rows of their users and templates alone."""
         if len(self.user) == 0:
             return self
         users, user = np.unique(self.user[index], return_inverse=True)
@@ -99,22 +100,27 @@ class WorkloadHistory(NamedTuple):
         user, template = (np.zeros(count if len(self.user) else 0, np.int64) for _ in range(2))
         return self._replace(user=user, template=template)
 
-    def copy(self) -> WorkloadHistory:
-        """The same with rows of its own, to be changed."""
-        return self._replace(**{name: column.copy() for name, column in self._asdict().items()})
+
+Copied = TypeVar("Copied")
+
+
+def copied(value: Copied) -> Copied:
+    """A named tuple with copies of its arrays, at any depth."""
+    if isinstance(value, tuple):
+        return value._make(map(copied, value))  # type: ignore[attr-defined]
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def nothing_past(
     user: IntArray, template: IntArray, time_limit: FloatArray, processors: IntArray
 ) -> WorkloadHistory:
-    """Jobs of whose users nothing is known.
+    """Jobs of users without known runs.
 
     Args:
         user: number of each job's user from 0 on, shape [n].
         template: the same for templates, shape [n].
-        time_limit: requested seconds, the same for all jobs of a template, shape [n]; NaN where
-            none.
-        processors: requested, the same for all jobs of a template, shape [n].
+        time_limit: requested seconds, NaN for none, shape [n].
+        processors: requested, shape [n].
     """
     users = int(user.max(initial=-1)) + 1
     templates = int(template.max(initial=-1)) + 1
@@ -149,18 +155,18 @@ def numbered(*columns: IntArray | FloatArray) -> IntArray:
     return found
 
 
-_NOBODY = np.empty(0, dtype=np.int64)
-#: Jobs whose users are not told apart.
-NO_PAST = nothing_past(_NOBODY, _NOBODY, np.empty(0), _NOBODY)
+_NO_JOB = np.empty(0, dtype=np.int64)
+#: Jobs whose users are unknown.
+NO_PAST = nothing_past(_NO_JOB, _NO_JOB, np.empty(0), _NO_JOB)
 
 
 @compiled_borrowing
 def fold_run(past: WorkloadHistory, user: int, template: int, kind: int, run_time: float) -> None:
-    """Let one event of a run tell the site, its user, limits alike and its template.
+    """Add one event of a run to the history of the site, its user, class of limits and template.
 
     Args:
-        kind: place in BOUNDS of what was outlived, or ENDED_EVENT.
-        run_time: seconds; of ENDED_EVENT only.
+        kind: place in BOUNDS of the run time that was outlived, or ENDED_EVENT.
+        run_time: seconds; for ENDED_EVENT only.
     """
     site, limits = past.site[past.alike[template]], past.limits[past.within[template]]
     whose, own = past.users[user], past.templates[past.own[template]]
@@ -187,7 +193,7 @@ def fold_run(past: WorkloadHistory, user: int, template: int, kind: int, run_tim
 
 @compiled_borrowing
 def past_speaks(past: WorkloadHistory, user: int, template: int) -> bool:
-    """Whether past runs say how long jobs of a template will run (`run_history.speaks_for`)."""
+    """Whether past runs predict the run time of a template (`run_history.speaks_for`)."""
     asked, processors = past.asked[template], past.processors[template]
     return speaks_for(past.users[user, SPENT], asked, processors)
 
@@ -196,17 +202,17 @@ def past_speaks(past: WorkloadHistory, user: int, template: int) -> bool:
 def fill_known_hazards(
     hazards: FloatArray, past: WorkloadHistory, user: int, template: int
 ) -> None:
-    """What past runs tell of jobs of a template (`run_prediction.fill_hazards`)."""
+    """Hazards of the run time of a template, from past runs (`run_prediction.fill_hazards`)."""
     site, speaks = past.site[past.alike[template]], past_speaks(past, user, template)
     limits, own = past.limits[past.within[template]], past.templates[past.own[template]]
     fill_hazards(hazards, site, past.users[user], limits, own, speaks)
 
 
-#: What is known of a job: seconds, but processors, `weighed` and `billed`. The estimate is what the
-#: policy and backfilling believe the job will run; the time limit is the estimate where none is
-#: known. `weighed` is how large it is in processors, by its dominant share of the machine where it
-#: asks for other resources too; `billed` is what the site charges for a second. `asks_much`: where
-#: other resources than processors are limited, narrower jobs may starve it.
+#: A job: seconds, but processors, `weighed` and `billed`. The policy and backfilling believe the
+#: estimate; the time limit is the estimate where none is known. `weighed` is its size in
+#: processors, by its dominant share of the machine where it asks for other resources too; `billed`
+#: is what the site charges for a second. `asks_much`: narrower jobs may starve it, because other
+#: resources than processors are limited.
 JOB = np.dtype(
     [
         ("submit", np.float64),
@@ -222,127 +228,67 @@ JOB = np.dtype(
     ],
     align=True,
 )
-#: A numpy record array, of whose fields mypy knows nothing.
+#: A numpy record array; mypy does not know its fields.
 Records = Any
+Array = TypeVar("Array", FloatArray, IntArray, BoolArray)
 
 
 def records(count: int, dtype: np.dtype[np.void]) -> Records:
-    """An array of so many records, all 0."""
+    """An array of `count` records, all 0."""
     return np.zeros(count, dtype).view(np.recarray)
 
 
-class Workload(NamedTuple):
-    """Jobs in order of submission; Python reads columns of them, which are copies."""
+class _Column(Generic[Array]):
+    """A field of all jobs, a copy; shape [n]."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+
+    def __get__(self, workload: Workload, _: type) -> Array:
+        column: Array = workload.jobs[self._field].copy()
+        return column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Jobs in order of submission."""
 
     jobs: Records  #: of JOB, shape [n]
     shares: FloatArray  #: share of each account, shape [accounts]
-    past: WorkloadHistory = NO_PAST  #: whose the jobs are, and what is known of their earlier runs
+    past: WorkloadHistory = NO_PAST  #: their users, and what is known of earlier runs
     #: Shares of a machine's resources that each job asks for, shape [n, resources]; of no resource
     #: on processors alone.
-    asked: FloatArray = np.empty((0, 0))
+    asked: FloatArray
+
+    submit = _Column[FloatArray]("submit")
+    run_time = _Column[FloatArray]("run_time")
+    estimate = _Column[FloatArray]("estimate")
+    time_limit = _Column[FloatArray]("time_limit")
+    processors = _Column[IntArray]("processors")
+    account = _Column[IntArray]("account")
+    interactive = _Column[BoolArray]("interactive")
+    size = _Column[FloatArray]("weighed")
+    billed = _Column[FloatArray]("billed")
 
     @classmethod
-    def of(  # noqa: PLR0913 - a column each
+    def of(
         cls,
         *,
-        submit: FloatArray,
-        run_time: FloatArray,
-        estimate: FloatArray,
-        time_limit: FloatArray,
-        processors: IntArray,
-        account: IntArray,
-        interactive: BoolArray,
         shares: FloatArray,
         past: WorkloadHistory = NO_PAST,
-        weighed: FloatArray | None = None,
-        billed: FloatArray | None = None,
         asked: FloatArray | None = None,
+        **columns: FloatArray | IntArray | BoolArray | None,
     ) -> Self:
-        """Jobs by columns, shape [n]; they weigh and are billed their processors by default."""
-        jobs = records(len(submit), JOB)
-        jobs.submit, jobs.run_time, jobs.estimate = submit, run_time, estimate
-        jobs.time_limit, jobs.account, jobs.interactive = time_limit, account, interactive
-        jobs.processors = processors
-        jobs.weighed = processors if weighed is None else weighed
-        jobs.billed = processors if billed is None else billed
-        return cls(jobs, shares, past, np.empty((len(jobs), 0)) if asked is None else asked)
-
-    @classmethod
-    def of_jobs(
-        cls,
-        jobs: JobTable,
-        *,
-        run_time: FloatArray,
-        estimate: FloatArray,
-        time_limit: FloatArray,
-        shares: FloatArray,
-        past: WorkloadHistory,
-        billed: FloatArray | None = None,
-        asked: FloatArray | None = None,
-    ) -> Self:
-        """What the jobs of a table ask for, with what is known and believed of them."""
-        return cls.of(
-            submit=jobs.submit,
-            run_time=run_time,
-            estimate=estimate,
-            time_limit=time_limit,
-            processors=jobs.processors,
-            account=jobs.account,
-            interactive=jobs.interactive,
-            shares=shares,
-            past=past,
-            weighed=jobs.weighed,
-            billed=billed,
-            asked=asked,
-        )
-
-    @property
-    def submit(self) -> FloatArray:
-        """Seconds."""
-        return self._column("submit")
-
-    @property
-    def run_time(self) -> FloatArray:
-        """Seconds that each job will really run."""
-        return self._column("run_time")
-
-    @property
-    def estimate(self) -> FloatArray:
-        """Seconds that the policy and backfilling believe each job will run."""
-        return self._column("estimate")
-
-    @property
-    def time_limit(self) -> FloatArray:
-        """Requested seconds."""
-        return self._column("time_limit")
-
-    @property
-    def processors(self) -> IntArray:
-        """Requested."""
-        return self._column("processors")
-
-    @property
-    def account(self) -> IntArray:
-        """Places in `shares`."""
-        return self._column("account")
-
-    @property
-    def interactive(self) -> BoolArray:
-        """The job class."""
-        return self._column("interactive")
-
-    @property
-    def size(self) -> FloatArray:
-        """In processors."""
-        return self._column("weighed")
-
-    @property
-    def billed(self) -> FloatArray:
-        """What each job is charged for a second."""
-        return self._column("billed")
-
-    def _column(self, name: str) -> Any:
-        return self.jobs[name].copy()
+        """Jobs by fields of JOB, shape [n]; by default they weigh, and are billed, processors."""
+        processors = columns["processors"]
+        assert processors is not None
+        jobs = records(len(processors), JOB)
+        for name in ("weighed", "billed"):
+            if columns.get(name) is None:
+                columns[name] = processors
+        _fill(jobs, columns)
+        asked = np.empty((len(jobs), 0)) if asked is None else asked
+        return cls(jobs=jobs, shares=shares, past=past, asked=asked)
 
     @property
     def knows_users(self) -> bool:
@@ -352,26 +298,24 @@ class Workload(NamedTuple):
     def having(self, past: WorkloadHistory | None = None, **columns: Any) -> Self:
         """The same jobs with other values of some fields of JOB, or another past.
 
-        What they weigh and are billed goes with the processors where it was these.
+        A weight or bill that is the processors changes with them.
         """
         jobs = self.jobs.copy()
         for name in ("weighed", "billed"):
             if "processors" in columns and (jobs[name] == jobs.processors).all():
                 columns.setdefault(name, columns["processors"])
-        for name, column in columns.items():
-            jobs[name] = column
-        return self._replace(jobs=jobs, past=self.past if past is None else past)
+        _fill(jobs, columns)
+        return replace(self, jobs=jobs, past=self.past if past is None else past)
 
     def rows(self, count: int) -> Self:
         """Room for `count` of these jobs, to be filled by `write`; until then they never come."""
         jobs = records(count, JOB)
         jobs.submit, jobs.processors = np.inf, 1
-        return self._replace(
-            jobs=jobs, past=self.past.rows(count), asked=np.zeros((count, self.asked.shape[1]))
-        )
+        asked = np.zeros((count, self.asked.shape[1]))
+        return replace(self, jobs=jobs, past=self.past.rows(count), asked=asked)
 
     def write(self, places: slice, jobs: IntArray, known: Self) -> None:
-        """Fill rows of `rows` with jobs of `known`, of which they were made, by their numbers."""
+        """Fill rows of `rows` with jobs of `known`, the workload that had them, by number."""
         self.jobs[places], self.asked[places] = known.jobs[jobs], known.asked[jobs]
         for mine, theirs in zip(self.past.per_job(), known.past.per_job(), strict=True):
             mine[places] = theirs[jobs]
@@ -379,4 +323,9 @@ class Workload(NamedTuple):
     def select(self, job: IntArray | BoolArray) -> Self:
         """The chosen jobs with the shares of the whole."""
         past = self.past.of_jobs(job)
-        return self._replace(jobs=self.jobs[job], past=past, asked=self.asked[job])
+        return replace(self, jobs=self.jobs[job], past=past, asked=self.asked[job])
+
+
+def _fill(jobs: Records, columns: Mapping[str, Any]) -> None:
+    for name, column in columns.items():
+        jobs[name] = column

@@ -1,4 +1,4 @@
-"""EASY backfilling over nodes: nobody behind the head of the queue takes what it will start on."""
+"""EASY backfilling over nodes: jobs behind the head of the queue do not take its nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster, forget_started
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
-from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.machine_now import (
     MachineNow,
     bring_into_outlook,
@@ -19,9 +18,8 @@ from slurm_rl_plugin.simulator.nodes.machine_now import (
     take_from_outlook,
     within_limits,
 )
-from slurm_rl_plugin.simulator.nodes.node_state import GIVEN_BACK
+from slurm_rl_plugin.simulator.nodes.node_state import RELEASES, first_of
 from slurm_rl_plugin.simulator.nodes.placement import choose_one, choose_several, usable_cpus
-from slurm_rl_plugin.simulator.nodes.requests import first_of
 from slurm_rl_plugin.units import IntArray
 
 #: Not looked for yet.
@@ -31,11 +29,10 @@ _ONE = np.uint64(1)
 
 @compiled_borrowing
 def head_start(cluster: Cluster, machine: MachineNow, head: int) -> float:
-    """When the head is expected to find room; the outlook becomes what is free besides it then.
+    """When the head is expected to find room, inf for never; the outlook is what is free then.
 
-    Running jobs that are expected to end at one time are counted as ended together; one that has
-    outlived its estimate is taken to end now. Where room comes never, which limits of groups
-    cannot tell, inf.
+    Running jobs that are expected to end at one time count as ended together; a job that has
+    outlived its estimate counts as ending now. Limits of groups are ignored.
     """
     now, closed = cluster.state[0].now, machine.nodes.none_closed
     shape = machine.requests.shape[head]
@@ -56,7 +53,7 @@ def head_start(cluster: Cluster, machine: MachineNow, head: int) -> float:
 
 @compiled_borrowing
 def _known_start(cluster: Cluster, machine: MachineNow, head: int) -> float:
-    """`head_start`, which stays what it was while no job starts or ends and its time is to come."""
+    """`head_start`, which does not change before its time while no job starts or ends."""
     known, state = machine.outlook.head, cluster.state[0]
     same = known[0] == head and known[1] == state.started and known[2] == state.ended
     if not same or known[3] <= state.now:
@@ -67,7 +64,7 @@ def _known_start(cluster: Cluster, machine: MachineNow, head: int) -> float:
 
 @compiled_inline
 def _usable_beside_head(machine: MachineNow, shape: int, node: int) -> float:
-    """`usable_cpus` of a node in what is free both now and when the head has started."""
+    """`usable_cpus` of a node of what is free both now and when the head has started."""
     nodes, outlook = machine.nodes, machine.outlook
     bring_into_outlook(machine, node)
     for resource in range(len(outlook.both)):
@@ -78,7 +75,7 @@ def _usable_beside_head(machine: MachineNow, shape: int, node: int) -> float:
 
 @compiled_borrowing
 def _one_beside_head(machine: MachineNow, shape: int) -> int:
-    """The node that a job of one node may take; -1 for none. It is one that has room now."""
+    """The node that a job of one node may take of those with room now; -1 for none."""
     requests, room = machine.requests, machine.nodes.room
     pool = requests.pool[shape]
     for place in range(room.class_first[pool], room.class_first[pool + 1]):
@@ -94,9 +91,9 @@ def _one_beside_head(machine: MachineNow, shape: int) -> int:
 
 @compiled_borrowing
 def _room_beside_head(machine: MachineNow, shape: int) -> int:
-    """Fill `chosen` from what is free both now and when the head has started, as `find_room`.
+    """As `find_room`, fill `chosen` from what is free both now and when the head has started.
 
-    The set of nodes with room now of a shape of one node is up to date.
+    For a shape of one node, the set of nodes with room now is up to date.
     """
     requests, nodes = machine.requests, machine.nodes
     if requests.most[shape] == 1:
@@ -117,7 +114,7 @@ def _room_beside_head(machine: MachineNow, shape: int) -> int:
 
 @compiled_borrowing
 def _start_until_head(
-    workload: Workload, cluster: Cluster, machine: MachineNow, order: IntArray, count: int
+    cluster: Cluster, machine: MachineNow, order: IntArray, count: int
 ) -> tuple[int, int]:
     """Start jobs in order; the place of the first without room, and how many started."""
     started = 0
@@ -128,30 +125,25 @@ def _start_until_head(
         found = find_room_now(machine, machine.requests.shape[job])
         if found == 0:
             return place, started
-        start_on_nodes(workload, cluster, machine, job, found)
+        start_on_nodes(cluster, machine, job, found)
         started += 1
     return count, started
 
 
 @compiled_borrowing
 def _start_behind(
-    workload: Workload,
-    cluster: Cluster,
-    machine: MachineNow,
-    order: IntArray,
-    head: int,
-    count: int,
+    cluster: Cluster, machine: MachineNow, order: IntArray, head: int, count: int
 ) -> int:
     """Start jobs behind the head that do not delay it; how many."""
     started, shadow = 0, _UNKNOWN
     nodes, outlook, now = machine.nodes, machine.outlook, cluster.state[0].now
-    shapes, given_back = machine.requests.shape, nodes.counts[GIVEN_BACK]
+    shapes, releases = machine.requests.shape, nodes.counts[RELEASES]
     for place in range(head + 1, count):
         job = order[place]
         shape = shapes[job]
-        if nodes.fails[shape] == given_back:  # a call would pass every array of the machine
+        if nodes.fails[shape] == releases:  # saves a call
             continue
-        outlasts = now + workload.jobs[job].estimate > shadow
+        outlasts = now + cluster.jobs[job].estimate > shadow
         if shadow != _UNKNOWN and outlasts and outlook.fails[shape] == outlook.looks[0]:
             continue
         if not within_limits(machine.limits, job):
@@ -161,40 +153,34 @@ def _start_behind(
             continue
         if shadow == _UNKNOWN:
             shadow = _known_start(cluster, machine, order[head])
-            outlasts = now + workload.jobs[job].estimate > shadow
+            outlasts = now + cluster.jobs[job].estimate > shadow
             found = find_room_now(machine, shape)  # the look at the head used the space
         if outlasts:
             found = _room_beside_head(machine, shape)
             take_from_outlook(machine, shape, found)
-        for each in range(found):  # which the start changes
+        for each in range(found):  # the start changes them
             bring_into_outlook(machine, nodes.chosen[each])
         if found > 0:
-            start_on_nodes(workload, cluster, machine, job, found)
+            start_on_nodes(cluster, machine, job, found)
             started += 1
     return started
 
 
 @compiled_borrowing
 def start_in_order_on_nodes(
-    workload: Workload,
-    cluster: Cluster,
-    machine: MachineNow,
-    order: IntArray,
-    count: int,
-    backfills: bool,
+    cluster: Cluster, machine: MachineNow, order: IntArray, count: int, backfills: bool
 ) -> int:
-    """Start jobs in order until the first without room, the head; behind it who does not delay it.
+    """Start jobs in order until the first without room, the head; how many started.
 
-    A job that limits of its groups hold back is passed over and reserves nothing. How many started.
+    A job that limits of its groups hold back is passed over and reserves nothing.
 
     Args:
-        order: job numbers, the first to be looked at first.
-        count: how many of `order` there are.
-        backfills: EASY; else nobody passes the head.
+        order: `count` job numbers.
+        backfills: behind the head start jobs that do not delay it (EASY).
     """
-    head, started = _start_until_head(workload, cluster, machine, order, count)
+    head, started = _start_until_head(cluster, machine, order, count)
     if backfills:
-        started += _start_behind(workload, cluster, machine, order, head, count)
+        started += _start_behind(cluster, machine, order, head, count)
     if started:
         forget_started(cluster)
     return started

@@ -1,8 +1,8 @@
-"""The machine while it is simulated: nodes, requests, limits, bundled; starts and ends on them.
+"""The machine while it is simulated: nodes, requests and limits; starts and ends on them.
 
 What is free at a later time, when running jobs have ended and others started, is an outlook. It
-begins with what is free now; a node is copied when it is first touched. Room for a job is sought
-while jobs end: only nodes that gain can give any.
+begins with what is free now; a node is copied when it first changes. Room for a job is sought while
+jobs end: only nodes that gain can give room.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ import numpy as np
 from slurm_rl_plugin.domain.machine import BackfillSettings
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster, start_job
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
-from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.node_state import (
-    GIVEN_BACK,
+    RELEASES,
     ROUNDING,
     SEEN_ARRIVALS,
     SEEN_ENDS,
+    NodeBits,
+    NodeRequests,
     NodeState,
-    give_back,
+    has,
     idle_nodes,
     occupy,
+    release,
     taken,
 )
 from slurm_rl_plugin.simulator.nodes.placement import (
@@ -35,22 +37,21 @@ from slurm_rl_plugin.simulator.nodes.placement import (
     holds,
     usable_cpus,
 )
-from slurm_rl_plugin.simulator.nodes.requests import NodeBits, NodeRequests, has
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 
 class GroupLimits(NamedTuple):
-    """Groups of jobs and what each may have running at once."""
+    """Groups of jobs, and the amounts that the running jobs of each may have together."""
 
-    groups: IntArray  #: those that each job belongs to, shape [n, groups of a job]; -1 for none
-    #: Of each group, shape [groups, kinds]: each resource, each licence, nodes, jobs; inf for no
-    #: limit.
+    groups: IntArray  #: of each job, shape [n, groups of a job]; -1 for none
+    #: Limit of each group for each resource, each licence, nodes, jobs; inf for none; shape
+    #: [groups, kinds].
     most: FloatArray
-    used: FloatArray  #: of each group now, the same
-    amounts: FloatArray  #: what a job counts, shape [n, kinds]
+    used: FloatArray  #: by each group now, shape [groups, kinds]
+    amounts: FloatArray  #: of each job, shape [n, kinds]
 
     def of_jobs(self, jobs: IntArray) -> GroupLimits:
-        """The same for some of the jobs, of which some may come twice."""
+        """The same for some of the jobs; a job may come twice."""
         amounts = self.amounts[jobs] if len(self.amounts) else self.amounts
         return self._replace(groups=self.groups[jobs], amounts=amounts)
 
@@ -98,22 +99,21 @@ class Outlook(NamedTuple):
     """What is free later, and space to find that out."""
 
     looks: IntArray  #: number of the look, shape [1]
-    seen: IntArray  #: number of the look that touched a node last, shape [nodes]; others are as now
+    seen: IntArray  #: number of the last look that copied each node, shape [nodes]
     free: FloatArray  #: on each node then, shape [nodes, resources]
     running: IntArray  #: jobs on each node then
-    #: Of the job that room is sought for: the best node that holds it, -1 for none; how many nodes
-    #: it could use, and CPUs on them; 1 where these may suffice; shape [4].
+    #: For the job that seeks room: the best node that holds it, -1 for none; how many nodes it
+    #: could use, and CPUs on them; 1 where these may suffice; shape [4].
     sought: FloatArray
-    #: The head of the queue that was looked at last, jobs started and ended by then, and when it is
-    #: expected to find room; shape [4].
+    #: The last head of the queue, jobs started and ended by then, and when it is expected to find
+    #: room; shape [4].
     head: FloatArray
-    both: FloatArray  #: space for what a node has free now and then, shape [resources]
-    #: Number of the look in which a shape was found not to fit now and then, shape [shapes].
-    fails: IntArray
+    both: FloatArray  #: space for what is free on a node now and then, shape [resources]
+    fails: IntArray  #: number of the last look in which each shape did not fit, shape [shapes]
 
 
 class MachineNow(NamedTuple):
-    """All that places jobs."""
+    """What places jobs."""
 
     requests: NodeRequests  #: of all jobs
     nodes: NodeState  #: what is free
@@ -139,18 +139,18 @@ def no_outlook(nodes: NodeState) -> Outlook:
 @compiled_inline
 def fails_now(machine: MachineNow, shape: int) -> bool:
     """Whether a shape is known to find no room until a job ends."""
-    return machine.nodes.fails[shape] == machine.nodes.counts[GIVEN_BACK]
+    return machine.nodes.fails[shape] == machine.nodes.counts[RELEASES]
 
 
 @compiled_borrowing
 def find_room_now(machine: MachineNow, shape: int) -> int:
-    """`find_room` on all nodes; what found none is not looked for again until a job ends."""
+    """`find_room` on all nodes; a shape without room is not tried again until a job ends."""
     nodes = machine.nodes
     if fails_now(machine, shape):
         return 0
     count = find_room(machine.requests, nodes, shape, nodes.none_closed)
     if count == 0:
-        nodes.fails[shape] = nodes.counts[GIVEN_BACK]
+        nodes.fails[shape] = nodes.counts[RELEASES]
     return count
 
 
@@ -158,7 +158,7 @@ def find_room_now(machine: MachineNow, shape: int) -> int:
 def is_free_now(machine: MachineNow, job: int, count: int) -> bool:
     """Whether a job can have the first `count` nodes of `chosen` now.
 
-    What was found beside jobs that have outlived their limits need not be free yet.
+    Nodes of jobs that have outlived their limits need not be free yet.
     """
     requests, nodes = machine.requests, machine.nodes
     shape = requests.shape[job]
@@ -173,24 +173,22 @@ def is_free_now(machine: MachineNow, job: int, count: int) -> bool:
 
 
 @compiled_borrowing
-def start_on_nodes(
-    workload: Workload, cluster: Cluster, machine: MachineNow, job: int, count: int
-) -> None:
+def start_on_nodes(cluster: Cluster, machine: MachineNow, job: int, count: int) -> None:
     """Start a job on the first `count` nodes of `chosen`."""
-    end = cluster.state[0].now + workload.jobs[job].estimate
+    end = cluster.state[0].now + cluster.jobs[job].estimate
     occupy(machine.requests, machine.nodes, job, count, end)
     machine.waiting[machine.requests.shape[job]] -= 1
     count_in_groups(machine.limits, job, 1.0)
-    start_job(workload.jobs, cluster, job)
+    start_job(cluster, job)
 
 
 @compiled_borrowing
 def free_ended(cluster: Cluster, machine: MachineNow) -> None:
-    """Give back the nodes of the jobs that have ended since the last call."""
+    """Release the nodes of the jobs that have ended since the last call."""
     seen = machine.nodes.counts[SEEN_ENDS]
     for place in range(seen, cluster.state[0].ended):
         job = cluster.ended[place]
-        give_back(machine.requests, machine.nodes, job)
+        release(machine.requests, machine.nodes, job)
         count_in_groups(machine.limits, job, -1.0)
     machine.nodes.counts[SEEN_ENDS] = cluster.state[0].ended
 
@@ -210,9 +208,9 @@ def any_room(cluster: Cluster, machine: MachineNow) -> bool:
     count_arrivals(cluster, machine)
     pending, shapes = cluster.state[0].pending, len(machine.waiting)
     if machine.limits.groups.shape[1] == 0 and shapes < pending:
-        fails, given_back = machine.nodes.fails, machine.nodes.counts[GIVEN_BACK]
+        fails, releases = machine.nodes.fails, machine.nodes.counts[RELEASES]
         for shape in range(shapes):
-            if machine.waiting[shape] == 0 or fails[shape] == given_back:
+            if machine.waiting[shape] == 0 or fails[shape] == releases:
                 continue
             if find_room_now(machine, shape) > 0:
                 return True
@@ -229,22 +227,22 @@ def any_room(cluster: Cluster, machine: MachineNow) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionQueues:
-    """Of which partition each job is, and what counts in the order of partitions."""
+    """The partition of each job, and the order of partitions."""
 
     partition: IntArray  #: of each job, shape [n]
-    serves: BoolArray  #: whether a node is of a partition, shape [partitions, nodes]
+    serves: BoolArray  #: whether a node belongs to a partition, shape [partitions, nodes]
     tier: IntArray  #: of each job's partition, shape [n]
     user: IntArray  #: of each job, shape [n]; -1 where unknown
 
     def of_jobs(self, jobs: IntArray) -> PartitionQueues:
-        """The same for some of the jobs, of which some may come twice."""
+        """The same for some of the jobs; a job may come twice."""
         partition, tier, user = self.partition[jobs], self.tier[jobs], self.user[jobs]
         return replace(self, partition=partition, tier=tier, user=user)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeMachine:
-    """What a simulation on nodes needs beside the workload."""
+    """What a simulation on nodes needs in addition to the workload."""
 
     whole: FloatArray  #: what each node has, shape [nodes, resources], CPUs first
     weight: IntArray  #: nodes of less weight are taken first, shape [nodes]
@@ -253,11 +251,11 @@ class NodeMachine:
     queues: PartitionQueues  #: partitions of the jobs
     kinds: tuple[str, ...]  #: names of the columns of `limits`, CPUs first
     together: Mapping[str, float]  #: what all nodes have of each resource, by name
-    #: How slurmctld looks at its queue, where it is simulated as it does.
+    #: When and how far slurmctld backfills, where it is simulated.
     backfill: BackfillSettings = field(default_factory=BackfillSettings)
 
     def of_jobs(self, jobs: IntArray) -> NodeMachine:
-        """The same for some of the jobs, of which some may come twice."""
+        """The same for some of the jobs; a job may come twice."""
         return replace(
             self,
             requests=self.requests.of_jobs(jobs),
@@ -286,7 +284,7 @@ def look_from_now(machine: MachineNow) -> None:
 
 @compiled_inline
 def bring_into_outlook(machine: MachineNow, node: int) -> None:
-    """Copy what a node has free now, where this look has not touched it yet."""
+    """Copy what is free on a node now, unless this look has copied it."""
     nodes, outlook = machine.nodes, machine.outlook
     if outlook.seen[node] == outlook.looks[0]:
         return
@@ -298,7 +296,7 @@ def bring_into_outlook(machine: MachineNow, node: int) -> None:
 
 @compiled_borrowing
 def seek(machine: MachineNow, shape: int, closed: NodeBits, has_room: bool) -> None:
-    """Begin to seek room in the outlook, which is as now, where open nodes may have it."""
+    """Begin to seek room on open nodes of the outlook; `has_room`: they may have it now."""
     sought = machine.outlook.sought
     sought[BEST_NODE], sought[GAINED] = -1.0, 1.0 * has_room
     if machine.requests.most[shape] != 1:
@@ -347,7 +345,7 @@ def count_as_ended(machine: MachineNow, job: int, shape: int, closed: NodeBits) 
 
 @compiled_inline
 def _gain(machine: MachineNow, shape: int, node: int) -> None:
-    """What a node that has more free now gives to the job that is sought for."""
+    """Count what a node that has gained gives to the job that seeks room."""
     requests, nodes, outlook = machine.requests, machine.nodes, machine.outlook
     sought = outlook.sought
     if requests.most[shape] == 1:
@@ -368,7 +366,7 @@ def _gain(machine: MachineNow, shape: int, node: int) -> None:
 
 @compiled_inline
 def room_found(machine: MachineNow, shape: int, closed: NodeBits) -> int:
-    """Fill `chosen` where the job that is sought for finds room; how many nodes, 0 for none."""
+    """Fill `chosen` if the job that seeks room finds it; how many nodes, 0 for none."""
     requests, nodes, sought = machine.requests, machine.nodes, machine.outlook.sought
     if requests.most[shape] == 1:
         return int(choose_one(requests, nodes, shape, int(sought[BEST_NODE])))
@@ -379,7 +377,7 @@ def room_found(machine: MachineNow, shape: int, closed: NodeBits) -> int:
         return 0
     count = choose_several(requests, nodes, shape, int(sought[SERVING]), sought[USABLE])
     if count == 0:
-        _fill_usable(machine, shape, closed)  # the choice has used it up
+        _fill_usable(machine, shape, closed)  # the choice used it up
     return int(count)
 
 

@@ -1,33 +1,188 @@
-"""What is free on each node, and which job holds what where."""
+"""What jobs ask of nodes, what is free on each node, and which job holds how much of it."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
-from slurm_rl_plugin.simulator.nodes.requests import (
-    CPU,
-    NodeBits,
-    NodeRequests,
-    bits_of,
-    first_of,
-    no_nodes,
-    put_in,
-    take_out,
-    words,
-)
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+NodeBits = NDArray[np.uint64]
+_WORD = 64
+_ONE = np.uint64(1)
+
+
+def no_nodes(nodes: int) -> NodeBits:
+    """The empty set of nodes as words, shape [words]."""
+    return np.zeros(-(-nodes // _WORD), dtype=np.uint64)
+
+
+def bits_of(rows: BoolArray) -> NodeBits:
+    """Sets as words, shape [sets, words], from shape [sets, nodes]."""
+    sets = np.tile(no_nodes(rows.shape[1]), (len(rows), 1))
+    for place, node in np.argwhere(rows):
+        sets[place, node // _WORD] |= np.uint64(1 << (int(node) % _WORD))
+    return sets
+
+
+@compiled_inline
+def has(bits: NodeBits, node: int) -> bool:
+    """Whether a set has a node."""
+    return (bits[node >> 6] >> np.uint64(node & 63)) & _ONE == _ONE
+
+
+@compiled_inline
+def put_in(bits: NodeBits, node: int) -> None:
+    """Put a node into a set."""
+    bits[node >> 6] |= _ONE << np.uint64(node & 63)
+
+
+@compiled_inline
+def first_of(word: np.uint64) -> int:
+    """Place of the lowest bit of a word that is not 0."""
+    place = 0
+    for width in (32, 16, 8, 4, 2, 1):
+        if word & ((_ONE << np.uint64(width)) - _ONE) == 0:
+            word >>= np.uint64(width)
+            place += width
+    return place
+
+
+@compiled_inline
+def take_out(bits: NodeBits, node: int) -> None:
+    """Take a node out of a set."""
+    bits[node >> 6] &= ~(_ONE << np.uint64(node & 63))
+
+
+#: Over how many nodes a job that names no number may be spread.
+ANY_NODES = 1 << 30
+#: Column of CPUs in `NodeState.free`.
+CPU = 0
+
+
+class NodeRequests(NamedTuple):
+    """Jobs that ask for the same, of the same nodes, have one *shape*."""
+
+    shape: IntArray  #: of each job, shape [n]
+    #: fewest, most: nodes that it is spread over, at least and at most, shape [shapes].
+    fewest: IntArray
+    most: IntArray
+    cpus: FloatArray  #: in all, the same
+    task: FloatArray  #: CPUs that have to be on one node together, the same
+    per_node: FloatArray  #: what each node gives, whatever its CPUs; 0 CPUs; [shapes, resources]
+    per_cpu: FloatArray  #: what each node gives for each CPU there, the same
+    whole: BoolArray  #: whether it has its nodes to itself, shape [shapes]
+    pool: IntArray  #: index of its pool, the nodes that may serve it, shape [shapes]
+    pool_first: IntArray  #: where each pool begins in `pool_node`, shape [pools + 1]
+    pool_node: IntArray  #: the nodes of all pools, in the order of their numbers within each
+    serves: NodeBits  #: the nodes of each pool as a set, shape [pools, words]
+
+    def of_jobs(self, jobs: IntArray) -> NodeRequests:
+        """The requests of some of the jobs, of the same pools; a job may come twice."""
+        chosen, shape = np.unique(self.shape[jobs], return_inverse=True)
+        of_shapes = ("fewest", "most", "cpus", "task", "per_node", "per_cpu", "whole", "pool")
+        rows = {name: getattr(self, name)[chosen] for name in of_shapes}
+        return self._replace(shape=shape.reshape(-1).astype(np.int64), **rows)
+
+
+def node_requests(
+    *,
+    nodes: IntArray,
+    total: FloatArray,
+    cpus_per_task: IntArray,
+    memory_per_cpu: BoolArray,
+    memory: int,
+    whole: BoolArray,
+    pool: IntArray,
+    pools: list[IntArray],
+    node_has: FloatArray,
+) -> NodeRequests:
+    """The requests of n jobs.
+
+    Args:
+        nodes: over how many each is spread, shape [n]; 0 for the fewest that hold it.
+        total: of each job, shape [n, resources], CPUs first.
+        cpus_per_task: CPUs that one node must give together, shape [n].
+        memory_per_cpu: whether its memory goes with the CPUs, shape [n].
+        memory: column of memory in `total`; -1 for none.
+        whole: whether it has its nodes to itself, shape [n].
+        pool: index into `pools`, shape [n].
+        pools: numbers of the nodes that may serve, each ascending.
+        node_has: what each node has, shape [nodes, resources].
+    """
+    rows = np.column_stack([nodes, cpus_per_task, memory_per_cpu, whole, pool, total])
+    chosen, shape = np.unique(rows, axis=0, return_inverse=True)
+    count, task, with_cpus, alone, place = chosen[:, :5].T
+    whole_job = chosen[:, 5:]
+    named = np.maximum(count, 1.0)
+    for row in np.flatnonzero(count == 0):
+        has, by_cpu = node_has[pools[int(place[row])]], bool(with_cpus[row])
+        count[row] = _nodes_of_equal_parts(whole_job[row], task[row], memory, by_cpu, has)
+    fewest = np.maximum(count, 1.0)
+    per_node = whole_job / fewest[:, None]
+    per_node[:, CPU] = 0.0
+    per_cpu = np.zeros_like(per_node)
+    if memory >= 0:
+        per_node[:, memory] = whole_job[:, memory] / named  # asked for by node: each gives it
+        cpus = np.maximum(whole_job[:, CPU], 1.0)
+        per_cpu[:, memory] = np.where(with_cpus > 0, whole_job[:, memory] / cpus, 0.0)
+        per_node[with_cpus > 0, memory] = 0.0
+    serves = np.zeros((len(pools), len(node_has)), dtype=np.bool_)
+    for index, each in enumerate(pools):
+        serves[index, each] = True
+    return NodeRequests(
+        shape=shape.reshape(-1).astype(np.int64),
+        fewest=fewest.astype(np.int64),
+        most=np.where(count > 0, count, ANY_NODES).astype(np.int64),
+        cpus=np.maximum(whole_job[:, CPU], 1.0),
+        task=np.minimum(np.maximum(task, 1.0), np.maximum(whole_job[:, CPU], 1.0)),
+        per_node=np.ascontiguousarray(per_node),
+        per_cpu=np.ascontiguousarray(per_cpu),
+        whole=alone > 0,
+        pool=place.astype(np.int64),
+        pool_first=np.concatenate([[0], np.cumsum([len(each) for each in pools])]).astype(np.int64),
+        pool_node=np.concatenate(pools).astype(np.int64),
+        serves=bits_of(serves),
+    )
+
+
+def _nodes_of_equal_parts(
+    total: FloatArray, task: float, memory: int, by_cpu: bool, has: FloatArray
+) -> int:
+    """The fewest nodes that hold a job in equal parts; 0 where one node has its GPUs, or none do.
+
+    Slurm spreads `--gpus=8` of a job that names no nodes over two nodes of four.
+
+    Args:
+        total: of the job, shape [resources].
+        task, memory, by_cpu: as in `node_requests`.
+        has: what each node that may serve has, shape [nodes, resources].
+    """
+    others = [column for column in range(len(total)) if column not in (CPU, memory)]
+    if (has[:, others] >= total[others]).all(axis=1).any():
+        return 0
+    cpus, task = max(total[CPU], 1.0), max(task, 1.0)
+    for nodes in range(2, int(min(len(has), cpus // task)) + 1):
+        own = np.ceil(cpus / task / nodes) * task
+        holds = (has[:, others] * nodes >= total[others]).all(axis=1) & (has[:, CPU] >= own)
+        if memory >= 0:
+            holds &= has[:, memory] >= (total[memory] / cpus * own if by_cpu else total[memory])
+        if np.count_nonzero(holds) >= nodes:
+            return nodes
+    return 0
+
 
 _NEVER = -1
 
 
 class RoomNow(NamedTuple):
-    """Sets of nodes, and which nodes have changed."""
+    """Nodes with room for each shape, and which nodes have changed."""
 
     fits: NodeBits  #: nodes of its pool that hold a job of the shape now, shape [shapes, words]
-    #: How many changes of nodes each set counts, shape [shapes]; -1 before the first look.
+    #: How many changes each set of nodes includes, shape [shapes]; -1 before the first look.
     seen: IntArray
     changed: IntArray  #: the last nodes that changed, in a ring, shape [nodes]
     changes: IntArray  #: how many there were, shape [1]
@@ -48,7 +203,7 @@ def room_now(weight: IntArray, requests: NodeRequests) -> RoomNow:
             rows.append(row)
         first.append(len(rows))
     return RoomNow(
-        fits=np.zeros((shapes, words(nodes)), dtype=np.uint64),
+        fits=np.tile(no_nodes(nodes), (shapes, 1)),
         seen=np.full(shapes, _NEVER),
         changed=np.zeros(nodes, dtype=np.int64),
         changes=np.zeros(1, dtype=np.int64),
@@ -59,14 +214,14 @@ def room_now(weight: IntArray, requests: NodeRequests) -> RoomNow:
 
 @compiled_inline
 def note_change(room: RoomNow, node: int) -> None:
-    """What a node has free is another now."""
+    """Note that what is free on a node has changed."""
     room.changed[room.changes[0] % len(room.changed)] = node
     room.changes[0] += 1
 
 
 @compiled_inline
 def set_fits(room: RoomNow, shape: int, node: int, fits: bool) -> None:
-    """Enter whether a node holds a job of this shape."""
+    """Set whether a node holds a job of this shape."""
     if fits:
         put_in(room.fits[shape], node)
     else:
@@ -84,18 +239,18 @@ def first_open(room: RoomNow, shape: int, pool: int, closed: NodeBits) -> int:
     return -1
 
 
-#: Amounts that differ by less are the same: parts of GPUs are no binary fractions.
+#: Amounts that differ by less are equal: parts of GPUs are not binary fractions.
 ROUNDING = 1e-6
-#: Indices into `NodeState.counts`: the first free place of held parts; how often anything was
-#: given back; jobs whose end was seen; jobs whose arrival was.
-_FREE_PART, GIVEN_BACK, SEEN_ENDS, SEEN_ARRIVALS = 0, 1, 2, 3
+#: Indices into `NodeState.counts`: the first free place of held parts; how many jobs released
+#: nodes; ends seen; arrivals seen.
+_FREE_PART, RELEASES, SEEN_ENDS, SEEN_ARRIVALS = 0, 1, 2, 3
 _COUNTS = 4
 #: No part of a job.
 NO_PART = -1
 
 
 class NodeEnds(NamedTuple):
-    """Parts of running jobs as a chain for each node; of equal ends who started first is first."""
+    """Parts of running jobs as a chain for each node by end, then by start."""
 
     #: Part of the job on each node that ends first, shape [nodes]; NO_PART for none.
     first: IntArray
@@ -104,18 +259,8 @@ class NodeEnds(NamedTuple):
     end: FloatArray  #: when it is expected to end, seconds, the same
 
 
-def _no_node_ends(nodes: int, parts: int) -> NodeEnds:
-    """Nothing runs on so many nodes; at most so many parts will."""
-    return NodeEnds(
-        first=np.full(nodes, NO_PART),
-        behind=np.full(parts, NO_PART),
-        job=np.full(parts, NO_PART),
-        end=np.zeros(parts),
-    )
-
-
 class NodeState(NamedTuple):
-    """The nodes of a machine; functions of this room change it in place."""
+    """The nodes of a machine; functions of this package change it in place."""
 
     free: FloatArray  #: of each node, shape [nodes, resources], CPUs first
     whole: FloatArray  #: what each has, the same
@@ -127,9 +272,9 @@ class NodeState(NamedTuple):
     part_cpus: FloatArray
     part_next: IntArray
     ends: NodeEnds  #: the same parts by node
-    #: `counts[GIVEN_BACK]` when a shape was last seen to find no room now, shape [shapes].
+    #: `counts[RELEASES]` when each shape last found no room, shape [shapes].
     fails: IntArray
-    usable: FloatArray  #: CPUs on each node of a pool that a job could use, space; shape [nodes]
+    usable: FloatArray  #: space for the CPUs on each node that a job could use, shape [nodes]
     #: chosen, chosen_cpus: nodes and CPUs of the last place found; shape [nodes].
     chosen: IntArray
     chosen_cpus: FloatArray
@@ -141,7 +286,7 @@ class NodeState(NamedTuple):
 
 
 def idle_nodes(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> NodeState:
-    """Nodes on which nothing runs; `whole`: what each has, shape [nodes, resources]."""
+    """Idle nodes; `whole`: what each has, shape [nodes, resources]."""
     nodes = len(whole)
     parts = int(whole[:, CPU].sum())
     counts = np.zeros(_COUNTS, dtype=np.int64)
@@ -154,7 +299,12 @@ def idle_nodes(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> N
         part_node=np.zeros(parts, dtype=np.int64),
         part_cpus=np.zeros(parts),
         part_next=np.append(np.arange(1, parts), NO_PART),
-        ends=_no_node_ends(nodes, parts),
+        ends=NodeEnds(
+            first=np.full(nodes, NO_PART),
+            behind=np.full(parts, NO_PART),
+            job=np.full(parts, NO_PART),
+            end=np.zeros(parts),
+        ),
         fails=np.full(len(requests.fewest), _NEVER),
         usable=np.zeros(nodes),
         chosen=np.zeros(nodes, dtype=np.int64),
@@ -168,7 +318,7 @@ def idle_nodes(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> N
 
 @compiled_inline
 def taken(requests: NodeRequests, shape: int, resource: int, cpus: float) -> float:
-    """What a job with so many CPUs on a node takes there of one resource."""
+    """What a job with these CPUs on a node takes there of one resource."""
     if resource == CPU:
         return cpus
     return requests.per_node[shape, resource] + requests.per_cpu[shape, resource] * cpus
@@ -189,7 +339,7 @@ def _put_on_node(ends: NodeEnds, node: int, part: int, job: int, end: float) -> 
 
 @compiled_inline
 def _take_off_node(ends: NodeEnds, node: int, part: int) -> None:
-    """Forget a part of a job that has ended."""
+    """Remove a part of a job that has ended."""
     before, each = NO_PART, ends.first[node]
     while each != part:
         before, each = each, ends.behind[each]
@@ -218,8 +368,8 @@ def occupy(requests: NodeRequests, nodes: NodeState, job: int, count: int, end: 
 
 
 @compiled_borrowing
-def give_back(requests: NodeRequests, nodes: NodeState, job: int) -> None:
-    """Take from an ended job what it held."""
+def release(requests: NodeRequests, nodes: NodeState, job: int) -> None:
+    """Release what an ended job held."""
     shape, part = requests.shape[job], nodes.first_part[job]
     while part != NO_PART:
         node, cpus = nodes.part_node[part], nodes.part_cpus[part]
@@ -228,14 +378,14 @@ def give_back(requests: NodeRequests, nodes: NodeState, job: int) -> None:
         note_change(nodes.room, node)
         for resource in range(nodes.free.shape[1]):
             nodes.free[node, resource] += taken(requests, shape, resource, cpus)
-            if nodes.running[node] == 0:  # what rounding may have left
+            if nodes.running[node] == 0:  # without the error of rounding
                 nodes.free[node, resource] = nodes.whole[node, resource]
         after = nodes.part_next[part]
         nodes.part_next[part] = nodes.counts[_FREE_PART]
         nodes.counts[_FREE_PART] = part
         part = after
     nodes.first_part[job] = NO_PART
-    nodes.counts[GIVEN_BACK] += 1
+    nodes.counts[RELEASES] += 1
 
 
 def held_by(nodes: NodeState, job: int) -> dict[int, float]:

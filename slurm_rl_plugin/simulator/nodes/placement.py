@@ -1,9 +1,9 @@
-"""Which nodes a job gets, in the order in which Slurm's select/cons_tres looks at them.
+"""Which nodes a job gets, in the order of Slurm's select/cons_tres.
 
-As the sources of Slurm 26.05 have it (topology/flat): a job of one node gets the first that holds
-it, by weight and then by number. Any other takes from the set of consecutive nodes of equal weight
-that fits most tightly, of least weight first, until it has enough; where that fails, the node with
-the fewest CPUs is left out and all is tried once more.
+As in the sources of Slurm 26.05 (topology/flat): a job of one node gets the first that holds it, by
+weight and then by number. Any other job takes from sets of consecutive nodes of equal weight, the
+least weight first, then the tightest fit, until it has enough; if that fails, the node with the
+fewest CPUs is left out and the search is repeated.
 """
 
 from __future__ import annotations
@@ -11,8 +11,16 @@ from __future__ import annotations
 import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
-from slurm_rl_plugin.simulator.nodes.node_state import ROUNDING, NodeState, first_open, set_fits
-from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeBits, NodeRequests, has
+from slurm_rl_plugin.simulator.nodes.node_state import (
+    CPU,
+    ROUNDING,
+    NodeBits,
+    NodeRequests,
+    NodeState,
+    first_open,
+    has,
+    set_fits,
+)
 from slurm_rl_plugin.units import FloatArray
 
 #: Rows of `NodeState.sets`.
@@ -23,12 +31,12 @@ _FIRST, _LAST, _NODES, _CPUS = 0, 1, 2, 3
 def usable_cpus(
     requests: NodeRequests, shape: int, free: FloatArray, whole: FloatArray, running: int
 ) -> float:
-    """CPUs of one node that a job of this shape could use, whole tasks; 0 where it has no room."""
+    """CPUs of one node that a job of this shape could use, in whole tasks; 0 without room."""
     if requests.whole[shape]:
         if running > 0:
             return 0.0
         for resource in range(1, len(free)):
-            # memory by CPU is of all CPUs of the node, whatever the job asks for
+            # memory by CPU is for all CPUs of the node, whatever the job asks for
             wanted = requests.per_cpu[shape, resource] * whole[CPU]
             if requests.per_node[shape, resource] + wanted > free[resource] + ROUNDING:
                 return 0.0
@@ -68,7 +76,7 @@ def choose_one(requests: NodeRequests, nodes: NodeState, shape: int, node: int) 
 
 @compiled_borrowing
 def _bring_room_up(requests: NodeRequests, nodes: NodeState, shape: int) -> None:
-    """Look at the nodes again that have changed since the shape's set was last asked for."""
+    """Update the set of a shape from the nodes that have changed since."""
     room, pool = nodes.room, requests.pool[shape]
     seen, changes = room.seen[shape], room.changes[0]
     first, last = requests.pool_first[pool], requests.pool_first[pool + 1]
@@ -91,7 +99,7 @@ def _look_at_node(requests: NodeRequests, nodes: NodeState, shape: int, node: in
 
 @compiled_borrowing
 def first_node_now(requests: NodeRequests, nodes: NodeState, shape: int, closed: NodeBits) -> int:
-    """The node that a job of one node takes now, -1 for none; its shape's set is up to date."""
+    """Update the set of a shape of one node; the node that its job takes now, -1 for none."""
     _bring_room_up(requests, nodes, shape)
     return first_open(nodes.room, shape, requests.pool[shape], closed)
 
@@ -101,8 +109,8 @@ def find_room(requests: NodeRequests, nodes: NodeState, shape: int, closed: Node
     """Fill `chosen` with nodes for a job of this shape now; how many, 0 where there is no room.
 
     Args:
-        nodes: its spaces are used; nothing else is changed.
-        closed: nodes that are not to be taken, as a set.
+        nodes: only its spaces change.
+        closed: the set of nodes that the job must not take.
     """
     if requests.most[shape] == 1:
         node = first_node_now(requests, nodes, shape, closed)
@@ -125,11 +133,7 @@ def find_room(requests: NodeRequests, nodes: NodeState, shape: int, closed: Node
 def choose_several(
     requests: NodeRequests, nodes: NodeState, shape: int, serving: int, cpus: float
 ) -> int:
-    """Fill `chosen` from `usable`, which is used up; how many, 0 where there is no room.
-
-    Args:
-        nodes: `usable` holds the CPUs on each node of the pool that a job could use.
-    """
+    """Fill `chosen` from `usable`, which is used up; how many, 0 without room."""
     pool = requests.pool[shape]
     first, last = requests.pool_first[pool], requests.pool_first[pool + 1]
     while serving >= requests.fewest[shape] and cpus >= requests.cpus[shape]:
@@ -206,7 +210,7 @@ def _best_set(
 def _tightest_node(
     requests: NodeRequests, nodes: NodeState, first: int, last: int, cpus: float
 ) -> int:
-    """The place of the node with the fewest usable CPUs that hold what is left; -1 for none."""
+    """The place of the node with the fewest usable CPUs that suffice; -1 for none."""
     best = -1
     for place in range(first, last + 1):
         usable = nodes.usable[requests.pool_node[place]]
@@ -239,7 +243,7 @@ def _take_from_sets(
             if usable <= 0.0 or (most == 1 and usable < left):
                 continue
             if not requests.whole[shape]:
-                # each of the other nodes has to get a task too
+                # each of the other nodes must get a task too
                 others = max(fewest - 1, 0) * requests.task[shape]
                 usable = max(min(usable, left - others), requests.task[shape])
             nodes.chosen[count], nodes.chosen_cpus[count] = node, usable

@@ -1,7 +1,6 @@
-"""How slurmctld looks at its queue: its main scheduler, and backfill with a plan in time slots.
+"""slurmctld's passes over its queue: the main scheduler, and backfill with a plan in time slots.
 
-As schedule() and sched/backfill of Slurm 26.05 have it. Not modelled: what a pass that takes long
-does between its pauses.
+As schedule() and sched/backfill of Slurm 26.05. Pauses within a long pass are not modelled.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster, forget_started
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
-from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.machine_now import (
     MachineNow,
     fails_now,
@@ -21,8 +19,8 @@ from slurm_rl_plugin.simulator.nodes.machine_now import (
     start_on_nodes,
     within_limits,
 )
+from slurm_rl_plugin.simulator.nodes.node_state import NodeBits, has, no_nodes, put_in
 from slurm_rl_plugin.simulator.nodes.placement import choose_one, find_room
-from slurm_rl_plugin.simulator.nodes.requests import NodeBits, has, no_nodes, put_in
 from slurm_rl_plugin.simulator.nodes.will_run import (
     STARTS_NEVER,
     FittingEnds,
@@ -33,26 +31,18 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 
 class MainPasses(NamedTuple):
-    """Which nodes are whose, and space for a pass."""
+    """The nodes of each partition, and space for a pass."""
 
     partition: IntArray  #: of each job, shape [n]
     serves: NodeBits  #: the nodes of each partition as a set, shape [partitions, words]
-    asks: IntArray  #: each partition with a shape that any of its jobs have, shape [pairs, 2]
-    #: Partitions of which a job found no room in this pass, or that have none waiting.
-    failed: BoolArray
-    closed: NodeBits  #: nodes of these, as a set
-
-
-@compiled_borrowing
-def _close_partition(passes: MainPasses, partition: int) -> None:
-    passes.failed[partition] = True
-    for word in range(len(passes.closed)):
-        passes.closed[word] |= passes.serves[partition, word]
+    asks: IntArray  #: each partition with each shape of its jobs, shape [pairs, 2]
+    failed: BoolArray  #: partitions without jobs, or without room for one in this pass
+    closed: NodeBits  #: the set of their nodes
 
 
 @compiled_borrowing
 def _open_asked(passes: MainPasses, waiting: IntArray) -> int:
-    """Open the partitions of which jobs may wait; how many these are."""
+    """Open the partitions that may have waiting jobs; how many these are."""
     for partition in range(len(passes.failed)):
         passes.failed[partition] = True
     opened = 0
@@ -67,12 +57,7 @@ def _open_asked(passes: MainPasses, waiting: IntArray) -> int:
 
 @compiled_borrowing
 def start_in_main_pass(
-    workload: Workload,
-    cluster: Cluster,
-    machine: MachineNow,
-    passes: MainPasses,
-    order: IntArray,
-    count: int,
+    cluster: Cluster, machine: MachineNow, passes: MainPasses, order: IntArray, count: int
 ) -> int:
     """Start jobs in order, each partition up to the first of its jobs without room; how many."""
     started, left_open = 0, _open_asked(passes, machine.waiting)
@@ -87,10 +72,12 @@ def start_in_main_pass(
         if not fails_now(machine, shape):
             found = find_room(machine.requests, machine.nodes, shape, passes.closed)
         if found == 0:
-            _close_partition(passes, partition)
+            passes.failed[partition] = True
+            for word in range(len(passes.closed)):
+                passes.closed[word] |= passes.serves[partition, word]
             left_open -= 1
             continue
-        start_on_nodes(workload, cluster, machine, job, found)
+        start_on_nodes(cluster, machine, job, found)
         started += 1
     if started:
         forget_started(cluster)
@@ -107,8 +94,8 @@ _NONE = -1
 class TimeSlots(NamedTuple):
     """Plans of whole nodes within a window of time, though a job may need only a part of each.
 
-    Slurm keeps stretches of time (slots) with the nodes that are free of plans in each; here stand
-    the plans themselves and the times at which its slots meet, which tell the same in fewer steps.
+    Slurm keeps stretches of time (slots) with the nodes that are free of plans in each. We keep the
+    plans and the times at which its slots meet, which is the same in fewer steps.
     """
 
     window: FloatArray  #: begin and end, seconds
@@ -116,15 +103,15 @@ class TimeSlots(NamedTuple):
     first: FloatArray
     last: FloatArray
     node: IntArray  #: that it takes
-    before: IntArray  #: the plan of the same node that was made before it, -1 for none
+    before: IntArray  #: the previous plan of the same node, -1 for none
     newest: IntArray  #: the last plan of each node, shape [nodes]
     times: FloatArray  #: at which slots meet, in rising order, shape [2 * most plans]
     used: IntArray  #: plans and times in use, shape [2]
-    closed: NodeBits  #: space for the nodes that a job must not take, a set
+    closed: NodeBits  #: space for the set of nodes that a job must not take
 
 
 def time_slots(most: int, nodes: int) -> TimeSlots:
-    """Room for so many plans of a node."""
+    """Room for `most` plans of a node."""
     return TimeSlots(
         window=np.zeros(2),
         first=np.zeros(most),
@@ -140,7 +127,7 @@ def time_slots(most: int, nodes: int) -> TimeSlots:
 
 @compiled_borrowing
 def clear_slots(slots: TimeSlots, begin: float, end: float) -> None:
-    """A window without any plan."""
+    """Begin a window without plans."""
     slots.window[BEGIN], slots.window[END] = begin, end
     for plan in range(slots.used[_PLANS]):
         slots.newest[slots.node[plan]] = _NONE
@@ -204,7 +191,7 @@ def overlaps_plan(slots: TimeSlots, begin: float, end: float, nodes: IntArray, c
 
 @compiled_borrowing
 def _is_free_behind(slots: TimeSlots, plan: int) -> bool:
-    """Whether the node of a plan has no other that goes on where this one ends."""
+    """Whether the node of a plan has no plan that follows it at once."""
     end, other = slots.last[plan], slots.newest[slots.node[plan]]
     while other != _NONE:
         if slots.first[other] <= end and slots.last[other] > end:
@@ -215,7 +202,7 @@ def _is_free_behind(slots: TimeSlots, plan: int) -> bool:
 
 @compiled_borrowing
 def close_planned(slots: TimeSlots, serves: NodeBits, begin: float, end: float) -> float:
-    """Fill `closed` with nodes not serving or planned then; when others are free, 0 for never."""
+    """Fill `closed` with nodes not serving or planned then; when more are free, 0 for never."""
     for word in range(len(serves)):
         slots.closed[word] = ~serves[word]
     gain = slots.window[END]
@@ -233,10 +220,10 @@ def close_planned(slots: TimeSlots, serves: NodeBits, begin: float, end: float) 
 
 @compiled_borrowing
 def _later(slots: TimeSlots, gain: float, end: float) -> float:
-    """When Slurm looks again: it goes no further than the slot behind the first after `end`.
+    """When Slurm tries next: at most at the second slot after `end`.
 
     Args:
-        gain: when a serving node is free of plans first, the window's end for never.
+        gain: when a serving node is first free of plans, the window's end for never.
     """
     if gain <= end and gain < slots.window[END]:
         return gain
@@ -247,37 +234,35 @@ def _later(slots: TimeSlots, gain: float, end: float) -> float:
 
 
 class BackfillPasses(NamedTuple):
-    """How backfill looks at the queue, and space for it."""
+    """Settings of backfill, and space for its passes."""
 
     #: window, resolution: seconds.
     window: float
     resolution: float
-    #: most_jobs, most_of_user: jobs looked at in a pass; 0 users' jobs for no bound.
-    most_jobs: int
-    most_of_user: int
+    most_jobs: int  #: jobs tried in a pass
+    most_of_user: int  #: jobs of one user tried in a pass; 0 for no bound
     user: IntArray  #: of each job, shape [n]; -1 where unknown
-    seen: IntArray  #: jobs of each user that were looked at, shape [users + 1]
+    seen: IntArray  #: jobs of each user that were tried, shape [users + 1]
     slots: TimeSlots  #: what is planned
-    #: When a job of a template (its shape and request) was planned last in this pass, and the
-    #: number of that pass, shape [templates, 2]; another of them starts no earlier.
+    #: For each template (jobs of one shape and request): when one was planned last, and the number
+    #: of that pass; another of them starts no earlier in the pass; shape [templates, 2].
     earliest: FloatArray
     template: IntArray  #: of each job, shape [n]
     passes: IntArray  #: number of the pass, shape [1]
     changes: IntArray  #: starts, plans and begins of passes, shape [1]
-    #: `changes` when a job of a template last found no place in the plan, shape [templates]; until
-    #: something changes, no other of them finds one.
+    #: `changes` when no place was found for a template, shape [templates]; until something changes,
+    #: there is none.
     unplanned: IntArray
     looked_at: IntArray  #: space for places of the queue, shape [n]
-    #: Number of the pass in which no job of a template can start, shape [templates].
-    hopeless: IntArray
-    fitting: FittingEnds  #: after whose end nodes hold jobs of one node
-    late: NodeBits  #: space for nodes of running jobs past their limit, as a set
-    open: NodeBits  #: space for nodes on which the last job that may start now could, as a set
+    hopeless: IntArray  #: last pass in which jobs of each template cannot start, shape [templates]
+    fitting: FittingEnds  #: after which end each node holds a job
+    late: NodeBits  #: space for the set of nodes whose jobs are past their limit
+    open: NodeBits  #: space for the set of nodes on which the last job that may start now could
 
 
 @compiled_inline
 def is_looked_at(passes: BackfillPasses, job: int) -> bool:
-    """Whether the user of a job has not had as many looked at as he may."""
+    """Whether a job is within its user's bound of a pass; counts it."""
     if passes.most_of_user == 0:
         return True
     user = passes.user[job]
@@ -287,9 +272,9 @@ def is_looked_at(passes: BackfillPasses, job: int) -> bool:
 
 @compiled_borrowing
 def fill_looked_at(machine: MachineNow, passes: BackfillPasses, order: IntArray, count: int) -> int:
-    """Fill `looked_at` with places of the order that the bound on users leaves; how many."""
+    """Fill `looked_at` with places of the order within the bounds on users; how many."""
     passes.seen[:] = 0
-    if machine.limits.groups.shape[1] > 0:  # who is over a limit does not count for his user
+    if machine.limits.groups.shape[1] > 0:  # a job over a limit does not count for its user
         for place in range(count):
             passes.looked_at[place] = place
         return count
@@ -304,7 +289,7 @@ def fill_looked_at(machine: MachineNow, passes: BackfillPasses, order: IntArray,
 
 @compiled_borrowing
 def find_late(cluster: Cluster, machine: MachineNow, passes: BackfillPasses) -> None:
-    """Fill `late` with nodes of running jobs past their limit, which count as free."""
+    """Fill `late` with the nodes of running jobs past their limit, which count as free."""
     passes.late[:] = 0
     place = 0
     while (
@@ -320,17 +305,12 @@ def find_late(cluster: Cluster, machine: MachineNow, passes: BackfillPasses) -> 
 
 @compiled_borrowing
 def _may_start(
-    workload: Workload,
-    cluster: Cluster,
-    machine: MachineNow,
-    passes: BackfillPasses,
-    job: int,
-    any_late: bool,
+    cluster: Cluster, machine: MachineNow, passes: BackfillPasses, job: int, any_late: bool
 ) -> bool:
-    """Whether a job could start now beside what is planned so far, were it looked at next.
+    """Whether a job could start now next to the plans so far, if it were tried next.
 
-    What is planned only grows in a pass, and room only shrinks: who may not start now, later may
-    neither. `open` becomes the nodes that this hangs on.
+    In a pass plans only grow and room only shrinks: a job that may not start now may not start
+    later. `open` becomes the nodes that decide it.
     """
     shape, template = machine.requests.shape[job], passes.template[job]
     now, requests = cluster.state[0].now, machine.requests
@@ -338,7 +318,7 @@ def _may_start(
     may = may and (find_room_now(machine, shape) > 0 or any_late)
     if may:
         serves, closed = requests.serves[requests.pool[shape]], passes.slots.closed
-        close_planned(passes.slots, serves, now, now + workload.jobs[job].estimate)
+        close_planned(passes.slots, serves, now, now + cluster.jobs[job].estimate)
         single = requests.most[shape] == 1
         may = not single and find_room(requests, machine.nodes, shape, closed) > 0
         for word in range(len(closed)):
@@ -362,22 +342,17 @@ def takes_open(open_nodes: NodeBits, chosen: IntArray, count: int) -> bool:
 
 @compiled_borrowing
 def last_that_may(
-    workload: Workload,
-    cluster: Cluster,
-    machine: MachineNow,
-    passes: BackfillPasses,
-    order: IntArray,
-    looked: int,
+    cluster: Cluster, machine: MachineNow, passes: BackfillPasses, order: IntArray, looked: int
 ) -> int:
-    """How many of the first `looked` places matter: up to the last job that may start now."""
+    """How many of the first `looked` places matter: those up to the last job that may start."""
     any_late = False
     for word in passes.late:
         any_late = any_late or word != 0
     while looked > 0:
         job = order[passes.looked_at[looked - 1]]
         hopeless = passes.hopeless[passes.template[job]] == passes.passes[0]
-        # a call passes every array of the machine: none for who is known to be hopeless
-        if not hopeless and _may_start(workload, cluster, machine, passes, job, any_late):
+        # saves a call for hopeless jobs
+        if not hopeless and _may_start(cluster, machine, passes, job, any_late):
             return looked
         looked -= 1
     return 0
@@ -385,13 +360,13 @@ def last_that_may(
 
 @compiled_inline
 def _plan(
-    workload: Workload, cluster: Cluster, machine: MachineNow, passes: BackfillPasses, job: int
+    cluster: Cluster, machine: MachineNow, passes: BackfillPasses, job: int
 ) -> tuple[float, int]:
-    """When a job may start beside what is planned, on how many of `chosen`; inf for not planned."""
+    """When a job may start next to the plans, inf for never; on how many of `chosen`."""
     now, slots, shape = cluster.state[0].now, passes.slots, machine.requests.shape[job]
     serves = machine.requests.serves[machine.requests.pool[shape]]
     window_end = slots.window[BEGIN] + passes.window
-    limit, template = workload.jobs[job].estimate, passes.template[job]
+    limit, template = cluster.jobs[job].estimate, passes.template[job]
     later = now
     if passes.earliest[template, 1] == passes.passes[0]:
         later = max(passes.earliest[template, 0], now)
@@ -436,12 +411,7 @@ def _slot_times(passes: BackfillPasses, start: float, limit: float) -> tuple[flo
 
 @compiled_borrowing
 def backfill(
-    workload: Workload,
-    cluster: Cluster,
-    machine: MachineNow,
-    passes: BackfillPasses,
-    order: IntArray,
-    count: int,
+    cluster: Cluster, machine: MachineNow, passes: BackfillPasses, order: IntArray, count: int
 ) -> int:
     """One pass: start what may start now, and plan the others; how many jobs started."""
     now, grain = cluster.state[0].now, passes.resolution
@@ -451,7 +421,7 @@ def backfill(
     passes.changes[0] += 1
     find_late(cluster, machine, passes)
     looked_at = fill_looked_at(machine, passes, order, count)
-    looked = last_that_may(workload, cluster, machine, passes, order, looked_at)
+    looked = last_that_may(cluster, machine, passes, order, looked_at)
     started = tested = 0
     for place in range(count):
         if looked == 0 or place > passes.looked_at[looked - 1] or tested >= passes.most_jobs:
@@ -462,22 +432,22 @@ def backfill(
         tested += 1
         if passes.unplanned[passes.template[job]] == passes.changes[0]:
             continue
-        start, found = _plan(workload, cluster, machine, passes, job)
+        start, found = _plan(cluster, machine, passes, job)
         if found > 0 and start <= now and is_free_now(machine, job, found):
-            start_on_nodes(workload, cluster, machine, job, found)
+            start_on_nodes(cluster, machine, job, found)
             started += 1
             passes.changes[0] += 1
-            if workload.jobs[job].estimate <= 0.0:  # it counts as ended at once, and room has grown
+            if cluster.jobs[job].estimate <= 0.0:  # it counts as ended at once
                 looked = looked_at
                 find_late(cluster, machine, passes)
                 passes.hopeless[:] = 0  # room has grown: any template may start again
-            looked = last_that_may(workload, cluster, machine, passes, order, looked)
+            looked = last_that_may(cluster, machine, passes, order, looked)
         elif found > 0 and start <= now + passes.window:
-            first, last = _slot_times(passes, start, workload.jobs[job].estimate)
+            first, last = _slot_times(passes, start, cluster.jobs[job].estimate)
             add_plan(passes.slots, first, last, machine.nodes.chosen, found)
             passes.changes[0] += 1
             if takes_open(passes.open, machine.nodes.chosen, found):
-                looked = last_that_may(workload, cluster, machine, passes, order, looked)
+                looked = last_that_may(cluster, machine, passes, order, looked)
         else:
             passes.unplanned[passes.template[job]] = passes.changes[0]
     if started:

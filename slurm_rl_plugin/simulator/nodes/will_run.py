@@ -1,4 +1,4 @@
-"""Which running jobs the will-run test of select/cons_tres counts as ended between two looks."""
+"""The will-run test of select/cons_tres: when a job finds room as running jobs end."""
 
 from __future__ import annotations
 
@@ -17,14 +17,22 @@ from slurm_rl_plugin.simulator.nodes.machine_now import (
     room_found,
     seek,
 )
-from slurm_rl_plugin.simulator.nodes.node_state import NO_PART, NodeEnds, NodeState, taken
+from slurm_rl_plugin.simulator.nodes.node_state import (
+    CPU,
+    NO_PART,
+    NodeBits,
+    NodeEnds,
+    NodeRequests,
+    NodeState,
+    has,
+    taken,
+)
 from slurm_rl_plugin.simulator.nodes.placement import find_room, usable_cpus
-from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeBits, NodeRequests, has
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-#: Seconds within which ends of running jobs count together at first; doubled with every look.
+#: Seconds within which ends count together at first; each test for room doubles them.
 FIRST_WINDOW = 30.0
-#: So many jobs that end close to each other count together at most.
+#: The most jobs whose ends count together.
 _MOST_TOGETHER = 200
 
 
@@ -69,15 +77,14 @@ def end_of_group(
 ) -> tuple[int, bool]:
     """The place behind the running jobs from `begin` on that count as ended together.
 
-    They are those that end by `last`. As in Slurm only the job behind one that holds open nodes
-    is asked that: behind one that holds none the next is taken whenever it ends, and a job that
-    waits for it may be planned late.
+    They are those that end by `last`. As in Slurm, this is checked only behind a job that holds
+    open nodes: behind another the next job counts whenever it ends, so a start may be planned late.
 
     Args:
         stop: place behind the last job that may be counted.
 
     Returns:
-        The place, and whether there were so many that Slurm goes on without a look at them.
+        The place, and whether there are too many, so that Slurm continues without a test for room.
     """
     place = first_after(cluster.running, begin, stop, last)
     if place < stop and not (
@@ -95,7 +102,7 @@ def end_of_group(
 
 @compiled_inline
 def next_window(cluster: Cluster, place: int, origin: float, window: float) -> float:
-    """The window of the next look, so wide that the job at `place` ends within it."""
+    """The next window, in which the job at `place` ends."""
     window *= 2.0
     while (
         place < cluster.state[0].running and cluster.running[place].expected_end > origin + window
@@ -104,29 +111,28 @@ def next_window(cluster: Cluster, place: int, origin: float, window: float) -> f
     return window
 
 
-#: Shapes that are kept at most: so much memory for each node.
+#: The most shapes that are kept, which bounds the memory for each node.
 _MOST_ROWS = 256
-NOBODYS = -1
+_NO_SHAPE = -1
 
 
 class FittingEnds(NamedTuple):
-    """A row for each of some shapes."""
+    """For some shapes, after which end each node holds a job of the shape."""
 
-    shape: IntArray  #: whose each row is, shape [rows]; -1 for nobody's
-    seen: IntArray  #: how many changes of nodes each row counts, shape [rows]
-    #: When the job ends after which a node has `least` for the shape, shape [rows, nodes]: -inf
-    #: where it has them now, inf where it never will.
+    shape: IntArray  #: of each row, shape [rows]; -1 for none
+    seen: IntArray  #: how many changes of nodes each row includes, shape [rows]
+    #: When the job ends after which a node has `least` for the shape, shape [rows, nodes]: -inf if
+    #: it has them now, inf for never.
     end: FloatArray
     job: IntArray  #: that job, the same
     #: CPUs that each node of a job of the shape gives, shape [shapes]: of one node all.
     least: FloatArray
-    #: Nodes of all pools, as `NodeRequests.pool_node`, but in the order in which they are taken.
-    by_weight: IntArray
-    free: FloatArray  #: space for what a node has free, shape [resources]
+    by_weight: IntArray  #: as `NodeRequests.pool_node`, in the order in which nodes are taken
+    free: FloatArray  #: space for what is free on a node, shape [resources]
 
 
 def fitting_ends(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> FittingEnds:
-    """Rows of which nothing is known yet; `whole`: what each node has, [nodes, resources]."""
+    """Rows without a shape; `whole`: what each node has, shape [nodes, resources]."""
     nodes, rows = len(weight), min(len(requests.fewest), _MOST_ROWS)
     # however much the others give
     left = requests.cpus - (requests.most - 1) * whole[:, CPU].max(initial=0.0)
@@ -134,7 +140,7 @@ def fitting_ends(whole: FloatArray, weight: IntArray, requests: NodeRequests) ->
     serving = [requests.pool_node[begin:end] for begin, end in pools]
     by_weight = [pool[np.argsort(weight[pool], kind="stable")] for pool in serving]
     return FittingEnds(
-        shape=np.full(rows, NOBODYS),
+        shape=np.full(rows, _NO_SHAPE),
         seen=np.zeros(rows, dtype=np.int64),
         end=np.zeros((rows, nodes)),
         job=np.zeros((rows, nodes), dtype=np.int64),
@@ -148,7 +154,7 @@ def fitting_ends(whole: FloatArray, weight: IntArray, requests: NodeRequests) ->
 def _bring_node_up(
     requests: NodeRequests, nodes: NodeState, fitting: FittingEnds, shape: int, row: int, node: int
 ) -> None:
-    """Enter after whose end a node holds a shape, as `count_as_ended` would add it up."""
+    """Find after which end a node holds a shape, with the sums of `count_as_ended`."""
     free, whole, running = fitting.free, nodes.whole[node], nodes.running[node]
     for resource in range(len(free)):
         free[resource] = nodes.free[node, resource]
@@ -186,16 +192,16 @@ def _bring_row_up(
 
 @compiled_inline
 def row_of(requests: NodeRequests, nodes: NodeState, fitting: FittingEnds, shape: int) -> int:
-    """The row of a shape, brought up to now."""
+    """The row of a shape, updated."""
     row = shape % len(fitting.shape)
     if fitting.shape[row] != shape or fitting.seen[row] != nodes.room.changes[0]:
         _bring_row_up(requests, nodes, fitting, shape)
     return row
 
 
-#: A running job beyond its time limit ends so soon: KillWait.
+#: Seconds in which a running job beyond its time limit ends: KillWait.
 KILL_WAIT = 30.0
-#: When a job starts that finds no room however many end.
+#: The start of a job that finds no room even if all running jobs end.
 STARTS_NEVER = np.inf
 
 
@@ -206,7 +212,7 @@ def _ends_before(cluster: Cluster, place: int, end: float, job: int) -> bool:
         return end < cluster.running[place - 1].expected_end
     if place == cluster.state[0].running or cluster.running[place].expected_end > end:
         return True
-    each = place - 1  # others end at the same time, some of them behind the place
+    each = place - 1  # others end at the same time, some behind the place
     while each >= 0 and cluster.running[each].expected_end == end:
         if cluster.running[each].expected_job == job:
             return True
@@ -216,7 +222,7 @@ def _ends_before(cluster: Cluster, place: int, end: float, job: int) -> bool:
 
 @compiled_inline
 def _needed_until(cluster: Cluster, ends: NodeEnds, node: int, begin: float, place: int) -> float:
-    """When the last job on a node has ended of those that end after `begin` and before a place."""
+    """When the last job on a node ends of those that end after `begin` and before a place."""
     now, last = cluster.state[0].now, -np.inf
     part = ends.first[node]
     while part != NO_PART and _ends_before(cluster, place, ends.end[part], ends.job[part]):
@@ -231,7 +237,7 @@ def _needed_until(cluster: Cluster, ends: NodeEnds, node: int, begin: float, pla
 def _earliest(
     machine: MachineNow, fitting: FittingEnds, row: int, closed: NodeBits, begin: float
 ) -> tuple[float, int]:
-    """The first open node that holds a row's shape by `begin`, -1 for none; when any holds it."""
+    """When an open node first holds a row's shape; the first one by `begin`, -1 for none."""
     requests = machine.requests
     pool, end = requests.pool[fitting.shape[row]], np.inf
     for place in range(requests.pool_first[pool], requests.pool_first[pool + 1]):
@@ -279,7 +285,7 @@ def one_node_will_run(
     """When a job of one node finds room as running jobs end, and where: -1 for never.
 
     Args:
-        closed: nodes that are not to be taken, as a set.
+        closed: the set of nodes that the job must not take.
         begin: seconds; jobs that end by then count as ended.
         until: jobs that end later count as running; 0 for no bound.
     """
@@ -303,7 +309,7 @@ def one_node_will_run(
     while place < stop:
         place, many = end_of_group(cluster, machine.nodes, closed, place, origin + window, stop)
         if many:
-            continue  # Slurm takes them out in portions, without a look between
+            continue  # Slurm removes them in portions, without a test between
         if ends[place - 1].expected_end >= earliest:
             node = _first_that_holds(cluster, machine, fitting, row, closed, place)
             if node >= 0:
@@ -313,13 +319,13 @@ def one_node_will_run(
     return STARTS_NEVER, -1
 
 
-#: Before inf: all jobs that are expected to end.
+#: Before inf: all running jobs end by then.
 _LAST = np.finfo(np.float64).max
 
 
 @compiled_borrowing
 def _held_until(cluster: Cluster, machine: MachineNow, begin: int, place: int, count: int) -> float:
-    """When the last of the jobs from `begin` to `place` that held a chosen node has ended."""
+    """When the last job from `begin` to `place` that holds a chosen node has ended."""
     now = cluster.state[0].now
     for each in range(place - 1, begin - 1, -1):
         if _holds_chosen(machine, cluster.running[each].expected_job, count):
@@ -343,7 +349,7 @@ def _holds_chosen(machine: MachineNow, job: int, count: int) -> bool:
 def _able(
     machine: MachineNow, fitting: FittingEnds, row: int, closed: NodeBits, time: float
 ) -> int:
-    """How many open nodes can give a row's shape what each must, when jobs end until a time."""
+    """How many open nodes can each give a row's shape its part by a time."""
     requests, found = machine.requests, 0
     pool = requests.pool[fitting.shape[row]]
     for place in range(requests.pool_first[pool], requests.pool_first[pool + 1]):
@@ -400,8 +406,8 @@ def _as_others_end(
 ) -> tuple[float, int]:
     """When a job finds room on the open nodes as running jobs end from `begin` on.
 
-    Ends that are close to each other count together, the closer the nearer they are: a window
-    that doubles with each look, from the end of the first job's half minute on.
+    Close ends count together, in a window that begins at the end of the first job's half minute and
+    doubles with each test for room.
     """
     running, ends = cluster.state[0].running, cluster.running
     stop = running if until <= 0.0 else first_after(ends, begin, running, until)
@@ -416,7 +422,7 @@ def _as_others_end(
         place, many = end_of_group(cluster, machine.nodes, closed, first, origin + window, stop)
         _count_group_as_ended(cluster, machine, closed, shape, first, place)
         if many:
-            continue  # Slurm takes them out in portions, without a look between
+            continue  # Slurm removes them in portions, without a test between
         count = room_found(machine, shape, closed)
         if count > 0:
             return _held_until(cluster, machine, begin, place, count), count

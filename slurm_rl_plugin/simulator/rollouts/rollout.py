@@ -1,7 +1,9 @@
-"""Rollouts: a simulation that explores, and writes down every start.
+"""Simulations that record every start, for learners.
 
-One action is one job start: after each start the queue is looked at again, as long as something
-fits. Jobs that do not fit now are no actions, so there is no backfilling here.
+A rollout explores: one action is one job start, and the next is chosen as long as a job fits. Jobs
+that do not fit are no actions, so there is no backfilling. Under EASY a queue is ordered, and the
+batch system decides which jobs start: `site_experience` replays the starts of a finished simulation
+with a probe as the scorer, a network whose hidden units, before activation, are the features.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.class_limit import reserve_in_force
 from slurm_rl_plugin.simulator.kernel.cluster import (
     Cluster,
@@ -35,11 +39,19 @@ from slurm_rl_plugin.simulator.scoring.echo_state import (
     shared_score,
     step_memory,
 )
+from slurm_rl_plugin.simulator.scoring.network import (
+    CompiledNetwork,
+    bring_up_to_now,
+    compile_network,
+    count_longest,
+    job_part,
+    queue_part,
+)
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility import time_utility
 
-#: Actions kept of one decision; of a longer queue evenly spaced ones stand for all.
+#: The most actions kept of one decision; of a longer queue, evenly spaced ones.
 MOST_ACTIONS = 128
 
 _responsiveness = compiled_copy(time_utility.responsiveness)
@@ -65,81 +77,53 @@ class Experience(NamedTuple):
     actions: IntArray
 
 
-def empty_experience(jobs: int, features: int, units: int) -> Experience:
-    """Arrays for the starts of a number of jobs."""
-    return Experience(
-        queue=np.empty((jobs, features)),
-        now=np.empty(jobs),
-        state=np.empty((jobs, units)),
-        job=np.empty(jobs, dtype=np.int64),
-        responsiveness=np.empty(jobs),
-        lost=np.zeros(jobs),
-        spared=np.zeros(jobs),
-        fairness=np.empty(jobs),
-        first_action=np.zeros(jobs + 1, dtype=np.int64),
-        actions=np.empty(jobs * MOST_ACTIONS, dtype=np.int64),
-    )
-
-
 @compiled
-def _loss(workload: Workload, job: int, now: float, delay: float) -> float:
+def _loss(cluster: Cluster, job: int, now: float, delay: float) -> float:
     """Responsiveness that a waiting job loses by `delay` seconds more."""
-    wait, run_time = now - workload.jobs[job].submit, workload.jobs[job].run_time
+    wait, run_time = now - cluster.jobs[job].submit, cluster.jobs[job].run_time
     return _responsiveness(wait, run_time) - _responsiveness(wait + delay, run_time)
 
 
 @compiled
-def _interchange(workload: Workload, cluster: Cluster, chosen: int) -> tuple[float, float]:
+def _interchange(cluster: Cluster, chosen: int) -> tuple[float, float]:
     """Mean loss of the others by the chosen job, and its own by one of them in its place."""
     waiting = cluster.state[0].pending - 1
     if waiting <= 0:
         return 0.0, 0.0
     now, capacity = cluster.state[0].now, cluster.state[0].capacity
-    work = workload.jobs[chosen].run_time * workload.jobs[chosen].processors
+    work = cluster.jobs[chosen].run_time * cluster.jobs[chosen].processors
     lost, spared = 0.0, 0.0
     for place in range(waiting + 1):
         job = cluster.pending[place]
         if job != chosen:
-            other = workload.jobs[job].run_time * workload.jobs[job].processors
-            lost += _loss(workload, job, now, work / capacity)
-            spared += _loss(workload, chosen, now, other / capacity)
+            other = cluster.jobs[job].run_time * cluster.jobs[job].processors
+            lost += _loss(cluster, job, now, work / capacity)
+            spared += _loss(cluster, chosen, now, other / capacity)
     return lost / waiting, spared / waiting
 
 
 @compiled
-def _keep_actions(experience: Experience, start: int, jobs: IntArray, count: int) -> None:
-    kept = min(count, MOST_ACTIONS)
-    first = experience.first_action[start]
-    for place in range(kept):
-        experience.actions[first + place] = jobs[place * count // kept]
-    experience.first_action[start + 1] = first + kept
-
-
-@compiled
 def keep_start(
-    workload: Workload,
-    cluster: Cluster,
-    experience: Experience,
-    start: int,
-    job: int,
-    jobs: IntArray,
-    count: int,
+    cluster: Cluster, experience: Experience, start: int, job: int, jobs: IntArray, count: int
 ) -> None:
-    """Write down a job that starts now, all but its features; it is still pending.
+    """Record a pending job that starts now, without its features.
 
     Args:
         jobs: what could be chosen, the first `count` entries.
     """
     now = cluster.state[0].now
-    wait = now - workload.jobs[job].submit
+    wait = now - cluster.jobs[job].submit
     experience.now[start] = now
     experience.job[start] = job
-    experience.responsiveness[start] = _responsiveness(wait, workload.jobs[job].run_time)
-    lost, spared = _interchange(workload, cluster, job)
+    experience.responsiveness[start] = _responsiveness(wait, cluster.jobs[job].run_time)
+    lost, spared = _interchange(cluster, job)
     experience.lost[start] = lost
     experience.spared[start] = spared
-    experience.fairness[start] = fairness(workload.shares, current_usage(cluster))
-    _keep_actions(experience, start, jobs, count)
+    experience.fairness[start] = fairness(cluster.shares, current_usage(cluster))
+    kept, first = min(count, MOST_ACTIONS), experience.first_action[start]
+    for place in range(kept):
+        experience.actions[first + place] = jobs[place * count // kept]
+    experience.first_action[start + 1] = first + kept
 
 
 @compiled
@@ -150,7 +134,7 @@ def best_action_values(
 
     Args:
         experience: collected with any readout of this network's reservoir.
-        submit: of every job, seconds, shape [n].
+        submit: of each job, seconds, shape [n].
     """
     starts = len(experience.job)
     values = np.empty(starts)
@@ -170,19 +154,19 @@ def best_action_values(
 
 
 @compiled
-def _startable(workload: Workload, cluster: Cluster, reserve: int, jobs: IntArray) -> int:
+def _startable(cluster: Cluster, reserve: int, jobs: IntArray) -> int:
     """Fill `jobs` with the pending jobs that can start now, in order of submission."""
     count, idle = 0, cluster.state[0].idle
     for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
-        if processors_needed(workload.jobs, cluster, job, reserve) <= idle:
+        if processors_needed(cluster, job, reserve) <= idle:
             jobs[count] = job
             count += 1
     return count
 
 
 @compiled
-def _by_mix(workload: Workload, jobs: IntArray, count: int, draws: FloatArray) -> int:
+def _by_mix(cluster: Cluster, jobs: IntArray, count: int, draws: FloatArray) -> int:
     """First come, anything or shortest estimate, each a third of the time."""
     if draws[1] < 1.0 / 3.0:
         return jobs[0]
@@ -190,7 +174,7 @@ def _by_mix(workload: Workload, jobs: IntArray, count: int, draws: FloatArray) -
         return jobs[int(draws[2] * count)]
     best = jobs[0]
     for place in range(1, count):
-        if workload.jobs[jobs[place]].estimate < workload.jobs[best].estimate:
+        if cluster.jobs[jobs[place]].estimate < cluster.jobs[best].estimate:
             best = jobs[place]
     return best
 
@@ -210,7 +194,6 @@ def _by_network(
 
 @compiled
 def _collect(
-    workload: Workload,
     cluster: Cluster,
     network: CompiledEchoState,
     epsilon: float,
@@ -220,35 +203,34 @@ def _collect(
     experience: Experience,
 ) -> None:
     """Fill `experience`; where epsilon < 0 a mix of simple orders decides, not the network."""
-    no_rank = np.empty(0, dtype=np.int64)
-    jobs = np.empty(len(workload.jobs) + 1, dtype=np.int64)
+    jobs = np.empty(len(cluster.jobs) + 1, dtype=np.int64)
     memory, start = network.memory, 0
     while True:
-        event = next_event(workload.jobs, cluster)
+        event = next_event(cluster)
         if np.isinf(event):
             return
-        advance(workload.jobs, cluster, decision_time(event, cycle), no_rank)
-        in_force = reserve_in_force(workload.jobs, cluster, reserve)
-        count = _startable(workload, cluster, in_force, jobs)
+        advance(cluster, decision_time(event, cycle))
+        in_force = reserve_in_force(cluster, reserve)
+        count = _startable(cluster, in_force, jobs)
         while count > 0:
-            state = queue_state(workload, cluster, network)
+            state = queue_state(cluster, network)
             inner = shared_inner(network, state, memory)
             if epsilon < 0.0:
-                job = _by_mix(workload, jobs, count, draws[start])
+                job = _by_mix(cluster, jobs, count, draws[start])
             elif draws[start, 0] < epsilon:
                 job = jobs[int(draws[start, 2] * count)]
             else:
-                waits = cluster.state[0].now - workload.jobs.submit[jobs[:count]]
+                waits = cluster.state[0].now - cluster.jobs.submit[jobs[:count]]
                 job = _by_network(network, inner, jobs, waits)
-            wait = cluster.state[0].now - workload.jobs[job].submit
+            wait = cluster.state[0].now - cluster.jobs[job].submit
             step_memory(network, inner, job, wait, memory)
             experience.queue[start] = state
             experience.state[start] = memory
-            keep_start(workload, cluster, experience, start, job, jobs, count)
-            start_job(workload.jobs, cluster, job)
+            keep_start(cluster, experience, start, job, jobs, count)
+            start_job(cluster, job)
             forget_started(cluster)
             start += 1
-            count = _startable(workload, cluster, in_force, jobs)
+            count = _startable(cluster, in_force, jobs)
 
 
 def collect_experience(
@@ -259,7 +241,7 @@ def collect_experience(
     epsilon: float | None,
     rng: np.random.Generator,
 ) -> Experience:
-    """Simulate a workload from an empty memory and write down every start.
+    """Simulate a workload from an empty memory and record every start.
 
     Args:
         network: whose reservoir is driven, and which acts unless epsilon is None.
@@ -268,9 +250,19 @@ def collect_experience(
             for the first experience.
     """
     jobs = len(workload.submit)
-    experience = empty_experience(jobs, len(network.schema.queue), network.memory_size)
+    experience = Experience(
+        queue=np.empty((jobs, len(network.schema.queue))),
+        now=np.empty(jobs),
+        state=np.empty((jobs, network.memory_size)),
+        job=np.empty(jobs, dtype=np.int64),
+        responsiveness=np.empty(jobs),
+        lost=np.zeros(jobs),
+        spared=np.zeros(jobs),
+        fairness=np.empty(jobs),
+        first_action=np.zeros(jobs + 1, dtype=np.int64),
+        actions=np.empty(jobs * MOST_ACTIONS, dtype=np.int64),
+    )
     _collect(
-        workload,
         settings.empty_cluster(workload),
         compile_echo_state(network, workload),
         -1.0 if epsilon is None else epsilon,
@@ -281,3 +273,190 @@ def collect_experience(
     )
     kept = experience.first_action[-1]
     return experience._replace(actions=experience.actions[:kept].copy())
+
+
+#: The most jobs left waiting that are recorded at a start; of more, evenly spaced ones.
+MOST_OTHERS = 16
+NO_JOB = -1
+#: Run time below which bounded slowdown counts none shorter, seconds.
+_BOUND = 10.0
+
+
+class SiteExperience(NamedTuple):
+    """The starts of one simulation that left jobs waiting, in their order.
+
+    Columns of a start: the job that started, then up to MOST_OTHERS jobs that this decision left
+    waiting. Features are those before the decision.
+    """
+
+    now: FloatArray  #: when, seconds, shape [n]
+    queue: FloatArray  #: queue features, shape [n, Fq]
+    job: IntArray  #: numbers of the jobs, NO_JOB where there are fewer, shape [n, 1 + MOST_OTHERS]
+    features: FloatArray  #: of these jobs, shape [n, 1 + MOST_OTHERS, Fx]
+    #: Slowdown that each would lose if the jobs left waiting went first, one by one.
+    spared: FloatArray
+    lost: FloatArray  #: slowdown that the jobs left waiting lose if it goes first; as `job`
+
+
+def feature_probe(*, past: bool) -> QNetwork:
+    """A network of the `site` schema whose hidden units are the features before activation.
+
+    Args:
+        past: whether it looks at past runs; otherwise the history features are 0.
+    """
+    queue, jobs = len(SITE.queue), len(SITE.jobs)
+    itself = np.eye(queue + jobs)
+    job_weights = itself[queue:].copy()
+    if not past:
+        job_weights[-len(SITE.history_jobs) :] = 0.0
+    return QNetwork(
+        schema=SITE,
+        queue_mean=np.zeros(queue),
+        queue_scale=np.ones(queue),
+        job_mean=np.zeros(jobs),
+        job_scale=np.ones(jobs),
+        queue_weights=itself[:queue],
+        job_weights=job_weights,
+        bias=np.zeros(queue + jobs),
+        output=np.ones(queue + jobs),  # so that the queue is looked at
+        linear=np.zeros(jobs),
+    )
+
+
+@compiled
+def _starting_first(cluster: Cluster, start: FloatArray, jobs: IntArray) -> int:
+    """Fill `jobs` with the pending jobs, those that start now first; how many of these."""
+    count, now = cluster.state[0].pending, cluster.state[0].now
+    place = 0
+    for starting in (True, False):
+        if not starting:
+            first_left = place
+        for each in range(count):
+            job = cluster.pending[each]
+            if (start[job] <= now) == starting:
+                jobs[place] = job
+                place += 1
+    return first_left
+
+
+@compiled
+def _exchange(cluster: Cluster, job: int, left: IntArray) -> tuple[float, float]:
+    """Slowdown that a job is spared and that the others lose if it goes before those left.
+
+    The first job holds the machine for its work over the capacity, and a delay costs a shorter job
+    more slowdown (Smith 1956).
+    """
+    capacity = cluster.state[0].capacity
+    weight = 1.0 / max(cluster.jobs[job].run_time, _BOUND)
+    delay = cluster.jobs[job].run_time * cluster.jobs[job].processors / capacity
+    spared, lost = 0.0, 0.0
+    for other in left:
+        if other != job:
+            run_time = cluster.jobs[other].run_time
+            spared += weight * run_time * cluster.jobs[other].processors / capacity
+            lost += delay / max(run_time, _BOUND)
+    return spared, lost
+
+
+@compiled
+def _write_down(
+    cluster: Cluster,
+    probe: CompiledNetwork,
+    experience: SiteExperience,
+    first: int,
+    starting: IntArray,
+    left: IntArray,
+) -> None:
+    """Record the starts of one decision, before they happen, from the row `first` on."""
+    usage = current_usage(cluster)
+    now = cluster.state[0].now
+    from_queue = np.zeros(len(probe.output))
+    queue_part(cluster, probe, usage, from_queue)
+    if len(probe.history.stamp) > 0:
+        bring_up_to_now(cluster, probe.history)
+    inner = np.empty_like(from_queue)
+    seen = experience.queue.shape[1]
+    kept = min(len(left), MOST_OTHERS)
+    for row in range(first, first + len(starting)):
+        experience.now[row] = now
+        experience.queue[row] = from_queue[:seen]
+        for column in range(1 + kept):
+            job = starting[row - first]
+            if column > 0:
+                job = left[(column - 1) * len(left) // kept]
+            job_part(cluster, probe, job, usage, from_queue, inner)
+            experience.job[row, column] = job
+            experience.features[row, column] = inner[seen:]
+            spared, lost = _exchange(cluster, job, left)
+            experience.spared[row, column] = spared
+            experience.lost[row, column] = lost
+
+
+@compiled
+def _wake_for_next(cluster: Cluster, start: FloatArray) -> None:
+    """Wake at the next start: a changed limit starts jobs without an event."""
+    if cluster.state[0].limited == 0.0:
+        return
+    for place in range(cluster.state[0].pending):
+        cluster.state[0].wake = min(cluster.state[0].wake, start[cluster.pending[place]])
+
+
+@compiled
+def _walk(
+    cluster: Cluster,
+    probe: CompiledNetwork,
+    start: FloatArray,
+    cycle: float,
+    experience: SiteExperience,
+) -> int:
+    """Fill `experience`; how many starts were recorded."""
+    jobs = np.empty(len(start) + 1, dtype=np.int64)
+    row = 0
+    while True:
+        event = next_event(cluster)
+        if np.isinf(event):
+            return row
+        advance(cluster, decision_time(event, cycle))
+        count_longest(cluster, probe)
+        count = cluster.state[0].pending
+        starting = _starting_first(cluster, start, jobs)
+        if starting == 0:
+            _wake_for_next(cluster, start)
+            continue
+        if starting < count:
+            left = jobs[starting:count]
+            _write_down(cluster, probe, experience, row, jobs[:starting], left)
+            row += starting
+        for place in range(starting):
+            start_job(cluster, jobs[place])
+        forget_started(cluster)
+        _wake_for_next(cluster, start)
+
+
+def site_experience(
+    workload: Workload, start: FloatArray, settings: SimulationSettings
+) -> SiteExperience:
+    """The starts of a simulation with the features of each decision.
+
+    History features are 0 where users are unknown.
+
+    Args:
+        start: of each job, as a simulation with these settings gave it, seconds, shape [n].
+    """
+    columns = (len(start), 1 + MOST_OTHERS)
+    experience = SiteExperience(
+        now=np.empty(len(start)),
+        queue=np.empty((len(start), len(SITE.queue))),
+        job=np.full(columns, NO_JOB, dtype=np.int64),
+        features=np.zeros((*columns, len(SITE.jobs))),
+        spared=np.zeros(columns),
+        lost=np.zeros(columns),
+    )
+    starts = _walk(
+        settings.empty_cluster(workload),
+        compile_network(feature_probe(past=workload.knows_users), workload, settings.goals),
+        start,
+        settings.cycle,
+        experience,
+    )
+    return SiteExperience._make(column[:starts].copy() for column in experience)

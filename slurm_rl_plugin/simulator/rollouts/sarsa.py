@@ -36,10 +36,9 @@ class Perceptron(NamedTuple):
 
 
 def perceptron_of(parameters: FloatArray, inputs: int) -> Perceptron:
-    """The perceptron whose numbers lie in one vector, as views: both change together.
+    """A perceptron as views of one vector: weights, bias, output, offset.
 
-    Args:
-        parameters: weights, bias, output, offset; shape [(inputs + 2) * hidden + 1].
+    `parameters` have shape [(inputs + 2) * hidden + 1].
     """
     hidden = (len(parameters) - 1) // (inputs + 2)
     border = inputs * hidden
@@ -54,8 +53,8 @@ def perceptron_of(parameters: FloatArray, inputs: int) -> Perceptron:
 def random_parameters(rng: np.random.Generator, inputs: int, hidden: int) -> FloatArray:
     """Random weights for `perceptron_of`, shape [(inputs + 2) * hidden + 1].
 
-    Hidden units are spread over the scaled inputs; outputs are small, so that the untrained
-    network says little.
+    Hidden units are spread over the scaled inputs; outputs are small, so the untrained network has
+    little effect.
     """
     parameters = rng.normal(0.0, 1.0, (inputs + 2) * hidden + 1)
     network = perceptron_of(parameters, inputs)
@@ -94,11 +93,7 @@ def values_of(network: Perceptron, examples: FloatArray) -> FloatArray:
 
 @compiled
 def descend(network: Perceptron, example: FloatArray, target: float, rate: float) -> None:
-    """One step of back-propagation down (target - y)^2 / 2 at one example, in place.
-
-    Args:
-        example: shape [inputs].
-    """
+    """One step of back-propagation down (target - y)^2 / 2 at one example, [inputs], in place."""
     hidden = len(network.bias)
     active = np.empty(hidden)
     error = network.offset[0] - target
@@ -122,13 +117,7 @@ def descend(network: Perceptron, example: FloatArray, target: float, rate: float
 def descend_through(
     network: Perceptron, examples: FloatArray, targets: FloatArray, order: IntArray, rate: float
 ) -> None:
-    """One epoch of `descend` over the examples in the given order.
-
-    Args:
-        examples: shape [n, inputs].
-        targets: shape [n].
-        order: of the examples, shape [n].
-    """
+    """One epoch of `descend` over examples, shape [n, inputs], in the given order, shape [n]."""
     for place in order:
         descend(network, examples[place], targets[place], rate)
 
@@ -139,24 +128,19 @@ LITERAL, DIFFERENCE, DIFFERENCE_REACHED, COMPLETED, RUNNING = 0, 1, 2, 3, 4
 
 @compiled
 def start_reward(
-    workload: Workload,
-    cluster: Cluster,
-    rows: FloatArray,
-    job: int,
-    utility_weight: float,
-    reward: int,
+    cluster: Cluster, rows: FloatArray, job: int, utility_weight: float, reward: int
 ) -> float:
     """Reward of starting a waiting job now, counted before it starts.
 
     literal (2008, section III.B): lambda * U(job at its completion) + (1 - lambda) * F (eq. 4).
-    difference: the same with the job's `interchange_gain` in place of U, for a learner that does
-    not see the waits, or counted from the waits reached, for one that does.
+    difference: the same with the job's `interchange_gain` in place of U; counted from the waits
+    reached for a learner that sees the waits.
 
-    Literally read, a long batch job nearly always reaches a utility near 1, an interactive one
-    that had to wait does not, and the learner does not see the cost of a start for others: it
-    learns to start batch jobs first, and among them, where it learns online, the longest.
+    With the literal reward a long batch job nearly always reaches a utility near 1, an interactive
+    job that had to wait does not, and the learner does not see what a start costs the others: it
+    learns to start batch jobs first, and online the longest of them.
 
-    Run times are the real ones, not estimates: a reward is known once the jobs have ended.
+    Run times are the real ones: a reward is known once the jobs have ended.
 
     Args:
         rows: of each job's class, shape [n, places]; see `time_utility`.
@@ -164,21 +148,18 @@ def start_reward(
         reward: LITERAL, DIFFERENCE or DIFFERENCE_REACHED.
     """
     if reward == LITERAL:
-        value = _utility_if_started(workload, cluster, rows, job)
+        run_time = cluster.jobs[job].run_time
+        turnaround = cluster.state[0].now - cluster.jobs[job].submit + run_time
+        value = time_utility(turnaround, run_time, rows[job])
     else:
-        value = interchange_gain(workload, cluster, rows, job, reward == DIFFERENCE_REACHED)
-    fair = fairness(workload.shares, current_usage(cluster))
+        value = interchange_gain(cluster, rows, job, reward == DIFFERENCE_REACHED)
+    fair = fairness(cluster.shares, current_usage(cluster))
     return utility_weight * value + (1.0 - utility_weight) * fair
 
 
 @compiled
 def reward_at_next_start(
-    workload: Workload,
-    cluster: Cluster,
-    rows: FloatArray,
-    ended: int,
-    utility_weight: float,
-    reward: int,
+    cluster: Cluster, rows: FloatArray, ended: int, utility_weight: float, reward: int
 ) -> float:
     """Reward of the last start in the state that it led to: lambda * U + (1 - lambda) * F.
 
@@ -189,66 +170,53 @@ def reward_at_next_start(
         ended: how many jobs had ended at the last start.
     """
     if reward == RUNNING:
-        value = running_utility(workload, cluster)
+        value = running_utility(cluster)
     else:
         value = 0.0
         for place in range(ended, cluster.state[0].ended):
             job = cluster.ended[place]
-            run_time = workload.jobs[job].run_time
-            turnaround = cluster.start[job] - workload.jobs[job].submit + run_time
+            run_time = cluster.jobs[job].run_time
+            turnaround = cluster.start[job] - cluster.jobs[job].submit + run_time
             value += time_utility(turnaround, run_time, rows[job])
         value /= max(cluster.state[0].ended - ended, 1)
-    fair = fairness(workload.shares, current_usage(cluster))
+    fair = fairness(cluster.shares, current_usage(cluster))
     return utility_weight * value + (1.0 - utility_weight) * fair
 
 
 @compiled
-def _utility_if_started(workload: Workload, cluster: Cluster, rows: FloatArray, job: int) -> float:
-    """Time utility of a waiting job that starts now."""
-    run_time = workload.jobs[job].run_time
-    turnaround = cluster.state[0].now - workload.jobs[job].submit + run_time
-    return time_utility(turnaround, run_time, rows[job])
-
-
-@compiled
-def _lost(
-    workload: Workload, cluster: Cluster, rows: FloatArray, job: int, delay: float, reached: bool
-) -> float:
+def _lost(cluster: Cluster, rows: FloatArray, job: int, delay: float, reached: bool) -> float:
     """Time utility that a waiting job loses by `delay` seconds more."""
-    run_time = workload.jobs[job].run_time
+    run_time = cluster.jobs[job].run_time
     row = rows[job]
     turnaround = row[RUN_ROW] * run_time + row[SIGMA_ROW]
     if reached:
-        turnaround = max(turnaround, cluster.state[0].now - workload.jobs[job].submit + run_time)
+        turnaround = max(turnaround, cluster.state[0].now - cluster.jobs[job].submit + run_time)
     before = time_utility(turnaround, run_time, row)
     return before - time_utility(turnaround + delay, run_time, row)
 
 
 @compiled
-def interchange_gain(
-    workload: Workload, cluster: Cluster, rows: FloatArray, job: int, reached: bool
-) -> float:
+def interchange_gain(cluster: Cluster, rows: FloatArray, job: int, reached: bool) -> float:
     """Utility that starting `job` first saves over starting another first, mean over the others.
 
     A difference reward (Wolpert and Tumer 2002) for the adjacent interchange of two jobs that
     compete for a machine: with `job` first the other one is put off by the run time of `job`;
     with the other first, `job` is put off by that of the other. In [-1, 1]; 0 for a lone job.
 
-    Unless `reached`, what a delay costs is counted from the deadline of either job (eq. 2 and 3),
-    whatever it has waited. Counted from the waits reached, an interactive job that has lost its
-    utility has nothing more to lose; a learner without the waits cannot distinguish it from a
-    fresh one, and while many such jobs wait, longest job first seems to cost nothing.
-
+    Unless `reached`, the cost of a delay counts from the deadline of each job (eq. 2 and 3),
+    whatever its wait. Counted from the waits reached, an interactive job that has lost its utility
+    has nothing more to lose; a learner that does not see the waits cannot distinguish it from a new
+    one, and while many such jobs wait, longest job first seems to cost nothing.
     """
     pending = cluster.state[0].pending
     if pending < 2:
         return 0.0
-    jobs, gain = workload.jobs, 0.0
+    jobs, gain = cluster.jobs, 0.0
     for place in range(pending):
         other = cluster.pending[place]
         if other != job:
-            gain += _lost(workload, cluster, rows, job, jobs[other].run_time, reached)
-            gain -= _lost(workload, cluster, rows, other, jobs[job].run_time, reached)
+            gain += _lost(cluster, rows, job, jobs[other].run_time, reached)
+            gain -= _lost(cluster, rows, other, jobs[job].run_time, reached)
     return gain / (pending - 1)
 
 
@@ -301,34 +269,28 @@ def input_count(grid: GridInputs) -> int:
 
 
 @compiled
-def scaled_state(workload: Workload, cluster: Cluster, grid: GridInputs) -> FloatArray:
+def scaled_state(cluster: Cluster, grid: GridInputs) -> FloatArray:
     """The 8 scaled state inputs now."""
     state = np.empty(len(grid.queue_mean))
-    features = grid_state(workload, cluster, grid.places, grid.grid)
+    features = grid_state(cluster, grid.places, grid.grid)
     for place in range(len(features)):
         state[place] = (features[place] - grid.queue_mean[place]) / grid.queue_scale[place]
     return state
 
 
 @compiled
-def _take_job(
-    workload: Workload, cluster: Cluster, grid: GridInputs, job: int, row: FloatArray
-) -> None:
+def _take_job(cluster: Cluster, grid: GridInputs, job: int, row: FloatArray) -> None:
     """Write the scaled inputs of a waiting job into `row`, shape [3], or [4] with the wait."""
     known = grid.jobs.shape[1]
     row[:known] = grid.jobs[job]
     if grid.grid == GRID_WAIT:
-        waited = log_seconds(cluster.state[0].now - workload.jobs[job].submit)
+        waited = log_seconds(cluster.state[0].now - cluster.jobs[job].submit)
         row[known] = (waited - grid.wait_mean) / grid.wait_scale
 
 
 @compiled
 def score_by_perceptron(
-    workload: Workload,
-    cluster: Cluster,
-    grid: GridInputs,
-    network: Perceptron,
-    state: FloatArray,
+    cluster: Cluster, grid: GridInputs, network: Perceptron, state: FloatArray
 ) -> FloatArray:
     """Q of every pending job, shape [pending]."""
     hidden, first = len(network.bias), len(state)
@@ -339,7 +301,7 @@ def score_by_perceptron(
     scores = np.full(cluster.state[0].pending, network.offset[0])
     row = np.empty(len(network.weights) - first)
     for place in range(len(scores)):
-        _take_job(workload, cluster, grid, cluster.pending[place], row)
+        _take_job(cluster, grid, cluster.pending[place], row)
         for unit in range(hidden):
             inner = from_queue[unit]
             for column in range(len(row)):
@@ -349,27 +311,22 @@ def score_by_perceptron(
 
 
 @compiled
-def _score_by_deadline(workload: Workload, cluster: Cluster) -> FloatArray:
+def _score_by_deadline(cluster: Cluster) -> FloatArray:
     """Early deadline first: the deadline is that of eq. 1 with the estimated run time."""
     waiting = cluster.pending[: cluster.state[0].pending]
-    return -(workload.jobs.submit[waiting] + workload.jobs.estimate[waiting] + SIGMA)
+    return -(cluster.jobs.submit[waiting] + cluster.jobs.estimate[waiting] + SIGMA)
 
 
 @compiled
 def _choose(
-    workload: Workload,
-    cluster: Cluster,
-    scores: FloatArray,
-    epsilon: float,
-    reserve: int,
-    draws: FloatArray,
+    cluster: Cluster, scores: FloatArray, epsilon: float, reserve: int, draws: FloatArray
 ) -> int:
-    """The job to start of those that fit, or -1; ties go to the job submitted first."""
+    """The job to start of those that fit, -1 for none; ties by submission."""
     fitting = np.empty(len(scores), dtype=np.int64)
     count, best = 0, -1
     for place in range(len(scores)):
         job = cluster.pending[place]
-        if processors_needed(workload.jobs, cluster, job, reserve) > cluster.state[0].idle:
+        if processors_needed(cluster, job, reserve) > cluster.state[0].idle:
             continue
         fitting[count] = job
         count += 1
@@ -384,7 +341,6 @@ def _choose(
 
 @compiled
 def note_start(
-    workload: Workload,
     cluster: Cluster,
     grid: GridInputs,
     sweep: SweepSettings,
@@ -392,27 +348,21 @@ def note_start(
     job: int,
     row: FloatArray,
 ) -> float:
-    """Write state and action into `row`, shape [inputs], and give the reward of the start.
-
-    It is 0 where the next start determines the reward.
-    """
+    """Write state and action into `row`, shape [inputs]; the reward, 0 until the next start."""
     row[: len(state)] = state
-    _take_job(workload, cluster, grid, job, row[len(state) :])
+    _take_job(cluster, grid, job, row[len(state) :])
     if sweep.reward >= COMPLETED:
         return 0.0
-    return start_reward(workload, cluster, grid.rows, job, sweep.utility_weight, sweep.reward)
+    return start_reward(cluster, grid.rows, job, sweep.utility_weight, sweep.reward)
 
 
 @compiled
 def _relearn(
     network: Perceptron, fresh: Perceptron, seen: Transitions, last: int, sweep: SweepSettings
 ) -> None:
-    """Train the network afresh on starts spread over the first `last` ones; it changes in place.
+    """Train the network again, from `fresh`, on starts spread over the first `last` ones of `seen`.
 
-    Args:
-        network: gives the values of the next starts, then becomes the new one.
-        seen: all starts; row t + 1 is the next state and action of row t.
-        last: number of the start whose successor is the last one known.
+    The network first gives the values of the next starts, then becomes the new one.
     """
     old = Perceptron(
         network.weights.copy(), network.bias.copy(), network.output.copy(), network.offset.copy()
@@ -429,7 +379,6 @@ def _relearn(
 
 @compiled
 def sarsa_sweep(
-    workload: Workload,
     cluster: Cluster,
     grid: GridInputs,
     network: Perceptron,
@@ -438,49 +387,48 @@ def sarsa_sweep(
     past: Transitions,
     fresh: Perceptron,
 ) -> Transitions:
-    """Run a load once: choose, note, start, and with a rate learn at every start.
+    """Run a load once: choose, record, start, and with a rate learn at every start.
 
     A job starts whenever one fits into the idle processors; nothing is reserved for wider jobs.
 
     Args:
         draws: uniform numbers, shape [n, 2]: whether to explore, and where.
-        past: starts collected before, which are learned from as well where starts are replayed.
-        fresh: where a network that is trained afresh begins.
+        past: starts collected before, from which a network that replays starts learns too.
+        fresh: the initial network where each start trains a new one.
     """
-    no_rank = np.empty(0, dtype=np.int64)
     before, ended = len(past.reward), 0
     inputs = np.empty((before + len(draws), input_count(grid)))
     reward = np.empty(len(inputs))
     inputs[:before], reward[:before] = past.inputs, past.reward
     taken = before
     while True:
-        event = next_event(workload.jobs, cluster)
+        event = next_event(cluster)
         if np.isinf(event):
             return Transitions(inputs[before:taken], reward[before:taken])
-        advance(workload.jobs, cluster, decision_time(event, sweep.cycle), no_rank)
-        reserve = reserve_in_force(workload.jobs, cluster, sweep.reserve)
+        advance(cluster, decision_time(event, sweep.cycle))
+        reserve = reserve_in_force(cluster, sweep.reserve)
         while cluster.state[0].idle > 0 and cluster.state[0].pending > 0:
-            state = scaled_state(workload, cluster, grid)
+            state = scaled_state(cluster, grid)
             if sweep.by_deadline:
-                scores = _score_by_deadline(workload, cluster)
+                scores = _score_by_deadline(cluster)
             else:
-                scores = score_by_perceptron(workload, cluster, grid, network, state)
+                scores = score_by_perceptron(cluster, grid, network, state)
             drawn = draws[taken - before]
-            job = _choose(workload, cluster, scores, sweep.epsilon, reserve, drawn)
+            job = _choose(cluster, scores, sweep.epsilon, reserve, drawn)
             if job < 0:
                 break
             row = inputs[taken]
-            reward[taken] = note_start(workload, cluster, grid, sweep, state, job, row)
+            reward[taken] = note_start(cluster, grid, sweep, state, job, row)
             if sweep.reward >= COMPLETED and taken > before:
                 reward[taken - 1] = reward_at_next_start(
-                    workload, cluster, grid.rows, ended, sweep.utility_weight, sweep.reward
+                    cluster, grid.rows, ended, sweep.utility_weight, sweep.reward
                 )
             if sweep.rate > 0.0 and sweep.replayed > 0 and taken > 0:
                 _relearn(network, fresh, Transitions(inputs, reward), taken - 1, sweep)
             elif sweep.rate > 0.0 and taken > before:
                 target = reward[taken - 1] + sweep.gamma * value_of(network, row)
                 descend(network, inputs[taken - 1], target, sweep.rate)
-            start_job(workload.jobs, cluster, job)
+            start_job(cluster, job)
             forget_started(cluster)
             ended = cluster.state[0].ended
             taken += 1
@@ -502,12 +450,10 @@ def recorded_transitions(
 ) -> Transitions:
     """The starts that a log records, as SARSA would have seen them (2008, section VII).
 
-    The log decides when jobs start, whether or not the machine that it names has room.
+    The log decides when jobs start, whether or not the machine of `capacity` processors has room.
 
     Args:
-        capacity: processors of the machine.
-        start: recorded start of each job, seconds, shape [n]; a start before its submission is
-            taken to be at it.
+        start: recorded start of each job, seconds, shape [n]; at least its submission.
         sweep: the reward; how to act is not used.
     """
     begin = np.maximum(start, workload.submit)
@@ -516,31 +462,25 @@ def recorded_transitions(
     cluster.state[0].capacity = capacity
     cluster.state[0].idle = capacity
     order = np.lexsort((np.arange(len(begin)), begin))
-    return _replay(workload, cluster, grid, sweep, begin, order)
+    return _replay(cluster, grid, sweep, begin, order)
 
 
 @compiled
 def _replay(
-    workload: Workload,
-    cluster: Cluster,
-    grid: GridInputs,
-    sweep: SweepSettings,
-    begin: FloatArray,
-    order: IntArray,
+    cluster: Cluster, grid: GridInputs, sweep: SweepSettings, begin: FloatArray, order: IntArray
 ) -> Transitions:
-    no_rank = np.empty(0, dtype=np.int64)
     inputs = np.empty((len(order), input_count(grid)))
     reward, ended = np.empty(len(order)), 0
     for taken in range(len(order)):
         job = order[taken]
-        advance(workload.jobs, cluster, begin[job], no_rank)
-        state = scaled_state(workload, cluster, grid)
-        reward[taken] = note_start(workload, cluster, grid, sweep, state, job, inputs[taken])
+        advance(cluster, begin[job])
+        state = scaled_state(cluster, grid)
+        reward[taken] = note_start(cluster, grid, sweep, state, job, inputs[taken])
         if sweep.reward >= COMPLETED and taken > 0:
             reward[taken - 1] = reward_at_next_start(
-                workload, cluster, grid.rows, ended, sweep.utility_weight, sweep.reward
+                cluster, grid.rows, ended, sweep.utility_weight, sweep.reward
             )
-        start_job(workload.jobs, cluster, job)
+        start_job(cluster, job)
         forget_started(cluster)
         ended = cluster.state[0].ended
     return Transitions(inputs, reward)

@@ -1,9 +1,9 @@
-"""A queue that is scored at each decision: how, bundled, and the loop that runs it up to a time."""
+"""How a queue is ordered, by scores of each decision or by a rank, and one decision on it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,14 +11,24 @@ from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN, WAITING_RULES, reads_users
 from slurm_rl_plugin.simulator.kernel.class_limit import (
+    order_by_rail,
     rail_orders,
     reserve_in_force,
     score_by_rail,
 )
-from slurm_rl_plugin.simulator.kernel.cluster import Cluster, advance, decision_time, next_event
-from slurm_rl_plugin.simulator.kernel.compilation import chosen_by_type, compiled, compiled_inline
-from slurm_rl_plugin.simulator.kernel.dispatch import anything_fits, best_first, dispatch_by_score
-from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster
+from slurm_rl_plugin.simulator.kernel.compilation import (
+    chosen_by_type,
+    compiled,
+    compiled_borrowing,
+    compiled_inline,
+)
+from slurm_rl_plugin.simulator.kernel.dispatch import (
+    anything_fits,
+    best_first,
+    dispatch_by_score,
+    dispatch_in_order,
+)
 from slurm_rl_plugin.simulator.scoring.echo_state import (
     CompiledEchoState,
     score_pending_from_memory,
@@ -36,7 +46,7 @@ from slurm_rl_plugin.simulator.scoring.site_priority import (
     example_priority,
     score_by_site,
 )
-from slurm_rl_plugin.units import MINUTE, FloatArray, IntArray
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +81,7 @@ class QueueOrder:
         return None
 
     def of_jobs(self, jobs: IntArray) -> QueueOrder:
-        """The same for some of the jobs, of which some may come twice."""
+        """The same for some of the jobs; a job may come twice."""
         scores = None if self.scores is None else self.scores[jobs]
         site = None if self.site is None else self.site.of_jobs(jobs)
         return replace(self, scores=scores, site=site)
@@ -81,7 +91,7 @@ class OrderedQueue(NamedTuple):
     """How decisions are made, and the space that they need."""
 
     #: Scores the queue: a CompiledNetwork, a CompiledEchoState, RuleScores, FixedScores or
-    #: SitePriority, for each of which the loop is compiled.
+    #: SitePriority; the loop is compiled for each.
     network: Any
     backfilling: int  #: code of BACKFILLING
     cycle: float  #: seconds between decisions; 0 decides at every event
@@ -90,34 +100,32 @@ class OrderedQueue(NamedTuple):
     scores: FloatArray  #: space for a score of every job
     jobs: IntArray  #: space for their numbers
 
-    def copy(self) -> OrderedQueue:
-        """The same with a memory of its own: whatever it scores next changes no other queue.
 
-        Only of a rule or a network, as a routed site has it.
-        """
-        return self._replace(
-            network=self.network.copy(),
-            effects=self.effects.copy(),
-        )
+class StaticQueue(NamedTuple):
+    """How decisions are made in the order of `Cluster.rank`, in which `pending` is kept."""
+
+    backfilling: int  #: code of BACKFILLING
+    cycle: float  #: seconds between decisions; 0 decides at every event
+    reserve: int  #: processors kept free of batch work
 
 
-def _score_by_echo_state(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
+def _score_by_echo_state(cluster: Cluster, queue: OrderedQueue) -> int:
     remembers = writes_now(cluster, queue.effects)
-    score_pending_from_memory(workload, cluster, queue.network, remembers, queue.scores, queue.jobs)
+    score_pending_from_memory(cluster, queue.network, remembers, queue.scores, queue.jobs)
     return 0
 
 
-def _score_by_rule(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
-    score_pending_by_rule(workload, cluster, queue.network.rule, queue.scores, queue.jobs)
+def _score_by_rule(cluster: Cluster, queue: OrderedQueue) -> int:
+    score_pending_by_rule(cluster, queue.network.rule, queue.scores, queue.jobs)
     return 0
 
 
-def _take_fixed(_: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
+def _take_fixed(cluster: Cluster, queue: OrderedQueue) -> int:
     return take_fixed_scores(cluster, queue.network, queue.scores, queue.jobs)
 
 
-def _score_by_site(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
-    return score_by_site(workload, cluster, queue.network, queue.scores, queue.jobs)
+def _score_by_site(cluster: Cluster, queue: OrderedQueue) -> int:
+    return score_by_site(cluster, queue.network, queue.scores, queue.jobs)
 
 
 @chosen_by_type(
@@ -129,143 +137,94 @@ def _score_by_site(workload: Workload, cluster: Cluster, queue: OrderedQueue) ->
         SitePriority: _score_by_site,
     },
 )
-def _score_pending(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
+def _score_pending(cluster: Cluster, queue: OrderedQueue) -> int:
     """Score every pending job now; the processors that a network holds."""
-    return score_pending(workload, cluster, queue.network, queue.scores, queue.jobs)
+    return score_pending(cluster, queue.network, queue.scores, queue.jobs)
 
 
 @compiled_inline
-def score_queue(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
+def score_queue(cluster: Cluster, queue: OrderedQueue) -> int:
     """Fill `queue.scores` and `queue.jobs` as they stand now; the processors to keep free."""
     scores, jobs = queue.scores, queue.jobs
-    reserve = max(queue.reserve, _score_pending(workload, cluster, queue))
-    reserve = reserve_in_force(workload.jobs, cluster, reserve)
+    reserve = max(queue.reserve, _score_pending(cluster, queue))
+    reserve = reserve_in_force(cluster, reserve)
     # each call but those that borrow counts every array that it is given
     if rail_orders(cluster):
-        score_by_rail(workload.jobs, cluster, scores, jobs)
-    as_written(workload, cluster, queue.effects, scores, jobs)
+        score_by_rail(cluster, scores, jobs)
+    as_written(cluster, queue.effects, scores, jobs)
     return reserve
 
 
 @compiled
-def decide_scored(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
+def decide_scored(cluster: Cluster, queue: OrderedQueue) -> None:
     """One decision by scores made now."""
-    if cluster.state[0].idle == 0 or not anything_fits(workload.jobs, cluster):
+    if cluster.state[0].idle == 0 or not anything_fits(cluster):
         return
     cluster.state[0].decisions += 1
-    reserve = score_queue(workload, cluster, queue)
+    reserve = score_queue(cluster, queue)
     scores, jobs = queue.scores, queue.jobs
-    dispatch_by_score(workload.jobs, cluster, scores, jobs, queue.backfilling, reserve)
+    dispatch_by_score(cluster, scores, jobs, queue.backfilling, reserve)
 
 
-@compiled
-def run_until(workload: Workload, cluster: Cluster, queue: OrderedQueue, until: float) -> None:
-    """Let everything up to `until` happen, and every decision; the clock stops there.
-
-    Args:
-        queue: how decisions are made; what its network remembers is changed in place.
-        until: seconds; inf, as it must be with a cycle, runs until nothing happens by itself.
-    """
-    no_rank = np.empty(0, dtype=np.int64)
-    while True:
-        event = next_event(workload.jobs, cluster)
-        if np.isinf(event) or event > until:
-            break
-        advance(workload.jobs, cluster, decision_time(event, queue.cycle), no_rank)
-        decide_scored(workload, cluster, queue)
-    if not np.isinf(until) and until > cluster.state[0].now:
-        advance(workload.jobs, cluster, until, no_rank)
+@compiled_borrowing
+def decide_static(cluster: Cluster, queue: StaticQueue) -> None:
+    """One decision of a static order."""
+    state = cluster.state[0]
+    if state.limited > 0.0 and not anything_fits(cluster):
+        return  # the limit is left as it is, as under scores made now
+    if state.pending == 0 or state.idle == 0:
+        return
+    state.decisions += 1
+    reserve = reserve_in_force(cluster, queue.reserve)
+    order, count = cluster.pending, state.pending
+    if rail_orders(cluster):
+        order_by_rail(cluster, order, count, cluster.ordered)
+        order = cluster.ordered
+    dispatch_in_order(cluster, order, count, queue.backfilling, reserve)
 
 
-#: An order is kept for so many seconds at least.
-_AT_LEAST = MINUTE
-#: Seconds that a run of exact scores goes on before it is looked at who has started, and how much
-#: longer each time.
-_FIRST_STRETCH, _LONGER = 600.0, 1.2
-
-
-class RunUnderWay(Protocol):
-    """A simulation that can be stopped."""
-
-    @property
-    def workload(self) -> Workload:
-        """The jobs."""
-
-    @property
-    def cluster(self) -> Cluster:
-        """As it stands."""
-
-    def run_until(self, until: float, cycle: float = 0.0) -> None:
-        """Let everything up to `until` happen; decisions are `cycle` seconds apart at least."""
-
-    def order_anew(self) -> None:
-        """Score the queue where its order is kept; else nothing."""
+def rank_of(scores: FloatArray, tier: IntArray) -> IntArray:
+    """Place of each job in the order of tier, then score, then submission; shape [n]."""
+    rank = np.empty(len(scores), dtype=np.int64)
+    rank[np.lexsort((np.arange(len(scores)), -scores, -tier))] = np.arange(len(scores))
+    return rank
 
 
 def rank_of_tiers(tier: IntArray) -> IntArray:
-    """Ranks of jobs that nobody has scored yet: by tier, then by submission; shape [n].
+    """Ranks of jobs without scores: by tier, then by submission; shape [n].
 
-    Below the unscored jobs of each tier there is place for as many scored ones.
+    Before the jobs of each tier is room for the ranks of as many scored jobs.
 
     Args:
-        tier: of each job, of which a higher one goes first, shape [n].
+        tier: of each job; a higher one goes first; shape [n].
     """
     jobs = len(tier)
     return (tier.max(initial=0) - tier) * 2 * jobs + jobs + np.arange(jobs)
 
 
 @compiled
-def rank_anew(workload: Workload, cluster: Cluster, queue: OrderedQueue, rank: IntArray) -> int:
+def rank_anew(cluster: Cluster, queue: OrderedQueue) -> int:
     """Rank the pending jobs by scores of now, and order them; the processors to keep free.
 
     Who comes later goes behind them in his tier.
 
     Args:
-        rank: as `rank_of_tiers` gave it, and what this made of it; shape [n].
+        cluster: its rank is as `rank_of_tiers` gave it, or as an earlier call left it.
     """
-    count, jobs = cluster.state[0].pending, len(rank)
+    count, jobs = cluster.state[0].pending, len(cluster.rank)
     if count == 0:
         return queue.reserve
     cluster.pending[:count] = np.sort(cluster.pending[:count])  # as scores are made
-    reserve = score_queue(workload, cluster, queue)
+    reserve = score_queue(cluster, queue)
     order = best_first(queue.scores, count)
     for place in range(count):
         order[place] = queue.jobs[order[place]]
     for place in range(count):
         job = order[place]
-        rank[job] = rank[job] // (2 * jobs) * (2 * jobs) + place
+        cluster.rank[job] = cluster.rank[job] // (2 * jobs) * (2 * jobs) + place
     for place in range(1, count):
-        if rank[order[place]] < rank[order[place - 1]]:
-            order = order[best_first(-rank[order], count)]
+        if cluster.rank[order[place]] < cluster.rank[order[place - 1]]:
+            order = order[best_first(-cluster.rank[order], count)]
             break
     cluster.pending[:count] = order
     return reserve
-
-
-def run_until_started(run: RunUnderWay, awaited: IntArray, until: float, kept: float) -> None:
-    """Let everything happen until all awaited jobs have started, and little more.
-
-    Args:
-        awaited: jobs, shape [m].
-        until: seconds; what has not started by then has NaN as its start.
-        kept: the part of the time since the run was resumed for which an order is kept, and in
-            which one decision is made, though no later than that part of a run; 0 where decisions
-            are made at each event, by scores of then unless the order never changes.
-    """
-    began = time = float(run.cluster.state[0].now)
-    stretch = _FIRST_STRETCH
-    longest = kept * _mean_run(run.workload)
-    while time < until and np.isnan(run.cluster.start[awaited]).any():
-        cycle = min(kept * (time - began), longest)
-        if kept > 0.0:
-            run.order_anew()
-            stretch = max(kept * (time - began), _AT_LEAST)
-        time = min(time + stretch, until)
-        run.run_until(time, cycle)
-        stretch *= _LONGER
-
-
-def _mean_run(workload: Workload) -> float:
-    """Seconds, of each processor: a wide job counts as many."""
-    size = workload.size
-    return float(size @ workload.run_time / max(size.sum(), 1.0))

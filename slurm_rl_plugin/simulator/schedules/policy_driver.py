@@ -34,23 +34,6 @@ from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import IntArray
 
-NO_RANK: IntArray = np.empty(0, dtype=np.int64)
-
-
-def waiting_jobs(cluster: Cluster) -> IntArray:
-    """Numbers of the pending jobs, a copy."""
-    return cluster.pending[: cluster.state[0].pending].copy()
-
-
-def running_jobs(cluster: Cluster) -> IntArray:
-    """Numbers of the running jobs in ascending order."""
-    return np.sort(cluster.running.end_job[: cluster.state[0].running])
-
-
-def jobs_ended_since(cluster: Cluster, count: int) -> IntArray:
-    """Numbers of the jobs that ended after the first `count` of all, a copy."""
-    return cluster.ended[count : cluster.state[0].ended].copy()
-
 
 def snapshot_of(
     prepared: PreparedLog,
@@ -63,10 +46,11 @@ def snapshot_of(
     """What a policy sees of a simulated cluster now.
 
     Args:
-        pending: the waiting jobs with whatever priorities the caller gives them.
+        pending: the waiting jobs with the caller's priorities.
         started: numbers of the jobs to report as started; none by default.
+        ended: the same of ended jobs.
     """
-    running = running_jobs(cluster)
+    running = np.sort(cluster.running.end_job[: cluster.state[0].running])
     nothing = empty_job_table()
     report = StartedJobs(jobs=nothing, start=nothing.submit)
     if started is not None:
@@ -95,7 +79,7 @@ def snapshot_of(
 def _resources(machine: Machine, jobs: JobTable, running: IntArray) -> ResourcesNow:
     used = np.zeros(len(machine.resources))
     if jobs.requests is not None:
-        # behind the columns of nodes are licences
+        # after the columns of nodes come licences
         used = jobs.requests.total[running].sum(axis=0)[: len(used)]
     whole = machine.capacity
     return ResourcesNow(
@@ -108,12 +92,12 @@ def simulate_policy(
 ) -> SimulatedSchedule:
     """Simulate any policy object; its reserve holds from each decision to the next.
 
-    Thousands of decisions a second instead of the compiled loop's hundreds of thousands; for
-    models that only onnxruntime can run, and for policies written in Python.
+    It makes thousands of decisions a second, the compiled loop hundreds of thousands; for models
+    that only onnxruntime can run, and for policies in Python.
 
     Args:
-        workload: its jobs as backfilling believes them.
-        policy: asked at each decision at which something could start.
+        workload: the jobs as backfilling believes them.
+        policy: decides whenever a job could start.
         settings: the batch system; the reserve is the larger of its own and the policy's.
 
     Raises:
@@ -124,26 +108,25 @@ def simulate_policy(
     cluster = settings.empty_cluster(workload)
     backfilling = BACKFILLING[settings.backfilling]
     memory: Memory | None = None
-    told, heard = 0, 0  # jobs whose end the policy knows, and whose start
-    while not np.isinf(event := next_event(workload.jobs, cluster)):
-        advance(workload.jobs, cluster, decision_time(event, settings.cycle), NO_RANK)
-        if cluster.state[0].idle == 0 or not anything_fits(workload.jobs, cluster):
+    known_ends, known_starts = 0, 0  # that the policy knows
+    while not np.isinf(event := next_event(cluster)):
+        advance(cluster, decision_time(event, settings.cycle))
+        if cluster.state[0].idle == 0 or not anything_fits(cluster):
             continue
-        waiting = waiting_jobs(cluster)
+        waiting = cluster.waiting
         pending = PendingJobs.untouched(jobs.select(waiting))
-        ended = jobs_ended_since(cluster, told)
-        told += len(ended)
-        started = cluster.started[heard : cluster.state[0].started].copy()
-        heard += len(started)
+        ended = cluster.ended[known_ends : cluster.state[0].ended]
+        started = cluster.started[known_starts : cluster.state[0].started]
+        known_ends, known_starts = known_ends + len(ended), known_starts + len(started)
         snapshot = snapshot_of(prepared, jobs, cluster, pending, started, ended)
         decision = policy.decide(snapshot, memory)
         memory = decision.memory
         cluster.state[0].decisions += 1
         order = waiting[np.argsort(-decision.scores, kind="stable")]
         reserve = min(max(decision.reserve or 0, settings.reserve), settings.capacity)
-        in_force = reserve_in_force(workload.jobs, cluster, reserve)
+        in_force = reserve_in_force(cluster, reserve)
         if rail_orders(cluster):
-            order_by_rail(workload.jobs, cluster, order, len(order), cluster.ordered)
+            order_by_rail(cluster, order, len(order), cluster.ordered)
             order = cluster.ordered
-        dispatch_in_order(workload.jobs, cluster, order, len(waiting), backfilling, in_force)
+        dispatch_in_order(cluster, order, len(waiting), backfilling, in_force)
     return finished_schedule(cluster)

@@ -1,9 +1,14 @@
-"""Run a workload under an order of the queue and get back when every job started."""
+"""The event loop, and simulations of a whole workload under an order of the queue.
+
+How a queue is looked at is its type: by rank or by score on a pool of processors, on nodes, or on
+nodes as slurmctld does. The loop is compiled for each.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -11,29 +16,93 @@ from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.kernel.class_limit import (
-    ClassLimit,
-    limit_class,
-    order_by_rail,
-    rail_orders,
-    reserve_in_force,
-)
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit, limit_class
 from slurm_rl_plugin.simulator.kernel.cluster import (
+    NO_RANK,
     Cluster,
     advance,
     decision_time,
     empty_cluster,
     next_event,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
-from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING, anything_fits, dispatch_in_order
-from slurm_rl_plugin.simulator.kernel.workload import Records, Workload
-from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, QueueOrder, run_until
+from slurm_rl_plugin.simulator.kernel.compilation import chosen_by_type, compiled
+from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.on_nodes import (
+    NodeLooks,
+    SlurmPasses,
+    decide_on_nodes,
+    look_as_slurm,
+    next_look,
+)
+from slurm_rl_plugin.simulator.schedules.ordered_queue import (
+    OrderedQueue,
+    QueueOrder,
+    StaticQueue,
+    decide_scored,
+    decide_static,
+    rank_of,
+)
 from slurm_rl_plugin.simulator.scoring.echo_state import CompiledEchoState, compile_echo_state
 from slurm_rl_plugin.simulator.scoring.hook_effects import hook_effects
 from slurm_rl_plugin.simulator.scoring.network import CompiledNetwork, compile_network
 from slurm_rl_plugin.simulator.scoring.rules import FixedScores, RuleScores, rule_code
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
+
+
+def _look_of_slurm(cluster: Cluster, queue: SlurmPasses) -> float:
+    return next_look(cluster, queue)
+
+
+@chosen_by_type("queue", {SlurmPasses: _look_of_slurm})
+def _next_decision(cluster: Cluster, queue: Any) -> float:
+    """When the queue is looked at next; inf when nothing more will happen."""
+    return decision_time(next_event(cluster), queue.cycle)
+
+
+def _decide_by_rank(cluster: Cluster, queue: StaticQueue) -> None:
+    decide_static(cluster, queue)
+
+
+def _decide_on_nodes(cluster: Cluster, queue: NodeLooks) -> None:
+    decide_on_nodes(cluster, queue)
+
+
+def _look_as_slurm(cluster: Cluster, queue: SlurmPasses) -> None:
+    look_as_slurm(cluster, queue)
+
+
+@chosen_by_type(
+    "queue",
+    {StaticQueue: _decide_by_rank, NodeLooks: _decide_on_nodes, SlurmPasses: _look_as_slurm},
+)
+def decide(cluster: Cluster, queue: Any) -> None:
+    """Make one decision on a queue now."""
+    decide_scored(cluster, queue)
+
+
+@compiled
+def run_until(cluster: Cluster, queue: Any, until: float) -> None:
+    """Let everything up to `until` happen, and every decision.
+
+    Args:
+        queue: OrderedQueue, StaticQueue, NodeLooks or SlurmPasses; what it remembers is changed.
+        until: seconds; inf runs until nothing more happens.
+    """
+    while True:
+        time = _next_decision(cluster, queue)
+        if np.isinf(time) or time > until:
+            return
+        advance(cluster, time)
+        decide(cluster, queue)
+
+
+@compiled
+def run_up_to(cluster: Cluster, queue: Any, until: float) -> None:
+    """`run_until` for a queue that decides at every event; the clock stops at `until`."""
+    run_until(cluster, queue, until)
+    if not np.isinf(until) and until > cluster.state[0].now:
+        advance(cluster, until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +184,11 @@ class SimulationSettings:
             jobs=np.empty(places + 1, dtype=np.int64),
         )
 
-    def empty_cluster(self, workload: Workload, beside: Cluster | None = None) -> Cluster:
-        """The cluster before the first submission; `beside` as of `cluster.empty_cluster`."""
-        cluster = empty_cluster(workload, self.capacity, self.half_life, beside)
+    def empty_cluster(
+        self, workload: Workload, neighbour: Cluster | None = None, rank: IntArray = NO_RANK
+    ) -> Cluster:
+        """The cluster before the first submission; arguments as of `cluster.empty_cluster`."""
+        cluster = empty_cluster(workload, self.capacity, self.half_life, neighbour, rank)
         limit_class(cluster, self.class_limit)
         return cluster
 
@@ -142,43 +213,6 @@ class SimulatedSchedule:
     decisions: int  #: how often the queue was ordered
 
 
-@compiled_borrowing
-def decide_static(jobs: Records, cluster: Cluster, backfilling: int, reserve: int) -> None:
-    """One decision of a static order, in which `pending` is kept."""
-    state = cluster.state[0]
-    if state.limited > 0.0 and not anything_fits(jobs, cluster):
-        return  # the limit is left as it is, as under scores made now
-    if state.pending == 0 or state.idle == 0:
-        return
-    state.decisions += 1
-    reserve = reserve_in_force(jobs, cluster, reserve)
-    order, count = cluster.pending, state.pending
-    if rail_orders(cluster):
-        order_by_rail(jobs, cluster, order, count, cluster.ordered)
-        order = cluster.ordered
-    dispatch_in_order(jobs, cluster, order, count, backfilling, reserve)
-
-
-@compiled_borrowing
-def run_in_order(
-    jobs: Records,
-    cluster: Cluster,
-    rank: IntArray,
-    backfilling: int,
-    cycle: float,
-    reserve: int,
-    until: float,
-) -> None:
-    """Let everything up to `until`, seconds, happen, and every decision of a static order."""
-    while True:
-        event = next_event(jobs, cluster)
-        time = decision_time(event, cycle)
-        if np.isinf(event) or time > until:
-            return
-        advance(jobs, cluster, time, rank)
-        decide_static(jobs, cluster, backfilling, reserve)
-
-
 def finished_schedule(cluster: Cluster) -> SimulatedSchedule:
     """The schedule of a cluster on which everything has run.
 
@@ -193,23 +227,14 @@ def finished_schedule(cluster: Cluster) -> SimulatedSchedule:
     )
 
 
-def rank_of(scores: FloatArray) -> IntArray:
-    """Place of each job in the order of its score; ties by submission; shape [n]."""
-    jobs = len(scores)
-    rank = np.empty(jobs, dtype=np.int64)
-    rank[np.lexsort((np.arange(jobs), -scores))] = np.arange(jobs)
-    return rank
-
-
 def simulate_scores(
     workload: Workload, scores: FloatArray, settings: SimulationSettings
 ) -> SimulatedSchedule:
     """Simulate a static order: higher scores, shape [n], first, ties by submission."""
-    rank = rank_of(scores)
-    cluster = settings.empty_cluster(workload)
+    rank = rank_of(scores, np.zeros(len(scores), dtype=np.int64))
+    cluster = settings.empty_cluster(workload, rank=rank)
     backfilling = BACKFILLING[settings.backfilling]
-    cycle, reserve = settings.cycle, settings.reserve
-    run_in_order(workload.jobs, cluster, rank, backfilling, cycle, reserve, np.inf)
+    run_until(cluster, StaticQueue(backfilling, settings.cycle, settings.reserve), np.inf)
     return finished_schedule(cluster)
 
 
@@ -247,5 +272,5 @@ def simulate_order(
         return simulate_scores(workload, order.scores, settings)
     queue = settings.ordered_queue(workload, order)
     cluster = settings.empty_cluster(workload)
-    run_until(workload, cluster, queue, np.inf)
+    run_until(cluster, queue, np.inf)
     return finished_schedule(cluster)

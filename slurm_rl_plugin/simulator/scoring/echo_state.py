@@ -133,9 +133,9 @@ def compile_echo_state(network: EchoStateNetwork, workload: Workload) -> Compile
 
 
 @compiled_inline
-def queue_state(workload: Workload, cluster: Cluster, network: CompiledEchoState) -> FloatArray:
+def queue_state(cluster: Cluster, network: CompiledEchoState) -> FloatArray:
     """The queue features now, float64[Fq]."""
-    features = grid_state(workload, cluster, network.places, network.grid[0])
+    features = grid_state(cluster, network.places, network.grid[0])
     state = np.empty(len(features))
     for place in range(len(features)):
         state[place] = features[place]
@@ -208,21 +208,20 @@ def step_memory(
 
 
 @compiled
-def _hear_of_starts(workload: Workload, cluster: Cluster, network: CompiledEchoState) -> None:
+def _hear_of_starts(cluster: Cluster, network: CompiledEchoState) -> None:
     """Step the memory once for each job that started since the last decision, in their order."""
     count = cluster.state[0].started
     if network.heard[0] >= 0:
         for place in range(network.heard[0], count):
             job = cluster.started[place]
             inner = shared_inner(network, network.asked, network.memory)
-            wait = cluster.start[job] - workload.jobs[job].submit
+            wait = cluster.start[job] - cluster.jobs[job].submit
             step_memory(network, inner, job, wait, network.memory)
     network.heard[0] = count
 
 
 @compiled
 def score_pending_from_memory(
-    workload: Workload,
     cluster: Cluster,
     network: CompiledEchoState,
     remembers: bool,
@@ -238,9 +237,9 @@ def score_pending_from_memory(
         cluster: read only; some job is pending.
         remembers: whether the hook decides now: starts are heard of, and the queue is kept.
     """
-    state = queue_state(workload, cluster, network)
+    state = queue_state(cluster, network)
     if remembers:
-        _hear_of_starts(workload, cluster, network)
+        _hear_of_starts(cluster, network)
         network.asked[:] = state
     inner = shared_inner(network, state, network.memory)
     common = shared_score(network, state, network.memory)
@@ -249,5 +248,5 @@ def score_pending_from_memory(
     for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
         jobs[place] = job
-        wait = now - workload.jobs[job].submit
+        wait = now - cluster.jobs[job].submit
         scores[place] = job_score(network, seen_inner, common, job, wait)

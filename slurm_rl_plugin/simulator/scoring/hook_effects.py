@@ -1,4 +1,4 @@
-"""What the hook makes of scores: starvation bound, site points, ages, bounded influence."""
+"""How the hook changes scores: starvation bound, site points, ages, bounded influence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from slurm_rl_plugin.simulator.kernel.class_limit import rail_orders, rail_step
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import chosen_by_type, compiled
 from slurm_rl_plugin.simulator.kernel.dispatch import best_first
-from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, calculate, site_points
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -21,35 +20,22 @@ class HookEffects(NamedTuple):
 
     #: The priority to which bounded influence adds; a full order keeps its `standing`.
     site: SitePriority
-    #: Points that the best place in the order is worth, shape [1]; inf if the order alone counts.
-    influence: FloatArray
-    #: Seconds between two cycles of the hook, shape [1]; 0 where every decision sees scores of its
-    #: own instant.
-    refresh: FloatArray
-    #: Seconds of waiting after which a job goes first of its account, shape [1]; inf for never.
-    starvation: FloatArray
+    influence: float  #: points of the best place in the order; inf if the order alone counts
+    refresh: float  #: seconds between two cycles of the hook; 0 scores at every decision
+    starvation: float  #: seconds of waiting after which a job goes first of its account, or inf
     written_at: FloatArray  #: when scores were written last, shape [1]
-    #: What was written for each job, shape [n]: its score at the last cycle, or its points under a
-    #: bounded influence. NaN for a job without any.
+    #: What was written for each job, NaN for nothing: its score at the last cycle, or its points
+    #: under a bounded influence; shape [n].
     written: FloatArray
-    #: Time of the last write, after which slurmctld calculated the whole priority of the job,
+    #: When the factor of each job was written last: slurmctld then calculates its whole priority;
     #: seconds, shape [n].
     recalculated: FloatArray
 
-    def copy(self) -> HookEffects:
-        """The same with a memory of its own of what was charged and written."""
-        changing = ("site", "written_at", "written", "recalculated")
-        return self._replace(**{name: getattr(self, name).copy() for name in changing})
-
 
 class NoEffects(NamedTuple):
-    """Scores order as they are: the loop compiles nothing of what the hook would make of them."""
+    """The hook does not change scores: the loop compiles nothing of it."""
 
     site: SitePriority  #: see HookEffects
-
-    def copy(self) -> NoEffects:
-        """The same with a memory of its own of what was charged."""
-        return NoEffects(self.site.copy())
 
 
 def hook_effects(
@@ -61,10 +47,10 @@ def hook_effects(
     *,
     site_points: bool = False,
 ) -> HookEffects | NoEffects:
-    """Effects for a workload of that many jobs; see HookEffects for the rest.
+    """Effects for a workload of `jobs` jobs; see HookEffects for the rest.
 
     Args:
-        influence: hours of age that the best place in the order is worth.
+        influence: hours of age that the best place in the order adds.
         site_points: a full order keeps what partition, QOS and association add.
     """
     if not site_points:
@@ -75,9 +61,9 @@ def hook_effects(
     remembered = jobs if refresh > 0.0 else 0
     return HookEffects(
         site=site,
-        influence=np.array([points]),
-        refresh=np.array([refresh]),
-        starvation=np.array([starvation]),
+        influence=float(points),
+        refresh=float(refresh),
+        starvation=float(starvation),
         written_at=np.array([-np.inf]),
         written=np.full(remembered, np.nan),
         recalculated=np.full(remembered, -np.inf),
@@ -91,16 +77,16 @@ def _at_each_decision(_cluster: Cluster, _effects: NoEffects) -> bool:
 @chosen_by_type("effects", {NoEffects: _at_each_decision})
 def writes_now(cluster: Cluster, effects: HookEffects) -> bool:
     """Whether the hook writes scores at this decision."""
-    return cluster.state[0].now - effects.written_at[0] >= effects.refresh[0]
+    return cluster.state[0].now - effects.written_at[0] >= effects.refresh
 
 
 @compiled
 def _keep_written(
     cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
 ) -> None:
-    """Between cycles jobs keep what was written; a new job goes right behind the job before it.
+    """Between cycles jobs keep their written scores; a new job goes right behind the previous one.
 
-    Scores may be ranks, so those of two decisions do not compare.
+    Scores may be ranks, so scores of two decisions cannot be compared.
     """
     count, anew = cluster.state[0].pending, writes_now(cluster, effects)
     if anew:
@@ -124,11 +110,11 @@ def _place_points(
 ) -> None:
     """Turn scores into the points that the hook has written for each job's place in the order.
 
-    Between cycles only new jobs get points. As the hook does, a cycle keeps points that are off by
-    no more than INFLUENCE_TOLERANCE of the influence.
+    Between cycles only new jobs get points. Like the hook, a cycle keeps points that differ by at
+    most INFLUENCE_TOLERANCE of the influence.
     """
-    count, influence = cluster.state[0].pending, effects.influence[0]
-    remembers, anew = effects.refresh[0] > 0.0, writes_now(cluster, effects)
+    count, influence = cluster.state[0].pending, effects.influence
+    remembers, anew = effects.refresh > 0.0, writes_now(cluster, effects)
     if anew:
         effects.written_at[0] = cluster.state[0].now
     # pending jobs are in order of submission, which a stable sort keeps among equals
@@ -148,32 +134,32 @@ def _place_points(
 
 @compiled
 def _bound_influence(
-    workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
+    cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
 ) -> None:
     """A job's priority is the site's own; its place in the order adds up to `influence` points.
 
     Its age is that of the last calculation, or of the last write of its site factor: slurmctld's
-    update_job calculates the whole priority. The rail of the reserve adds as many points as it
-    takes to put a job first.
+    update_job calculates the whole priority. The rail of the reserve adds the points that put a
+    job first.
     """
     _place_points(cluster, effects, scores, jobs)
-    calculated = calculate(workload, cluster, effects.site)
+    calculated = calculate(cluster, effects.site)
     for place in range(cluster.state[0].pending):
         job, at = jobs[place], calculated
         if len(effects.recalculated) > 0:
             at = max(at, effects.recalculated[job])
-        scores[place] += site_points(workload, cluster, effects.site, job, at)
+        scores[place] += site_points(cluster, effects.site, job, at)
     if rail_orders(cluster):
-        _raise_steps(workload, cluster, scores, jobs)
+        _raise_steps(cluster, scores, jobs)
 
 
 @compiled
-def _raise_steps(workload: Workload, cluster: Cluster, scores: FloatArray, jobs: IntArray) -> None:
+def _raise_steps(cluster: Cluster, scores: FloatArray, jobs: IntArray) -> None:
     """Put each step of the rail above the lower ones."""
     count = cluster.state[0].pending
     step = np.zeros(count, dtype=np.int64)
     for place in range(count):
-        step[place] = rail_step(workload.jobs, cluster, jobs[place])
+        step[place] = rail_step(cluster, jobs[place])
     for raised in (1, 2):
         highest, lowest = -np.inf, np.inf
         for place in range(count):
@@ -189,15 +175,15 @@ def _raise_steps(workload: Workload, cluster: Cluster, scores: FloatArray, jobs:
 
 @compiled
 def _put_starved_first(
-    workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
+    cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
 ) -> None:
     """Starved jobs take the best places that their account's jobs have; the others move down."""
     count, now = cluster.state[0].pending, cluster.state[0].now
     account, wait = np.empty(count, dtype=np.int64), np.empty(count)
     for place in range(count):
-        account[place] = workload.jobs[jobs[place]].account
-        wait[place] = now - workload.jobs[jobs[place]].submit
-    starved = wait > effects.starvation[0]
+        account[place] = cluster.jobs[jobs[place]].account
+        wait[place] = now - cluster.jobs[jobs[place]].submit
+    starved = wait > effects.starvation
     if not starved.any():
         return
     given = scores[:count].copy()
@@ -212,27 +198,27 @@ def _put_starved_first(
 
 @compiled
 def _keep_site_points(
-    workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
+    cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
 ) -> None:
     """Turn scores into ranks by the points of each place plus the site's own for the job.
 
-    As in the hook (`said_order.in_site_order`), a job passes only others of its step, and a starved
+    As in the hook (`said_order.in_site_order`), a job passes only jobs of its step, and a starved
     job has the points of the best job of its account.
     """
     count, site = cluster.state[0].pending, effects.site
     order = best_first(scores, count)
-    best = np.full(len(workload.shares), -np.inf)
+    best = np.full(len(cluster.shares), -np.inf)
     for job in jobs[:count]:
-        best[workload.jobs[job].account] = max(best[workload.jobs[job].account], site.standing[job])
+        best[cluster.jobs[job].account] = max(best[cluster.jobs[job].account], site.standing[job])
     value, step = np.empty(count), np.zeros(count, dtype=np.int64)
     lifts = cluster.state[0].starving > 0.0
     for rank in range(count):
         job = jobs[order[rank]]
-        starved = cluster.state[0].now - workload.jobs[job].submit > effects.starvation[0]
+        starved = cluster.state[0].now - cluster.jobs[job].submit > effects.starvation
         if rail_orders(cluster):
-            step[rank] = rail_step(workload.jobs, cluster, job)
+            step[rank] = rail_step(cluster, job)
             starved |= lifts and step[rank] > 0
-        own = best[workload.jobs[job].account] if starved else site.standing[job]
+        own = best[cluster.jobs[job].account] if starved else site.standing[job]
         value[rank] = site.span * (count - rank) / count + own
     for each in range(3):
         ranks = np.flatnonzero(step == each)
@@ -241,27 +227,23 @@ def _keep_site_points(
             scores[order[ranks[by_value[place]]]] = float(count - ranks[place])
 
 
-def _as_they_are(
-    workload: Workload, cluster: Cluster, effects: NoEffects, scores: FloatArray, jobs: IntArray
-) -> None:
+def _as_they_are(cluster: Cluster, effects: NoEffects, scores: FloatArray, jobs: IntArray) -> None:
     pass
 
 
 @chosen_by_type("effects", {NoEffects: _as_they_are})
-def as_written(
-    workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
-) -> None:
+def as_written(cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray) -> None:
     """Turn a policy's scores into those that the batch system orders by.
 
     Args:
         scores: of the pending jobs in the order of `jobs`; changed in place.
     """
-    if not np.isinf(effects.starvation[0]):
-        _put_starved_first(workload, cluster, effects, scores, jobs)
-    if not np.isinf(effects.influence[0]):
-        _bound_influence(workload, cluster, effects, scores, jobs)
+    if not np.isinf(effects.starvation):
+        _put_starved_first(cluster, effects, scores, jobs)
+    if not np.isinf(effects.influence):
+        _bound_influence(cluster, effects, scores, jobs)
         return
     if len(effects.site.standing) > 0:
-        _keep_site_points(workload, cluster, effects, scores, jobs)
-    if effects.refresh[0] > 0.0:
+        _keep_site_points(cluster, effects, scores, jobs)
+    if effects.refresh > 0.0:
         _keep_written(cluster, effects, scores, jobs)

@@ -1,4 +1,8 @@
-"""A Q-network evaluated inside the compiled loop, on the features of its schema."""
+"""A Q-network compiled on the features of its schema, with its past runs.
+
+A prediction changes only with an event of a run of the job's user or class of requests, so its part
+of the score is kept for each template until then.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ import numpy as np
 
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.features.history.run_history import BOUNDS
+from slurm_rl_plugin.features.history.run_prediction import PARTS, SHARES, nominal_shares
 from slurm_rl_plugin.features.reactive_grid import account_places
 from slurm_rl_plugin.features.site import SITE, static_job_features
 from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
@@ -19,16 +25,26 @@ from slurm_rl_plugin.simulator.kernel.compilation import (
     compiled_inline,
 )
 from slurm_rl_plugin.simulator.kernel.compiled_features import (
+    alike_features,
+    believed_rate,
     dynamic_job_features,
+    expected_run,
+    fill_shares,
+    history_features,
+    learn_shares,
     log_seconds,
     longest_wait,
+    run_time_at,
 )
-from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.scoring.history import (
-    HistoryPart,
-    add_history,
-    bring_up_to_now,
-    history_part,
+from slurm_rl_plugin.simulator.kernel.workload import (
+    ENDED_EVENT,
+    NO_PAST,
+    Workload,
+    WorkloadHistory,
+    copied,
+    fill_known_hazards,
+    fold_run,
+    past_speaks,
 )
 from slurm_rl_plugin.simulator.scoring.queue_features import (
     GRID_WAIT,
@@ -40,7 +56,220 @@ from slurm_rl_plugin.simulator.scoring.queue_features import (
     queue_features_now,
 )
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+#: Features of jobs of the same template, the last ones of the schema.
+_ALIKE = 1
+#: The stamp of a template before its part is computed.
+_NEVER = np.iinfo(np.int64).min
+
+
+class HistoryPart(NamedTuple):
+    """The part of a network that uses past runs, and its state."""
+
+    weights: FloatArray  #: of the prediction's features into hidden units, shape [features, hidden]
+    linear: FloatArray  #: of the same into the score, shape [features]
+    alike_weights: FloatArray  #: of features of the template's jobs, shape [_ALIKE, hidden]
+    alike_linear: FloatArray  #: shape [_ALIKE]
+    speaks: BoolArray  #: whether past runs predict each template, as of its part, [templates]
+    past: WorkloadHistory  #: rows of history
+    #: Started jobs that have outlived each of BOUNDS or are known not to, ended jobs, then started
+    #: and ended jobs counted in `running`; shape [ENDED_EVENT + 3].
+    seen: IntArray
+    since: FloatArray  #: the rows include what runs outlived before this time, seconds, shape [1]
+    version: IntArray  #: how often the row of each user has changed, shape [users]
+    site_version: IntArray  #: the same for each class of requests, shape [REQUEST_CLASSES]
+    stamp: IntArray  #: versions at which each template's part was computed, shape [templates, 2]
+    #: Added to hidden units and, last, to the score by the prediction, [templates, hidden + 1].
+    part: FloatArray
+    pending: IntArray  #: pending jobs of each template, shape [templates]
+    running: IntArray  #: running jobs of each template, shape [templates]
+    hazards: FloatArray  #: as each template's part was computed, shape [templates, len(BOUNDS)]
+    shares: FloatArray  #: of runs below each grid point, shape [SHARES]; shape [0] if unused
+    #: Predicted quantiles of each job at its start, seconds, NaN before, shape [n, len(PARTS)].
+    predicted: FloatArray
+    asked_shares: FloatArray  #: see `run_prediction.learn_shares`, shape [len(PARTS)]
+
+
+def history_part(
+    workload: Workload | None,
+    weights: FloatArray,
+    linear: FloatArray,
+    *,
+    quantiles: bool = False,
+) -> HistoryPart:
+    """The part of a network that uses past runs, before the first job.
+
+    Args:
+        workload: the jobs; its rows of history are copied. None for a network that uses none.
+        weights: of the history features into hidden units, shape [history features, hidden].
+        linear: the same into the score, shape [history features].
+        quantiles: whether quantiles of run times are predicted.
+
+    Raises:
+        SimulationError: the users of the jobs are unknown.
+    """
+    past = NO_PAST if workload is None else workload.past
+    if workload is not None and len(past.template) != len(workload.submit):
+        raise SimulationError("a network that looks at past runs needs to know users.")
+    templates = len(past.asked)
+    split = max(len(linear) - _ALIKE, 0)
+    rows = len(past.template) if quantiles else 0
+    return HistoryPart(
+        weights=np.ascontiguousarray(weights[:split]),
+        linear=np.ascontiguousarray(linear[:split]),
+        alike_weights=np.ascontiguousarray(weights[split:]),
+        alike_linear=np.ascontiguousarray(linear[split:]),
+        speaks=np.ones(templates, dtype=np.bool_),
+        past=copied(past),
+        seen=np.zeros(ENDED_EVENT + 3, dtype=np.int64),
+        since=np.array([-np.inf]),
+        version=np.zeros(len(past.users), dtype=np.int64),
+        site_version=np.zeros(len(past.site), dtype=np.int64),
+        stamp=np.full((templates, 2), _NEVER, dtype=np.int64),
+        part=np.zeros((templates, weights.shape[1] + 1)),
+        pending=np.zeros(templates, dtype=np.int64),
+        running=np.zeros(templates, dtype=np.int64),
+        hazards=np.zeros((templates, len(BOUNDS))),
+        shares=np.zeros(SHARES if quantiles else 0),
+        predicted=np.full((rows, len(PARTS)), np.nan),
+        asked_shares=nominal_shares(),
+    )
+
+
+NO_HISTORY = history_part(None, np.empty((0, 0)), np.empty(0))
+_THRESHOLDS = np.array(BOUNDS)
+
+
+@compiled_borrowing
+def _next_outlived(cluster: Cluster, history: HistoryPart, kind: int) -> float:
+    """When the next started job outlived a bound; inf if no other has by now."""
+    while history.seen[kind] < cluster.state[0].started:
+        job = cluster.started[history.seen[kind]]
+        if cluster.jobs[job].run_time >= _THRESHOLDS[kind]:
+            time = cluster.start[job] + _THRESHOLDS[kind]
+            if time >= history.since[0]:
+                return time if time <= cluster.state[0].now else np.inf
+        history.seen[kind] += 1
+    return np.inf
+
+
+@compiled_borrowing
+def _fold_next(cluster: Cluster, history: HistoryPart) -> bool:
+    """Add the earliest new event to the history; False without one."""
+    first, kind = np.inf, -1
+    for each in range(ENDED_EVENT):
+        time = _next_outlived(cluster, history, each)
+        if time < first:
+            first, kind = time, each
+    if history.seen[ENDED_EVENT] < cluster.state[0].ended:
+        job = cluster.ended[history.seen[ENDED_EVENT]]
+        if cluster.start[job] + cluster.jobs[job].run_time < first:
+            kind = ENDED_EVENT
+    if kind < 0:
+        return False
+    list_of = cluster.ended if kind == ENDED_EVENT else cluster.started
+    job = list_of[history.seen[kind]]
+    user = cluster.past.user[job]
+    template = cluster.past.template[job]
+    if kind == ENDED_EVENT and len(history.predicted) > 0:
+        learn_shares(history.asked_shares, history.predicted[job], cluster.jobs[job].run_time)
+    fold_run(history.past, user, template, kind, cluster.jobs[job].run_time)
+    history.seen[kind] += 1
+    history.version[user] += 1
+    history.site_version[history.past.alike[template]] += 1
+    return True
+
+
+@compiled_borrowing
+def bring_up_to_now(cluster: Cluster, history: HistoryPart) -> None:
+    """Add the events of runs since the last decision, and count the jobs of each template."""
+    while _fold_next(cluster, history):
+        pass
+    seen, template, now = history.seen, cluster.past.template, cluster.state[0].now
+    while seen[ENDED_EVENT + 1] < cluster.state[0].started:
+        job = cluster.started[seen[ENDED_EVENT + 1]]
+        history.running[template[job]] += 1
+        if len(history.predicted) > 0 and cluster.start[job] + cluster.jobs[job].run_time > now:
+            for part in range(len(PARTS)):
+                history.predicted[job, part] = predicted_quantile(cluster, history, job, part)
+        seen[ENDED_EVENT + 1] += 1
+    while seen[ENDED_EVENT + 2] < cluster.state[0].ended:
+        history.running[template[cluster.ended[seen[ENDED_EVENT + 2]]]] -= 1
+        seen[ENDED_EVENT + 2] += 1
+    count = cluster.state[0].pending
+    for place in range(count):
+        history.pending[template[cluster.pending[place]]] = 0
+    for place in range(count):
+        history.pending[template[cluster.pending[place]]] += 1
+
+
+@compiled_borrowing
+def _predict(cluster: Cluster, history: HistoryPart, job: int) -> None:
+    """Compute the part of a job's template."""
+    past, user, template = history.past, cluster.past.user[job], cluster.past.template[job]
+    history.speaks[template] = past_speaks(past, user, template)
+    fill_known_hazards(history.hazards[template], past, user, template)
+    mean, rate = expected_run(history.hazards[template], past.asked[template])
+    features = history_features(mean, believed_rate(mean, rate, history.speaks[template]))
+    part = history.part[template]
+    hidden = len(part) - 1
+    for unit in range(len(part)):
+        part[unit] = 0.0
+    for index in range(len(features)):
+        for unit in range(hidden):
+            part[unit] += features[index] * history.weights[index, unit]
+        part[hidden] += features[index] * history.linear[index]
+
+
+@compiled_borrowing
+def _bring_part_up(cluster: Cluster, history: HistoryPart, job: int) -> None:
+    """Update the part of a job's template if its history has changed."""
+    user, template = cluster.past.user[job], cluster.past.template[job]
+    of_user, of_site = history.version[user], history.site_version[history.past.alike[template]]
+    stamp = history.stamp[template]
+    if stamp[0] != of_user or stamp[1] != of_site:
+        _predict(cluster, history, job)
+        stamp[0], stamp[1] = of_user, of_site
+
+
+@compiled_borrowing
+def predicted_quantile(cluster: Cluster, history: HistoryPart, job: int, part: int) -> float:
+    """Seconds below which one of PARTS of such runs end; at most the limit.
+
+    Args:
+        history: made for quantiles, and up to date.
+        part: place in `run_prediction.PARTS`.
+    """
+    _bring_part_up(cluster, history, job)
+    template = cluster.past.template[job]
+    fill_shares(history.shares, history.hazards[template])
+    quantile = run_time_at(history.shares, history.asked_shares[part])
+    return min(quantile, history.past.asked[template])
+
+
+@compiled_inline
+def add_history(cluster: Cluster, history: HistoryPart, job: int, inner: FloatArray) -> float:
+    """Add the history features of a job to `inner`; their part of the linear term.
+
+    Args:
+        inner: hidden units before activation, shape [hidden].
+    """
+    _bring_part_up(cluster, history, job)
+    template = cluster.past.template[job]
+    part = history.part[template]
+    score = part[len(inner)]
+    for unit in range(len(inner)):
+        inner[unit] += part[unit]
+    if not history.speaks[template]:
+        return score
+    alike = alike_features(history.pending[template], history.running[template])
+    for index in range(len(alike)):
+        score += alike[index] * history.alike_linear[index]
+    for unit in range(len(inner)):
+        for index in range(len(alike)):
+            inner[unit] += alike[index] * history.alike_weights[index, unit]
+    return score
 
 
 class SiteSchema(NamedTuple):
@@ -60,8 +289,8 @@ class CompiledNetwork(NamedTuple):
     """A QNetwork with its scaler folded in and everything that never changes summed up."""
 
     queue_weights: FloatArray  #: shape [Fq, hidden]
-    #: Of what changes while a job waits, shape [dynamic features, hidden]; of length 0 where that
-    #: weighs nothing.
+    #: Of features that change while a job waits, shape [dynamic features, hidden]; of length 0 if
+    #: all weights are 0.
     dynamic_weights: FloatArray
     dynamic_linear: FloatArray  #: the same into the score, shape [dynamic features]
     output: FloatArray  #: shape [hidden]
@@ -70,22 +299,15 @@ class CompiledNetwork(NamedTuple):
     activation: IntArray  #: index into ACTIVATIONS, shape [1]
     reserve_weights: FloatArray  #: shape [Fq]; all 0 for a network that holds nothing
     reserve_bias: FloatArray  #: shape [1]
-    #: Recent arrivals, as `no_arrivals` makes them; changes while the network scores.
-    arrived: FloatArray
-    longest: FloatArray  #: the longest wait known lately, and when, seconds; shape [2]; changes
+    arrived: FloatArray  #: recent arrivals, see `no_arrivals`; changes
+    longest: FloatArray  #: the longest recent wait, and when, seconds; shape [2]; changes
     goals: FloatArray  #: how much waits and shares count (`domain.goals`), shape [2]
-    history: HistoryPart  #: what past runs add; changes while the network scores
-    grid: Any  #: which schema it is, for each of which its queue features are compiled
-
-    def copy(self) -> CompiledNetwork:
-        """The same with a memory of its own of arrivals, waits and past runs."""
-        return self._replace(
-            arrived=self.arrived.copy(), longest=self.longest.copy(), history=self.history.copy()
-        )
+    history: HistoryPart  #: what past runs add; changes
+    grid: Any  #: the schema; queue features are compiled for each
 
     def rows(self, count: int) -> CompiledNetwork:
         """A copy with room for `count` jobs, to be filled by `write`."""
-        return self.copy()._replace(
+        return copied(self)._replace(
             static_hidden=np.zeros((count, self.static_hidden.shape[1])),
             static_score=np.zeros(count),
         )
@@ -99,7 +321,7 @@ class CompiledNetwork(NamedTuple):
 def compile_network(
     network: QNetwork, workload: Workload, goals: Goals = AS_TRAINED
 ) -> CompiledNetwork:
-    """Fold the scaler into the weights and the static features of a workload into offsets.
+    """Fold the scaler and the static features of a workload into the weights.
 
     Args:
         network: of the `site` schema or one of the papers'.
@@ -132,7 +354,6 @@ def compile_network(
     past_weights, past_linear = job_weights[last:].copy(), linear[last:].copy()
     past_weights[:1] *= goals.short_jobs
     past_linear[:1] *= goals.short_jobs
-    tells = network.looks_at_past
     changes = bool(job_weights[known:last].any() or linear[known:last].any())
     changing = slice(known, last if changes else known)
     return CompiledNetwork(
@@ -145,15 +366,17 @@ def compile_network(
         activation=np.array([ACTIVATIONS.index(network.activation)], dtype=np.int64),
         reserve_weights=hold,
         reserve_bias=np.array([network.reserve_bias - float(network.queue_mean @ hold)]),
-        arrived=no_arrivals(workload) if _queue_tells(network) else np.empty(0),
+        arrived=no_arrivals(workload) if _uses_queue(network) else np.empty(0),
         longest=np.array([0.0, -np.inf]),
         goals=np.array([goals.longest_wait, goals.points_a_doubling]),
-        history=history_part(workload if tells else None, past_weights, past_linear),
+        history=history_part(
+            workload if network.looks_at_past else None, past_weights, past_linear
+        ),
         grid=SiteSchema() if grid == NO_GRID else GridSchema(grid, account_places(workload.shares)),
     )
 
 
-def _queue_tells(network: QNetwork) -> bool:
+def _uses_queue(network: QNetwork) -> bool:
     """Whether the queue features can change an order or a reserve."""
     return bool(network.output.any()) or network.reserve_weights is not None
 
@@ -163,33 +386,19 @@ _LONG_WAITS, _SHARES = 0, 1
 _LONGEST, _SINCE = 0, 1
 
 
-def _grid_features(
-    workload: Workload, cluster: Cluster, network: CompiledNetwork, _: FloatArray
-) -> Any:
-    return grid_state(workload, cluster, network.grid.places, network.grid.code)
+def _grid_features(cluster: Cluster, network: CompiledNetwork, _: FloatArray) -> Any:
+    return grid_state(cluster, network.grid.places, network.grid.code)
 
 
 @chosen_by_type("network.grid", {GridSchema: _grid_features})
-def _queue_features(
-    workload: Workload, cluster: Cluster, network: CompiledNetwork, usage: FloatArray
-) -> Any:
+def _queue_features(cluster: Cluster, network: CompiledNetwork, usage: FloatArray) -> Any:
     """The queue features of the network's schema now, a tuple."""
-    return queue_features_now(workload, cluster, usage, network.arrived)
-
-
-@compiled_borrowing
-def sees_queue(network: CompiledNetwork) -> bool:
-    """Whether its arrivals are counted, since the queue features change an order or a reserve."""
-    return len(network.arrived) > 0
+    return queue_features_now(cluster, usage, network.arrived)
 
 
 @compiled
 def queue_part(
-    workload: Workload,
-    cluster: Cluster,
-    network: CompiledNetwork,
-    usage: FloatArray,
-    hidden: FloatArray,
+    cluster: Cluster, network: CompiledNetwork, usage: FloatArray, hidden: FloatArray
 ) -> int:
     """Add the part of the queue features now to `hidden`; the processors to hold.
 
@@ -199,7 +408,7 @@ def queue_part(
         hidden: hidden units before activation, shape [hidden].
     """
     wanted = network.reserve_bias[0]
-    features = _queue_features(workload, cluster, network, usage)
+    features = _queue_features(cluster, network, usage)
     for place in range(len(features)):
         wanted += features[place] * network.reserve_weights[place]
         for unit in range(len(hidden)):
@@ -209,24 +418,24 @@ def queue_part(
 
 @compiled_borrowing
 def activate(value: float, activation: int) -> float:
-    """Apply the activation that stands at this place of ACTIVATIONS."""
+    """Apply the activation at this place of ACTIVATIONS."""
     if activation == 0:
         return max(value, 0.0)
     return 1.0 / (1.0 + np.exp(-value))
 
 
 @compiled_borrowing
-def looks_at_time(network: CompiledNetwork) -> bool:
+def uses_waits(network: CompiledNetwork) -> bool:
     """Whether a score changes with the time that a job has waited."""
     return len(network.dynamic_linear) > 0
 
 
 @compiled_borrowing
-def count_longest(workload: Workload, cluster: Cluster, network: CompiledNetwork) -> None:
-    """Bring the longest wait known lately up to now (`features.site.longest_wait`)."""
+def count_longest(cluster: Cluster, network: CompiledNetwork) -> None:
+    """Update the longest recent wait (`features.site.longest_wait`)."""
     now, oldest = cluster.state[0].now, 0.0
     for place in range(cluster.state[0].pending):
-        oldest = max(oldest, now - workload.jobs[cluster.pending[place]].submit)
+        oldest = max(oldest, now - cluster.jobs[cluster.pending[place]].submit)
     longest = network.longest
     since = now - longest[_SINCE] if longest[_SINCE] > -np.inf else 0.0
     longest[_LONGEST] = longest_wait(longest[_LONGEST], since, oldest)
@@ -235,7 +444,7 @@ def count_longest(workload: Workload, cluster: Cluster, network: CompiledNetwork
 
 @compiled_inline
 def _waiting_part(
-    workload: Workload,
+    cluster: Cluster,
     network: CompiledNetwork,
     job: int,
     now: float,
@@ -243,17 +452,17 @@ def _waiting_part(
     inner: FloatArray,
 ) -> float:
     """Add the features that change while a job waits to `inner`; their part of the linear term."""
-    wait = now - workload.jobs[job].submit
+    wait = now - cluster.jobs[job].submit
     if network.grid.code == GRID_WAIT:
         waited = log_seconds(wait)
         for unit in range(len(inner)):
             inner[unit] += waited * network.dynamic_weights[0, unit]
         return waited * network.dynamic_linear[0]
-    account = workload.jobs[job].account
+    account = cluster.jobs[job].account
     features = dynamic_job_features(
         wait,
         network.longest[_LONGEST],
-        workload.shares[account],
+        cluster.shares[account],
         usage[account],
         network.goals[_LONG_WAITS],
         network.goals[_SHARES],
@@ -269,7 +478,6 @@ def _waiting_part(
 
 @compiled
 def job_part(
-    workload: Workload,
     cluster: Cluster,
     network: CompiledNetwork,
     job: int,
@@ -279,14 +487,12 @@ def job_part(
 ) -> float:
     """Fill `inner` with hidden units before activation for a waiting job; its linear term.
 
-    The loop of `score_pending` for one job. That loop keeps lines of its own: calling this one
-    there, inlined, made the simulator slower by a tenth.
+    This is the loop of `score_pending` for one job. That loop has its own lines: a call of this
+    function, also inlined, made the simulator slower by a tenth.
 
     Args:
-        network: the scorer; its past runs and waits are brought up to now.
-        usage: fraction of the consumed service of each account, shape [accounts].
-        from_queue: what `queue_part` made of zeros, shape [hidden].
-        inner: shape [hidden].
+        network: its past runs and waits are up to date.
+        from_queue: `queue_part` of zeros, shape [hidden].
     """
     now = cluster.state[0].now
     score = network.static_score[job]
@@ -294,44 +500,39 @@ def job_part(
     for unit in range(len(inner)):
         inner[unit] = from_queue[unit] + static[unit]
     if len(network.history.stamp) > 0:
-        score += add_history(workload, network.history, job, inner)
-    if looks_at_time(network):
-        score += _waiting_part(workload, network, job, now, usage, inner)
+        score += add_history(cluster, network.history, job, inner)
+    if uses_waits(network):
+        score += _waiting_part(cluster, network, job, now, usage, inner)
     return score
 
 
 @compiled
 def score_pending(
-    workload: Workload,
-    cluster: Cluster,
-    network: CompiledNetwork,
-    scores: FloatArray,
-    jobs: IntArray,
+    cluster: Cluster, network: CompiledNetwork, scores: FloatArray, jobs: IntArray
 ) -> int:
     """Score every pending job now; the processors to keep free of batch work.
 
     Args:
-        network: the scorer; its recent arrivals and its past runs are brought up to now.
+        network: its recent arrivals and past runs are brought up to date.
         scores: filled for the first `pending` places.
         jobs: filled with the pending job numbers in the order of `scores`.
     """
     usage = current_usage(cluster)
     from_queue = np.zeros(len(network.output))
     reserve = 0
-    if sees_queue(network):
-        reserve = queue_part(workload, cluster, network, usage, from_queue)
+    if len(network.arrived) > 0:  # the queue features change an order or a reserve
+        reserve = queue_part(cluster, network, usage, from_queue)
     inner = np.empty_like(from_queue)
     if len(network.history.stamp) > 0:
-        bring_up_to_now(workload, cluster, network.history)
-    if looks_at_time(network):
-        count_longest(workload, cluster, network)
-    _fill_scores(workload, cluster, network, usage, from_queue, inner, scores, jobs)
+        bring_up_to_now(cluster, network.history)
+    if uses_waits(network):
+        count_longest(cluster, network)
+    _fill_scores(cluster, network, usage, from_queue, inner, scores, jobs)
     return reserve
 
 
 @compiled_borrowing
 def _fill_scores(
-    workload: Workload,
     cluster: Cluster,
     network: CompiledNetwork,
     usage: FloatArray,
@@ -343,18 +544,18 @@ def _fill_scores(
     """Fill `scores` with the network's output for each waiting job, `jobs` with its number."""
     activation = network.activation[0]
     now = cluster.state[0].now
-    waiting_tells = looks_at_time(network)
-    past_tells = len(network.history.stamp) > 0
+    uses_time = uses_waits(network)
+    uses_past = len(network.history.stamp) > 0
     for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
         score = network.static_score[job]
         static = network.static_hidden[job]
         for unit in range(len(inner)):
             inner[unit] = from_queue[unit] + static[unit]
-        if past_tells:
-            score += add_history(workload, network.history, job, inner)
-        if waiting_tells:
-            score += _waiting_part(workload, network, job, now, usage, inner)
+        if uses_past:
+            score += add_history(cluster, network.history, job, inner)
+        if uses_time:
+            score += _waiting_part(cluster, network, job, now, usage, inner)
         for unit in range(len(inner)):
             score += network.output[unit] * activate(inner[unit], activation)
         scores[place] = score

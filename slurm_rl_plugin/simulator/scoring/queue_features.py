@@ -39,16 +39,16 @@ def no_arrivals(workload: Workload) -> FloatArray:
 
 
 @compiled
-def _count_arrivals(workload: Workload, cluster: Cluster, arrived: FloatArray) -> None:
+def _count_arrivals(cluster: Cluster, arrived: FloatArray) -> None:
     """Bring the faded counts of interactive submissions up to now (`recent_arrivals`)."""
     now, came = cluster.state[0].now, cluster.state[0].next_arrival
     for place in range(len(FADING_TIMES)):
         arrived[1 + place] *= np.exp(-(now - arrived[0]) / FADING_TIMES[place])
     arrived[0] = now
     for job in range(int(arrived[-1]), came):
-        if workload.jobs[job].interactive:
+        if cluster.jobs[job].interactive:
             for place in range(len(FADING_TIMES)):
-                age = now - workload.jobs[job].submit
+                age = now - cluster.jobs[job].submit
                 arrived[1 + place] += np.exp(-age / FADING_TIMES[place])
     arrived[-1] = came
 
@@ -62,66 +62,43 @@ def next_release(cluster: Cluster) -> float:
 
 
 @compiled
-def _released_soon(workload: Workload, cluster: Cluster) -> int:
-    """Processors whose job is expected to end within SOON seconds, or should have ended."""
-    until = cluster.state[0].now + SOON
-    processors = 0
-    for place in range(cluster.state[0].running):
-        if cluster.running[place].expected_end > until:
-            break
-        processors += workload.jobs[cluster.running[place].expected_job].processors
-    return processors
-
-
-@compiled
-def _shortest_batch(workload: Workload, cluster: Cluster) -> float:
-    """Shortest estimated run time of a waiting batch job, seconds; 0 if none waits."""
-    shortest = np.inf
-    for place in range(cluster.state[0].pending):
-        job = cluster.pending[place]
-        if not workload.jobs[job].interactive:
-            shortest = min(shortest, workload.jobs[job].estimate)
-    return 0.0 if np.isinf(shortest) else shortest
-
-
-@compiled
-def _pending_size(workload: Workload, cluster: Cluster) -> float:
-    """Of the waiting jobs together, processors."""
-    size = 0.0
-    for place in range(cluster.state[0].pending):
-        size += workload.jobs[cluster.pending[place]].weighed
-    return size
-
-
-@compiled
-def queue_features_now(
-    workload: Workload, cluster: Cluster, usage: FloatArray, arrived: FloatArray
-) -> Any:
+def queue_features_now(cluster: Cluster, usage: FloatArray, arrived: FloatArray) -> Any:
     """The queue features of the `site` schema now, a tuple in its order.
 
     Args:
         usage: fraction of the consumed service of each account, shape [accounts].
-        arrived: brought up to now; see `no_arrivals`.
+        arrived: updated here; see `no_arrivals`.
     """
     state = cluster.state[0]
-    _count_arrivals(workload, cluster, arrived)
+    _count_arrivals(cluster, arrived)
+    size, shortest = 0.0, np.inf
+    for place in range(state.pending):
+        job = cluster.pending[place]
+        size += cluster.jobs[job].weighed
+        if not cluster.jobs[job].interactive:
+            shortest = min(shortest, cluster.jobs[job].estimate)
+    until, released = state.now + SOON, 0
+    for place in range(state.running):
+        if cluster.running[place].expected_end > until:
+            break
+        released += cluster.jobs[cluster.running[place].expected_job].processors
     relative = queue_features(
         float(state.capacity),
         float(state.idle),
         float(state.pending),
         float(state.pending_interactive),
-        _pending_size(workload, cluster),
+        size,
         max(state.pending_work, 0.0),
         next_release(cluster),
         float(state.running_interactive),
-        fairness(workload.shares, usage),
+        fairness(cluster.shares, usage),
     )
     absolute = reserve_features(
         float(state.pending_interactive),
         float(state.pending - state.pending_interactive),
         float(state.running_interactive),
-        float(_released_soon(workload, cluster)),
-        _shortest_batch(workload, cluster),
+        float(released),
+        0.0 if np.isinf(shortest) else shortest,
         arrived[1:-1],
     )
     return relative + absolute
@@ -145,49 +122,21 @@ def grid_job_table(workload: Workload) -> FloatArray:
 
 
 @compiled
-def running_utility(workload: Workload, cluster: Cluster) -> float:
+def running_utility(cluster: Cluster) -> float:
     """Mean time utility of the running jobs at their expected completion; 1 if none runs."""
     running = cluster.state[0].running
     total = 0.0
     for place in range(running):
         job = cluster.running[place].expected_job
-        turnaround = cluster.running[place].expected_end - workload.jobs[job].submit
-        row = paper_row(workload.jobs[job].interactive)
-        total += time_utility(turnaround, workload.jobs[job].estimate, row)
+        turnaround = cluster.running[place].expected_end - cluster.jobs[job].submit
+        row = paper_row(cluster.jobs[job].interactive)
+        total += time_utility(turnaround, cluster.jobs[job].estimate, row)
     return total / running if running else 1.0
 
 
 @compiled
-def _running_work(workload: Workload, cluster: Cluster) -> float:
-    now = cluster.state[0].now
-    total = 0.0
-    for place in range(cluster.state[0].running):
-        remaining = max(cluster.running[place].expected_end - now, 0.0)
-        total += remaining * workload.jobs[cluster.running[place].expected_job].weighed
-    return total
-
-
-@compiled
-def _received(cluster: Cluster, places: IntArray) -> FloatArray:
-    received = np.zeros(VO_PLACES)
-    usage = current_usage(cluster)
-    for account in range(len(places)):
-        received[places[account]] += usage[account]
-    return received
-
-
-@compiled
-def _queued(workload: Workload, cluster: Cluster, places: IntArray) -> FloatArray:
-    queued = np.zeros(VO_PLACES)
-    pending = cluster.state[0].pending
-    for place in range(pending):
-        queued[places[workload.jobs[cluster.pending[place]].account]] += 1.0
-    return queued / max(pending, 1)
-
-
-@compiled
 def grid_state(
-    workload: Workload, cluster: Cluster, places: IntArray, code: int
+    cluster: Cluster, places: IntArray, code: int
 ) -> tuple[float, float, float, float, float, float, float, float]:
     """The 8 queue features of a papers' schema now.
 
@@ -198,9 +147,17 @@ def grid_state(
     # a recorded log may have had more processors than it says
     capacity, idle = float(cluster.state[0].capacity), float(max(cluster.state[0].idle, 0))
     work, release = max(cluster.state[0].pending_work, 0.0), next_release(cluster)
+    of_places = np.zeros(VO_PLACES)
     if code != GRID_2011:
-        utility = running_utility(workload, cluster)
-        return grid_features(capacity, idle, work, release, utility, _received(cluster, places))
-    running_work = _running_work(workload, cluster)
-    queued = _queued(workload, cluster, places)
+        usage = current_usage(cluster)
+        for account in range(len(places)):
+            of_places[places[account]] += usage[account]
+        return grid_features(capacity, idle, work, release, running_utility(cluster), of_places)
+    now, running_work, pending = cluster.state[0].now, 0.0, cluster.state[0].pending
+    for place in range(cluster.state[0].running):
+        remaining = max(cluster.running[place].expected_end - now, 0.0)
+        running_work += remaining * cluster.jobs[cluster.running[place].expected_job].weighed
+    for place in range(pending):
+        of_places[places[cluster.jobs[cluster.pending[place]].account]] += 1.0
+    queued = of_places / max(pending, 1)
     return grid_features_2011(capacity, idle, work, release, running_work, queued)

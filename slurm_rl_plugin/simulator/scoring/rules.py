@@ -8,14 +8,13 @@ import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies import waiting_rules
-from slurm_rl_plugin.simulator.kernel.cluster import Cluster, whole_usage
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing, compiled_copy
 from slurm_rl_plugin.simulator.kernel.compiled_features import (
     paper_row,
     time_utility,
     time_utility_loss_rate,
 )
-from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -28,11 +27,7 @@ class FixedScores(NamedTuple):
 class RuleScores(NamedTuple):
     """One of WAITING_RULES."""
 
-    rule: int  #: as `rule_code` names it
-
-    def copy(self) -> RuleScores:
-        """The same: a rule remembers nothing."""
-        return self
+    rule: int  #: see `rule_code`
 
 
 @compiled_borrowing
@@ -82,7 +77,9 @@ def rule_code(name: str) -> int:
 @compiled
 def current_usage(cluster: Cluster) -> FloatArray:
     """Fraction of the (decayed) consumed service of each account; all 0 while there is none."""
-    total, usage = whole_usage(cluster), np.zeros(len(cluster.accounts))
+    total, usage = 0.0, np.zeros(len(cluster.accounts))
+    for account in range(len(usage)):
+        total += cluster.accounts[account].usage
     if total > 0.0:
         for account in range(len(usage)):
             usage[account] = cluster.accounts[account].usage / total
@@ -90,28 +87,26 @@ def current_usage(cluster: Cluster) -> FloatArray:
 
 
 @compiled
-def _sizes_in_use(workload: Workload, cluster: Cluster) -> FloatArray:
+def _sizes_in_use(cluster: Cluster) -> FloatArray:
     """How large the running jobs of each user are together, processors, shape [users]."""
-    in_use = np.zeros(len(workload.past.users))
+    in_use = np.zeros(len(cluster.past.users))
     for place in range(cluster.state[0].running):
         job = cluster.running[place].expected_job
-        in_use[workload.past.user[job]] += workload.jobs[job].weighed
+        in_use[cluster.past.user[job]] += cluster.jobs[job].weighed
     return in_use
 
 
 @compiled
-def score_pending_by_rule(
-    workload: Workload, cluster: Cluster, rule: int, scores: FloatArray, jobs: IntArray
-) -> None:
+def score_pending_by_rule(cluster: Cluster, rule: int, scores: FloatArray, jobs: IntArray) -> None:
     """Score every pending job now by a rule of `rule_code`; arguments as of `score_pending`."""
-    in_use = _sizes_in_use(workload, cluster) if rule == _DRF else np.zeros(0)
+    in_use = _sizes_in_use(cluster) if rule == _DRF else np.zeros(0)
     now = cluster.state[0].now
     capacity = float(cluster.state[0].capacity)
     for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
-        wait = now - workload.jobs[job].submit
-        estimate = workload.jobs[job].estimate
-        size = workload.jobs[job].weighed
+        wait = now - cluster.jobs[job].submit
+        estimate = cluster.jobs[job].estimate
+        size = cluster.jobs[job].weighed
         if rule == _WFP3:
             score = _wfp3(wait, estimate, size)
         elif rule == _UNICEP:
@@ -119,9 +114,9 @@ def score_pending_by_rule(
         elif rule == _EXPANSION_FACTOR:
             score = _expansion_factor(wait, estimate)
         elif rule == _UTILITY_GREEDY:
-            score = _utility_greedy(wait, estimate, size, workload.jobs[job].interactive)
+            score = _utility_greedy(wait, estimate, size, cluster.jobs[job].interactive)
         elif rule == _DRF:
-            score = _drf(in_use[workload.past.user[job]] / capacity)
+            score = _drf(in_use[cluster.past.user[job]] / capacity)
         else:
             score = np.nan  # `rule_code` gives no other codes
         scores[place] = score

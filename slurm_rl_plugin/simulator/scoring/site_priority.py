@@ -1,4 +1,4 @@
-"""A site's own multifactor priority in the compiled loop."""
+"""A site's own multifactor priority, compiled."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from slurm_rl_plugin.policies.waiting_rules import (
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing, compiled_copy
 from slurm_rl_plugin.simulator.kernel.dispatch import best_first
-from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload, copied
 from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
 
 _fair_tree_factors = compiled_copy(share_tree.fair_tree_factors, best_first=best_first)
 _classic_factors = compiled_copy(share_tree.classic_factors)
-#: Indices into `FairShare.moments`: until when usage is counted, and when factors were made.
+#: Indices into `FairShare.moments`: until when usage is counted, and the last calculation.
 _COUNTED, _CALCULATED = 0, 1
-#: Indices into `FairShare.seen`: starts, runs that have not ended, and resets; how many there are.
+#: Indices into `FairShare.seen`: starts, runs that have not ended, resets; and their number.
 _STARTS, _RUNNING, _RESETS, _SEEN = 0, 1, 2, 3
 
 
@@ -32,45 +32,38 @@ class FairShare(NamedTuple):
     """Accounts and users of a replay, m associations; `refresh` changes the last five in place."""
 
     tree: RankedTree  #: see RankedTree
-    #: Place in the tree of each job, shape [n]. Shape [0] where only accounts are known: the root
-    #: has one association for each, in their order.
+    #: Place in the tree of each job, shape [n]; shape [0] where only accounts are known: then the
+    #: root has one association for each, in their order.
     association: IntArray
     classic: bool  #: fair share is the classic one; otherwise Fair Tree
     dampening: float  #: FairShareDampeningFactor
     half_life: float  #: of usage, seconds; inf for no decay
-    #: A run counts until its end; otherwise until the last calculation before it, as slurmctld does
-    #: where it enforces no limits.
+    #: Whether a run counts until its end; otherwise until the last calculation before its end, as
+    #: in slurmctld without enforced limits.
     counts_ends: bool
-    #: The first calculation behind each of these times multiplies all usage by `kept`; seconds,
-    #: ascending.
+    #: The first calculation after each of these times multiplies usage by `kept`; ascending.
     resets: FloatArray
-    kept: float  #: 0 for a reset; of OpenPBS, which decays usage by steps, what a step leaves
-    seen: IntArray  #: how many starts, runs and resets are counted; see the index names above
-    #: Jobs that are counted and have not ended, the first seen[_RUNNING] entries, [n].
-    running: IntArray
+    kept: float  #: 0 for a reset; the rest after one step of decay for OpenPBS
+    seen: IntArray  #: see the index names above
+    running: IntArray  #: counted jobs that have not ended, the first seen[_RUNNING] entries, [n]
     moments: FloatArray  #: seconds; see the index names above
     usage: FloatArray  #: of each association, without those below it, shape [m]
     factors: FloatArray  #: of the last calculation, shape [m]
 
-    def copy(self) -> FairShare:
-        """The same with a memory of its own."""
-        changing = ("seen", "running", "moments", "usage", "factors")
-        return self._replace(**{name: getattr(self, name).copy() for name in changing})
-
     def of_jobs(self, jobs: IntArray) -> FairShare:
-        """The same for some of the jobs, of which some may come twice."""
+        """The same for some of the jobs; a job may come twice."""
         if len(self.association) == 0:
             return self
         return self._replace(association=self.association[jobs], running=np.zeros_like(jobs))
 
     def resume(self, before: FairShare) -> None:
-        """Take over usage and factors from `before` a replay, where both know the same tree."""
+        """Take over usage and factors from before a replay, if both know the same tree."""
         if len(before.association) > 0 and len(before.usage) == len(self.usage):
             for mine, known in zip(self[-3:], before[-3:], strict=True):
                 mine[:] = known
 
     def holding(self, usage: FloatArray, now: float) -> FairShare:
-        """The same, not calculated yet, with the usage of each association until now, [m]."""
+        """The same before a calculation, with the usage of each association until now, [m]."""
         return self._replace(moments=np.array([now, -np.inf]), usage=usage)
 
 
@@ -106,21 +99,21 @@ def fair_share(
 
 
 def fair_share_of_accounts(shares: FloatArray, *, classic: bool = False) -> FairShare:
-    """Of accounts of which nothing but shares is known, shape [accounts]."""
+    """Of accounts that have only shares, shape [accounts]."""
     root = share_tree.ROOT
     rows = [Association(root, str(at), share=share) for at, share in enumerate(shares.tolist())]
     return fair_share(ShareTree.of(rows), classic=classic)
 
 
 @compiled_borrowing
-def last_calculation(time: float, period: float, first: float) -> float:
-    """When priorities were calculated last, seconds; arguments as of SitePriority."""
-    return np.floor((time - first) / period) * period + first
+def last_calculation(priority: SitePriority, time: float) -> float:
+    """When priorities were last calculated, seconds."""
+    return np.floor((time - priority.first) / priority.period) * priority.period + priority.first
 
 
 @compiled_borrowing
 def _charged(fair: FairShare, begin: float, end: float, now: float) -> float:
-    """What a rate of 1 between two times has come to by `now`, decayed."""
+    """The decayed usage at `now` of a rate of 1 between two times."""
     if np.isinf(fair.half_life):
         return end - begin
     rate = np.log(2.0) / fair.half_life
@@ -128,16 +121,15 @@ def _charged(fair: FairShare, begin: float, end: float, now: float) -> float:
 
 
 @compiled_borrowing
-def _count_until(
-    workload: Workload, cluster: Cluster, fair: FairShare, time: float, period: float, first: float
-) -> None:
+def _count_until(cluster: Cluster, priority: SitePriority, time: float) -> None:
     """Charge jobs to associations up to `time`."""
+    fair = priority.fair
     moments, seen, running = fair.moments, fair.seen, fair.running
     if np.isinf(moments[_COUNTED]):
-        moments[_COUNTED] = time  # nothing has run
+        moments[_COUNTED] = time  # no job has run
     last = moments[_COUNTED]
     if time < last:
-        return  # a replay began behind the last calculation
+        return  # a replay began after the last calculation
     moments[_COUNTED] = time
     if not np.isinf(fair.half_life):
         kept = 0.5 ** ((time - last) / fair.half_life)
@@ -150,24 +142,23 @@ def _count_until(
         running[seen[_RUNNING]] = job
         seen[_RUNNING] += 1
         seen[_STARTS] += 1
-    _charge_runs(workload, cluster, fair, last, period, first)
+    _charge_runs(cluster, priority, last)
 
 
 @compiled_borrowing
-def _charge_runs(
-    workload: Workload, cluster: Cluster, fair: FairShare, last: float, period: float, first: float
-) -> None:
-    """Charge what has run since `last`, and forget what has ended."""
+def _charge_runs(cluster: Cluster, priority: SitePriority, last: float) -> None:
+    """Charge running jobs since `last`, and drop those that have ended."""
+    fair = priority.fair
     time, seen, running = fair.moments[_COUNTED], fair.seen, fair.running
     all_along, still = _charged(fair, last, time, time), 0
     for place in range(seen[_RUNNING]):
         job = running[place]
         begin = cluster.start[job]
-        end = begin + workload.jobs[job].run_time
+        end = begin + cluster.jobs[job].run_time
         charged = all_along
         if end < time:
-            if not fair.counts_ends and period > 0.0:
-                end = last_calculation(end, period, first)
+            if not fair.counts_ends and priority.period > 0.0:
+                end = last_calculation(priority, end)
             begin = max(begin, last)
             charged = _charged(fair, begin, end, time) if end > begin else 0.0
         else:
@@ -175,38 +166,32 @@ def _charge_runs(
             still += 1
             if begin > last:
                 charged = _charged(fair, begin, time, time)
-        fair.usage[fair.association[job]] += workload.jobs[job].billed * charged
+        fair.usage[fair.association[job]] += cluster.jobs[job].billed * charged
     seen[_RUNNING] = still
 
 
 @compiled_borrowing
-def _usage_until(
-    workload: Workload, cluster: Cluster, fair: FairShare, time: float, period: float, first: float
-) -> None:
+def _usage_until(cluster: Cluster, priority: SitePriority, time: float) -> None:
     """Charge jobs up to `time`, with every reset on the way."""
+    fair = priority.fair
     while fair.seen[_RESETS] < len(fair.resets):
         reset = fair.resets[fair.seen[_RESETS]]
-        if period > 0.0:
-            reset = last_calculation(reset, period, first) + period
+        if priority.period > 0.0:
+            reset = last_calculation(priority, reset) + priority.period
         if reset > time:
             break
         fair.seen[_RESETS] += 1
         if reset >= fair.moments[_COUNTED]:  # not before a replay that begins later
-            _count_until(workload, cluster, fair, reset, period, first)
+            _count_until(cluster, priority, reset)
             for at in range(len(fair.usage)):
                 fair.usage[at] *= fair.kept
-    _count_until(workload, cluster, fair, time, period, first)
+    _count_until(cluster, priority, time)
 
 
 @compiled
-def refresh(
-    workload: Workload, cluster: Cluster, fair: FairShare, time: float, period: float, first: float
-) -> None:
-    """Make the factors of a calculation, if they are not made yet.
-
-    Args:
-        time: of the calculation, seconds.
-    """
+def refresh(cluster: Cluster, priority: SitePriority, time: float) -> None:
+    """Make the fair-share factors of the calculation at `time`, seconds, unless they are made."""
+    fair = priority.fair
     if fair.moments[_CALCULATED] == time:
         return
     fair.moments[_CALCULATED] = time
@@ -215,7 +200,7 @@ def refresh(
         for account in range(len(cluster.accounts)):
             usage[account + 1] = cluster.accounts[account].usage
     else:
-        _usage_until(workload, cluster, fair, time, period, first)
+        _usage_until(cluster, priority, time)
         for at in range(len(usage)):
             usage[at] = fair.usage[at]
     for at in range(len(usage) - 1, 0, -1):
@@ -226,51 +211,33 @@ def refresh(
         _fair_tree_factors(fair.tree, usage, fair.factors)
 
 
-def counted(
-    workload: Workload, cluster: Cluster, fair: FairShare, time: float, period: float, first: float
-) -> FairShare:
-    """As it stands at a time, for a replay that begins then; arguments as of `refresh`."""
-    if len(fair.association) == 0:
-        return fair
-    seen = fair.copy()
-    if period > 0.0:
-        refresh(workload, cluster, seen, last_calculation(time, period, first), period, first)
-    if fair.counts_ends or period <= 0.0:
-        _usage_until(workload, cluster, seen, time, period, first)
-    return seen
-
-
 @compiled_borrowing
-def association_of(workload: Workload, fair: FairShare, job: int) -> int:
+def association_of(cluster: Cluster, fair: FairShare, job: int) -> int:
     """Place of a job's association in the tree."""
     if len(fair.association) > 0:
         return fair.association[job]
-    return workload.jobs[job].account + 1
+    return cluster.jobs[job].account + 1
 
 
 class SitePriority(NamedTuple):
     """Points of every job of a workload. Age and fair share change while a job waits."""
 
-    #: That never change (size, partition, QOS, resources, nice), shape [n]; shape [0] if there are
-    #: none but those of `size`.
+    #: That never change (size, partition, QOS, resources, nice), shape [n]; shape [0] for those of
+    #: `size` alone.
     points: FloatArray
     age: float  #: points of the highest age
     highest_age: float  #: seconds
     fairshare: float  #: points of the highest fair share
-    #: Seconds between two calculations (PriorityCalcPeriod). A job has no age before the first
-    #: calculation that sees it. 0 calculates at every decision.
+    #: Seconds between two calculations (PriorityCalcPeriod); before its first one a job has no age.
+    #: 0 calculates at every decision.
     period: float
-    #: When slurmctld calculated for the first time, seconds; only its rest over the period matters.
-    first: float = 0.0
-    #: Points of a job that asks for all processors; 0 if `points` counts the size.
-    size: float = 0.0
-    #: The part of `points` that partition, QOS and association add, shape [n]; shape [0] where a
-    #: full order does not keep them.
+    first: float = 0.0  #: when slurmctld first calculated, seconds, modulo the period
+    size: float = 0.0  #: points of a job that asks for all processors; 0 if `points` has them
+    #: The part of `points` from partition, QOS and association, shape [n]; shape [0] where a full
+    #: order does not keep them.
     standing: FloatArray = np.empty(0)
-    #: Points that a full order replaces: the most that age, fair share and size may add.
-    span: float = 0.0
-    #: Accounts and users with what they were charged; of no account for those of the workload, by
-    #: its shares.
+    span: float = 0.0  #: points that a full order replaces: the most of age, fair share and size
+    #: Accounts and users with their usage; without accounts, those of the workload by its shares.
     fair: FairShare = fair_share_of_accounts(np.empty(0))
 
     @property
@@ -278,12 +245,8 @@ class SitePriority(NamedTuple):
         """Points that a job gains by an hour of waiting."""
         return self.age * HOUR / self.highest_age
 
-    def copy(self) -> SitePriority:
-        """The same with a memory of its own of what was charged."""
-        return self._replace(fair=self.fair.copy())
-
     def of_jobs(self, jobs: IntArray) -> SitePriority:
-        """The same for some of the jobs, of which some may come twice."""
+        """The same for some of the jobs; a job may come twice."""
         points = self.points[jobs] if len(self.points) else self.points
         standing = self.standing[jobs] if len(self.standing) else self.standing
         return self._replace(points=points, standing=standing, fair=self.fair.of_jobs(jobs))
@@ -291,13 +254,20 @@ class SitePriority(NamedTuple):
     def before(self, workload: Workload) -> SitePriority:
         """The same for a run of a workload that has not begun."""
         if len(self.fair.association) > 0:
-            return self.copy()
+            return self._replace(fair=copied(self.fair))
         fair = fair_share_of_accounts(workload.shares, classic=self.fair.classic)
         return self._replace(fair=fair)
 
-    def counted(self, workload: Workload, cluster: Cluster, time: float) -> FairShare:
+    def counted(self, cluster: Cluster, time: float) -> FairShare:
         """What was charged until a time, seconds, for a replay that begins then."""
-        return counted(workload, cluster, self.fair, time, self.period, self.first)
+        if len(self.fair.association) == 0:
+            return self.fair
+        seen = copied(self)
+        if self.period > 0.0:
+            refresh(cluster, seen, last_calculation(self, time))
+        if self.fair.counts_ends or self.period <= 0.0:
+            _usage_until(cluster, seen, time)
+        return seen.fair
 
 
 def example_priority() -> SitePriority:
@@ -314,48 +284,38 @@ def example_priority() -> SitePriority:
 
 
 @compiled
-def calculate(workload: Workload, cluster: Cluster, priority: SitePriority) -> float:
+def calculate(cluster: Cluster, priority: SitePriority) -> float:
     """Make the fair-share factors of the last calculation; when it was, seconds."""
     time = cluster.state[0].now
     if priority.period > 0.0:
-        time = last_calculation(time, priority.period, priority.first)
+        time = last_calculation(priority, time)
     if priority.fairshare != 0.0:
-        refresh(workload, cluster, priority.fair, time, priority.period, priority.first)
+        refresh(cluster, priority, time)
     return time
 
 
 @compiled_borrowing
-def site_points(
-    workload: Workload, cluster: Cluster, priority: SitePriority, job: int, calculated: float
-) -> float:
-    """The priority that the site gives a pending job now: whole points.
-
-    Args:
-        calculated: as `calculate` returns it.
-    """
-    waited = min(max(calculated - workload.jobs[job].submit, 0.0) / priority.highest_age, 1.0)
+def site_points(cluster: Cluster, priority: SitePriority, job: int, calculated: float) -> float:
+    """The priority that the site gives a pending job now, whole points; see `calculate`."""
+    waited = min(max(calculated - cluster.jobs[job].submit, 0.0) / priority.highest_age, 1.0)
     points = priority.age * waited
     if len(priority.points) > 0:
         points += priority.points[job]
     if priority.size > 0.0:
-        points += priority.size * (workload.jobs[job].processors / cluster.state[0].capacity)
+        points += priority.size * (cluster.jobs[job].processors / cluster.state[0].capacity)
     if priority.fairshare != 0.0:
         factors = priority.fair.factors
-        points += priority.fairshare * factors[association_of(workload, priority.fair, job)]
+        points += priority.fairshare * factors[association_of(cluster, priority.fair, job)]
     return np.floor(points)
 
 
 @compiled
 def score_by_site(
-    workload: Workload,
-    cluster: Cluster,
-    priority: SitePriority,
-    scores: FloatArray,
-    jobs: IntArray,
+    cluster: Cluster, priority: SitePriority, scores: FloatArray, jobs: IntArray
 ) -> int:
     """Fill `scores` with whole points of the pending jobs, `jobs` with their numbers; reserve 0."""
-    calculated = calculate(workload, cluster, priority)
+    calculated = calculate(cluster, priority)
     for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
-        scores[place], jobs[place] = site_points(workload, cluster, priority, job, calculated), job
+        scores[place], jobs[place] = site_points(cluster, priority, job, calculated), job
     return 0

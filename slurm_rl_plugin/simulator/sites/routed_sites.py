@@ -1,13 +1,13 @@
-"""Several simulated sites side by side: a job goes to one of them when it is submitted.
+"""Several simulated sites: a job goes to one of them when it is submitted.
 
-The kernel is that of a single site. A site knows of a job only from the moment it is sent there, so
-its columns fill up as jobs come; what lies behind them has a submit that never comes.
+The kernel is that of a single site. A site does not know a job before the job is sent there, so its
+columns fill up as jobs come; the rows behind them have a submission that never comes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,23 +19,22 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster, advance, empty_cluster, next_event
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import fairness, paper_row, time_utility
-from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.kernel.workload import Workload, copied
 from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     OrderedQueue,
     QueueOrder,
     decide_scored,
-    run_until,
 )
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, run_up_to
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteTerms:
-    """In what one simulated site differs from others: shares, order and batch system."""
+    """What differs between simulated sites: shares, order and batch system."""
 
-    name: str  #: as brokers call it
+    name: str  #: of brokers
     accounts: tuple[str, ...]  #: names, the same at every site
     shares: FloatArray  #: of each account here, shape [accounts], sum 1
     order: QueueOrder  #: how its queue is ordered: a Q-network or a rule
@@ -46,13 +45,11 @@ class RoutedSite:
     """A simulated site, one of several among which a broker sends jobs."""
 
     def __init__(self, terms: SiteTerms, offered: Workload) -> None:
-        """A site with idle processors and no jobs, at time 0.
-
-        Offered are the jobs that may ever be sent to it, in order of submission.
+        """A site without jobs; `offered` are those that may be sent to it, by submission.
 
         Raises:
             SimulationError: a cycle, a limit on a class, or an order that is neither a Q-network
-                nor a rule; or an order that looks at users of jobs that name none.
+                nor a rule; or an order that needs users where jobs have none.
         """
         scorer = terms.order.network
         if terms.settings.cycle > 0.0 or terms.settings.class_limit is not None:
@@ -62,11 +59,11 @@ class RoutedSite:
         if not isinstance(scorer, QNetwork) and terms.order.rule is None:
             raise SimulationError("a routed site is ordered by a Q-network or a rule.")
         self.terms = terms
-        self.offered = offered._replace(shares=terms.shares)
+        self.offered = replace(offered, shares=terms.shares)
         places = len(offered.submit) + 1
-        #: The order compiled for all offered jobs; that of the site knows those that came.
+        #: The order compiled for all offered jobs; `queue` knows those that came.
         self._all = terms.settings.ordered_queue(self.offered, terms.order, places)
-        #: Number among the offered jobs of each job that came here, in the order of coming.
+        #: Number among the offered jobs of each job that came, in the order of coming.
         self.came: list[int] = []
         self.workload = self.offered.rows(places)
         self.cluster = empty_cluster(
@@ -81,12 +78,12 @@ class RoutedSite:
 
     @property
     def now(self) -> float:
-        """Time that the site's simulation has come to, seconds."""
+        """The clock, seconds."""
         return float(self.cluster.state[0].now)
 
     @property
     def load(self) -> float:
-        """Processors that jobs occupy or wait for, in parts of the capacity."""
+        """Processors that jobs occupy or wait for, over the capacity."""
         capacity = self.terms.settings.capacity
         busy = capacity - int(self.cluster.state[0].idle)
         return (busy + int(self.cluster.state[0].pending_processors)) / capacity
@@ -97,7 +94,7 @@ class RoutedSite:
 
     def run_until(self, time: float) -> None:
         """Let everything up to `time` happen."""
-        run_until(self.workload, self.cluster, self.queue, time)
+        run_up_to(self.cluster, self.queue, time)
 
     def take(self, job: int) -> None:
         """Submit one of the offered jobs here, at its own time, and let the site decide."""
@@ -111,7 +108,7 @@ class RoutedSite:
     def _write(
         self, workload: Workload, queue: OrderedQueue, jobs: IntArray, submit: FloatArray
     ) -> None:
-        """Write offered jobs behind those that came, to be submitted at these times."""
+        """Add offered jobs behind those that came, with these submissions."""
         places = slice(len(self.came), len(self.came) + len(jobs))
         workload.write(places, jobs, self.offered)
         workload.jobs.submit[places] = submit
@@ -120,25 +117,24 @@ class RoutedSite:
 
     def fork(
         self, jobs: IntArray, submit: FloatArray, *, as_estimated: bool = False
-    ) -> tuple[Workload, Cluster, OrderedQueue]:
+    ) -> tuple[Cluster, OrderedQueue]:
         """A copy of the site to which these offered jobs come; the site itself stays as it is.
 
-        Rows behind the jobs that came are shared by the site and its fork, so that a fork has to be
-        run before the next one is made and before the site takes another job. Submits are ascending
-        and not before now. With `as_estimated` jobs run as long as they are estimated to.
+        The site and its fork share rows of past runs, so run a fork before you make the next one
+        and before the site takes another job. Submissions are ascending and not before now. With
+        `as_estimated`, run times are the estimates.
         """
-        cluster = _as_estimated(self.cluster) if as_estimated else self.cluster.copy()
-        workload = self.workload.having()
-        queue = self.queue.copy()
+        workload, queue, cluster = self.workload.having(), copied(self.queue), copied(self.cluster)
         self._write(workload, queue, jobs, submit)
         if as_estimated:
+            _end_as_estimated(cluster)
             workload = workload.having(run_time=_expected_run_times(workload, cluster))
-        return workload, cluster, queue
+        return cluster._replace(jobs=workload.jobs, past=workload.past), queue
 
     def expected_start(self, job: int) -> float:
-        """When the job would start if it came now and nobody came after it, seconds.
+        """When the job would start if it came now and no job came later, seconds.
 
-        As a batch system's own test of a job: run times are the estimates, the order is the
+        Like a batch system's own test of a job: run times are the estimates, the order is the
         site's. Inf for a job wider than the site.
         """
         if not self.fits(job):
@@ -148,15 +144,15 @@ class RoutedSite:
             if idle and self.terms.settings.reserve == 0 and not self._holds:
                 return self.now
         now = np.array([self.now])
-        workload, cluster, queue = self.fork(np.array([job]), now, as_estimated=True)
+        cluster, queue = self.fork(np.array([job]), now, as_estimated=True)
         place = len(self.came)
-        run_until(workload, cluster, queue, self.now)
+        run_up_to(cluster, queue, self.now)
         while np.isnan(cluster.start[place]):
-            run_until(workload, cluster, queue, next_event(workload.jobs, cluster))
+            run_up_to(cluster, queue, next_event(cluster))
         return float(cluster.start[place])
 
     def snapshot(self) -> QueueSnapshot:
-        """What a policy sees of the site now; started and ended jobs are not told."""
+        """What a policy sees of the site now, without started and ended jobs."""
         state, cluster = self.cluster.state[0], self.cluster
         running = np.sort(cluster.running.end_job[: state.running])
         nothing = empty_job_table()
@@ -174,17 +170,15 @@ class RoutedSite:
         )
 
     def starts(self) -> FloatArray:
-        """Start of each job in the order of coming, seconds; call it when everything has run."""
+        """Start of each job that came, in order, seconds; after all have run."""
         start = self.cluster.start[: len(self.came)]
         if np.isnan(start).any():
             raise SimulationError("a job sent to a site never started.")
         return start
 
     def _table(self, places: IntArray) -> JobTable:
-        jobs, users = (
-            self.workload._replace(jobs=self.workload.jobs[places]),
-            self.workload.past.user,
-        )
+        jobs = replace(self.workload, jobs=self.workload.jobs[places])
+        users = self.workload.past.user
         return JobTable(
             job_id=places + 1,
             submit=jobs.submit,
@@ -199,18 +193,16 @@ class RoutedSite:
         )
 
 
-def _as_estimated(cluster: Cluster) -> Cluster:
-    """A copy in which running jobs end when they are expected to, or now if they should have."""
-    copied = cluster.copy()
+def _end_as_estimated(cluster: Cluster) -> None:
+    """Let running jobs end when they are expected to, or now if they should have ended."""
     running = cluster.state[0].running
     ends = np.maximum(cluster.running.expected_end[:running], cluster.state[0].now)
-    copied.running.end_time[:running] = ends
-    copied.running.end_job[:running] = cluster.running.expected_job[:running]
-    return copied
+    cluster.running.end_time[:running] = ends
+    cluster.running.end_job[:running] = cluster.running.expected_job[:running]
 
 
 def _expected_run_times(workload: Workload, cluster: Cluster) -> FloatArray:
-    """Estimates, but what a job that has ended ran, and a running one that has outrun its own."""
+    """Estimates; the real run time of ended jobs; so far of jobs that outran their estimate."""
     run_time = workload.estimate.copy()
     ended = cluster.ended[: cluster.state[0].ended]
     run_time[ended] = workload.run_time[ended]
@@ -219,9 +211,9 @@ def _expected_run_times(workload: Workload, cluster: Cluster) -> FloatArray:
     return run_time
 
 
-#: The place in `home` of a job that a broker sends somewhere.
+#: In `home`: a job that a broker sends to a site.
 NOWHERE = -1
-#: Number of an offered job -> place of the site that it goes to.
+#: Number of an offered job -> place of its site.
 ChooseSite = Callable[[int], int]
 
 
@@ -233,9 +225,9 @@ def route_jobs(
 ) -> tuple[IntArray, FloatArray]:
     """Run all sites to the end; place of each job's site and its start in seconds, shape [n] each.
 
-    Jobs come one after another, those of the same second too: each site decides before the next
-    job is routed, and a route is asked when all sites stand at the job's submission. `home` is the
-    place of the site whose own users submit the job, NOWHERE for one to be routed.
+    Jobs come one after another, also within one second: each site decides before the next job is
+    routed, and `route` is called when the clocks of all sites are at the job's submission. `home`
+    is the site whose own users submit the job, NOWHERE for one to be routed.
     """
     where = home.copy()
     for job, time in enumerate(offered.submit):
@@ -252,53 +244,47 @@ def route_jobs(
 
 
 class Outcome(NamedTuple):
-    """Sums over the jobs that started, and over those that still wait as if they started then."""
+    """Sums over the jobs that started, and over the waiting jobs as if they started at the end."""
 
     time_utility: float  #: of eq. 1-3 (2008).
     fairness: float  #: of eq. 4 at each start.
 
 
 @compiled
-def _utility_of_start(workload: Workload, job: int, start: float) -> float:
-    turnaround = start - workload.jobs[job].submit + workload.jobs[job].run_time
-    row = paper_row(workload.jobs[job].interactive)
-    return time_utility(turnaround, workload.jobs[job].run_time, row)
+def _utility_of_start(cluster: Cluster, job: int, start: float) -> float:
+    turnaround = start - cluster.jobs[job].submit + cluster.jobs[job].run_time
+    row = paper_row(cluster.jobs[job].interactive)
+    return time_utility(turnaround, cluster.jobs[job].run_time, row)
 
 
 @compiled
-def _sums_until(
-    workload: Workload,
-    cluster: Cluster,
-    queue: OrderedQueue,
-    until: float,
-) -> tuple[float, float]:
-    no_rank = np.empty(0, dtype=np.int64)
+def _sums_until(cluster: Cluster, queue: OrderedQueue, until: float) -> tuple[float, float]:
     useful, fair = 0.0, 0.0
     while True:
-        event = next_event(workload.jobs, cluster)
+        event = next_event(cluster)
         if event > until:
             break
-        advance(workload.jobs, cluster, event, no_rank)
+        advance(cluster, event)
         before = cluster.state[0].started
-        decide_scored(workload, cluster, queue)
+        decide_scored(cluster, queue)
         started = cluster.state[0].started - before
         if started > 0:
-            fair += started * fairness(workload.shares, current_usage(cluster))
+            fair += started * fairness(cluster.shares, current_usage(cluster))
         for place in range(before, before + started):
-            useful += _utility_of_start(workload, cluster.started[place], cluster.state[0].now)
-    advance(workload.jobs, cluster, until, no_rank)
+            useful += _utility_of_start(cluster, cluster.started[place], cluster.state[0].now)
+    advance(cluster, until)
     waiting = cluster.state[0].pending
-    fair += waiting * fairness(workload.shares, current_usage(cluster))
+    fair += waiting * fairness(cluster.shares, current_usage(cluster))
     for place in range(waiting):
-        useful += _utility_of_start(workload, cluster.pending[place], until)
+        useful += _utility_of_start(cluster, cluster.pending[place], until)
     return useful, fair
 
 
 def outcome(site: RoutedSite, jobs: IntArray, submit: FloatArray, until: float) -> Outcome:
-    """What a site makes of its queue and of the jobs that come until then; it stays as it is.
+    """The outcome of a site's queue and of the jobs that come; the site does not change.
 
-    `jobs` number the offered jobs that come and `submit` says when: ascending, not before now and
-    not after `until`, which is later than now.
+    Offered `jobs` come at `submit`: ascending, not before now and not after `until`, which is later
+    than now.
     """
     return Outcome(*_sums_until(*site.fork(jobs, submit), until))
 
@@ -310,11 +296,11 @@ def added_job_gains(
     submit: FloatArray,
     horizon: float,
 ) -> FloatArray:
-    """What each of some jobs, coming now, adds to the sums of `outcome`; shape [added, 2].
+    """What each of some jobs that come now adds to the sums of `outcome`; shape [added, 2].
 
     A difference reward (Wolpert and Tumer 2002): the job's own time utility and fairness, less
-    what it takes from all others at the site, or plus what it gives them by mending the shares.
-    Each of `added` is tried by itself; `jobs` come anyway. So many seconds are looked ahead.
+    what it costs the other jobs at the site, plus what it gives them by a better balance of shares.
+    Each of `added` is tried alone; `jobs` come anyway. `horizon`: seconds.
     """
     until = site.now + horizon
     coming = submit <= until

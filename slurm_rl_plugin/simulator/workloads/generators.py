@@ -115,12 +115,12 @@ _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
 
 
 def is_generator_name(text: str) -> bool:
-    """Whether a LOG argument names a generator, as in mmn:interactive=.2,seed=7."""
+    """Whether a LOG argument names a generator, as in mmn:interactive=0.2,seed=7."""
     return text.partition(":")[0] in _GENERATORS
 
 
 def generated_log(text: str) -> JobLog:
-    """The log that a text such as `mmn:interactive=.2,load=.9,jobs=6000,seed=7` describes.
+    """The log that a text such as `mmn:interactive=0.2,load=0.9,jobs=6000,seed=7` describes.
 
     Raises:
         ConfigurationError: an unknown generator, setting or value.

@@ -1,8 +1,8 @@
-"""From an accounting log to a workload: job classes, shares, estimates, jobs that cannot run."""
+"""From an accounting log to a workload: classes, shares, estimates, jobs that cannot run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,13 +12,14 @@ from slurm_rl_plugin.domain import JobTable
 from slurm_rl_plugin.domain.billing import Billing, billed_each_second
 from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING, Goals
 from slurm_rl_plugin.domain.job_class import JobClass, JobClassifier, JobDescription, words_for_us
-from slurm_rl_plugin.domain.machine import Machine
+from slurm_rl_plugin.domain.machine import OF_ACCOUNTS, Machine
 from slurm_rl_plugin.domain.resources import (
     CPUS,
     MEMORY,
     shares_of_machine,
     weighed_processors,
 )
+from slurm_rl_plugin.domain.share_tree import UNKNOWN, Association, ShareTree
 from slurm_rl_plugin.domain.utility_class import BUILT_IN
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
@@ -29,14 +30,6 @@ from slurm_rl_plugin.simulator.kernel.workload import (
     nothing_past,
     numbered,
 )
-from slurm_rl_plugin.simulator.workloads.log_shares import (
-    GIVEN,
-    OF_CLUSTER,
-    PAST_WORK,
-    accounts_with_jobs,
-    shares_at,
-    shares_of,
-)
 from slurm_rl_plugin.simulator.workloads.machine_load import (
     all_requests,
     fit_to_machine,
@@ -46,17 +39,127 @@ from slurm_rl_plugin.simulator.workloads.machine_load import (
 from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.time_utility import JobUtilities
 
-#: Where more of the jobs have no start, the log is at fault and not single records of it.
+#: Accounts kept by name where shares come from the log; the rest are summed up.
+KEPT_ACCOUNTS = 4
+OTHER_ACCOUNT = "_other"
+#: Where shares come from.
+GIVEN, OF_CLUSTER, PAST_WORK, SSHARE = "options", "cluster", "work", "sshare"
+#: What to say of each.
+SHARES_WORDS = {
+    GIVEN: "Shares: as given.",
+    OF_CLUSTER: "Shares: of the cluster's accounts.",
+    SSHARE: "Shares: Slurm's own, by sshare.",
+    PAST_WORK: "Shares: none configured; derived from past work, which promises nothing.",
+}
+
+
+def shares_of(
+    log: JobLog, shares: Mapping[str, float] | None, charged: FloatArray | IntArray
+) -> tuple[IntArray, tuple[str, ...], FloatArray]:
+    """Account of each job as an index into the names, the names, and the share of each.
+
+    Args:
+        shares: account -> share, sum 1; None for each account's fraction of the log's work, the
+            largest kept and the rest summed up.
+        charged: what each job is charged for a second, shape [n].
+
+    Raises:
+        ConfigurationError: the shares do not sum to 1.
+    """
+    work = log.run_time * charged
+    totals = np.bincount(log.account, weights=work, minlength=len(log.accounts))
+    of_account = dict(zip(log.accounts, totals.tolist(), strict=True))
+    if shares is None:
+        largest = sorted(of_account, key=lambda name: -of_account[name])[:KEPT_ACCOUNTS]
+        whole = sum(of_account.values()) or 1.0
+        shares = {name: of_account[name] / whole for name in largest}
+        if len(of_account) > KEPT_ACCOUNTS:
+            shares[OTHER_ACCOUNT] = max(1.0 - sum(shares.values()), 0.0)
+    check_shares(shares)
+    names = tuple(shares)
+    if any(name not in shares for name in log.accounts) and OTHER_ACCOUNT not in shares:
+        names = (*names, OTHER_ACCOUNT)
+    index_of = {name: index for index, name in enumerate(names)}
+    other = index_of.get(OTHER_ACCOUNT, 0)
+    remap = np.array([index_of.get(name, other) for name in log.accounts], dtype=np.int64)
+    vector = np.array([max(shares.get(name, 0.0), 0.0) for name in names])
+    return remap[log.account], names, vector / vector.sum()
+
+
+def check_shares(shares: Mapping[str, float]) -> None:
+    """Refuse shares that are negative or do not sum to 1 within 1e-6."""
+    total = sum(shares.values())
+    if any(not 0.0 <= value <= 1.0 + 1e-6 for value in shares.values()) or abs(total - 1) > 1e-6:
+        text = ", ".join(f"{name}={value:g}" for name, value in shares.items())
+        raise ConfigurationError(
+            f"shares {text} sum to {total:g}: give one share for each account, together 1."
+        )
+
+
+def with_accounts(log: JobLog, account_of: Mapping[str, str]) -> JobLog:
+    """The log with other accounts for some users; jobs of users who are not there keep theirs."""
+    names = list(dict.fromkeys([*log.accounts, *account_of.values()]))
+    place = {name: index for index, name in enumerate(names)}
+    given = [place[account_of[user]] if user in account_of else -1 for user in log.users]
+    of_job = np.array(given, dtype=np.int64)[log.user]
+    used, account = np.unique(np.where(of_job < 0, log.account, of_job), return_inverse=True)
+    return replace(log, account=account, accounts=tuple(names[index] for index in used))
+
+
+def accounts_with_jobs(log: JobLog) -> list[str]:
+    """Names of the accounts that have jobs in the log."""
+    return [log.accounts[place] for place in np.unique(log.account)]
+
+
+def accounts_with_shares(machine: Machine) -> set[str]:
+    """Names of the accounts of a machine that have shares of their own."""
+    return {each.account for each in machine.associations if each.parent and each.share is not None}
+
+
+def tree_of_entities(machine: Machine, names: Sequence[str]) -> tuple[ShareTree, IntArray]:
+    """OpenPBS's tree with unnamed entities in the group `unknown`, and the place of each entity."""
+    known = ShareTree.of(machine.associations).entities
+    lacking = [Association(UNKNOWN, name) for name in names if name not in known]
+    tree = ShareTree.of([*machine.associations, *lacking])
+    places = tree.entities
+    return tree, np.array([places[name] for name in names], dtype=np.int64)
+
+
+def shares_at(machine: Machine, accounts: Iterable[str]) -> dict[str, float] | None:
+    """Share of each account, sum 1: its part of its siblings', times that of the account above.
+
+    As sshare's NormShares, of the accounts that are asked for alone. None where the machine does
+    not know every account, or gives none a share; under OpenPBS, where shares do not belong to
+    accounts.
+    """
+    names = list(accounts)
+    if machine.entity == OF_ACCOUNTS:
+        tree, places = tree_of_entities(machine, names)
+        wanted = dict(zip(names, places.tolist(), strict=True))
+    elif machine.entity:
+        return None
+    else:
+        tree = ShareTree.of(machine.associations)
+        known = tree.places
+        wanted = {name: known.get((name.lower(), ""), 0) for name in names}
+    fraction = tree.ranked().fraction
+    if not wanted or any(at == 0 or np.isnan(tree.shares[at]) for at in wanted.values()):
+        return None
+    whole = sum(float(fraction[at]) for at in wanted.values())
+    return {name: float(fraction[at]) / whole for name, at in wanted.items()} if whole > 0 else None
+
+
+#: If a larger part of the jobs has no start, the log is at fault and not single records.
 MOST_WITHOUT_START = 0.05
 #: The reason that a report counts.
 NO_START = "no recorded start"
 
 
 def jobs_with_starts(prepared: PreparedLog) -> PreparedLog:
-    """The log without the few jobs whose start it does not tell, which are counted as dropped.
+    """The log without the few jobs whose start is unknown; they count as dropped.
 
-    A log that lacks more than `MOST_WITHOUT_START` of them is given back as it is, for whoever
-    needs the starts to refuse.
+    A log with a larger part than `MOST_WITHOUT_START` of such jobs is returned unchanged, so that
+    the caller can refuse it.
     """
     missing = np.isnan(prepared.log.start)
     count = int(missing.sum())
@@ -69,9 +172,9 @@ def jobs_with_starts(prepared: PreparedLog) -> PreparedLog:
 def billed_on_machine(log: JobLog, machine: Machine) -> FloatArray | None:
     """Billing units of each job for a second, shape [n]; None where it bills CPUs alone.
 
-    Each job is of a partition of the machine. One that gets whole nodes is billed for the CPUs and
-    generic resources that any node of its partition has at least, and for the memory that it asks
-    for, as Slurm does.
+    Each job is of a partition of the machine. A job with whole nodes is billed for the CPUs and
+    generic resources that each node of its partition has at least, and for the memory that it asks
+    for, as in Slurm.
     """
     billing = machine.billing
     if billing.counts_cpus:
@@ -96,7 +199,7 @@ def billed_on_machine(log: JobLog, machine: Machine) -> FloatArray | None:
 
 
 def billed_in_log(log: JobLog, billing: Billing | None) -> FloatArray | None:
-    """The same by what the log alone tells: CPUs that jobs got and what else they asked for."""
+    """The same from the log alone: CPUs that jobs got, other resources that they asked for."""
     if billing is None or billing.counts_cpus:
         return None
     return billed_each_second(
@@ -106,7 +209,7 @@ def billed_in_log(log: JobLog, billing: Billing | None) -> FloatArray | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecentRuns:
-    """What the last runs of each job's user told when the job was submitted; shape [n]."""
+    """The last runs of each job's user when the job was submitted; shape [n]."""
 
     predicted: FloatArray  #: mean of the last two run times, at most the request, seconds
     rate: FloatArray  #: mean of 1 / max(run time, 10 s)
@@ -116,8 +219,8 @@ class RecentRuns:
 class PreparedLog:
     """A log made ready to be simulated.
 
-    A job is there for the scheduler from the moment it is eligible: in `log`, submits are these
-    times. Only a log that tells of begin times, dependencies or holds has other ones.
+    The scheduler sees a job from the moment it is eligible: submissions in `log` are these times.
+    They differ only in a log with begin times, dependencies or holds.
     """
 
     log: JobLog  #: the jobs that fit the machine, in the order in which they became eligible
@@ -126,26 +229,25 @@ class PreparedLog:
     account: IntArray  #: index into `accounts`, shape [n]
     accounts: tuple[str, ...]  #: names
     shares: FloatArray  #: shape [accounts], sum 1
-    shares_from: str  #: one of `log_shares.SHARES_WORDS`
+    shares_from: str  #: a key of SHARES_WORDS
     capacity: int  #: processors of the machine
     #: Processors of each of the log's partitions if they share none; () where all share.
     partition_capacities: tuple[int, ...] = ()
     dropped: dict[str, int] = field(default_factory=dict)  #: reason -> jobs left out
-    past: WorkloadHistory = NO_PAST  #: whose the jobs are, and what is known of earlier runs
-    recent_runs: RecentRuns | None = None  #: what users' last runs told; None if not asked
-    #: Seconds from submission until eligible, shape [n]; None where the log tells of none.
-    eligible_after: FloatArray | None = None
+    past: WorkloadHistory = NO_PAST  #: the users of the jobs, and what is known of earlier runs
+    recent_runs: RecentRuns | None = None  #: users' last runs; None if not asked for
+    eligible_after: FloatArray | None = None  #: seconds after the submission, shape [n], or None
     machine: Machine | None = None  #: whose nodes the jobs run on; None for a pool of processors
     #: What the site bills each job for a second, shape [n]; None where it counts processors.
     billed: FloatArray | None = None
-    #: Second of the log's times at which it begins, for rules that count from there: 0 where its
-    #: times do, else the first arrival. Windows keep that of the whole.
+    #: When the log begins, for rules that count from there: 0 where its times do, else the first
+    #: arrival; windows keep that of the whole; seconds.
     begin: float = 0.0
-    utilities: JobUtilities | None = None  #: classes of the site's own; None without such
+    utilities: JobUtilities | None = None  #: classes of the site's own, if any
 
     @property
     def charged(self) -> FloatArray | IntArray:
-        """What each job is charged for a second, of which accounts have shares; shape [n]."""
+        """What each job's account is charged for a second; shape [n]."""
         return self.log.processors if self.billed is None else self.billed
 
     @property
@@ -155,7 +257,7 @@ class PreparedLog:
         return np.where(np.isfinite(limit) & (limit > 0), limit, self.log.run_time)
 
     def goals(self, wanted: Goals) -> Goals:
-        """What the site wants, where its shares are its own: derived ones promise nothing."""
+        """What the site wants; shares that are derived from past work do not count."""
         if self.shares_from == PAST_WORK:
             return replace(wanted, shares=0.0)
         if self.shares_from == GIVEN and wanted.shares is None:
@@ -163,7 +265,7 @@ class PreparedLog:
         return wanted.resolved(self.shares)
 
     def jobs(self) -> JobTable:
-        """The columns that ordering rules look at; on a machine of nodes, with what jobs weigh."""
+        """The columns of ordering rules; on a machine of nodes, with the size of jobs."""
         jobs = JobTable.classed(self.log, interactive=self.interactive, account=self.account)
         if self.machine is None:
             return jobs
@@ -174,9 +276,9 @@ class PreparedLog:
         return replace(jobs, weighed=weighed)
 
     def workload(self, estimates: RunTimeEstimate | None) -> Workload:
-        """The workload as a policy believes it; None is the oracle, who knows the run times.
+        """The workload as a policy believes it; None is the oracle, which knows the run times.
 
-        Where a job asked for no time, its run time stands for the request (definitions).
+        If a job asked for no time, its run time replaces the request (definitions).
         """
         log = self.log
         known = np.isfinite(log.time_limit) & (log.time_limit > 0)
@@ -188,8 +290,12 @@ class PreparedLog:
             asked = shares_of_machine(
                 jobs.processors, jobs.requests, machine.resources, machine.capacity
             )
-        return Workload.of_jobs(
-            jobs,
+        return Workload.of(
+            submit=jobs.submit,
+            processors=jobs.processors,
+            account=jobs.account,
+            interactive=jobs.interactive,
+            weighed=jobs.weighed,
             run_time=log.run_time,
             estimate=np.asarray(estimate, dtype=np.float64),
             time_limit=np.where(known, log.time_limit, estimate),
@@ -215,20 +321,19 @@ def prepare_log(
     """Classify jobs, find shares and leave out jobs wider than the machine.
 
     Args:
-        capacity: processors; by default what the log says.
+        capacity: processors; by default those of the log.
         shares: share of each account, sum 1; by default those of the machine's accounts, or else
-            each account's fraction of the log's work, the four largest kept and the rest summed up
-            as `_other`.
+            each account's fraction of the log's work, with all but the four largest as `_other`.
         classifier: job-class rules; by default run time < 900 s for SWF logs (definitions), and
             the default rules otherwise; by the run time that the log records.
         whole_nodes_of: processors of a node where jobs get whole nodes; a job then occupies the
             next multiple.
-        kill_at_limit: end jobs at their requested time, as most sites do; otherwise they run as
-            long as the log says.
+        kill_at_limit: end jobs at their requested time, as most sites do; otherwise their run time
+            is that of the log.
         partitions: processors of each partition by its name in the log, where partitions share
             none; jobs of others are left out. The capacity is then their sum.
         machine: whose nodes the jobs run on, in place of `capacity` and `partitions`.
-        billing: of the site, where no machine tells it.
+        billing: of the site; that of the machine goes first.
 
     Raises:
         ConfigurationError: no capacity known, no job left, or shares that do not fit.

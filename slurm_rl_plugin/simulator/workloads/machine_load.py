@@ -19,9 +19,14 @@ from slurm_rl_plugin.simulator.nodes.machine_now import (
     PartitionQueues,
     no_limits,
 )
-from slurm_rl_plugin.simulator.nodes.node_state import ROUNDING, idle_nodes
+from slurm_rl_plugin.simulator.nodes.node_state import (
+    CPU,
+    ROUNDING,
+    NodeRequests,
+    idle_nodes,
+    node_requests,
+)
 from slurm_rl_plugin.simulator.nodes.placement import find_room
-from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeRequests, node_requests
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 _NODES, _JOBS = "nodes", "jobs"
@@ -30,7 +35,7 @@ _NOTHING: ResourceLimit = ResourceLimit()
 
 @dataclass(slots=True)
 class _Groups:
-    """Groups as they are found."""
+    """Groups, added as they are found."""
 
     kinds: tuple[str, ...]  #: what is limited, by name
     place: dict[Hashable, int] = field(default_factory=dict)  #: of each group that was met
@@ -56,9 +61,8 @@ def machine_limits(
 ) -> GroupLimits:
     """Every group that a limit of the machine holds for, and which of them each job is of.
 
-    Licences are a limit on all jobs together. `group` limits of accounts above a job's own hold for
-    it too; limits of each of its users are those of the own account, to which they have gone down,
-    where the user has none.
+    Licences limit all jobs together. `group` limits of the accounts above a job's own apply too;
+    the limits of an account's users, already passed down, apply where a user has none.
     """
     groups = _Groups(kinds=limited_kinds(machine))
     cache: dict[Hashable, list[int]] = {}
@@ -137,7 +141,7 @@ _NO_PARTITION, _NO_NODE, _NO_LIMIT = (
     "no node of its partition holds it",
     "a limit or the number of licences holds it back for ever",
 )
-#: So many partitions and sentences are named in an error.
+#: The most partitions and sentences that an error names.
 _NAMED = 8
 
 
@@ -160,8 +164,8 @@ def partition_serves(machine: Machine) -> BoolArray:
 def partition_of(log: JobLog, machine: Machine) -> IntArray:
     """Place of each job's partition in the machine's, shape [n]; -1 where it has none.
 
-    A job that names several, with commas, is counted to the first that the machine has, and one
-    that names none to the default one.
+    A job that names several, with commas, counts for the first that the machine has; a job that
+    names no partition counts for the default one.
     """
     names = {each.name: place for place, each in enumerate(machine.partitions)}
     default = next((each.name for each in machine.partitions if each.is_default), "")
@@ -174,7 +178,7 @@ def partition_of(log: JobLog, machine: Machine) -> IntArray:
 
 
 def fit_to_machine(log: JobLog, machine: Machine) -> tuple[JobLog, dict[str, int]]:
-    """The jobs that the idle machine and its limits hold, one at least; how many not, and why."""
+    """The jobs that the idle machine and its limits hold, at least one; how many not, and why."""
     held, dropped = jobs_held(log, machine)
     if not held.any():
         raise ConfigurationError(_why_none(log, machine, dropped))
@@ -200,7 +204,7 @@ def _why_none(log: JobLog, machine: Machine, dropped: Mapping[str, int]) -> str:
 
 
 def _shortages(log: JobLog, machine: Machine) -> Iterator[str]:
-    """Of each resource how many jobs lack it, the least that is asked, and what there is."""
+    """For each resource: how many jobs lack it, the least that they ask for, and what there is."""
     asked, (has, _) = requests_on(log, machine), node_resources(machine)
     each = asked.per_node + asked.per_cpu * asked.task[:, None]  # of one node, at least
     each[:, CPU] = asked.task
@@ -258,10 +262,7 @@ def jobs_held(log: JobLog, machine: Machine) -> tuple[BoolArray, dict[str, int]]
 
 
 def limits_of_time(log: JobLog, machine: Machine) -> FloatArray:
-    """Seconds that each job may run: what it asks for, else its partition's; shape [n].
-
-    NaN where neither says any.
-    """
+    """Time limit of each job: its own, else its partition's, else NaN; seconds, shape [n]."""
     given = np.array(
         [
             each.default_time if np.isfinite(each.default_time) else each.longest
@@ -294,12 +295,12 @@ def requests_on(log: JobLog, machine: Machine) -> NodeRequests:
 
 
 def node_machine(log: JobLog, machine: Machine) -> NodeMachine:
-    """The nodes of a machine for the jobs of a log, each of which one of its partitions holds."""
+    """The nodes of a machine for the jobs of a log; a partition holds each job."""
     whole, weight = node_resources(machine)
     requests, partition = requests_on(log, machine), partition_of(log, machine)
     limits = machine_limits(log, machine, requests, partition)
     amounts = requests.per_node.sum(axis=0) + requests.per_cpu.sum(axis=0)
-    counted = amounts > 0.0  # what nobody asks for is not looked at
+    counted = amounts > 0.0  # skips resources that no job asks for
     counted[CPU] = True
     tiers = np.array([each.tier for each in machine.partitions], dtype=np.int64)
     return NodeMachine(
@@ -323,9 +324,9 @@ def node_machine(log: JobLog, machine: Machine) -> NodeMachine:
 
 
 def completed_requests(log: JobLog, machine: Machine) -> ResourceRequests:
-    """The requests in the machine's columns, with the memory that a partition gives by default.
+    """The requests in the machine's columns, with the default memory of each partition.
 
-    Behind the columns of nodes come licences that the machine has a number of.
+    After the columns of nodes come the licences of the machine.
     """
     asked = log.requests
     if asked is None:
@@ -344,12 +345,12 @@ def completed_requests(log: JobLog, machine: Machine) -> ResourceRequests:
 
 
 def all_requests(log: JobLog, machine: Machine) -> ResourceRequests:
-    """The same, with what else the log tells and no node has, such as licences."""
-    asked, told = completed_requests(log, machine), log.requests
-    others = () if told is None else [name for name in told.names if name not in asked.names]
-    if told is None or not others:
+    """The same, with requests that no node has, such as licences."""
+    asked, recorded = completed_requests(log, machine), log.requests
+    others = [] if recorded is None else [n for n in recorded.names if n not in asked.names]
+    if recorded is None or not others:
         return asked
-    columns = [asked.total, *(told.of(name)[:, None] for name in others)]
+    columns = [asked.total, *(recorded.of(name)[:, None] for name in others)]
     return replace(asked, names=(*asked.names, *others), total=np.hstack(columns))
 
 
@@ -374,7 +375,7 @@ def _with_default_memory(
 def _pools(
     asked: ResourceRequests, partition: IntArray, machine: Machine
 ) -> tuple[list[IntArray], IntArray]:
-    """Nodes that serve each partition and constraint together, and which of these each job asks."""
+    """The nodes of each pair of partition and constraint, and the pair of each job."""
     pairs, pool = np.unique(
         np.column_stack([partition, asked.constraint]), axis=0, return_inverse=True
     )

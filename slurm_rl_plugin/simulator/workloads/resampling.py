@@ -1,8 +1,7 @@
-"""Other logs made of one log: denser arrivals, weeks drawn anew; and how sure a ratio is.
+"""Logs made of one log: denser arrivals, redrawn weeks; and intervals of ratios.
 
-Weeks keep what the arrivals of a site have in common (days, nights, week-ends, bursts of a user);
-only what lies more than a week apart is torn. See Feitelson, "Resampling with feedback" (2016), for
-what open resampling leaves out: users here do not react to the waits that a policy gives them.
+Weeks keep the pattern of arrivals at a site (days, nights, week-ends, bursts of a user). Users do
+not react to the waits of a policy; see Feitelson, "Resampling with feedback" (2016).
 """
 
 from __future__ import annotations

@@ -24,8 +24,12 @@ from slurm_rl_plugin.domain.site_priority import (
 )
 from slurm_rl_plugin.domain.sort_formula import sorted_by
 from slurm_rl_plugin.simulator.scoring.site_priority import FairShare, SitePriority, fair_share
-from slurm_rl_plugin.simulator.workloads.log_shares import GIVEN, OF_CLUSTER, tree_of_entities
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.log_workload import (
+    GIVEN,
+    OF_CLUSTER,
+    PreparedLog,
+    tree_of_entities,
+)
 from slurm_rl_plugin.simulator.workloads.machine_load import completed_requests, partition_of
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
@@ -96,7 +100,7 @@ def _by_formula(prepared: PreparedLog, machine: Machine, fair: FairShare) -> Sit
 
 
 def fair_share_of_log(prepared: PreparedLog, machine: Machine) -> FairShare:
-    """The accounts and users of which `site_priority` makes fair share."""
+    """The accounts and users of `site_priority`."""
     return _fair_share(prepared.log, machine.weights, *_tree(prepared, machine))
 
 
@@ -119,9 +123,9 @@ def _fair_share(
 def _tree(prepared: PreparedLog, machine: Machine) -> tuple[ShareTree, IntArray]:
     """Accounts and users with their shares, and the place of each job's association, shape [n].
 
-    They are the machine's where the log's shares are; otherwise its accounts are those of the
-    log, with their shares. A user whom it does not know has 1 share in the account of the job, as
-    is Slurm's default. OpenPBS has each entity that its tree lacks in the group `unknown`.
+    They are the machine's if the log's shares are; otherwise the accounts are those of the log with
+    their shares. An unknown user has 1 share in the account of the job, Slurm's default. OpenPBS
+    puts each unknown entity into the group `unknown`.
     """
     log, associations = prepared.log, list(machine.associations)
     if _is_of_entities(prepared, machine):
@@ -157,9 +161,9 @@ def _is_of_entities(prepared: PreparedLog, machine: Machine) -> bool:
 
 
 def _decays(log: JobLog, weights: PriorityWeights) -> FloatArray:
-    """When pbs_sched decays usage, seconds: step by step from the first submission on.
+    """When pbs_sched decays usage, from the first submission on, seconds.
 
-    Empty under Slurm, and where so many steps have the same effect as `half_life`.
+    Empty under Slurm, and where the number of steps makes it equal to `half_life`.
     """
     if len(log) == 0 or not weights.decay_every:
         return np.empty(0)

@@ -22,7 +22,7 @@ from slurm_rl_plugin.domain.switchback import OURS, SITE, TurnBlock
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, fair_share_until, usage_until
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource, SiteOrder, own_order
 from slurm_rl_plugin.forecasts.replays import OrderOf, QueueNow, ReplayedSite, resumed, run_before
-from slurm_rl_plugin.simulator.kernel.workload import Workload, WorkloadHistory
+from slurm_rl_plugin.simulator.kernel.workload import Workload, WorkloadHistory, copied
 from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.site_priority import FairShare
@@ -217,7 +217,7 @@ class ReplayedCluster:
         jobs = np.concatenate([np.sort(np.concatenate([runs, waits])), comes])
         known = self.times.jobs
         if self.past is not None:  # no order may know what came of runs only later
-            known = known._replace(past=self.past(now))
+            known = known.having(past=self.past(now))
         chosen = known.select(jobs)
         running = runs[np.lexsort((runs, start[runs]))]
         queue = QueueNow(
@@ -276,7 +276,7 @@ def live_cluster(
             recorded = RecordedPast(site.prepared)
         recorded.run(time)
         last = time
-        return recorded.past.copy()
+        return copied(recorded.past)
 
     return ReplayedCluster(
         times=JobTimes(jobs=jobs, start=start, capacity=played.settings.capacity),

@@ -30,8 +30,7 @@ from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.log_workload import PAST_WORK, PreparedLog
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import MINUTE, FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights

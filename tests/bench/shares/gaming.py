@@ -31,10 +31,12 @@ from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     decide_scored,
     rank_anew,
     rank_of_tiers,
-    run_until,
 )
-from slurm_rl_plugin.simulator.schedules.policy_driver import NO_RANK, waiting_jobs
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, finished_schedule
+from slurm_rl_plugin.simulator.schedules.simulation import (
+    SimulationSettings,
+    finished_schedule,
+    run_up_to,
+)
 from slurm_rl_plugin.simulator.workloads.log_workload import (
     PreparedLog,
     prepare_log,
@@ -205,17 +207,17 @@ def replayed(
     came[changed.honest[part]] = log.log.submit[part]
     for number, request in enumerate(requests.tolist()):
         now = float(came[request])
-        run_until(workload, cluster, queue, now - 0.5)  # times of logs are whole seconds
-        advance(workload.jobs, cluster, now, NO_RANK)
-        rank_anew(workload, cluster, queue, rank)
-        waiting = waiting_jobs(cluster)
+        run_up_to(cluster, queue, now - 0.5)  # times of logs are whole seconds
+        advance(cluster, now)
+        rank_anew(cluster._replace(rank=rank), queue)
+        waiting = cluster.waiting
         own = changed.honest[waiting] == request
         others = waiting[~own & (changed.kind[waiting] == PART)]
         own &= changed.kind[waiting] == PART
         if own.any() and len(others):
             ahead[number] = np.mean(rank[others] < rank[waiting[own]].max())
-        decide_scored(workload, cluster, queue)
-    run_until(workload, cluster, queue, np.inf)
+        decide_scored(cluster, queue)
+    run_up_to(cluster, queue, np.inf)
     start = finished_schedule(cluster).start
     last = np.full((2, len(prepared.log)), -np.inf)
     for row, time in zip(last, (start, start + log.log.run_time), strict=True):

@@ -25,8 +25,7 @@ from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
 from slurm_rl_plugin.learning.training_load import class_known_at_submission
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.workloads.log_shares import with_accounts
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log, with_accounts
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 from slurm_rl_plugin.utility.fairness import KEPT, ServedJobs, service_of_windows

@@ -34,8 +34,8 @@ from slurm_rl_plugin.policies.network import (
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.schedules.on_nodes import simulate_on_nodes
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.run import simulate_on_nodes
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
@@ -254,7 +254,7 @@ def site_and_queue(
     past.run(now)
     queue = queues_along(workload, machine, fifo, simple)(job, now)
     site = ReplayedSite(
-        jobs=workload._replace(past=past.past),
+        jobs=workload.having(past=past.past),
         quantiles=past.quantiles_now,
         order=order,
         settings=settings,

@@ -22,9 +22,8 @@ from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.services.hook import model_path
 from slurm_rl_plugin.simulator.kernel.workload import Workload, nothing_past
-from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.resumed import HeldNodes
+from slurm_rl_plugin.simulator.schedules.run import NODE_BACKFILLING, HeldNodes
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
@@ -102,7 +101,7 @@ def test_jobs_of_a_template_drawn_together_spread_more() -> None:
     """Who waits for two jobs of one template waits for two long runs or for two short ones."""
     just_started = replace(QUEUE, start=np.array([1000.0 - 1e-3]))
     nobody, limit = np.zeros(3, dtype=np.int64), np.full(3, 3600.0)
-    alike = jobs()._replace(past=nothing_past(nobody, np.array([0, 0, 1]), limit, PROCESSORS))
+    alike = jobs().having(past=nothing_past(nobody, np.array([0, 0, 1]), limit, PROCESSORS))
     spread = []
     for together in (0.0, 1.0):
         one = site(np.array([30.0, 100.0, 400.0, 1000.0, 2000.0]), together)

@@ -14,8 +14,8 @@ from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.domain.share_tree import Association
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, run_up_to
 from slurm_rl_plugin.simulator.scoring.site_priority import calculate
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.simulator.workloads.site_points import site_priority
@@ -156,8 +156,8 @@ def factors(machine: Machine, log: PreparedLog, until: float) -> dict[str, float
     workload: Workload = log.workload(None)
     queue = SETTINGS.ordered_queue(workload, QueueOrder(site=site))
     cluster = SETTINGS.empty_cluster(workload)
-    run_until(workload, cluster, queue, until)
-    calculate(workload, cluster, queue.network)
+    run_up_to(cluster, queue, until)
+    calculate(cluster, queue.network)
     fair = queue.network.fair
     return {
         USERS[user]: float(fair.factors[at])

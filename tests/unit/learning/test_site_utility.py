@@ -140,7 +140,7 @@ def test_the_order_of_the_queue_changes_what_a_job_is_worth(load: TrainingLoad) 
     assert curve(replace(SMALL, order="sjf")) != greedy
     by_model = train_policy([load], [load], SMALL, start=rule_network("sjf")).curve
     assert by_model == curve(replace(SMALL, order="sjf"))
-    nobody = replace(load, workload=load.workload._replace(past=NO_PAST))
+    nobody = replace(load, workload=load.workload.having(past=NO_PAST))
     with pytest.raises(SimulationError, match="the rule drf needs to know the user of each job"):
         curve(replace(SMALL, order="drf"), nobody)
     assert curve(replace(SMALL, order="drf")) != curve(replace(SMALL, order="fifo"))

@@ -25,8 +25,13 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_scores,
 )
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
-from slurm_rl_plugin.simulator.workloads.log_shares import GIVEN, OF_CLUSTER, PAST_WORK
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.simulator.workloads.log_workload import (
+    GIVEN,
+    OF_CLUSTER,
+    PAST_WORK,
+    PreparedLog,
+    prepare_log,
+)
 from slurm_rl_plugin.utility.reward import RewardWeights
 from tests.reference.loads import random_workload
 from tests.reference.test_weighed_jobs import load as node_load

@@ -13,10 +13,10 @@ from slurm_rl_plugin.domain.share_tree import Association, ShareTree
 from slurm_rl_plugin.machine_files.changes import changed
 from slurm_rl_plugin.machine_files.reader import read_cluster
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, run_up_to
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, calculate, fair_share
-from slurm_rl_plugin.simulator.workloads.log_shares import shares_at
+from slurm_rl_plugin.simulator.workloads.log_workload import shares_at
 from slurm_rl_plugin.units import FloatArray
 from tests.reference.loads import random_workload
 from tests.reference.slurm_priority import fair_share_factors, with_those_below
@@ -84,8 +84,8 @@ def test_factors_are_those_of_the_usage_at_the_last_calculation(
     flags = frozenset({"NO_FAIR_TREE"} if classic else ())
     weights, ranks = PriorityWeights(flags=flags, dampening=3.0), set()
     for until in (400.0, 1010.0, 1990.0, 2600.0, LAST):
-        run_until(workload, cluster, queue, until)
-        at = calculate(workload, cluster, queue.network)
+        run_up_to(cluster, queue, until)
+        at = calculate(cluster, queue.network)
         assert at == math.floor(until / PERIOD) * PERIOD
         own = charged(workload, cluster.start, at, half_life, counts_ends)
         if at > RESET:

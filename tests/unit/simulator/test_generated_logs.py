@@ -53,12 +53,12 @@ def test_mmn_accounts_are_drawn_with_the_shares():
 def test_egee_run_times_have_the_moments_of_the_definitions():
     log = egee_log(np.random.default_rng(2), jobs=JOBS)
     short = log.run_time < 900
-    # .4 % of the lognormal batch run times lie below 900 s too, a mean of about 700 s among them
+    # 0.4 % of the lognormal batch run times lie below 900 s too, a mean of about 700 s among them
     assert 105 < log.run_time[short].mean() < 116
     assert log.run_time.min() >= 1
     long = log.run_time[~short]
-    # leaving those out lifts mean and median by less than .5 %; the standard error of the mean is
-    # .5 % (a lognormal of deviation 1.63 means, 104,000 jobs), of the median .4 %; 4 of them
+    # leaving those out lifts mean and median by less than 0.5 %; the standard error of the mean is
+    # 0.5 % (a lognormal of deviation 1.63 means, 104,000 jobs), of the median 0.4 %; 4 of them
     assert long.mean() == pytest.approx(35_000, rel=0.025)
     assert np.median(long) == pytest.approx(18_300, rel=0.021)
 
@@ -85,7 +85,7 @@ def test_egee_bursts_hold_14_jobs_of_one_account_and_class_on_average():
     log = egee_log(np.random.default_rng(3), jobs=40_000, load=0.001)
     part = np.cumsum(np.concatenate(([0], np.diff(log.submit) > 1000)))
     bursts = part[-1] + 1
-    # geometric: deviation about the mean, .26 for 2,857 bursts; 4 of it, and a few bursts that meet
+    # geometric: deviation about the mean, 0.26 for 2,857 bursts; 4 of it, and some bursts that meet
     assert len(log) / bursts == pytest.approx(14, abs=1.2)
     mixed = [len(set(log.account[part == burst])) > 1 for burst in range(200)]
     assert np.mean(mixed) < 0.03

@@ -43,12 +43,13 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 )
 from slurm_rl_plugin.simulator.kernel.cluster import next_event as next_event_of
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_by_score, dispatch_in_order
+from slurm_rl_plugin.simulator.kernel.workload import copied
 from slurm_rl_plugin.simulator.rollouts.rollout import (
     MOST_ACTIONS,
     best_action_values,
     collect_experience,
 )
-from slurm_rl_plugin.simulator.schedules.policy_driver import NO_RANK, simulate_policy
+from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
@@ -107,21 +108,21 @@ def test_scores_and_memory_of_every_decision_are_the_networks_own(schema, parall
     expected = here.empty_memory()
     scores, jobs = np.empty(121), np.empty(121, dtype=np.int64)
     decisions = 0
-    while not np.isinf(event := next_event(workload.jobs, cluster)):
-        advance(workload.jobs, cluster, event, NO_RANK)
+    while not np.isinf(event := next_event(cluster)):
+        advance(cluster, event)
         count = int(cluster.state[0].pending)
         if cluster.state[0].idle == 0 or count == 0:
             continue
-        queue = queue_state(workload, cluster, compiled)
+        queue = queue_state(cluster, compiled)
         waiting = cluster.pending[:count].copy()
-        score_pending_from_memory(workload, cluster, compiled, True, scores, jobs)
+        score_pending_from_memory(cluster, compiled, True, scores, jobs)
         np.testing.assert_allclose(compiled.memory, expected, rtol=0, atol=1e-9)
         table = job_table(schema, workload, waiting, cluster.state[0].now)
         wanted = here.scores(queue, table, expected)[0]
         np.testing.assert_array_equal(jobs[:count], waiting)
         np.testing.assert_allclose(scores[:count], wanted, rtol=0, atol=1e-9)
         before = cluster.state[0].started
-        dispatch_by_score(workload.jobs, cluster, scores, jobs, 0, 0)
+        dispatch_by_score(cluster, scores, jobs, 0, 0)
         for job in cluster.started[before : cluster.state[0].started]:
             row = job_table(schema, workload, np.array([job]), cluster.state[0].now)
             expected = here.scores(queue, row, expected)[1][0]
@@ -170,12 +171,12 @@ def test_the_same_queue_states_give_the_same_reservoir_in_the_kernel_and_on_the_
     compiled, cluster = compile_echo_state(here, workload), empty_cluster(workload, 5)
     scores, jobs = np.empty(121), np.empty(121, dtype=np.int64)
     in_kernel = []
-    while not np.isinf(event := next_event(workload.jobs, cluster)):
-        advance(workload.jobs, cluster, decision_time(event, cycle), NO_RANK)
+    while not np.isinf(event := next_event(cluster)):
+        advance(cluster, decision_time(event, cycle))
         if cluster.state[0].idle > 0 and cluster.state[0].pending > 0:
-            score_pending_from_memory(workload, cluster, compiled, True, scores, jobs)
+            score_pending_from_memory(cluster, compiled, True, scores, jobs)
             in_kernel.append(compiled.memory.copy())
-            dispatch_by_score(workload.jobs, cluster, scores, jobs, 0, 0)
+            dispatch_by_score(cluster, scores, jobs, 0, 0)
     np.testing.assert_allclose(head_node.reservoirs, in_kernel, rtol=0, atol=1e-4)
     assert np.ptp(in_kernel, axis=0).max() > 0.01
 
@@ -283,15 +284,14 @@ def network_grid(schema, seed=1, hidden=6):
 def moments(workload, capacity=CAPACITY, half_life=5000.0):
     """(cluster, snapshot) at every event of a first-come, first-served schedule."""
     cluster = empty_cluster(workload, capacity, half_life)
-    nothing = np.empty(0, dtype=np.int64)
-    while not np.isinf(event := next_event_of(workload.jobs, cluster)):
-        advance(workload.jobs, cluster, event, nothing)
+    while not np.isinf(event := next_event_of(cluster)):
+        advance(cluster, event)
         pending = cluster.pending[: cluster.state[0].pending].tolist()
         running = np.sort(cluster.running.end_job[: cluster.state[0].running]).tolist()
         moment = Moment(float(cluster.state[0].now), pending, running, cluster.start.tolist())
         yield cluster, snapshot_of(workload, moment, capacity, half_life), pending, running
         order = np.array(pending, dtype=np.int64)
-        dispatch_in_order(workload.jobs, cluster, order, len(order), EASY, 0)
+        dispatch_in_order(cluster, order, len(order), EASY, 0)
 
 
 @SCHEMAS_GRID
@@ -303,7 +303,7 @@ def test_compiled_features_equal_those_of_the_head_node(schema, accounts):
     for cluster, snapshot, pending, running in moments(workload):
         estimate, running_estimate = workload.estimate[pending], workload.estimate[running]
         expected = COLUMNS[schema](snapshot, estimate, running_estimate)
-        state = grid_state(workload, cluster, places, grid_code(schema))
+        state = grid_state(cluster, places, grid_code(schema))
         np.testing.assert_allclose(state, expected, atol=1e-6)
         np.testing.assert_allclose(table[pending], grid_job_columns(snapshot, estimate), atol=1e-6)
         seen.append(state)
@@ -323,7 +323,7 @@ def test_the_compiled_loop_scores_as_the_network_does(schema):
         expected = scorer.scores(
             queue, JOB_COLUMNS.get(schema, grid_job_columns)(snapshot, estimate)
         )
-        score_pending(workload, cluster, in_loop, scores, jobs)
+        score_pending(cluster, in_loop, scores, jobs)
         np.testing.assert_allclose(scores[: len(pending)], expected, atol=1e-5)
         assert jobs[: len(pending)].tolist() == pending
         most = max(most, len(pending))
@@ -343,7 +343,7 @@ def overdue(workload, cluster, network_grid):
     """Job -> how far it is overdue now."""
     count = int(cluster.state[0].pending)
     scores, jobs = np.empty(count), np.empty(count, dtype=np.int64)
-    score_pending(workload, cluster, network_grid, scores, jobs)
+    score_pending(cluster, network_grid, scores, jobs)
     return dict(zip(jobs.tolist(), scores.tolist(), strict=True))
 
 
@@ -355,8 +355,8 @@ def compiled(workload, **goals):
 def test_a_copy_remembers_waits_of_its_own():
     workload = load(SUBMIT)
     network_grid, cluster = compiled(workload), empty_cluster(workload, 1)
-    advance(workload.jobs, cluster, 7200.0, NO_RANK)
-    copy = network_grid.copy()
+    advance(cluster, 7200.0)
+    copy = copied(network_grid)
     overdue(workload, cluster, copy)
     assert copy.longest.tolist() == [7200.0, 7200.0]
     assert network_grid.longest.tolist() == [0.0, -np.inf]

@@ -67,7 +67,7 @@ def test_next_to_no_influence_leaves_the_sites_own_priority(workload, changes):
 
 
 def test_a_site_without_weights_is_first_come_first_served(workload):
-    """Also with a bounded order, which is worth nothing where age is."""
+    """Also with a bounded order, which adds nothing where age adds nothing."""
     none = SitePriority(
         points=np.zeros(len(workload.submit)), age=0.0, highest_age=DAY, fairshare=0.0, period=60.0
     )
@@ -121,7 +121,7 @@ def test_between_cycles_a_job_keeps_its_place(refresh, expected):
 def test_a_write_gives_a_job_its_age_of_now():
     """Priorities are calculated once, at 0; two jobs wait for the first, the second's is shorter.
 
-    The write at 60 s puts the shorter one in the better place, which is worth a point, and has
+    The write at 60 s puts the shorter one in the better place, which adds a point, and has
     slurmctld calculate both whole: by then the longer one is 59 points old.
     """
     workload = random_workload(0, jobs=3, parallel=False).having(

@@ -31,7 +31,7 @@ def machine(**limits: Any) -> Machine:
 
 
 def log(**asked: Any) -> JobLog:
-    """A plain job of a CPU, and one that asks for something beside."""
+    """A plain job of a CPU, and one that asks for more."""
     extra = {"cpus": 1.0, "memory": 0.0, "licences": 0.0, "task": 1, **asked}
     total = [[1.0, 0.0, 0.0, 0.0], [extra["cpus"], extra["memory"], 0.0, extra["licences"]]]
     both = np.zeros(2, dtype=np.int64)

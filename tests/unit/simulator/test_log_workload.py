@@ -20,13 +20,13 @@ from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
-from slurm_rl_plugin.simulator.workloads.log_shares import check_shares
 from slurm_rl_plugin.simulator.workloads.log_workload import (
     NO_START,
     PreparedLog,
     RecentRuns,
     billed_in_log,
     billed_on_machine,
+    check_shares,
     jobs_with_starts,
     prepare_log,
     select_prepared,

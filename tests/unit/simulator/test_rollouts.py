@@ -1,4 +1,4 @@
-"""What a start is worth and what a scorer saw at it."""
+"""The reward of a start, and what a scorer saw at it."""
 
 import math
 
@@ -14,6 +14,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     start_job,
 )
 from slurm_rl_plugin.simulator.kernel.workload import NO_PAST
+from slurm_rl_plugin.simulator.rollouts.rollout import MOST_OTHERS, NO_JOB, site_experience
 from slurm_rl_plugin.simulator.rollouts.sarsa import (
     DIFFERENCE,
     DIFFERENCE_REACHED,
@@ -26,7 +27,6 @@ from slurm_rl_plugin.simulator.rollouts.sarsa import (
     value_of,
     values_of,
 )
-from slurm_rl_plugin.simulator.rollouts.site_experience import MOST_OTHERS, NO_JOB, site_experience
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
 from slurm_rl_plugin.utility.time_utility import JobUtilities, job_rows
 from tests.reference.loads import users_workload, workload_of
@@ -51,11 +51,11 @@ def waiting(now=300.0):
         shares=[0.75, 0.25],
     )
     cluster = empty_cluster(workload, 2)
-    advance(workload.jobs, cluster, 0.0, NOTHING)
-    start_job(workload.jobs, cluster, 0)
+    advance(cluster, 0.0)
+    start_job(cluster, 0)
     forget_started(cluster)
-    advance(workload.jobs, cluster, now, NOTHING)
-    return workload, cluster, job_rows(workload.interactive, None)
+    advance(cluster, now)
+    return cluster, job_rows(workload.interactive, None)
 
 
 def interactive_kept(delay):
@@ -101,10 +101,10 @@ def test_counted_from_the_waits_reached_a_job_has_only_its_last_utility_to_lose(
 
 def test_a_class_of_the_sites_own_is_rewarded_by_its_own_utility():
     """Start within 60 s or never: a job in time loses all by any further wait, a late one none."""
-    workload, cluster, _ = waiting()
+    cluster, _ = waiting()
     refused = {**BUILT_IN, "SDJ": UtilityClass(form="deadline", interactive=True)}
     of_job = JobUtilities.of(refused, np.array([0, 2, 0, 2]))
-    load = (workload, cluster, job_rows(workload.interactive, of_job))
+    load = (cluster, job_rows(cluster.jobs.interactive, of_job))
     assert start_reward(*load, 1, 1.0, LITERAL) == 0.0  # it waited for 200 s
     assert start_reward(*load, 3, 1.0, LITERAL) == 1.0
     expected = (1.0 - (1.0 - batch_kept(60.0))) / 2  # job 3 loses as much by job 1 as 1 by 3
@@ -145,7 +145,7 @@ def a_simulation(seed=5, *, knows_users=True, cycle=0.0, jobs=200):
     """A workload, a network of large weights, settings, and the starts."""
     workload, network = users_workload(seed, jobs, parallel=True), predicting_network(seed)
     if not knows_users:
-        workload, network = workload._replace(past=NO_PAST), random_network(seed)
+        workload, network = workload.having(past=NO_PAST), random_network(seed)
     half_life = 2000.0 if cycle else np.inf
     settings = SimulationSettings(
         capacity=CAPACITY, backfilling="easy", cycle=cycle, half_life=half_life

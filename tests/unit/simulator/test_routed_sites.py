@@ -174,7 +174,7 @@ def test_what_a_site_does_not_simulate_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["drf", "network"])
 def test_an_order_that_looks_at_users_is_refused_where_they_are_not_known(name: str) -> None:
-    nobody = drawn(1)._replace(past=NO_PAST)
+    nobody = drawn(1).having(past=NO_PAST)
     order, more = ORDERS[name]
     with pytest.raises(SimulationError, match="needs to know the user of each job"):
         site(nobody, order, **more)

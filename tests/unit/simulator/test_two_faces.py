@@ -14,15 +14,16 @@ PROGRAM = """
 import sys
 import numpy as np
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
+from slurm_rl_plugin.simulator.schedules.simulation import (
+    SimulationSettings, run_until, simulate_scores,
+)
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
-from slurm_rl_plugin.simulator.schedules.simulation import run_in_order
 workload = prepare_log(generated_log("egee:jobs=300,seed=1")).workload(None)
 limit = ClassLimit() if sys.argv[1] == "limited" else None
 settings = SimulationSettings(capacity=100, backfilling="easy", class_limit=limit)
 found = simulate_scores(workload, -workload.submit, settings)
-print(found.start.sum(), sum(run_in_order.stats.cache_hits.values()))
+print(found.start.sum(), sum(run_until.stats.cache_hits.values()))
 """
 
 
@@ -62,7 +63,7 @@ def refusing(jobs):
 @compiled_alone
 def refusing_a_count(jobs):
     if jobs.count > 2:
-        raise ValueError("so many", jobs.count)
+        raise ValueError("too many", jobs.count)
     return jobs.count
 
 
@@ -115,10 +116,10 @@ def test_inner_code_raises_what_python_code_would(jobs):
 
 
 def test_inner_code_knows_its_constants(jobs):
-    # numba makes the exception of constants that lie beside the code
-    with pytest.raises(ValueError, match="so many") as refused:
+    # numba makes the exception from constants next to the code
+    with pytest.raises(ValueError, match="too many") as refused:
         asking(jobs)
-    assert refused.value.args == ("so many", 3)
+    assert refused.value.args == ("too many", 3)
 
 
 def in_a_process(folder, loop):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -80,7 +82,7 @@ def test_groups_of_a_workload_are_those_of_its_log(prepared: PreparedLog) -> Non
     asked = np.tile([0.1, 0.0], (len(jobs.submit), 1))
     asked[0] = 0.1, 0.2
     names = ("cpus", "memory")
-    found = groupings_of_workload(jobs._replace(asked=asked), 16, prepared.accounts, names)
+    found = groupings_of_workload(replace(jobs, asked=asked), 16, prepared.accounts, names)
     assert found["resource"].place[:2].tolist() == [1, 0]
 
 

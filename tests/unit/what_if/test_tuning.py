@@ -18,8 +18,7 @@ from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
-from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK
-from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.simulator.workloads.log_workload import PAST_WORK, prepare_log
 from slurm_rl_plugin.units import MINUTE
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.what_if.tuning.search import (
