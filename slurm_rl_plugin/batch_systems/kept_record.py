@@ -97,7 +97,7 @@ class LimitFile:
     path: Path | None  #: None for a command that only reads the limit
 
     def read(self) -> OutstandingLimit | None:
-        """The record; None if no limit of ours can be outstanding."""
+        """The record; None if our limit cannot be outstanding."""
         try:
             return KeptRecord(self.path).read(_parsed) if self.path else None
         except FileNotFoundError:
@@ -124,7 +124,7 @@ class LimitFile:
             KeptRecord(self.path).write(content)
 
     def remove(self) -> None:
-        """Remove the record, since no limit of ours is outstanding."""
+        """Remove the record, since our limit is not outstanding."""
         if self.path is not None:
             with self._explained("removed"):
                 KeptRecord(self.path).remove()

@@ -162,7 +162,7 @@ class BatchSystem:
         """Show that the daemon lives, every few seconds; OSError if it cannot."""
 
     def leave(self) -> None:
-        """Show that nothing of ours is left to undo; OSError if it cannot."""
+        """Show that there is nothing left to undo; OSError if it cannot."""
 
     def limit_batch(self, amounts: Mapping[str, int] | None) -> None:
         """Let all batch jobs together use at most this; None removes our limit.
@@ -191,7 +191,7 @@ class BatchSystem:
         return SiteNames(None, None, None)
 
 
-#: Characters of the longest name; a longer one ends in a digest.
+#: Characters of a name in a label, a table or the audit log; a longer one is cut, with a digest.
 LONGEST_NAME = 200
 
 
@@ -204,18 +204,13 @@ class Names:
             self.number(name)
 
     def number(self, name: str) -> int:
-        """The name's number, which is new for a new name."""
-        return self._index.setdefault(_short(name), len(self._index))
+        """The number of a name, which is cut to LONGEST_NAME."""
+        if len(name) > LONGEST_NAME:
+            digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:12]
+            name = f"{name[: LONGEST_NAME - 13]}~{digest}"
+        return self._index.setdefault(name, len(self._index))
 
     @property
     def all(self) -> tuple[str, ...]:
         """Every name in the order of the numbers."""
         return tuple(self._index)
-
-
-def _short(name: str) -> str:
-    """A name short enough for a label, a table or a line of the audit log."""
-    if len(name) <= LONGEST_NAME:
-        return name
-    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:12]
-    return f"{name[: LONGEST_NAME - 13]}~{digest}"

@@ -1,4 +1,4 @@
-"""A site's machine as its files describe it: slurm.conf, gres.conf and what sacctmgr prints.
+"""A site's machine from its files: slurm.conf, gres.conf and the output of sacctmgr.
 
-What is not understood raises ConfigurationError, which names the file and the line.
+Text that is not understood raises ConfigurationError, which names the file and the line.
 """

@@ -1,7 +1,7 @@
 """Changes of a configuration as people write them: `PriorityWeightAge=2000`, `partition short ...`.
 
-Each is put into what is said of the cluster, before a machine is made of it, so that whatever the
-reader of slurm.conf knows or does not know holds for a change too.
+A change is made to the configuration before a machine is made of it, so that the same settings are
+modelled in a change and in slurm.conf.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.machine_files.database_entries import ACCOUNT, QOS, USER, DatabaseEntry
+from slurm_rl_plugin.machine_files.database import ACCOUNT, QOS, USER, DatabaseEntry
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
 from slurm_rl_plugin.machine_files.statements import (
     NODE,
@@ -23,19 +23,19 @@ from slurm_rl_plugin.machine_files.statements import (
     pairs_of,
 )
 
-#: Where a changed value stands, for sentences that name it.
+#: Place of a changed value in sentences.
 PLACE = "--change"
-#: A sign before the first `=` of a pair, which is moved behind it.
+#: A sign before the first `=` of a pair, which is moved after it.
 _SIGN = re.compile(r"(?<![^\s\w.])([+-])=")
 _PARAMETERS, _NODES, _DEFAULT = "schedulerparameters", "nodes", "default"
 _Keys = Mapping[str, Value]
 
 
 def changed(cluster: DescribedCluster, words: str) -> DescribedCluster:
-    """A cluster as it would be after one change.
+    """A cluster after one change.
 
     `KEY=VALUE`, `KEY+=VALUE` or `KEY-=VALUE` of slurm.conf, several with blanks between; the same
-    behind `partition NAME`, `node HOSTLIST`, `qos NAME`, `account NAME` or `user NAME`.
+    after `partition NAME`, `node HOSTLIST`, `qos NAME`, `account NAME` or `user NAME`.
     """
     first, _, rest = words.strip().partition(" ")
     kind, _, named = first.partition("=")
@@ -43,7 +43,7 @@ def changed(cluster: DescribedCluster, words: str) -> DescribedCluster:
     if change is None or (not named and not rest):
         given = _assignments(words)
         if records := [value for value, _ in given if value.key.lower() in (NODE, PARTITION)]:
-            raise records[0].fault("write it first, and what changes behind it")
+            raise records[0].fault("write it first, and the changes after it")
         said = replace(cluster.said, settings=_with(cluster.said.settings, given))
         return replace(cluster, said=said)
     name = named
@@ -51,8 +51,8 @@ def changed(cluster: DescribedCluster, words: str) -> DescribedCluster:
         name, _, rest = rest.strip().partition(" ")
     if name.lower() == _DEFAULT:
         raise ConfigurationError(
-            f"{PLACE} {words!r}: a DEFAULT line holds for what follows it in a file: name what "
-            "is to change."
+            f"{PLACE} {words!r}: a DEFAULT line applies to later lines of a file: name the object "
+            "to change."
         )
     if not name or not rest.strip():
         raise ConfigurationError(
@@ -68,12 +68,12 @@ def _assignments(words: str) -> list[tuple[Value, str]]:
         sign = value.text[1] if value.text.startswith("\0") else ""
         found.append((replace(value, text=value.text[2:] if sign else value.text), sign))
     if not found:
-        raise ConfigurationError(f"{PLACE} {words!r}: write KEY=VALUE, as slurm.conf has it.")
+        raise ConfigurationError(f"{PLACE} {words!r}: write KEY=VALUE, as in slurm.conf.")
     return found
 
 
 def _with(keys: _Keys, given: Sequence[tuple[Value, str]]) -> dict[str, Value]:
-    """Keys after assignments; by their present names."""
+    """Keys by their present names, after assignments."""
     found = dict(keys)
     for value, sign in given:
         (key,) = by_key([value])
@@ -82,7 +82,7 @@ def _with(keys: _Keys, given: Sequence[tuple[Value, str]]) -> dict[str, Value]:
 
 
 def _listed(before: Value | None, value: Value, sign: str, key: str) -> Value:
-    """A list with entries more, or fewer; of SchedulerParameters one of a name goes before."""
+    """A list with more or fewer entries; a new parameter replaces one of the same name."""
     entries = list(before.words) if before is not None else []
 
     def named(word: str) -> str:
@@ -94,7 +94,7 @@ def _listed(before: Value | None, value: Value, sign: str, key: str) -> Value:
     given = {named(word) for word in words}
     kept = [word for word in entries if named(word) not in given]
     if sign == "-" and len(kept) == len(entries):
-        raise value.fault("it is not set, so nothing can be taken away")
+        raise value.fault("it is not set, so nothing can be removed")
     left = [*kept, *words] if sign == "+" else kept
     return replace(value, text=compress(left) if key == _NODES else ",".join(left))
 
@@ -102,9 +102,9 @@ def _listed(before: Value | None, value: Value, sign: str, key: str) -> Value:
 def _of_partition(
     cluster: DescribedCluster, name: str, given: Sequence[tuple[Value, str]]
 ) -> DescribedCluster:
-    """One partition with other keys, or a new one that names its nodes, at the end of the file.
+    """Change keys of one partition, or add one that names its nodes at the end of the file.
 
-    Jobs of a log were let in as it was: keys that say who may send what change nothing of them.
+    Keys that restrict jobs change nothing, since the partition accepted the jobs of the log.
     """
     partitions, known = list(cluster.said.partitions), False
     for place, record in enumerate(partitions):
@@ -112,12 +112,12 @@ def _of_partition(
             partitions[place] = replace(record, keys=_with(record.keys, given))
             known = True
     if not known:
-        if "nodes" not in by_key(value for value, _ in given):  # it may be a slip of the pen
+        if "nodes" not in by_key(value for value, _ in given):  # the name may be a mistake
             raise _unknown("partition", name, [each.name.text for each in partitions])
         keys = _with(cluster.said.defaults.get(PARTITION, {}), given)
         partitions.append(ConfRecord(Value(PLACE, "PartitionName", name), keys))
     notes = [
-        f"{value.said}: who may send what is not simulated: jobs of the log stay where they are."
+        f"{value.said}: access to partitions is not simulated: jobs of the log stay in theirs."
         for value, _ in given
         if value.key.lower() in _WHO_MAY
     ]
@@ -128,14 +128,14 @@ def _of_partition(
 def _of_nodes(
     cluster: DescribedCluster, name: str, given: Sequence[tuple[Value, str]]
 ) -> DescribedCluster:
-    """Some nodes with other keys, or new ones; what is said of the others stays."""
+    """Change keys of some nodes, or add nodes."""
     wanted = Value(PLACE, "NodeName", name).names()
     known = {each for record in cluster.said.nodes for each in record.name.names()}
     missing = [each for each in wanted if each not in known]
     if missing and len(missing) < len(wanted):
         raise ConfigurationError(
-            f"{PLACE} node {name}: {compress(missing)} is not of the cluster and the others are: "
-            "change them and add these in two changes."
+            f"{PLACE} node {name}: the cluster lacks {compress(missing)} but has the others: "
+            "change nodes and add nodes in two changes."
         )
     if missing and not any(value.key.lower() in _SIZES for value, _ in given):
         raise _unknown("node", name, [compress(sorted(known))])
@@ -148,19 +148,19 @@ def _of_nodes(
     return replace(cluster, said=replace(cluster.said, nodes=nodes))
 
 
-#: Keys of a partition that say whose jobs, and which, it takes.
+#: Keys of a partition that restrict its jobs.
 _WHO_MAY = (
     *("allocnodes", "allowaccounts", "allowgroups", "allowqos", "denyaccounts", "denyqos"),
     *("maxnodes", "minnodes", "rootonly", "reqresv", "state"),
 )
-#: One of these says how large a new node is.
+#: Keys with the size of a new node, at least one is needed.
 _SIZES = ("cpus", "procs", "sockets", "corespersocket", "boards")
 
 
 def _parted(
     record: ConfRecord, wanted: Collection[str], given: Sequence[tuple[Value, str]]
 ) -> Iterator[ConfRecord]:
-    """A record as it is for the nodes that stay, and another one for those that change."""
+    """The record for the nodes that stay, and a new one for the nodes that change."""
     names = record.name.names()
     mine = [name for name in names if name in wanted]
     others = [name for name in names if name not in wanted]
@@ -182,7 +182,7 @@ def _of_database(kind: str) -> Callable[..., DescribedCluster]:
         if name not in known:
             raise _unknown(kind, name, known)
         if signed := [value for value, sign in given if sign]:
-            raise signed[0].fault("limits of the database are set whole: write KEY=VALUE")
+            raise signed[0].fault("limits of the database cannot be changed by + and -: write =")
         keys = {value.key.lower(): value for value, _ in given}
         entry = DatabaseEntry(kind=kind, name=name, keys=keys)
         return replace(cluster, entries=[*cluster.entries, entry])
@@ -197,7 +197,7 @@ def _unknown(kind: str, name: str, known: Collection[str]) -> ConfigurationError
     )
 
 
-#: What follows the first word of a change, and an example.
+#: First word of a change -> its function, and an example.
 _KINDS: Mapping[str, tuple[Callable[..., DescribedCluster], str]] = {
     **dict.fromkeys(("partition", PARTITION), (_of_partition, "partition short MaxTime=2:00:00")),
     **dict.fromkeys(("node", "nodes", NODE), (_of_nodes, "node g[1-8] RealMemory=512000")),

@@ -1,4 +1,4 @@
-"""Nodes and partitions by their records: what nodes have, which serve, and whom they serve."""
+"""Nodes and partitions by their records: resources of nodes, and nodes of partitions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from slurm_rl_plugin.machine_files.statements import (
 )
 
 PREFIX = "gres/"
-#: A comma outside of brackets, in which a node's sockets or indices stand.
+#: A comma outside of brackets, which hold a node's sockets or indices.
 _COMMA = re.compile(r",(?![^(\[]*[)\]])")
 _SOCKETS = re.compile(r"\(.*?\)")
 
@@ -38,10 +38,10 @@ Counts = dict[str, float]
 
 
 def gres_of(value: Value) -> Counts:
-    """What a node has by `Gres=NAME[:TYPE][:no_consume][:COUNT][(S:SOCKETS)],...`.
+    """Resources of a node by `Gres=NAME[:TYPE][:no_consume][:COUNT][(S:SOCKETS)],...`.
 
-    GPUs of all types come as `gpus`, other names as `gres/NAME`; each type also as
-    `gres/NAME:TYPE`. What is not consumed is left out, since jobs share it without bound.
+    GPUs of all types are `gpus`, other names `gres/NAME`; each type is also `gres/NAME:TYPE`.
+    A `no_consume` resource is left out, since jobs share it without bound.
     """
     counts: Counts = {}
     for word in _COMMA.split(value.text):
@@ -51,13 +51,13 @@ def gres_of(value: Value) -> Counts:
         count = counted(parts[-1]) if parts else 1.0
         kinds = parts[:-1] if count is not None and parts else parts
         if len(kinds) > 1:
-            raise value.fault(f"{word} is no NAME, NAME:COUNT or NAME:TYPE:COUNT; write such")
+            raise value.fault(f"{word} is no NAME, NAME:COUNT or NAME:TYPE:COUNT; write one")
         add(counts, name, ":".join(kinds), 1.0 if count is None else count)
     return counts
 
 
 def add(counts: Counts, name: str, kind: str, count: float) -> None:
-    """Count so many more of a generic resource, by its name and by its type."""
+    """Add a count of a generic resource, by its name and by its type."""
     whole = GPUS if name == "gpu" else PREFIX + name
     counts[whole] = counts.get(whole, 0.0) + count
     if kind:
@@ -83,13 +83,13 @@ def read_gres_conf(path: Path, notes: list[str], cluster: str) -> dict[str, Coun
     return found
 
 
-def with_types(counts: Counts, told: Counts) -> Counts:
-    """A node's counts with the types that gres.conf tells, where Gres= names none.
+def with_types(counts: Counts, gres_conf: Counts) -> Counts:
+    """A node's counts with the types of gres.conf if Gres= names no type.
 
-    Counts of slurm.conf are those that Slurm gives out; more in gres.conf changes nothing.
+    Slurm allocates the counts of slurm.conf; higher ones in gres.conf change nothing.
     """
     found = dict(counts)
-    for key, count in told.items():
+    for key, count in gres_conf.items():
         generic = key.partition(":")[0]
         whole = GPUS if generic == f"{PREFIX}gpu" else generic
         typed = any(each.startswith(f"{generic}:") for each in counts)
@@ -98,19 +98,19 @@ def with_types(counts: Counts, told: Counts) -> Counts:
     return found
 
 
-#: Nodes that slurm.conf keeps out of service; FUTURE ones are not there yet.
+#: States of nodes that slurm.conf keeps out of service; FUTURE nodes do not exist yet.
 AWAY = ("DOWN", "DRAIN", "FAIL", "FUTURE")
-#: CPUs of a node at most: Slurm counts them in 16 bits.
+#: Most CPUs of a node: Slurm counts them in 16 bits.
 MOST_OF_NODE = 65_535
-#: Processors of a machine at most, more than any has; a simulation holds an entry for each.
+#: Most processors of a machine, more than any has; a simulation holds an entry for each.
 MOST_OF_MACHINE = 1 << 24
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 
 
 def processors_of(record: ConfRecord) -> tuple[int, int]:
-    """CPUs that jobs may have, and how many of them one core has.
+    """CPUs for jobs, and CPUs of a core.
 
-    Inferred as Slurm does: sockets from CPUs or boards, CPUs from sockets, cores and threads.
+    Inferred as by Slurm: sockets from CPUs or boards, CPUs from sockets, cores and threads.
     """
     cores = max(record.number("corespersocket", 1), 1)
     threads = max(record.number("threadspercore", 1), 1)
@@ -118,7 +118,7 @@ def processors_of(record: ConfRecord) -> tuple[int, int]:
     whole = sockets * cores * threads
     cpus = record.number("cpus", whole)
     if cpus not in (sockets, sockets * cores, whole):
-        cpus = whole  # as Slurm sets it anew
+        cpus = whole  # as Slurm corrects it
     if cpus > MOST_OF_NODE:
         named = record.keys.get("cpus", record.name)
         raise named.fault(f"a node has {MOST_OF_NODE} CPUs at most, not {cpus}; write fewer")
@@ -146,7 +146,7 @@ def _kept(record: ConfRecord, of_core: int) -> int:
     for word in value.words:
         found = _RANGE.fullmatch(word)
         if found is None:
-            raise value.fault("this is no list of CPUs; write such as 0,1,8-11")
+            raise value.fault("this is no list of CPUs; write a list such as 0,1,8-11")
         cpus = range(int(found[1]), int(found[2] or found[1]) + 1)
         listed += len(cpus)
         if listed > MOST_OF_NODE:
@@ -157,18 +157,18 @@ def _kept(record: ConfRecord, of_core: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node that serves."""
+    """One node in service."""
 
-    name: str  #: of the node
-    counts: Counts  #: resource -> how much jobs may have of it; memory in MiB
-    features: frozenset[str]  #: words that constraints may ask for
-    weight: int  #: those of less weight are taken first
+    name: str
+    counts: Counts  #: resource -> amount for jobs; memory in MiB
+    features: frozenset[str]  #: words of constraints
+    weight: int  #: nodes of less weight are allocated first
 
 
 def nodes_of(
     said: Statements, gres_conf: Mapping[str, Counts]
 ) -> tuple[dict[str, Node], frozenset[str], list[str]]:
-    """Nodes that serve, names of those that do not, and what is left out.
+    """Nodes in service, names of the others, and what is not modelled.
 
     Slurm numbers its nodes by name, whatever their order in slurm.conf.
     """
@@ -178,15 +178,15 @@ def nodes_of(
     left_out: list[str] = []
     for record, names in _names_of(said.nodes):
         if twice := [name for name in names if name in serving]:
-            raise record.name.fault(f"{compress(twice)} has a line already; take one out")
+            raise record.name.fault(f"{compress(twice)} has a line already; remove one")
         if _is_away(record):
             away.update(names)
         left_out += not_modelled_of("node", record.keys)
         if record.text("state").upper().startswith("CLOUD"):
             left_out.append(f"{compress(names)}: State=CLOUD, counted as if always powered up.")
         if "realmemory" not in record.keys:
-            left_out.append(f"{compress(names)}: no RealMemory, so 1 MiB each, as Slurm takes it.")
-        serving |= _alike(record, names, gres_conf)
+            left_out.append(f"{compress(names)}: no RealMemory, so 1 MiB each, as in Slurm.")
+        serving |= _nodes_of(record, names, gres_conf)
     in_order = sorted(serving, key=place_of)
     kept = {name: serving[name] for name in in_order if name not in away}
     if gone := [name for name in in_order if name in away]:
@@ -196,13 +196,13 @@ def nodes_of(
         raise ConfigurationError("no NodeName line: give a whole slurm.conf.")
     if not kept:
         raise ConfigurationError(
-            "no node is left that serves: name at least one that is not down, drained or FUTURE."
+            "no node is in service: name at least one that is not down, drained or FUTURE."
         )
     return kept, frozenset(away), left_out
 
 
 def check_size(nodes: Iterable[Node]) -> None:
-    """Refuse a machine of more processors than can be simulated."""
+    """Refuse a machine with more processors than can be simulated."""
     found = sum(int(node.counts[CPUS]) for node in nodes)
     if found > MOST_OF_MACHINE:
         raise ConfigurationError(
@@ -222,10 +222,10 @@ def _names_of(records: Iterable[ConfRecord]) -> Iterator[tuple[ConfRecord, list[
         yield record, names
 
 
-def _alike(
+def _nodes_of(
     record: ConfRecord, names: Iterable[str], gres_conf: Mapping[str, Counts]
 ) -> Iterator[tuple[str, Node]]:
-    # Slurm takes 1 MiB where nothing is said
+    # Slurm's default is 1 MiB
     real, kept = record.number("realmemory", 1), record.number("memspeclimit", 0)
     memory = real - kept if kept < real else real
     counts = {CPUS: float(processors_of(record)[0]), MEMORY: float(memory)}
@@ -234,8 +234,8 @@ def _alike(
     features = frozenset(record.keys["features"].words if "features" in record.keys else ())
     weight = record.number("weight", 1)
     for name in names:
-        told = gres_conf.get(name) or gres_conf.get("", {})
-        yield name, Node(name, with_types(counts, told), features, weight)
+        types = gres_conf.get(name) or gres_conf.get("", {})
+        yield name, Node(name, with_types(counts, types), features, weight)
 
 
 def _is_away(record: ConfRecord, unsaid: str = "UNKNOWN") -> bool:
@@ -243,7 +243,7 @@ def _is_away(record: ConfRecord, unsaid: str = "UNKNOWN") -> bool:
 
 
 def _whole_cores(said: Statements) -> Iterator[str]:
-    """The sentence on nodes of whose cores Slurm gives all threads to one job."""
+    """A sentence on nodes on which Slurm gives all threads of a core to one job."""
     words = sharing_of(said.settings).words
     if not any(word.startswith(("cr_core", "cr_socket")) for word in words):
         return
@@ -252,8 +252,8 @@ def _whole_cores(said: Statements) -> Iterator[str]:
         names.setdefault(processors_of(record)[1], []).extend(record.name.names())
     for of_core in sorted(set(names) - {1}):
         yield (
-            f"{compress(names[of_core])}: a core of {of_core} CPUs goes to one job whole; "
-            "CPUs are given out one by one."
+            f"{compress(names[of_core])}: Slurm gives a core of {of_core} CPUs to one job; "
+            "here CPUs are allocated one by one."
         )
 
 
@@ -268,9 +268,9 @@ class ServedPartition:
 def partitions_of(
     said: Statements, nodes: Mapping[str, Node], away: Collection[str]
 ) -> tuple[list[ServedPartition], list[str]]:
-    """Partitions in their order, and what is left out of them."""
+    """Partitions in their order, and what of them is not modelled."""
     sets: dict[str, list[str]] = {}
-    for record in said.node_sets:  # nodes that are named, and those with any of its features
+    for record in said.node_sets:  # named nodes, and nodes with any of its features
         named = record.keys["nodes"].names() if "nodes" in record.keys else []
         wanted = set(record.keys["features"].words) if "features" in record.keys else set()
         with_any = [name for name, node in nodes.items() if wanted & node.features]
@@ -314,13 +314,13 @@ def _partition(record: ConfRecord, settings: Mapping[str, Value]) -> MachinePart
 
 
 def billing_weights(record: ConfRecord) -> dict[str, float]:
-    """TRESBillingWeights of a partition by resource; empty where it has none."""
+    """TRESBillingWeights of a partition by resource."""
     value = record.keys.get("tresbillingweights")
     return {} if value is None else weights_of(value)
 
 
 def _priority(record: ConfRecord, key: str) -> int:
-    """PriorityTier or PriorityJobFactor; the old Priority sets both, whatever they say."""
+    """PriorityTier or PriorityJobFactor; the old Priority overrides both."""
     return record.number("priority", record.number(key, 1))
 
 
@@ -331,7 +331,7 @@ def _seconds(record: ConfRecord, key: str) -> float:
 
 
 def _default_memory(keys: Mapping[str, Value]) -> tuple[float, float] | None:
-    """MiB for each node and each CPU, of which one is 0; None where neither is said."""
+    """MiB for each node and for each CPU, one of them 0; None if neither is set."""
     for key, of_node in (("defmempernode", True), ("defmempercpu", False)):
         if key in keys and keys[key].text.lower() not in {"unlimited", *NOTHING}:
             memory = float(keys[key].number())
@@ -362,7 +362,7 @@ def _served(
             served.add(name)
         else:
             raise value.fault(
-                f"no NodeName or NodeSet line has {name}; add one, or take it out here"
+                f"no NodeName or NodeSet line has {name}; add one, or remove the name here"
             )
     return frozenset(served.intersection(nodes))
 
@@ -384,6 +384,6 @@ def _left_out_of_partition(record: ConfRecord) -> Iterator[str]:
 
 
 def unserved(nodes: Mapping[str, Node], partitions: list[ServedPartition]) -> list[str]:
-    """Names of nodes that serve no partition, so no job can have them."""
+    """Names of nodes in no partition, which no job can use."""
     served = frozenset[str]().union(*(each.nodes for each in partitions))
     return [name for name in nodes if name not in served]

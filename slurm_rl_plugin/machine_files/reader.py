@@ -1,4 +1,4 @@
-"""A machine from slurm.conf and the files beside it, or from openb's list of nodes.
+"""A machine from slurm.conf and other files in its folder, or from openb's list of nodes.
 
 Columns of openb_node_list_*.csv as in cluster-trace-gpu-v2023/README.md of
 github.com/alibaba/clusterdata: CPUs in thousandths, memory in MiB, type of GPUs.
@@ -16,8 +16,13 @@ from pathlib import Path
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, CPUS, GPUS, MEMORY
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.machine_files.database import database_of, enforced, files_beside, read_files
-from slurm_rl_plugin.machine_files.database_entries import DatabaseEntry
+from slurm_rl_plugin.machine_files.database import (
+    DatabaseEntry,
+    database_of,
+    enforced,
+    files_beside,
+    read_files,
+)
 from slurm_rl_plugin.machine_files.nodes import (
     MOST_OF_NODE,
     Counts,
@@ -50,7 +55,7 @@ from slurm_rl_plugin.whole_file import plain_file, read_whole
 
 
 def names_of_resources(nodes: Iterable[Node]) -> tuple[str, ...]:
-    """Names of all that nodes have, BASIC_RESOURCES first."""
+    """Names of all resources of nodes, BASIC_RESOURCES first."""
     others = {name for node in nodes for name in node.counts} - set(BASIC_RESOURCES)
     return (*BASIC_RESOURCES, *sorted(others))
 
@@ -58,33 +63,29 @@ def names_of_resources(nodes: Iterable[Node]) -> tuple[str, ...]:
 def kinds_of(
     nodes: Mapping[str, Node], partitions: Sequence[ServedPartition], resources: tuple[str, ...]
 ) -> tuple[tuple[NodeKind, ...], tuple[MachinePartition, ...]]:
-    """Kinds, and partitions with the places of theirs.
+    """Kinds of nodes, and partitions with the places of their kinds.
 
-    Neighbours with the same resources, features, weight and partitions are one kind; where others
-    stand between, they are several.
+    A kind is a run of neighbours with equal resources, features, weight and partitions.
     """
-    serves = {
-        name: tuple(place for place, each in enumerate(partitions) if name in each.nodes)
-        for name in nodes
-    }
 
-    def likeness(node: Node) -> tuple[object, ...]:
+    def traits(node: Node) -> tuple[tuple[float, ...], frozenset[str], int, tuple[int, ...]]:
         amounts = tuple(node.counts.get(name, 0.0) for name in resources)
-        return amounts, node.features, node.weight, serves[node.name]
+        serves = tuple(at for at, each in enumerate(partitions) if node.name in each.nodes)
+        return amounts, node.features, node.weight, serves
 
     kinds: list[NodeKind] = []
     members: list[list[int]] = [[] for _ in partitions]
-    for _, run in itertools.groupby(nodes.values(), likeness):
-        alike = list(run)
-        for place in serves[alike[0].name]:
+    for (amounts, features, weight, serves), run in itertools.groupby(nodes.values(), traits):
+        names = [node.name for node in run]
+        for place in serves:
             members[place].append(len(kinds))
         kinds.append(
             NodeKind(
-                name=compress(node.name for node in alike),
-                count=len(alike),
-                resources=tuple(alike[0].counts.get(name, 0.0) for name in resources),
-                features=alike[0].features,
-                weight=alike[0].weight,
+                name=compress(names),
+                count=len(names),
+                resources=amounts,
+                features=features,
+                weight=weight,
             )
         )
     served = zip(partitions, members, strict=True)
@@ -93,38 +94,38 @@ def kinds_of(
 
 COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _NAME = "openb"
-#: What stands for no type of GPU.
+#: Values for no type of GPU.
 _NOTHING = ("", "nan")
-_WHOLE = "jobs get whole CPUs and whole GPUs: parts that pods ask for are rounded up."
+_WHOLE = "jobs get whole CPUs and whole GPUs: parts that pods request are rounded up."
 
 
 def is_node_list(path: Path) -> bool:
-    """Whether a file begins with the columns of such a list."""
+    """Whether a file begins with the columns of openb's list."""
     try:
         with plain_file(path) as file:
             first = file.readline(1000).decode("utf-8-sig", "replace")
             return first.strip().split(",")[: len(COLUMNS)] == list(COLUMNS)
     except OSError:
-        return False  # reading it tells why
+        return False  # reading it as a slurm.conf reports the error
 
 
 def machine_of_node_list(path: Path) -> Machine:
-    """The machine: one partition of all nodes; those that are alike are one kind.
+    """The machine: one partition of all nodes; equal nodes are one kind.
 
-    Nodes that are alike stand together, in the order in which the list first has one. The type of a
-    node's GPUs is a feature.
+    Equal nodes are neighbours, in the order of the first of each kind. The type of a node's GPUs is
+    a feature.
     """
     nodes: dict[str, Node] = {}
     for name, node in _nodes(path):
         if node.name in nodes:
-            raise name.fault("it has a line already; take one out")
+            raise name.fault("it has a line already; remove one")
         nodes[node.name] = node
     if not nodes:
         raise ConfigurationError(f"{path}: it lists no node; give the whole list.")
     grouped: dict[object, list[Node]] = {}
     for node in nodes.values():
         grouped.setdefault((tuple(node.counts.items()), node.features), []).append(node)
-    nodes = {node.name: node for alike in grouped.values() for node in alike}
+    nodes = {node.name: node for equal in grouped.values() for node in equal}
     check_size(nodes.values())
     resources = names_of_resources(nodes.values())
     whole = MachinePartition(name=_NAME, kinds=(), is_default=True)
@@ -168,31 +169,31 @@ SLURM_CONF, GRES_CONF = "slurm.conf", "gres.conf"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedCluster:
-    """Everything that is said of a cluster, before a machine is made of it."""
+    """The configuration of a cluster, from which a machine is made."""
 
-    said: Statements  #: by slurm.conf, or by a running Slurm
+    said: Statements  #: of slurm.conf, or of a running Slurm
     gres_conf: Mapping[str, Counts] = field(default_factory=dict)  #: generic resources by node
     entries: Sequence[DatabaseEntry] = ()  #: of the accounting database
 
     @property
     def machine(self) -> Machine:
-        """The machine that all of this makes."""
+        """The machine of this cluster."""
         return machine_of(self.said, self.gres_conf, self.entries)
 
 
 def read_machine(path: Path) -> Machine:
-    """The machine that a slurm.conf describes, with gres.conf and files of sacctmgr beside it."""
+    """The machine of a slurm.conf, with gres.conf and files of sacctmgr in its folder."""
     return machine_of_node_list(path) if is_node_list(path) else read_cluster(path).machine
 
 
 def read_cluster(path: Path) -> DescribedCluster:
-    """What slurm.conf, gres.conf and files of sacctmgr say of a cluster."""
+    """The cluster of slurm.conf, gres.conf and files of sacctmgr."""
     conf = path / SLURM_CONF if path.is_dir() else path
     notes: list[str] = []
     said = collect(read_pairs(conf, notes))
-    beside = conf.parent / GRES_CONF
+    gres_file = conf.parent / GRES_CONF
     cluster = name_of(said.settings)
-    gres_conf = read_gres_conf(beside, notes, cluster) if beside.is_file() else {}
+    gres_conf = read_gres_conf(gres_file, notes, cluster) if gres_file.is_file() else {}
     return DescribedCluster(
         said=replace(said, notes=notes),
         gres_conf=gres_conf,
@@ -203,7 +204,7 @@ def read_cluster(path: Path) -> DescribedCluster:
 def machine_of(
     said: Statements, gres_conf: Mapping[str, Counts], entries: Sequence[DatabaseEntry]
 ) -> Machine:
-    """Put together a machine of what slurm.conf, or a running Slurm, says."""
+    """Make a machine of the configuration of a cluster."""
     settings = said.settings
     nodes, away, of_nodes = nodes_of(said, gres_conf)
     partitions, of_partitions = partitions_of(said, nodes, away)

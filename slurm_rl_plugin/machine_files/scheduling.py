@@ -1,4 +1,4 @@
-"""How the cluster schedules: backfilling, weights of priorities, what is given out of a node."""
+"""How the cluster schedules: backfilling, weights of priorities, allocated resources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slurm_rl_plugin.units import MINUTE
 
 ClusterKeys = Mapping[str, Value]
 _INTEGER = re.compile(r"\s*(-?\d{1,18})", re.ASCII)
-#: The parameters that `BackfillSettings` holds, by field: name, seconds of its unit, least value.
+#: Field of `BackfillSettings` -> name of the parameter, seconds of its unit, least value.
 _NUMBERS: Mapping[str, tuple[str, float, int]] = {
     "interval": ("bf_interval", 1.0, 1),
     "window": ("bf_window", MINUTE, 1),
@@ -24,7 +24,7 @@ _NUMBERS: Mapping[str, tuple[str, float, int]] = {
     "depth": ("default_queue_depth", 1, 0),
     "main_interval": ("sched_interval", 1.0, 0),
 }
-#: Other names of SchedulerParameters -> those that Slurm looks for first.
+#: Other names of SchedulerParameters -> names that Slurm looks for first.
 _OTHER_NAMES = {
     "max_job_bf": "bf_max_job_test",
     "max_rpc_count": "max_rpc_cnt",
@@ -44,21 +44,21 @@ _WEIGHTS = {
 
 @dataclass(frozen=True, slots=True)
 class NodeSharing:
-    """What of a node jobs are given."""
+    """What Slurm allocates to jobs."""
 
-    whole_nodes: bool  #: nodes are given out whole
+    whole_nodes: bool  #: only whole nodes
     words: tuple[str, ...]  #: of SelectTypeParameters, in lower case
 
     @property
     def counts_memory(self) -> bool:
-        """Memory is given out as CPUs are."""
+        """Whether memory is allocated."""
         return any(word.endswith("_memory") for word in self.words)
 
 
 def parameters_of(settings: ClusterKeys) -> dict[str, str]:
     """SchedulerParameters by name in lower case; "" for a word alone.
 
-    Of a parameter that is there twice the first one holds, as Slurm searches the text for it.
+    The first of equal parameters applies, since Slurm searches the text for it.
     """
     value = settings.get("schedulerparameters")
     words = () if value is None or value.text.lower() in NOTHING else value.words
@@ -73,7 +73,7 @@ def parameters_of(settings: ClusterKeys) -> dict[str, str]:
 
 
 def backfill_of(settings: ClusterKeys) -> BackfillSettings:
-    """SchedulerType and SchedulerParameters; what Slurm would not take has Slurm's default."""
+    """SchedulerType and SchedulerParameters; a value that Slurm refuses has Slurm's default."""
     given = parameters_of(settings)
     numbers = {
         name: int(found) * unit if unit == 1 else found * unit
@@ -81,23 +81,20 @@ def backfill_of(settings: ClusterKeys) -> BackfillSettings:
         if (found := _number(given.get(key), least)) is not None
     }
     if _number(given.get("sched_interval"), -1) == -1:
-        numbers["main_interval"] = math.inf  # Slurm's word for: never
+        numbers["main_interval"] = math.inf  # -1 means never
     switched_off = _number(given.get("bf_interval"), -1) == -1
     return BackfillSettings(
         backfills=_text(settings, "schedulertype", BACKFILL) == BACKFILL and not switched_off,
-        **numbers,  # type: ignore[arg-type] # each as its field wants it
+        **numbers,  # type: ignore[arg-type] # each has the type of its field
     )
 
 
 def refused_parameters(settings: ClusterKeys) -> Iterator[str]:
-    """Those whose value Slurm does not take: their default holds."""
+    """A sentence on each parameter with a value that Slurm refuses."""
     given = parameters_of(settings)
     for key, _, least in _NUMBERS.values():
         if key in given and _number(given[key], least) is None and given[key] != "-1":
-            yield (
-                f"SchedulerParameters {key}={given[key]}: Slurm takes no such value, so its "
-                "default holds."
-            )
+            yield f"SchedulerParameters {key}={given[key]}: Slurm refuses it and uses the default."
 
 
 def _number(text: str | None, least: int) -> int | None:
@@ -106,7 +103,7 @@ def _number(text: str | None, least: int) -> int | None:
 
 
 def weights_of_priorities(settings: ClusterKeys) -> PriorityWeights:
-    """PriorityWeight* and what goes with them; all 0 where jobs start as they came."""
+    """PriorityWeight* and related settings; all 0 if jobs start in order of submission."""
     if _text(settings, "prioritytype", MULTIFACTOR) != MULTIFACTOR:
         return PriorityWeights()
     default = PriorityWeights()
@@ -115,11 +112,11 @@ def weights_of_priorities(settings: ClusterKeys) -> PriorityWeights:
     words = () if flags is None or flags.text.lower() in NOTHING else flags.words
     period = _span(settings, "prioritycalcperiod", default.period)
     if not 0.0 < period < math.inf:
-        raise settings["prioritycalcperiod"].fault("Slurm takes no such period; write minutes")
+        raise settings["prioritycalcperiod"].fault("Slurm refuses this period; write minutes")
     return PriorityWeights(
         **{name: float(_whole(settings, key)) for name, key in _WEIGHTS.items()},  # type: ignore[arg-type]
         resources={} if tres is None or tres.text.lower() in NOTHING else weights_of(tres),
-        # of 0 s a job has all of its age as soon as it has any
+        # with 0 s a job has its full age at once
         highest_age=max(_span(settings, "prioritymaxage", default.highest_age), 1.0),
         half_life=_span(settings, "prioritydecayhalflife", default.half_life) or math.inf,
         dampening=float(max(_whole(settings, "fairsharedampeningfactor"), 1)),
@@ -153,12 +150,12 @@ def _text(settings: ClusterKeys, key: str, default: str) -> str:
 
 
 def name_of(settings: ClusterKeys) -> str:
-    """ClusterName; "" where none is told."""
+    """ClusterName; "" if it is not set."""
     return settings["clustername"].text if "clustername" in settings else ""
 
 
 def licences_of(settings: ClusterKeys) -> dict[str, float]:
-    """Licences=NAME[:COUNT],...; one where no count is given."""
+    """Licences=NAME[:COUNT],...; the default count is 1."""
     value = settings.get("licenses")
     if value is None or value.text.lower() in NOTHING:
         return {}
@@ -166,22 +163,22 @@ def licences_of(settings: ClusterKeys) -> dict[str, float]:
     for word in value.words:
         name, _, count = word.partition(":")
         if not name or not (count or "1").isascii() or not (count or "1").isdigit():
-            raise value.fault(f"{word} is no NAME:COUNT; write such as matlab:10")
+            raise value.fault(f"{word} is no NAME:COUNT; write one such as matlab:10")
         found[name] = found.get(name, 0.0) + float(count or 1)
     return found
 
 
-#: Values that say what holds without them, for any key.
+#: Values equal to the default of any key.
 _NEUTRAL = NOTHING | {"0", "-1", "no", "off"}
 
 
 def not_modelled(settings: ClusterKeys) -> Iterator[str]:
-    """A sentence on each key that would change starts and does not here."""
-    told = not_modelled_keys()
-    keys, known = told["keys"], tuple(told["without_effect"]["keys_that_begin"])
+    """A sentence on each key that would change starts but is not modelled."""
+    tables = not_modelled_keys()
+    keys, known = tables["keys"], tuple(tables["without_effect"]["keys_that_begin"])
     for key, value in settings.items():
         text = value.text.lower()
-        counts = text not in _NEUTRAL and text not in told["neutral"].get(key, ())
+        counts = text not in _NEUTRAL and text not in tables["neutral"].get(key, ())
         if key == "slurmctldparameters":
             counts = "cloud" in text or "power" in text
         if key in keys and counts:
@@ -190,18 +187,18 @@ def not_modelled(settings: ClusterKeys) -> Iterator[str]:
             yield f"{value.said}: not known here, so it has no effect."
     yield from _parameters(settings)
     for key, table in (("SelectTypeParameters", "selection"), ("PriorityFlags", "flags")):
-        whys = {word.lower(): why for word, why in told[table].items()}
+        whys = {word.lower(): why for word, why in tables[table].items()}
         for word in settings[key.lower()].words if key.lower() in settings else ():
             if word.lower() in whys:
                 yield f"{key} {word}: {whys[word.lower()]}."
 
 
 def _parameters(settings: ClusterKeys) -> Iterator[str]:
-    told = not_modelled_keys()["parameters"]
-    known = MODELLED_PARAMETERS.union(told, not_modelled_keys()["without_effect"]["parameters"])
+    whys = not_modelled_keys()["parameters"]
+    known = MODELLED_PARAMETERS.union(whys, not_modelled_keys()["without_effect"]["parameters"])
     for name, number in parameters_of(settings).items():
         word = f"SchedulerParameters {name}" + (f"={number}" if number else "")
-        if name in told and number != "0":
-            yield f"{word}: {told[name]}."
+        if name in whys and number != "0":
+            yield f"{word}: {whys[name]}."
         elif name not in known:
             yield f"{word}: not known here, so it has no effect."

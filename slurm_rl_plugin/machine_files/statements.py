@@ -1,4 +1,4 @@
-"""Lines of slurm.conf and gres.conf: records of values that know where they stand."""
+"""Lines of slurm.conf and gres.conf as records of values with their place."""
 
 from __future__ import annotations
 
@@ -19,40 +19,38 @@ from slurm_rl_plugin.units import MINUTE
 from slurm_rl_plugin.whole_file import read_whole
 
 UNLIMITED = frozenset({"unlimited", "infinite", "-1"})
-#: What commands print for a key that nobody has set.
+#: Printed by commands for a key that is not set.
 NOTHING = frozenset({"", "(null)", "none", "n/a"})
-#: Letters of a value that a sentence shows.
+#: Characters of a value in a sentence.
 _LONGEST_SHOWN = 200
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _TRUTH = {"yes": True, "up": True, "true": True, "1": True}
 _TRUTH |= {"no": False, "down": False, "false": False, "0": False}
-#: Of 1,024, as Slurm takes them after a count.
+#: Slurm's suffixes of a count.
 _SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What one key is set to."""
+    """The value of one key."""
 
-    place: str  #: file and line, or the command that told it
-    key: str  #: as it is written there
+    place: str  #: file and line, or the command that printed it
+    key: str  #: as written there
     text: str  #: without quotes
 
     @property
     def said(self) -> str:
-        """Where it stands and what, for a sentence; of a long text its beginning."""
-        shown = (
-            self.text if len(self.text) <= _LONGEST_SHOWN else f"{self.text[:_LONGEST_SHOWN]}..."
-        )
-        return f"{self.place}: {self.key}={shown}"
+        """Place, key and value for a sentence; a long value is cut."""
+        more = "..." if len(self.text) > _LONGEST_SHOWN else ""
+        return f"{self.place}: {self.key}={self.text[:_LONGEST_SHOWN]}{more}"
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What its commas part."""
+        """Its parts between commas."""
         return tuple(word for each in self.text.split(",") if (word := each.strip()))
 
     def fault(self, problem: str) -> ConfigurationError:
-        """Return the error that blames it, for the caller to raise; `problem` says the mend."""
+        """Make an error about it, for the caller to raise; `problem` includes the fix."""
         return ConfigurationError(f"{self.said}: {problem}")
 
     def number(self) -> int:
@@ -66,7 +64,7 @@ class Value:
         return math.inf if self.text.lower() in UNLIMITED else float(self.number())
 
     def seconds(self) -> float:
-        """A span of time, of minutes where nothing else is said, rounded up to whole minutes."""
+        """A span of time, by default in minutes, rounded up to whole minutes."""
         if self.text.lower() in UNLIMITED:
             return math.inf
         try:
@@ -98,7 +96,7 @@ def counted(text: str) -> float | None:
     return float(int(found[1]) * _SUFFIXES[found[2].lower()]) if found else None
 
 
-#: More names than any cluster has nodes: a slip of the pen, or an attack on our memory.
+#: More names than any cluster has nodes are a mistake, or an attack on our memory.
 MOST_NAMES = 1 << 18
 _PART = re.compile(r"(?:[^\[\],\s]+|\[[^\[\]]*\])+")
 _PIECE = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
@@ -109,7 +107,7 @@ _RUN = re.compile(r"[0-9]+|[^0-9]", re.DOTALL)
 
 
 def expand(text: str) -> list[str]:
-    """Every name of a hostlist, in its order; ValueError says what is wrong in another text."""
+    """Every name of a hostlist, in its order; ValueError, with the reason, for other text."""
     if _PART.sub("", text).strip(", \t"):
         raise ValueError("its brackets do not match")
     names: list[str] = []
@@ -122,16 +120,14 @@ def expand(text: str) -> list[str]:
 
 def compress(names: Iterable[str]) -> str:
     """The hostlist that expands to these names in this order."""
-    parts: list[str] = []
-    for prefix, numbers in _by_prefix(names):
-        ranges = ",".join(_ranges(numbers))
-        plain = len(numbers) == 1
-        parts.append(prefix + (ranges if plain else f"[{ranges}]"))
-    return ",".join(parts)
+    return ",".join(
+        prefix + (numbers[0] if len(numbers) == 1 else f"[{','.join(_ranges(numbers))}]")
+        for prefix, numbers in _by_prefix(names)
+    )
 
 
 def place_of(name: str) -> tuple[tuple[int, int, str], ...]:
-    """What names sort by as Slurm numbers its nodes: n2 before n10, and n010 before both."""
+    """Sort key of names in the order of Slurm's nodes: n2 before n10, and n010 before both."""
     return tuple(
         (ord("0"), 0, run)
         if run.startswith("0")
@@ -154,7 +150,7 @@ def _names_of(part: str) -> list[str]:
 
 
 def _choices(inside: str) -> list[str]:
-    """What stands for a pair of brackets; the first number of a range says how many digits."""
+    """The choices in brackets; numbers have the digits of the first number of their range."""
     choices: list[str] = []
     for word in inside.split(","):
         found = _RANGE.fullmatch(word.strip())
@@ -162,7 +158,7 @@ def _choices(inside: str) -> list[str]:
             raise ValueError(f"[{inside[:80]}] is no list of numbers and ranges such as [1-3,7]")
         first, last = found[1], found[2] or found[1]
         if int(last) < int(first):
-            raise ValueError(f"the range {word} runs backwards")
+            raise ValueError(f"the range {word} is backwards")
         if int(last) - int(first) >= MOST_NAMES - len(choices):
             raise ValueError(f"it names more than {MOST_NAMES} nodes")
         choices += [f"{n:0{len(first)}d}" for n in range(int(first), int(last) + 1)]
@@ -170,7 +166,7 @@ def _choices(inside: str) -> list[str]:
 
 
 def _by_prefix(names: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Neighbours that differ in their last digits only; a name without any stands alone."""
+    """Groups of neighbours that differ only in their last digits; a name without digits is one."""
     split = [(found[1], found[2]) if (found := _NUMBERED.fullmatch(n)) else (n, "") for n in names]
     for (prefix, numbered), group in itertools.groupby(
         split, lambda each: (each[0], bool(each[1]))
@@ -193,13 +189,13 @@ def _ranges(numbers: Sequence[str]) -> Iterator[str]:
 
 
 _RESOURCES = {"cpu": CPUS, "mem": MEMORY, "gres/gpu": GPUS, "node": "nodes"}
-#: Slurm counts memory in MiB; a suffix says of what unit a weight or a limit is.
+#: Suffix of a weight or a limit -> MiB, Slurm's unit of memory.
 _IN_MIB = {"k": 1.0 / 1024, "m": 1.0, "": 1.0, "g": 1024.0, "t": 1024.0**2, "p": 1024.0**3}
 _AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,18})?|\.\d{1,18})([kmgtp]?)b?", re.ASCII | re.IGNORECASE)
 
 
 def resource_of(name: str) -> str:
-    """The resource that Slurm calls so: `cpu`, `mem`, `gres/gpu:a100`, `license/matlab`."""
+    """The resource of Slurm's name, such as `cpu`, `mem`, `gres/gpu:a100`, `license/matlab`."""
     words = name.strip()
     found = _RESOURCES.get(words.lower())
     if found is not None:
@@ -209,7 +205,7 @@ def resource_of(name: str) -> str:
 
 
 def weights_of(value: Value) -> dict[str, float]:
-    """Weights by resource, such as `CPU=1.0,Mem=0.25G,GRES/gpu=2.0`; of memory for each MiB."""
+    """Weights by resource, such as `CPU=1.0,Mem=0.25G,GRES/gpu=2.0`; for each MiB of memory."""
     return {
         name: amount / unit if name == MEMORY else amount for name, amount, unit in _amounts(value)
     }
@@ -223,7 +219,7 @@ def limits_of(value: Value) -> dict[str, float]:
 
 
 def _amounts(value: Value) -> list[tuple[str, float, float]]:
-    """Resource, number, and MiB of its unit, of each entry; an entry of -1 is no limit."""
+    """Resource, number, and MiB of its unit, of each entry that is not -1 (no limit)."""
     entries = []
     for word in value.words:
         name, _, amount = word.partition("=")
@@ -238,19 +234,19 @@ def _amounts(value: Value) -> list[tuple[str, float, float]]:
 
 @cache
 def not_modelled_keys() -> dict[str, dict[str, Any]]:
-    """What of Slurm's files is not modelled, and what holds instead, by table."""
+    """Tables of settings that are not modelled, and what holds instead."""
     return tomllib.loads(read_whole(Path(__file__).with_name("not_modelled.toml")).decode())
 
 
 def not_modelled_of(kind: str, keys: Mapping[str, Value]) -> Iterator[str]:
     """A sentence on each key of a `node` or `partition` that would change starts, or is unknown."""
-    told = not_modelled_keys()[kind]
+    tables = not_modelled_keys()[kind]
     for key, value in keys.items():
-        if value.text.lower() in told["neutral"]:
+        if value.text.lower() in tables["neutral"]:
             continue
-        if key in told["why"]:
-            yield f"{value.said}: {told['why'][key]}."
-        elif key not in told["known"]:
+        if key in tables["why"]:
+            yield f"{value.said}: {tables['why'][key]}."
+        elif key not in tables["known"]:
             yield f"{value.said}: not known here, so it has no effect."
 
 
@@ -259,15 +255,15 @@ _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\s*$")
 _ESCAPE = re.compile(r"\\(.?)")
 _PAIR = re.compile(r'\s*([A-Za-z0-9_.]+)\s*=\s*(?:"([^"]*)"|(\S+))(?=\s|$)')
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*", re.IGNORECASE)
-#: Of files that include each other.
+#: Depth of files that include each other.
 _DEEPEST = 20
 
 
 def read_pairs(path: Path, notes: list[str], *, cluster: str = "") -> Iterator[list[Value]]:
-    """The keys and values of each line, those of included files where they are included.
+    """The keys and values of each line, with those of included files at their place.
 
-    Included files are looked for in the folder of `path`; %c stands for `cluster` in their names.
-    `notes` gets a sentence on each that Slurm would have read elsewhere.
+    Included files are searched for in the folder of `path`; %c in their names is `cluster`.
+    `notes` gets a sentence on each file that Slurm would have read elsewhere.
     """
     yield from _Reader(path.parent, notes, cluster).lines(path, 0)
 
@@ -280,7 +276,7 @@ class _Reader:
 
     def lines(self, path: Path, depth: int) -> Iterator[list[Value]]:
         if depth > _DEEPEST:
-            raise ConfigurationError(f"{path}: files include each other; take one Include out")
+            raise ConfigurationError(f"{path}: files include each other; remove one Include")
         for number, line in logical_lines(path):
             place = f"{path}:{number}"
             if (included := _INCLUDE.fullmatch(line)) is not None:
@@ -313,9 +309,9 @@ class _Reader:
 
 
 def _copies(folder: Path, named: PurePath) -> Iterator[Path]:
-    """Where a file of this name may lie in the folder of a slurm.conf that was copied elsewhere.
+    """Places of an included file in the folder of a slurm.conf that was copied elsewhere.
 
-    Of `/etc/slurm/conf.d/nodes.conf` first `conf.d/nodes.conf`, then `nodes.conf`, and so on.
+    For `/etc/slurm/conf.d/nodes.conf` first `conf.d/nodes.conf`, then `nodes.conf`, and so on.
     """
     parts = named.relative_to(named.anchor).parts
     for first in range(0 if named.is_absolute() else 1, len(parts)):
@@ -354,8 +350,8 @@ def _text(path: Path) -> str:
 def pairs_of(line: str, place: str) -> list[Value]:
     """Keys and values of one line.
 
-    The error for another form says where it stands, and not what stands there: an `Include` may
-    lead to a file that nobody else may read.
+    The error for another form names the place but not the text, since an `Include` may name a file
+    that the user may not read.
     """
     pairs, at = [], 0
     line = line.rstrip()
@@ -364,7 +360,7 @@ def pairs_of(line: str, place: str) -> list[Value]:
         if found is None:
             word = len(line) - len(line[at:].lstrip()) + 1
             raise ConfigurationError(
-                f"{place}: the word at column {word} is no key=value; mend the line, or give a "
+                f"{place}: the word at column {word} is no key=value; correct the line, or give a "
                 "slurm.conf"
             )
         pairs.append(Value(place, found[1], found[3] if found[2] is None else found[2]))
@@ -373,17 +369,17 @@ def pairs_of(line: str, place: str) -> list[Value]:
 
 
 NODE, PARTITION, NODE_SET, DOWN = "nodename", "partitionname", "nodeset", "downnodes"
-#: Keys whose line is a record of its own; all that follows on the line belongs to it.
+#: Keys that begin a record; the rest of the line belongs to it.
 RECORDS = (NODE, PARTITION, NODE_SET, DOWN)
-#: Keys that have two names -> the names, first the one that Slurm looks for first, wherever it
-#: stands on the line: `_parse_nodename` and `_parse_partitionname` in its `read_config.c`.
+#: Keys with two names -> the names in the order in which Slurm looks for them, wherever they are on
+#: the line: `_parse_nodename` and `_parse_partitionname` in its `read_config.c`.
 _NAMES = {
     "cpus": ("cpus", "procs"),
     "features": ("feature", "features"),
     "oversubscribe": ("oversubscribe", "shared"),
 }
 _NAMED = {name: key for key, names in _NAMES.items() for name in names}
-#: Of these, one name of the line itself goes before the other name of a DEFAULT line.
+#: Keys with two names for which a name on the line itself overrides the other on a DEFAULT line.
 _OWN_FIRST = ("features",)
 #: Keys of a partition that Slurm does not take from a DEFAULT line.
 _NEVER_DEFAULT = frozenset(
@@ -399,10 +395,10 @@ class ConfRecord:
     """One line for nodes or a partition."""
 
     name: Value  #: of the nodes, the partition or the node set
-    keys: Mapping[str, Value]  #: what holds by key in lower case, earlier DEFAULT lines included
+    keys: Mapping[str, Value]  #: by key in lower case, with earlier DEFAULT lines
 
     def text(self, key: str, default: str = "") -> str:
-        """What a key is set to."""
+        """The text of a key."""
         return self.keys[key].text if key in self.keys else default
 
     def number(self, key: str, default: int) -> int:
@@ -412,21 +408,21 @@ class ConfRecord:
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """Everything that a slurm.conf, or a running Slurm, says."""
+    """The content of a slurm.conf, or of a running Slurm; records in the order of the file."""
 
-    #: Of the cluster by key in lower case; of two the later.
+    #: Of the cluster by key in lower case; the later of equal keys.
     settings: Mapping[str, Value] = field(default_factory=dict)
-    nodes: Sequence[ConfRecord] = ()  #: records in the order of the file
-    partitions: Sequence[ConfRecord] = ()  #: records in the order of the file
-    node_sets: Sequence[ConfRecord] = ()  #: records in the order of the file
-    down: Sequence[ConfRecord] = ()  #: records in the order of the file
-    notes: Sequence[str] = ()  #: what else is to be known of the machine, each one sentence
-    #: By kind of record, what DEFAULT lines say of one that would follow.
+    nodes: Sequence[ConfRecord] = ()
+    partitions: Sequence[ConfRecord] = ()
+    node_sets: Sequence[ConfRecord] = ()
+    down: Sequence[ConfRecord] = ()
+    notes: Sequence[str] = ()  #: remarks on the machine, each one sentence
+    #: By kind of record, the DEFAULT lines at the end of the file.
     defaults: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
 
 def collect(lines: Iterable[Sequence[Value]]) -> Statements:
-    """Sort the lines of a file; a DEFAULT line holds for those of its kind that follow it."""
+    """Sort the lines of a file; a DEFAULT line applies to the later lines of its kind."""
     settings: dict[str, Value] = {}
     records: dict[str, list[ConfRecord]] = {kind: [] for kind in RECORDS}
     defaults: dict[str, dict[str, Value]] = {kind: {} for kind in RECORDS}
@@ -454,12 +450,12 @@ def collect(lines: Iterable[Sequence[Value]]) -> Statements:
 
 
 def by_key(values: Iterable[Value]) -> dict[str, Value]:
-    """Values of one line by their key in lower case, keys of two names by the one of now."""
+    """Values of one line by their key in lower case; keys with two names have the present one."""
     return _keys({value.key.lower(): value for value in values}, {})
 
 
 def _keys(own: Mapping[str, Value], default: Mapping[str, Value]) -> dict[str, Value]:
-    """What holds for a record, keys of two names by the one of now."""
+    """The values of a record; keys with two names have the present one."""
     said = {**default, **own}
     found = {_NAMED.get(name, name): value for name, value in said.items()}
     for key in found.keys() & _NAMES.keys():

@@ -364,7 +364,7 @@ class TestCheck:
                 {"qos": {"batch": {"cpu": 6, "live": 6, "others": ""}}},
                 "reserve QOS",
                 "warn",
-                "GrpTRES=cpu=6 of its own",
+                "GrpTRES=cpu=6 already",
             ),
             (
                 {"associations": [["trial", "batch"], ["other", "normal,batch"]]},

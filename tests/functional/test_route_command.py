@@ -368,8 +368,8 @@ def test_users_of_a_login_node_share_what_they_met(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--", "srun", "true"), "give the command to submit"),
-        ((), "give the command to submit"),
+        (("--", "srun", "true"), "give the command that submits"),
+        ((), "give the command that submits"),
         (("--", "sbatch", "--dependency=afterok:5", "--wrap=true"), "--dependency waits for jobs"),
         (("--", "sbatch", "-M", "far", "--wrap=true"), "--clusters names clusters itself"),
         (("--", "sbatch", "-n", "x", "--wrap=true"), "--ntasks 'x' is no number"),

@@ -179,7 +179,7 @@ def test_resources(checks: Checks, site: Site) -> None:
     assert checks()["resources"] == ("pass", told)
     site.cluster.set(nodes=nodes)
     result, what = checks()["resources"]
-    assert (result, "none of gres/gpu:a100, gres/gpu:v100" in what) == ("warn", True)
+    assert (result, "no type of gres/gpu:a100, gres/gpu:v100" in what) == ("warn", True)
     tracked = "cpu,mem,gres/gpu,gres/gpu:a100,gres/gpu:v100"
     site.cluster.set(settings={**counted, "AccountingStorageTRES": tracked})
     assert checks()["resources"][0] == "pass"

@@ -50,7 +50,7 @@ def test_running_and_written_machine_are_the_same(cluster: PrivateSlurm) -> None
     told = "n2: down or drained now, but counted."
     assert told in live.left_out
     assert replace(live, left_out=()) == replace(written, left_out=())
-    core = "g[01-03]: a core of 2 CPUs goes to one job whole; CPUs are given out one by one."
+    core = "g[01-03]: Slurm gives a core of 2 CPUs to one job; here CPUs are allocated one by one."
     waits = "CompleteWait=8: nodes are free as soon as a job has ended."
     for machine in (live, written):
         assert core in machine.left_out

@@ -18,7 +18,7 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import job_number
-from slurm_rl_plugin.batch_systems.pbs.checks import CLASS_HOOK
+from slurm_rl_plugin.batch_systems.pbs.setup import CLASS_HOOK
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.queue import PbsQueueReader
 from slurm_rl_plugin.batch_systems.pbs.scores import Ifl, Qalter

@@ -22,7 +22,6 @@ from slurm_rl_plugin.batch_systems.pbs.answers.server import (
     parse_server,
 )
 from slurm_rl_plugin.batch_systems.pbs.batch_limit import PbsBatchLimit
-from slurm_rl_plugin.batch_systems.pbs.checks import pbs_checks
 from slurm_rl_plugin.batch_systems.pbs.process import (
     DEFAULT_HOME,
     QSTAT_QUEUES,
@@ -44,14 +43,13 @@ from slurm_rl_plugin.batch_systems.pbs.scores import (
     NO_INFLUENCE,
     SOUND_SCORES,
     WRITE_COST,
-    Ifl,
     Qalter,
     ScoreWrite,
     installed_library,
     is_sound,
     write_scores,
 )
-from slurm_rl_plugin.batch_systems.pbs.setup import heartbeat_file
+from slurm_rl_plugin.batch_systems.pbs.setup import heartbeat_file, pbs_checks
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     BatchSystem,
@@ -86,7 +84,7 @@ class Pbs(BatchSystem):
         self.commands = PbsCommands.of(given)
         library = installed_library(self.commands)
         self._queue = PbsQueueReader(self.commands, library)
-        self._sender = Ifl(library) if library else Qalter(self.commands)
+        self._sender = library or Qalter(self.commands)
         self._fairshare = Fairshare(self.commands)
         self._sorting = SortSettings(self.commands, given.clock)
         self._given = given
@@ -146,7 +144,7 @@ class Pbs(BatchSystem):
             write_whole(self._heartbeat, "", sync=False)
 
     def leave(self) -> None:
-        """Remove the sign of life, since nothing of ours is left to undo."""
+        """Remove the sign of life, since there is nothing left to undo."""
         if self._heartbeat is not None:
             self._heartbeat.unlink(missing_ok=True)
 
@@ -158,7 +156,10 @@ class Pbs(BatchSystem):
         capacity = max(parse_capacity(nodes), 1)
         machine = resources_now(parse_nodes(nodes))
         tree = self._fairshare.read()
-        started, ended = self._watch.starts_and_ends(jobs, self._ask_ended)
+        has_history = self._server is not None and self._server.keeps_history
+        started, ended = self._watch.starts_and_ends(
+            jobs, self._queue.ended if has_history else None
+        )
         now = self._given.clock()
         running = [job for job in jobs if job.runs]
         build = PbsTables(
@@ -216,7 +217,7 @@ class Pbs(BatchSystem):
         return self._write(wanted)
 
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
-        """Clear the scores of these jobs, or of every pending job with a factor of ours."""
+        """Clear the scores of these jobs, or of every pending job with our factor."""
         base = self._base()  # the score of a job after it was cleared
         if job_ids is None:
             jobs = [*self._queue.jobs(), *self._queue.namesakes]
@@ -264,11 +265,6 @@ class Pbs(BatchSystem):
 
     def _base(self) -> int:
         return (self._server or self.server()).base
-
-    def _ask_ended(self, names: Sequence[str]) -> list[PbsJob]:
-        if self._server is None or not self._server.keeps_history:
-            return []
-        return self._queue.ended(names)
 
     def _past(self, jobs: Sequence[PbsJob], build: PbsTables, now: float) -> EndedJobs | None:
         """Past runs in the first snapshot; None later."""

@@ -50,7 +50,7 @@ PBS = BatchSystemKind(
     bounds_order=False,
     build=lambda parts: _pbs("cluster").Pbs(parts),
     answers=lambda environment, timeout: _commands(timeout, environment).answers("qstat", "-B"),
-    job_record=lambda job, timeout: _pbs("job_record").job_record(job, timeout),
+    job_record=lambda job, timeout: _pbs("queue").job_record(job, timeout),
     machine=_machine,
     nodes=lambda timeout: _pbs("answers.machine").read_nodes(_commands(timeout)),
 )

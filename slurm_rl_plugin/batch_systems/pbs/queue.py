@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
+import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +20,12 @@ from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.pbs.records import PbsRequest, requests_of_runs
 from slurm_rl_plugin.accounting.pbs.runs import EndedRuns, daily_files
 from slurm_rl_plugin.accounting.port import JobLog, amounts_of
+from slurm_rl_plugin.batch_systems.kind import JobRecord
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     ATTRIBUTES,
     FINAL_STATES,
     NEWER_ATTRIBUTES,
+    WAITING_STATES,
     PbsJob,
     is_array,
     is_for_processors,
@@ -35,14 +40,15 @@ from slurm_rl_plugin.batch_systems.pbs.process import (
     PbsCommands,
     section,
 )
-from slurm_rl_plugin.batch_systems.pbs.scores import PbsLibrary
+from slurm_rl_plugin.batch_systems.pbs.scores import Ifl
 from slurm_rl_plugin.batch_systems.port import Names
 from slurm_rl_plugin.domain import EndedJobs, JobTable, PendingJobs
-from slurm_rl_plugin.domain.job_class import JobClass, JobClassifier, JobDescription
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobDescription
 from slurm_rl_plugin.domain.jobs import measures
 from slurm_rl_plugin.domain.resources import GPUS, ResourceRequests
 from slurm_rl_plugin.errors import AccountingLogError, BatchSystemError
 from slurm_rl_plugin.units import BoolArray, IntArray
+from slurm_rl_plugin.whole_file import read_whole
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +56,7 @@ logger = logging.getLogger(__name__)
 class PbsQueueReader:
     """Asks PBS for its jobs, and keeps their names."""
 
-    def __init__(self, commands: PbsCommands, library: PbsLibrary | None) -> None:
+    def __init__(self, commands: PbsCommands, library: Ifl | None) -> None:
         self._commands = commands
         self._library = library
         self.names: dict[int, str] = {}  #: number of a job -> PBS's name, in the last answer
@@ -143,39 +149,29 @@ class PbsWatch:
         self.last_start: dict[int, float] = {}
 
     def starts_and_ends(
-        self, jobs: Sequence[PbsJob], ask: Callable[[Sequence[str]], Sequence[PbsJob]]
+        self, jobs: Sequence[PbsJob], ask: Callable[[Sequence[str]], Sequence[PbsJob]] | None
     ) -> tuple[list[PbsJob], list[PbsJob]]:
         """The jobs that started, and those that ended, since the last call.
 
-        `ask` returns the named jobs that the server knows to have ended; if it raises, the next
-        call reports what this one would have.
+        `ask` returns the named jobs that the server still knows, None without a history; if it
+        raises, the next call reports what this one would have.
         """
         here = {job.name for job in jobs}
         gone = sorted(name for name in (self._waiting | self._running) - here if not is_array(name))
-        answers = ask(gone[:ASK_AT_MOST]) if gone else []
-        ended = [job for job in answers if _ran_and_ended(job) and job.name in gone]
-        running = [job for job in jobs if _runs(job)]
+        answers = ask(gone[:ASK_AT_MOST]) if gone and ask else []
+        over = (job for job in answers if job.state in FINAL_STATES and job.start <= job.end)
+        ended = [job for job in over if job.name in gone]
+        running = [job for job in jobs if job.is_under_way and not math.isnan(job.start)]
         started = [job for job in [*running, *ended] if job.name not in self._running]
         first, self._first = self._first, False
-        self._keep_last_starts(jobs, started)
-        self._running = frozenset(job.name for job in running)
-        may_start = (job.name for job in jobs if job.waits or job.is_under_way)
-        self._waiting = frozenset(may_start) - self._running
-        return [] if first else started, ended
-
-    def _keep_last_starts(self, jobs: Sequence[PbsJob], started: Sequence[PbsJob]) -> None:
         for job in started:
             self.last_start[job.array_id] = max(self.last_start.get(job.array_id, 0.0), job.start)
         arrays = {job.job_id for job in jobs if job.waits and is_array(job.name)}
         self.last_start = {each: at for each, at in self.last_start.items() if each in arrays}
-
-
-def _runs(job: PbsJob) -> bool:
-    return job.is_under_way and not math.isnan(job.start)
-
-
-def _ran_and_ended(job: PbsJob) -> bool:
-    return job.state in FINAL_STATES and job.start <= job.end
+        self._running = frozenset(job.name for job in running)
+        may_start = (job.name for job in jobs if job.waits or job.is_under_way)
+        self._waiting = frozenset(may_start) - self._running
+        return [] if first else started, ended
 
 
 #: Beyond our scores; another program may have written one that does not fit into 64 bits.
@@ -197,7 +193,12 @@ class PbsTables:
     def jobs(self, jobs: Sequence[PbsJob]) -> JobTable:
         """One row for each job, in the same order; times in seconds since the epoch."""
         processors = np.array([job.processors for job in jobs], dtype=np.int64)
-        classes = [self._class_of(job) for job in jobs]
+        classes = [
+            self._classifier.job_class(
+                describe(job), job.eligible if math.isfinite(job.eligible) else job.submit
+            )
+            for job in jobs
+        ]
         return JobTable(
             **measures(jobs),
             job_id=np.array([job.job_id for job in jobs], dtype=np.int64),
@@ -255,10 +256,6 @@ class PbsTables:
                 dtype=np.bool_,
             ),
         )
-
-    def _class_of(self, job: PbsJob) -> JobClass:
-        since = job.eligible if math.isfinite(job.eligible) else job.submit
-        return self._classifier.job_class(describe(job), since)
 
     @staticmethod
     def _numbers(names: Names, words: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -352,3 +349,55 @@ def ended_before(log: JobLog, here: set[int], users: Names) -> EndedJobs:
         end=ended.start + ended.run_time,
         from_accounting=True,
     )
+
+
+def job_record(job: int, timeout: float) -> JobRecord:
+    """Ask `qstat` for one job; a failure is reported in the record."""
+    # PBS names an array differently from a job, and this may be either.
+    command = [*QSTAT_BY_NAME, str(job), f"{job}[]"]
+    try:
+        found = _parsed(PbsCommands(timeout=timeout).read_json(command, or_nothing=True))
+    except BatchSystemError as error:
+        return JobRecord(unread=(f"its record: {error}.",))
+    jobs = [each for each in found if each.job_id == job]
+    return _record_of(jobs[0]) if len(jobs) == 1 else JobRecord()
+
+
+def _record_of(job: PbsJob) -> JobRecord:
+    if not job.waits:
+        return JobRecord(number=job.job_id, state=job.state)
+    reason = STATES.get(job.state, job.comment if job.state in WAITING_STATES else "")
+    return JobRecord(
+        number=job.job_id,
+        state=job.state,
+        is_pending=True,
+        name=job.title,
+        reason=reason,
+        meaning=comment_sentence(reason) if reason else "",
+        description=describe(job),
+    )
+
+
+#: States of PBS, by letter, that say more than the scheduler's last comment.
+STATES = {"H": "Held", "W": "Waiting"}
+_NEVER = "can never run:"
+
+
+@cache
+def _comments() -> list[tuple[re.Pattern[str], str, str]]:
+    """Pattern of a comment, what it means for the job, and what its user can do."""
+    found = tomllib.loads(read_whole(Path(__file__).with_name("comments.toml")).decode())
+    return [(re.compile(form, re.IGNORECASE), *words) for form, *words in found["comments"]]
+
+
+def comment_sentence(comment: str) -> str:
+    """What a comment means for the job, and what its user can do: one sentence, no full stop."""
+    never = comment.lower().startswith(_NEVER)
+    words = re.sub(r"^(?:not running|can never run):\s*", "", comment.strip(), flags=re.IGNORECASE)
+    for form, meaning, advice in _comments():
+        found = form.match(words)
+        if found is not None:
+            parts = [part.lower() for part in found.groups() if part]
+            said = meaning.format(*parts)
+            return f"{said}, at all times; change the request" if never else f"{said}; {advice}"
+    return "this release of slurm-rl does not know the reason; ask the administrators"

@@ -31,8 +31,8 @@ from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, Cha
 PROGRAM = Path(__file__).with_name("libpbs_program.py")
 
 
-class PbsLibrary:
-    """Asks `libpbs_program.py` in a child process."""
+class Ifl:
+    """Asks `libpbs_program.py` in a child process, which sends all writes over one connection."""
 
     def __init__(self, commands: PbsCommands, path: Path) -> None:
         self._commands = commands
@@ -43,11 +43,30 @@ class PbsLibrary:
         asked = {"library": str(self._path), **question}
         return self._commands.ask(PROGRAM, asked, name="libpbs", library="libpbs", extra=extra)
 
+    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
+        """The jobs after the writes, without those that are gone."""
+        answer = self.ask(
+            {
+                "resource": SCORE,
+                "writes": [[write.job, write.value] for write in writes],
+                "seconds": SECONDS_OF_WRITING,
+            },
+            extra=SECONDS_OF_WRITING,
+        )
+        jobs, words = (resources_of(answer, name) for name in ("jobs", "words"))
+        unsent = {write.job for write in writes[int(answer.get("sent", 0)) :]}
+        return {
+            name: JobAfterWrite(
+                state, text(value), _NOT_SENT if name in unsent else text(words.get(name))
+            )
+            for name, (state, value) in jobs.items()
+        }
 
-def installed_library(commands: PbsCommands) -> PbsLibrary | None:
+
+def installed_library(commands: PbsCommands) -> Ifl | None:
     """The libpbs of the installation in pbs.conf; None if it has none."""
     path = Path(commands.conf.get("PBS_EXEC", "/opt/pbs"), "lib", "libpbs.so")
-    return PbsLibrary(commands, path) if path.exists() else None
+    return Ifl(commands, path) if path.exists() else None
 
 
 #: At most this number of jobs is queried by name; otherwise all are read.
@@ -97,7 +116,8 @@ class Qalter:
                 continue
             answer = self._commands.call(["qalter", "-l", f"{SCORE}={write.value}", write.job])
             if answer.status:
-                words[write.job] = _without_job(answer.errors or answer.output, write.job)
+                refusal = first_line(answer.errors or answer.output, otherwise="refused")
+                words[write.job] = refusal.replace(write.job, "").strip()
                 error = failure("qalter", answer.errors)
                 if isinstance(error, BatchSystemUnavailable):
                     raise error
@@ -115,36 +135,6 @@ class Qalter:
             state = text(values.get("job_state"))
             found[name] = JobAfterWrite(state, value, words.get(name, ""))
         return found
-
-
-class Ifl:
-    """Sends all values over one connection of libpbs."""
-
-    def __init__(self, library: PbsLibrary) -> None:
-        self._library = library
-
-    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
-        """The jobs after the writes, without those that are gone."""
-        answer = self._library.ask(
-            {
-                "resource": SCORE,
-                "writes": [[write.job, write.value] for write in writes],
-                "seconds": SECONDS_OF_WRITING,
-            },
-            extra=SECONDS_OF_WRITING,
-        )
-        jobs, words = (resources_of(answer, name) for name in ("jobs", "words"))
-        unsent = {write.job for write in writes[int(answer.get("sent", 0)) :]}
-        return {
-            name: JobAfterWrite(
-                state, text(value), _NOT_SENT if name in unsent else text(words.get(name))
-            )
-            for name, (state, value) in jobs.items()
-        }
-
-
-def _without_job(words: str, job: str) -> str:
-    return first_line(words, otherwise="refused").replace(job, "").strip()
 
 
 #: PBS keeps the resource in single precision, which holds every whole number up to here.

@@ -208,13 +208,14 @@ class PyslurmSender(Scontrol):
 def _to_row(job: Mapping[str, Any]) -> QueueRow:
     """The row that `squeue` would show for a record of pyslurm."""
     try:
+        nice = int(job["nice"] or 0)  # releases before 25.5 read it as unsigned
         return QueueRow(
             job_id=int(job["id"]),
             array_id=int(job["array_id"] or job["id"]),
             state=str(job["state"]),
             reason=str(job["state_reason"] or "None"),
             priority=int(job["priority"] or 0),
-            nice=_signed(job["nice"] or 0),
+            nice=nice - WHOLE if nice >= SIGN else nice,
             processors=int(job["cpus"]),
             submit=_time(job["submit_time"], math.nan),
             eligible=_time(job["eligible_time"], math.inf),
@@ -234,11 +235,6 @@ def _to_row(job: Mapping[str, Any]) -> QueueRow:
         )
     except (TypeError, ValueError) as error:
         raise not_understood("pyslurm", str(dict(job))) from error
-
-
-def _signed(nice: int) -> int:
-    """The nice value, which releases before 25.5 read as unsigned."""
-    return nice - WHOLE if nice >= SIGN else nice
 
 
 def _time(value: int | None, missing: float) -> float:

@@ -21,8 +21,7 @@ from slurm_rl_plugin.accounting.slurm.resources import parse_tres
 from slurm_rl_plugin.batch_systems.command_process import first_line
 from slurm_rl_plugin.batch_systems.kept_record import Amounts, LimitFile, OutstandingLimit, lower
 from slurm_rl_plugin.batch_systems.kind import LimitKeys
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
-from slurm_rl_plugin.batch_systems.slurm.answers.reasons import NO_LICENSES, QOS_IS_FULL
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import NO_LICENSES, QOS_IS_FULL, QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
 from slurm_rl_plugin.batch_systems.slurm.site_factor import DENIED, NO_RIGHT
@@ -96,8 +95,8 @@ class QosLimit(LimitCarrier):
             if not bar:
                 raise not_understood("sacctmgr", line)
             if name.lower() == self.names[0].lower():
-                found = parse_tres(limits)
-                return tuple(_whole(found.get(TRES[each])) for each in self.resources)
+                found = {name: int(amount) for name, amount in parse_tres(limits).items()}
+                return tuple(found.get(TRES[each]) for each in self.resources)
         raise no_such_qos(self.names[0])
 
     def write(self, limit: Amounts) -> None:
@@ -159,10 +158,6 @@ def _live(limits: Mapping[str, str], tres: str) -> int | None:
             "slurmctld, or remove it from [reserve] most_resources"
         )
     return None if limits[tres] == "N" else int(limits[tres])
-
-
-def _whole(amount: float | None) -> int | None:
-    return None if amount is None else int(amount)
 
 
 LICENSES = "licenses"
@@ -291,16 +286,25 @@ class SlurmBatchLimit:
 
     def set(self, amounts: Mapping[str, int]) -> None:
         """Let batch jobs use no more than this; a lower limit of the site's own stays."""
-        carrier = self._carrier()
+        if self._limit.mechanism not in (QOS, LICENSES):
+            raise ChangeRejected(
+                'Slurm limits batch jobs by a QOS or by licences: set [reserve] mechanism = "qos" '
+                'or "licenses"'
+            )
+        carrier = carrier_as_configured(self._commands, self._limit)
         asked = tuple(amounts.get(name) for name in carrier.resources)
         kept = self._file.read()
-        if kept is not None and not _is_of(kept, carrier):
+        own = (carrier.mechanism, carrier.names, carrier.resources)
+        if kept is not None and (kept.mechanism, kept.names, kept.resources) != own:
             self.take_back()
             kept = None
         live = carrier.live()
         if _is_set(asked, kept, carrier, live):
             return  # the common case: one cheap query
-        self._refuse_without_enforcement(carrier)
+        unlimited = parse_settings(self._commands.read(SHOW_CONFIG)).unlimited
+        if carrier.mechanism == QOS and unlimited is not None:
+            self.take_back()
+            raise ChangeRejected(unlimited)
         stored = live if kept is not None and live in kept.ours else carrier.stored()
         kept = _after_changes_by_hand(kept, carrier, stored)
         wanted = carrier.as_carried(lower(asked, kept.own))
@@ -369,21 +373,6 @@ class SlurmBatchLimit:
         own = limit_words(carrier.resources, kept.own)
         logger.info("batch_limit=taken_back own=%s by=%s", own, carrier.mechanism)
 
-    def _refuse_without_enforcement(self, carrier: LimitCarrier) -> None:
-        unlimited = parse_settings(self._commands.read(SHOW_CONFIG)).unlimited
-        if carrier.mechanism == QOS and unlimited is not None:
-            self.take_back()
-            raise ChangeRejected(unlimited)
-
-    def _carrier(self) -> LimitCarrier:
-        mechanism = self._limit.mechanism
-        if mechanism not in (QOS, LICENSES):
-            raise ChangeRejected(
-                'Slurm limits batch jobs by a QOS or by licences: set [reserve] mechanism = "qos" '
-                'or "licenses"'
-            )
-        return carrier_as_configured(self._commands, self._limit)
-
 
 def names_of(limit: LimitKeys, mechanism: str) -> tuple[str, ...]:
     """Names of the carrier: the QOS, or the licence and the reservation."""
@@ -423,14 +412,6 @@ def limit_words(resources: tuple[str, ...], amounts: Amounts) -> str:
     return ",".join(str(each) if name == CPUS else f"{name}={each}" for name, each in named)
 
 
-def _is_of(kept: OutstandingLimit, carrier: LimitCarrier) -> bool:
-    return (kept.mechanism, kept.names, kept.resources) == (
-        carrier.mechanism,
-        carrier.names,
-        carrier.resources,
-    )
-
-
 def _is_set(
     asked: Amounts, kept: OutstandingLimit | None, carrier: LimitCarrier, live: Amounts
 ) -> bool:
@@ -451,7 +432,7 @@ def _after_changes_by_hand(
             names=carrier.names,
             resources=carrier.resources,
             own=carrier.site_own(stored),
-            confirmed=True,  # no change of ours is in progress
+            confirmed=True,  # we have no change in progress
         )
     if stored == kept.own or stored in kept.ours:
         return kept

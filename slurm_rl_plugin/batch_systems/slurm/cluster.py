@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.command_process import collector_paused
+from slurm_rl_plugin.batch_systems.command_process import collector_paused, share_one_heap
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
@@ -66,7 +66,6 @@ from slurm_rl_plugin.batch_systems.slurm.queue.reader import (
 )
 from slurm_rl_plugin.batch_systems.slurm.site_factor import (
     SPRIO,
-    FactorWriter,
     Scontrol,
     SiteFactors,
     still_waiting,
@@ -81,8 +80,6 @@ logger = logging.getLogger(__name__)
 TRIED = (22, 5), (26, 5)
 SSHARE = ("sshare", "--all", "--parsable2", "--noheader", "-o", SHARE_FORMAT)
 SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C|%R|%p")
-#: Changes sent at once, with a time-out to match.
-WRITES_PER_CALL = 500
 
 
 class _Seen(NamedTuple):
@@ -114,11 +111,12 @@ class SlurmCommands(BatchSystem):
     hidden_factors = "sprio lists no job that is held or not eligible."
 
     def __init__(self, given: AdapterParts, commands: CommandRunner | None = None) -> None:
+        share_one_heap()
         self._given = given
         self._runner = commands or CommandRunner.of(given)
         self._machine = MachineLook(self._runner, given.clock)
         self._queue, sender = self._parts(self._runner, self._machine)
-        self._site_factor = SiteFactors(FactorWriter(sender, WRITES_PER_CALL))
+        self._site_factor = SiteFactors(sender)
         self._priority_type: str | None = None
         self._limit = SlurmBatchLimit(self._runner, given.limit, given.limits_file)
         self._watch = JobWatch()
@@ -178,7 +176,9 @@ class SlurmCommands(BatchSystem):
             priorities, shares, nodes = others.result()
         self._site_factor.take(priorities)
         tree = parse_shares(shares)
-        started, ended = self._watch.starts_and_ends(rows, self._read_vanished(rows), now)
+        ids = self._watch.ask_about(rows)  # Slurm keeps ended jobs for MinJobAge (300 s)
+        vanished = whole_jobs(self._queue.of_arrays(ids)) if ids else []
+        started, ended = self._watch.starts_and_ends(rows, vanished, now)
         running = [row for row in rows if row.state in RUNNING_STATES]
         self._seen = _Seen(running, tree, nodes)
         here = {row.job_id for row in rows}  # their ends are reported later
@@ -215,9 +215,9 @@ class SlurmCommands(BatchSystem):
         waiting = first_of_each_array(records)
         lines = self._numbers.of(waiting)
         terms = self._site_factor.terms(waiting, lines, tiers)
-        shares = self._given.shares
+        shares = tree.shares if self._given.shares is None else self._given.shares
         build = TableBuilder(
-            [*(shares or ()), *tree.shares],
+            [*shares, *tree.shares],
             self._numbers,
             self._machine.asked_for,
             self._machine.uncounted,
@@ -239,7 +239,7 @@ class SlurmCommands(BatchSystem):
             capacity=capacity,
             accounts=accounts,
             partitions=build.partitions.all,
-            shares=_to_sum_one(tree.shares if shares is None else shares, accounts),
+            shares=_of_sum_one(np.array([shares.get(name, 0.0) for name in accounts])),
             usage=_of_sum_one(usage_now(tree, accounts, running_jobs, now)),
             ended=ended_jobs,
             users=build.users.all,
@@ -332,11 +332,6 @@ class SlurmCommands(BatchSystem):
         """The answer of SPRIO; it fails with `priority/basic`, which ignores factors."""
         return "" if self._priority_type == BASIC else self._runner.read(SPRIO)
 
-    def _read_vanished(self, rows: Sequence[QueueRow]) -> list[QueueRow]:
-        """Query jobs that left the queue; Slurm keeps them for MinJobAge (300 s)."""
-        ids = self._watch.ask_about(rows)
-        return whole_jobs(self._queue.of_arrays(ids)) if ids else []
-
 
 def _starts(rows: Sequence[QueueRow] | Sequence[PastRun]) -> FloatArray:
     return np.array([row.start for row in rows], dtype=np.float64)
@@ -353,11 +348,7 @@ def _ended(build: TableBuilder, ended: Sequence[QueueRow], past: Sequence[PastRu
     )
 
 
-def _to_sum_one(values: Mapping[str, float], names: Sequence[str]) -> FloatArray:
-    """One value for each name, 0 for a missing one, scaled to sum 1 unless all are 0."""
-    return _of_sum_one(np.array([values.get(name, 0.0) for name in names], dtype=np.float64))
-
-
 def _of_sum_one(column: FloatArray) -> FloatArray:
+    """The column scaled to sum 1, unless it is all 0."""
     whole = column.sum()
     return column / whole if whole > 0 else column

@@ -17,9 +17,9 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     QueueRow,
     parse_queue,
     queue_format,
+    reason_word,
     with_comment,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.reasons import reason_word
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, first_of_each_array
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs

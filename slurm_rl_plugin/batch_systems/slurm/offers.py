@@ -263,7 +263,7 @@ def parse_ended(text: str) -> tuple[list[EndedRun], list[int]]:
 
 
 def user_submission(environment: Mapping[str, str], timeout: float) -> SlurmSubmission:
-    """Submits jobs and asks accounting as the user; jobs inherit no variable of ours."""
+    """Submits jobs and asks accounting as the user; jobs inherit the environment unchanged."""
     asking = CommandRunner(environment=environment, timeout=timeout)
     submitting = CommandRunner(environment=environment, timeout=timeout)
     submitting.environment = {

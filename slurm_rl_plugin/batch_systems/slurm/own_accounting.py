@@ -9,9 +9,9 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
@@ -43,8 +43,7 @@ _BY_HAND = "".join(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Local time from `begin` to `end`, both seconds included; `end` is later."""
 
     begin: datetime

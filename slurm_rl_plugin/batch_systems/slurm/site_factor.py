@@ -96,7 +96,10 @@ class PriorityReader:
         return keys, listed
 
     def _numbered(self, line: str) -> tuple[Any, ...]:
-        job_id, partition, *others = _parse_line(line)
+        try:
+            job_id, partition, *others = _listed_job(line)
+        except ValueError as error:
+            raise not_understood("sprio", line) from error
         return job_id, self._partitions.setdefault(partition, len(self._partitions)), *others
 
     def best(self, tiers: Mapping[str, int]) -> Listed:
@@ -128,13 +131,6 @@ def places_in(rising: IntArray, wanted: IntArray) -> IntArray:
         return np.full(len(wanted), -1, dtype=np.int64)
     place = np.minimum(np.searchsorted(rising, wanted), len(rising) - 1)
     return np.where(rising[place] == wanted, place, -1)
-
-
-def _parse_line(line: str) -> ListedJob:
-    try:
-        return _listed_job(line)
-    except ValueError as error:
-        raise not_understood("sprio", line) from error
 
 
 def _listed_job(line: str) -> ListedJob:
@@ -185,12 +181,12 @@ def parse_terms(text: str, jobs: Collection[int]) -> dict[str, dict[str, int]]:
         except ValueError as error:
             raise not_understood("sprio", line) from error
         if job_id in jobs and partition not in terms:
-            terms[partition] = {name: points[name] for name in points if _tells(name, points[name])}
+            terms[partition] = {
+                name: each
+                for name, each in points.items()
+                if each != NO_TERM and (each != 0 or name in ("total", "site"))
+            }
     return terms
-
-
-def _tells(name: str, points: int) -> bool:
-    return points != NO_TERM and (points != 0 or name in ("total", "site"))
 
 
 def _cut(line: str) -> tuple[int, str, list[int], tuple[tuple[str, float], ...]]:
@@ -208,6 +204,8 @@ def _points_of_tres(text: str) -> tuple[tuple[str, float], ...]:
     return tuple((name, bounded(float(points))) for name, _, points in parts)
 
 
+#: Changes sent at once.
+WRITES_PER_CALL = 500
 #: Seconds allowed for one change, on top of a call's time-out; measured: below a millisecond,
 #: and a backfill cycle in between.
 SECONDS_A_WRITE = 0.01
@@ -237,17 +235,16 @@ def still_waiting(rejected: Mapping[int, str]) -> frozenset[int]:
     )
 
 
-class FactorWriter:
-    """Writes values of one field of jobs, at most `writes_per_call` in one burst."""
+class Scontrol:
+    """Writes factors by `scontrol`, which changes all records of an array by its number."""
 
-    def __init__(self, sender: Scontrol, writes_per_call: int) -> None:
-        self._sender = sender
-        self._writes_per_call = writes_per_call
-        #: Whether Slurm has accepted a change of ours since it last denied us the right.
+    def __init__(self, commands: CommandRunner) -> None:
+        self._commands = commands
+        #: Whether Slurm has accepted our changes since it last denied us the right.
         self._had_right = False
 
     def refused(self, changes: Sequence[ValueWrite]) -> dict[int, str]:
-        """Set the factor of each job or array; returns refused jobs, and why.
+        """Set the factor of each job or array in bursts; returns refused jobs, and why.
 
         Slurm silently accepts the factor of a running job, and shows it after a requeue.
         """
@@ -257,13 +254,15 @@ class FactorWriter:
             if abs(factor) > LARGEST_FACTOR
         }
         allowed = [change for change in changes if change[0] not in rejected]
-        for first in range(0, len(allowed), self._writes_per_call):
-            burst = allowed[first : first + self._writes_per_call]
-            refused = self._sender.send(burst)
+        for first in range(0, len(allowed), WRITES_PER_CALL):
+            burst = allowed[first : first + WRITES_PER_CALL]
+            refused = self.send(burst)
             rejected.update(refused)
             if len(refused) < len(burst):
                 self._had_right = True
-            elif self._is_denied_right(refused):
+            elif any(NO_RIGHT in words for words in refused.values()) or (
+                not self._had_right and all(DENIED in words for words in refused.values())
+            ):  # refusals of a whole burst are about our right, and not about these jobs
                 self._had_right = False
                 raise ChangeRejected(
                     "Slurm denies every change of priority: give the user of this daemon "
@@ -271,21 +270,8 @@ class FactorWriter:
                 )
         return rejected
 
-    def _is_denied_right(self, refused: Mapping[int, str]) -> bool:
-        """Whether refusals of a whole burst are about our right, and not about these jobs."""
-        if any(NO_RIGHT in words for words in refused.values()):
-            return True
-        return not self._had_right and all(DENIED in words for words in refused.values())
-
-
-class Scontrol:
-    """Sends a burst of changes by one `scontrol`; an array's number names all of its records."""
-
-    def __init__(self, commands: CommandRunner) -> None:
-        self._commands = commands
-
     def send(self, changes: Sequence[ValueWrite]) -> dict[int, str]:
-        """Set the factor of each job or array; returns refused jobs with Slurm's message."""
+        """Send a burst by one `scontrol`; returns refused jobs with Slurm's message."""
         lines = [f"update jobid={job_id} sitefactor={value}\n" for job_id, value in changes]
         answer = self._commands.call(
             ["scontrol"], stdin="".join(lines), extra=SECONDS_A_WRITE * len(changes)
@@ -354,7 +340,7 @@ class SiteFactors:
     components with the leader's, so the leader's is written first, and 0 is written only there.
     """
 
-    def __init__(self, writer: FactorWriter) -> None:
+    def __init__(self, writer: Scontrol) -> None:
         self._writer = writer
         self._reader = PriorityReader()
         self._listed: Listed = self._reader.best({})

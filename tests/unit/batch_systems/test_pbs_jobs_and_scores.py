@@ -637,7 +637,7 @@ def test_a_hook_that_an_operator_may_not_see_is_not_called_missing(fake: FakePbs
     fake.break_command("qmgr", "operator")
     (check,) = [each for each in adapter(fake).own_checks() if each.name == "dead man"]
     assert check.result == "warn"
-    assert "an operator cannot see whether the hook slurm_rl_dead_man is there (slurmrl@head" in check.what
+    assert "hook slurm_rl_dead_man is there (slurmrl@head is unauthorized" in check.what
     assert "ask a manager: `qmgr -c 'list hook slurm_rl_dead_man'`" in check.what
     assert "no hook" not in check.what
 

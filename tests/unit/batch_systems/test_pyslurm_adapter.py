@@ -64,12 +64,10 @@ def adapter(
     cluster: PyslurmCluster,
     *,
     seconds: float = 5.0,
-    writes_per_call: int = 500,
     calls: list[str] | None = None,
 ) -> Slurm:
     on_call = None if calls is None else lambda call, took: calls.append(call)
-    with patch("slurm_rl_plugin.batch_systems.slurm.cluster.WRITES_PER_CALL", writes_per_call):
-        return Slurm(cluster.adapter_settings(timeout=seconds, on_call=on_call))
+    return Slurm(cluster.adapter_settings(timeout=seconds, on_call=on_call))
 
 
 class TestContract(BatchSystemContract):
@@ -201,9 +199,10 @@ class TestWrites:
         for job_id in range(1, 8):
             cluster.add(job_id)
         calls: list[str] = []
-        system = adapter(cluster, writes_per_call=3, calls=calls)
+        system = adapter(cluster, calls=calls)
         system.snapshot()
-        report = system.apply([set_factor(job_id, job_id) for job_id in range(1, 8)])
+        with patch("slurm_rl_plugin.batch_systems.slurm.site_factor.WRITES_PER_CALL", 3):
+            report = system.apply([set_factor(job_id, job_id) for job_id in range(1, 8)])
         assert (report.applied, report.rejected) == (7, {})
         assert cluster.sites == {job_id: job_id for job_id in range(1, 8)}
         assert calls[:2] == ["scontrol", "sacct"]

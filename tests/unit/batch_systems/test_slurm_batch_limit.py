@@ -330,7 +330,7 @@ class TestLicenses:
     ) -> None:
         theirs = {"slurm-rl-reserve": {"nodes": 0, "licenses": "slot:2", **of_the_site}}
         site.cluster.set(reservations=theirs)
-        with pytest.raises(ChangeRejected, match="is not the daemon.s"):
+        with pytest.raises(ChangeRejected, match="is not the daemon's"):
             site.adapter(BY_LICENSES).limit_batch({"cpus": 5})
         assert site.cluster.state["reservations"] == theirs
 
@@ -463,14 +463,14 @@ def test_a_limit_above_the_sites_own_is_none_that_we_set(limited: LimitedSite) -
     document = json.loads(limited.file.read_text())
     for path in (limited.file, KeptRecord(limited.file).copy):
         path.write_text(json.dumps({**document, "own": 1}))
-    with pytest.raises(ConfigurationError, match="ours is not below"):
+    with pytest.raises(ConfigurationError, match="our limit is not below"):
         limited.before.limit_batch(None)
     assert limited.cpu == 6
 
 
 def test_what_the_site_does_not_name_is_not_touched(limited: LimitedSite) -> None:
     later = limited.adapter(OFF)
-    with pytest.raises(ConfigurationError, match="names batch, which is not what"):
+    with pytest.raises(ConfigurationError, match=r"names batch, but .reserve. qos does not"):
         later.limit_batch(None)
     assert (limited.cpu, limited.file.exists()) == (6, True)
 

@@ -37,6 +37,8 @@ from tests.contracts.batch_system_contract import (
 )
 from tests.fakes.fake_cluster import NOW, OF_A_MINUTE, FakeCluster
 
+WRITES_PER_CALL = "slurm_rl_plugin.batch_systems.slurm.site_factor.WRITES_PER_CALL"
+
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> FakeCluster:
@@ -48,7 +50,6 @@ def adapter(
     *,
     shares: Mapping[str, float] | None = None,
     seconds: float = 5.0,
-    writes_per_call: int = 500,
     seen: list[JobDescription] | None = None,
     calls: list[tuple[str, float]] | None = None,
     history_days: float = 30.0,
@@ -66,8 +67,7 @@ def adapter(
         history_days=history_days,
         on_call=None if calls is None else lambda call, took: calls.append((call, took)),
     )
-    with patch("slurm_rl_plugin.batch_systems.slurm.cluster.WRITES_PER_CALL", writes_per_call):
-        return SlurmCommands(settings)
+    return SlurmCommands(settings)
 
 
 class TestContract(BatchSystemContract):
@@ -567,9 +567,8 @@ class TestWrites:
     def test_many_changes_go_in_bounded_bursts(self, cluster: FakeCluster) -> None:
         for job_id in range(1, 8):
             cluster.add(job_id)
-        report = adapter(cluster, writes_per_call=3).apply(
-            [set_factor(job_id, job_id) for job_id in range(1, 8)]
-        )
+        with patch(WRITES_PER_CALL, 3):
+            report = adapter(cluster).apply([set_factor(job, job) for job in range(1, 8)])
         assert (report.applied, report.rejected) == (7, {})
         assert cluster.state["scontrol_calls"] == 3
         assert [job["site"] for job in cluster.state["jobs"]] == list(range(1, 8))
@@ -602,8 +601,9 @@ class TestWrites:
         """A job_submit plugin of the site may refuse one job, in the words of a missing right."""
         cluster.add(1)
         cluster.add(2, refused=DENIED)
-        system = adapter(cluster, writes_per_call=1)
-        assert system.apply([set_factor(1, 5), set_factor(2, 5)]).rejected == {2: DENIED}
+        system = adapter(cluster)
+        with patch(WRITES_PER_CALL, 1):
+            assert system.apply([set_factor(1, 5), set_factor(2, 5)]).rejected == {2: DENIED}
         assert system.apply([set_factor(2, 6)]).rejected == {2: DENIED}
 
     @pytest.mark.parametrize("tasks", ["", "1-3"])

@@ -132,10 +132,10 @@ def test_the_database_changes(cluster: DescribedCluster) -> None:
         ("qos fast Priority=5", "no such qos; it has interactive"),
         ("user bob MaxJobs=5", "no such user; it has alice"),
         ("partition short", "write partition NAME KEY=VALUE"),
-        ("partition DEFAULT Nodes=ALL", "a DEFAULT line holds for what follows"),
+        ("partition DEFAULT Nodes=ALL", "a DEFAULT line applies to later lines"),
         ("PriorityWeightAge", "no key=value"),
         ("PriorityWeightAge=much", "no whole number"),
-        ("qos interactive Flags+=DenyOnLimit", "set whole"),
+        ("qos interactive Flags+=DenyOnLimit", r"cannot be changed by \+ and -"),
         ("", "write KEY=VALUE"),
     ],
 )
@@ -153,5 +153,5 @@ def test_a_key_that_is_not_known_is_named(cluster: DescribedCluster) -> None:
 
 def test_keys_that_say_who_may_send_what_are_named(cluster: DescribedCluster) -> None:
     after = changed(cluster, "partition short AllowQOS=interactive MaxNodes=1").machine
-    named = [each for each in after.left_out if "who may send what" in each]
+    named = [each for each in after.left_out if "access to partitions" in each]
     assert [each.split(":")[1].strip() for each in named] == ["AllowQOS=interactive", "MaxNodes=1"]

@@ -165,8 +165,8 @@ def test_limits_that_slurm_is_not_told_to_enforce(tmp_path: Path) -> None:
     assert (found.accounts, found.users) == ({}, {})
     assert shares_of(found) == {"physics": 30.0}
     assert found.left_out == (
-        "AccountingStorageEnforce has no limits: those of accounts and users do not hold.",
-        "AccountingStorageEnforce has not both limits and qos: limits of a QOS do not hold.",
+        "AccountingStorageEnforce lacks limits: limits of accounts and users are not enforced.",
+        "AccountingStorageEnforce lacks limits or qos: limits of a QOS are not enforced.",
     )
 
 

@@ -74,7 +74,7 @@ def test_memory_less_what_the_system_keeps(tmp_path: Path) -> None:
         PARTITION,
     )
     assert [kind.resources[1] for kind in machine.kinds] == [900.0, 1000.0, 1.0]
-    assert machine.left_out == ("n3: no RealMemory, so 1 MiB each, as Slurm takes it.",)
+    assert machine.left_out == ("n3: no RealMemory, so 1 MiB each, as in Slurm.",)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_nodes_are_numbered_by_name(tmp_path: Path) -> None:
 
 def test_cores_that_go_to_one_job_whole(tmp_path: Path) -> None:
     nodes = "NodeName=n1 RealMemory=9 CoresPerSocket=4 ThreadsPerCore=2"
-    words = "n1: a core of 2 CPUs goes to one job whole; CPUs are given out one by one."
+    words = "n1: Slurm gives a core of 2 CPUs to one job; here CPUs are allocated one by one."
     assert words in machine_of_lines(tmp_path, nodes, PARTITION).left_out
     by_cpu = machine_of_lines(tmp_path, nodes, PARTITION, "SelectTypeParameters=CR_CPU_Memory")
     assert by_cpu.left_out == ()
@@ -433,7 +433,7 @@ def test_nodes_that_are_alike_are_one_kind(tmp_path):
     assert machine.capacity.tolist() == [224.0, 1179648.0, 10.0]
     assert [(each.name, each.kinds) for each in machine.partitions] == [("openb", (0, 1, 2))]
     assert machine.left_out == (
-        "nodes.csv: jobs get whole CPUs and whole GPUs: parts that pods ask for are rounded up.",
+        "nodes.csv: jobs get whole CPUs and whole GPUs: parts that pods request are rounded up.",
     )
 
 

@@ -268,7 +268,7 @@ def test_age_that_is_whole_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("period", ["0", "UNLIMITED"])
 def test_priorities_that_would_never_be_calculated_are_refused(tmp_path: Path, period: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"PriorityCalcPeriod={period}: Slurm takes no"):
+    with pytest.raises(ConfigurationError, match=f"PriorityCalcPeriod={period}: Slurm refuses"):
         machine_with(tmp_path, f"PriorityCalcPeriod={period}")
 
 

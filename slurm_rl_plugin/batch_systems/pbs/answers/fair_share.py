@@ -113,12 +113,13 @@ def read_fair_share(folder: Path) -> FairShareFiles:
         what = f"sched_config cannot be read ({error.strerror}): accounts have the log's shares, "
         return FairShareFiles(notes=(f"{what}usage decays by half each day, as by default.",))
     notes = list(_notes(config))
+    seconds = parse_duration(config.text("fairshare_decay_time") or config.text("half_life"))
     associations, entity = _tree(folder / "resource_group", config, notes)
     return FairShareFiles(
         associations=associations,
         entity=entity,
         usage=_usage(config, notes, is_used=config.ever("fair_share") or len(associations) > 1),
-        decay_every=_decay_every(config),
+        decay_every=seconds if seconds >= 1.0 and math.isfinite(seconds) else DAY,
         decay_factor=_decay_factor(config),
         sorts_by_usage=config.ever("fair_share"),
         sort_key=_sort_key(config, notes),
@@ -180,11 +181,6 @@ def _usage(config: SchedConfig, notes: list[str], *, is_used: bool) -> dict[str,
     if is_used and re.search(r"\bcput\b", formula):
         notes.append(f"fairshare_usage_res {formula}: jobs are assumed to use all of their CPUs.")
     return {} if found == {CPUS: 1.0} else found
-
-
-def _decay_every(config: SchedConfig) -> float:
-    seconds = parse_duration(config.text("fairshare_decay_time") or config.text("half_life"))
-    return seconds if seconds >= 1.0 and math.isfinite(seconds) else DAY
 
 
 def _decay_factor(config: SchedConfig) -> float:

@@ -23,7 +23,7 @@ from slurm_rl_plugin.batch_systems.pbs.process import (
     not_understood,
     section,
 )
-from slurm_rl_plugin.domain.machine import Machine, MachinePartition, PriorityWeights
+from slurm_rl_plugin.domain.machine import Machine, MachinePartition
 from slurm_rl_plugin.domain.nodes import NodeNow
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.domain.site_priority import CLASSIC
@@ -176,7 +176,11 @@ def with_order(machine: Machine, formula: str, files: FairShareFiles) -> Machine
     except ConfigurationError as error:
         notes.append(f"{error} Replays sort without it.")
     else:
-        weights = _ordered(weights, own, files)
+        if own or not files.sorts_by_usage:
+            formula = own or files.sort_key
+            weights = replace(weights, formula=formula, flags=frozenset({CLASSIC}))
+        else:
+            weights = replace(weights, fairshare=_FAIR_SHARE_POINTS)
     return replace(
         machine,
         associations=files.associations,
@@ -185,12 +189,6 @@ def with_order(machine: Machine, formula: str, files: FairShareFiles) -> Machine
         weights=weights,
         left_out=tuple(notes),
     )
-
-
-def _ordered(weights: PriorityWeights, formula: str, files: FairShareFiles) -> PriorityWeights:
-    if not formula and files.sorts_by_usage:
-        return replace(weights, fairshare=_FAIR_SHARE_POINTS)
-    return replace(weights, formula=formula or files.sort_key, flags=frozenset({CLASSIC}))
 
 
 def parse_machine(node_list: Mapping[str, Any], queue_list: Mapping[str, Any]) -> Machine:

@@ -19,8 +19,7 @@ from slurm_rl_plugin.domain.nodes import NodeNow
 from slurm_rl_plugin.domain.resources import CPUS, LICENCE_PREFIX, MEMORY
 from slurm_rl_plugin.domain.share_tree import ShareTree
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
-from slurm_rl_plugin.machine_files.database import database_of
-from slurm_rl_plugin.machine_files.database_entries import DatabaseEntry, read_tables
+from slurm_rl_plugin.machine_files.database import DatabaseEntry, database_of, read_tables
 from slurm_rl_plugin.machine_files.nodes import billing_weights, gres_of
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
 from slurm_rl_plugin.machine_files.scheduling import name_of, weights_of_priorities
@@ -117,13 +116,17 @@ def parse_machine(settings: Mapping[str, Value], nodes: str, partitions: str) ->
             "PriorityFlags=NO_NORMAL_ALL: up to Slurm 24.11 scontrol shows this for any of the "
             "NO_NORMAL_* flags; see slurm.conf for the flag that is set."
         )
-    hidden = {name for each in served for name in _nodes_of(each)}
-    hidden -= {fields["nodename"] for fields in shown}
+    lists = (each.keys.get("nodes", _UNSET) for each in served)
+    named = {name for each in lists if each.text.lower() not in NOTHING for name in each.names()}
+    hidden = sorted(named - {fields["nodename"] for fields in shown})
+    place = " ".join(SHOW_PARTITIONS)
+    future = {"state": Value(place, "State", "FUTURE")}
     return Statements(
         settings=settings,
         nodes=[_node(fields) for fields in shown if "FUTURE" not in fields["state"].upper()],
         partitions=served,
-        down=[_future(name) for name in sorted(hidden)],
+        # a partition names these nodes, but scontrol does not show them
+        down=[ConfRecord(Value(place, "Nodes", name), future) for name in hidden],
         notes=notes,
     )
 
@@ -164,17 +167,6 @@ def _partition(fields: Mapping[str, str]) -> ConfRecord:
         if key not in _COUNTED and key != "partitionname"
     }
     return ConfRecord(Value(place, "PartitionName", name), keys)
-
-
-def _nodes_of(partition: ConfRecord) -> list[str]:
-    value = partition.keys.get("nodes")
-    return [] if value is None or value.text.lower() in NOTHING else value.names()
-
-
-def _future(name: str) -> ConfRecord:
-    """A node that a partition names and scontrol does not show."""
-    value = Value(" ".join(SHOW_PARTITIONS), "Nodes", name)
-    return ConfRecord(value, {"state": Value(value.place, "State", "FUTURE")})
 
 
 def _entries(
@@ -378,7 +370,8 @@ def parse_tree(text: str) -> tuple[ShareTree, FloatArray]:
     for line in text.splitlines():
         try:
             account, user, shares, usage, *_ = line.split("|")
-            name, share, service = account.strip(), _shares(shares), float(usage or 0)
+            name, service = account.strip(), float(usage or 0)
+            share = float(shares) if shares.isdigit() else math.nan  # of the word `parent`
             if user:
                 above = place[name]
             else:
@@ -407,11 +400,6 @@ def parse_tree(text: str) -> tuple[ShareTree, FloatArray]:
         priority=np.zeros(len(raw)),
     )
     return tree, np.array(used)
-
-
-def _shares(text: str) -> float:
-    """RawShares as a number; NaN for `parent` and for nothing."""
-    return float(text) if text.isdigit() else math.nan
 
 
 def _fractions(tree: ShareTree) -> list[float]:

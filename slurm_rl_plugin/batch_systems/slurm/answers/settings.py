@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from slurm_rl_plugin.accounting.slurm.resources import parse_licences
 from slurm_rl_plugin.batch_systems.port import SchedulerLoad
@@ -14,6 +15,7 @@ from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 from slurm_rl_plugin.units import HOUR
 
 SHOW_CONFIG = ("scontrol", "show", "config")
+Parsed = TypeVar("Parsed")
 logger = logging.getLogger(__name__)
 
 #: Seconds between the passes of Slurm's main and backfill schedulers, unless slurm.conf sets them.
@@ -26,7 +28,7 @@ _NO_WEIGHTS = (
     "PriorityWeightJobSize=0, PriorityWeightPartition=0 and PriorityWeightQOS=0"
 )
 #: Printed by `scontrol show config` and `scontrol ping` for each controller, in their order.
-_CONTROLLER = re.compile(r"^Slurmctld\(\w+\) at (?P<host>\S+) is (?P<state>UP|DOWN)")
+_CONTROLLER = re.compile(r"^\s*Slurmctld\(\w+\) at (?P<host>\S+) is (?P<state>UP|DOWN)", re.M)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,22 +150,33 @@ def parse_settings(text: str) -> SlurmSettings:
             lines[key.strip()] = "" if value.strip() in NOTHING else value.strip()
     if "PriorityType" not in lines:
         raise not_understood("scontrol show config", "no line PriorityType")
+    words = lines.get("AccountingStorageEnforce", "").lower().split(",")
+    no_licences: dict[str, float] = {}
+    enforced = {word.strip() for word in words} - {""}  # `safe` includes `limits`
     return SlurmSettings(
         release=lines.get("SLURM_VERSION", "unknown"),
         priority_type=lines["PriorityType"],
         site_factor_plugin=lines.get("PrioritySiteFactorPlugin", ""),
-        age_weight=_number(int, lines.get("PriorityWeightAge", "0")),
-        highest_age=_number(parse_duration, lines.get("PriorityMaxAge", "")),
-        fairshare_weight=_number(int, lines.get("PriorityWeightFairShare", "0")),
-        size_weight=_number(int, lines.get("PriorityWeightJobSize", "0")),
-        resource_weights=_weights(lines.get("PriorityWeightTRES", "")),
-        scheduler=_parameters(lines.get("SchedulerParameters", "")),
-        controllers=tuple(_controllers(text)),
-        enforced=frozenset(_enforced(lines.get("AccountingStorageEnforce", ""))),
+        age_weight=_parsed(int, lines.get("PriorityWeightAge", "0"), 0),
+        highest_age=_parsed(parse_duration, lines.get("PriorityMaxAge", ""), 0.0),
+        fairshare_weight=_parsed(int, lines.get("PriorityWeightFairShare", "0"), 0),
+        size_weight=_parsed(int, lines.get("PriorityWeightJobSize", "0"), 0),
+        resource_weights={
+            name: _parsed(float, points, 0.0)
+            for name, points in _pairs(lines.get("PriorityWeightTRES", ""))
+        },
+        scheduler={
+            key.strip().lower(): value
+            for key, value in _pairs(lines.get("SchedulerParameters", ""))
+        },
+        controllers=tuple(
+            (found["host"], found["state"] == "UP") for found in _CONTROLLER.finditer(text)
+        ),
+        enforced=frozenset(enforced | ({"limits"} if "safe" in enforced else set())),
         counts_memory="MEMORY" in lines.get("SelectTypeParameters", "").upper(),
         counts_gres=bool(lines.get("GresTypes")),
         tracked=frozenset(lines.get("AccountingStorageTRES", "").split(",")),
-        licences=_licences(lines.get("Licenses", "")),
+        licences=tuple(sorted(_parsed(parse_licences, lines.get("Licenses", ""), no_licences))),
     )
 
 
@@ -175,48 +188,20 @@ def parse_cluster_name(text: str) -> str:
     return found[1]
 
 
-def _licences(text: str) -> tuple[str, ...]:
-    """Sorted names of the licences; empty if the text is not understood."""
-    try:
-        return tuple(sorted(parse_licences(text)))
-    except ValueError:
-        logger.warning("setting=unknown value=%r", text)
-        return ()
-
-
-def _number(kind: Callable[[str], float], text: str) -> float:
-    """A number that no cycle depends on; 0 if it is not understood."""
+def _parsed(kind: Callable[[str], Parsed], text: str, otherwise: Parsed) -> Parsed:
+    """A value that no cycle depends on; `otherwise` if it is not understood."""
     try:
         return kind(text)
     except ValueError:
         logger.warning("setting=unknown value=%r", text)
-        return 0.0
+        return otherwise
 
 
-def _weights(text: str) -> dict[str, float]:
-    """Resource -> points at its highest, of `CPU=1000,Mem=2000`."""
-    pairs = (word.partition("=") for word in text.split(",") if word)
-    return {name: _number(float, points) for name, _, points in pairs}
-
-
-def _enforced(text: str) -> Iterator[str]:
-    """Words of AccountingStorageEnforce; `safe` includes `limits`."""
-    for word in text.lower().split(","):
-        if word.strip():
-            yield word.strip()
-        if word.strip() == "safe":
-            yield "limits"
-
-
-def _parameters(text: str) -> dict[str, str]:
-    pairs = (word.partition("=") for word in text.split(",") if word)
-    return {key.strip().lower(): value for key, _, value in pairs}
-
-
-def _controllers(text: str) -> Iterator[tuple[str, bool]]:
-    for line in text.splitlines():
-        if found := _CONTROLLER.match(line.strip()):
-            yield found["host"], found["state"] == "UP"
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Keys and values of `CPU=1000,Mem=2000`."""
+    for word in filter(None, text.split(",")):
+        key, _, value = word.partition("=")
+        yield key, value
 
 
 SDIAG = ("sdiag",)

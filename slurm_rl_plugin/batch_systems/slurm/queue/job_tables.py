@@ -15,11 +15,9 @@ from slurm_rl_plugin.batch_systems.port import Names
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     LOWEST_TIER,
     QueueRow,
-    request_columns,
-)
-from slurm_rl_plugin.batch_systems.slurm.answers.reasons import (
     is_own_doing,
     reason_word,
+    request_columns,
     waits_for_processors,
 )
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import PastRun
@@ -189,8 +187,11 @@ class TableBuilder:
 
     def _table(self, rows: Sequence[QueueRow], lines: Lines, number: str) -> JobTable:
         """Columns of rows and their lines; `number` names the column with the job's number."""
-        processors = lines["processors"]
+        processors, codes = lines["processors"], lines["user"]
         first = [partitions[0] for partitions in self._numbers.partition_lists]
+        is_known = codes != self._numbers.words[""]
+        users = np.full(len(codes), -1, dtype=np.int64)
+        users[is_known] = self._named(self.users, codes[is_known])
         return JobTable(
             job_id=lines[number],
             submit=lines["submit"],
@@ -198,7 +199,7 @@ class TableBuilder:
             processors=processors,
             time_limit=lines["time_limit"],
             account=self._named(self.accounts, lines["account"]),
-            user=self._users(lines["user"]),
+            user=users,
             partition=numbers_of(self.partitions, lines["partitions"], first),
             interactive=lines["interactive"],
             by_limit=lines["by_limit"],
@@ -210,13 +211,6 @@ class TableBuilder:
 
     def _named(self, names: Names, codes: IntArray) -> IntArray:
         return numbers_of(names, codes, list(self._numbers.words))
-
-    def _users(self, codes: IntArray) -> IntArray:
-        """Numbers of users, -1 for a job without a known user."""
-        known = codes != self._numbers.words[""]
-        numbers = np.full(len(codes), -1, dtype=np.int64)
-        numbers[known] = self._named(self.users, codes[known])
-        return numbers
 
     def _requests(
         self, rows: Sequence[QueueRow] | Sequence[PastRun], processors: IntArray

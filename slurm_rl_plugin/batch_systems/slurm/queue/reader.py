@@ -26,6 +26,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     WAITING_STATES,
     NodeRequest,
     QueueRow,
+    is_own_doing,
     parse_records,
     queue_format,
     request_fields,
@@ -34,7 +35,6 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     with_comment,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import read_nodes
-from slurm_rl_plugin.batch_systems.slurm.answers.reasons import is_own_doing
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SlurmSettings
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
 from slurm_rl_plugin.domain.jobs import RunningJobs
@@ -80,7 +80,7 @@ class JobWatch:
         self.last_start: dict[int, float] = {}
 
     def ask_about(self, rows: Sequence[QueueRow]) -> list[int]:
-        """Numbers of earlier jobs and arrays of which something is gone."""
+        """Numbers of earlier jobs and arrays that are gone in whole or in part."""
         plain, waiting = _waiting_jobs(rows)
         running = {row.job_id: row.array_id for row in rows if row.state in RUNNING_STATES}
         gone = self._plain[~np.isin(self._plain, plain)].tolist()
@@ -437,12 +437,14 @@ def _as_one(parts: Sequence[QueueRow]) -> QueueRow:
     """
     parts = sorted(parts, key=lambda row: row.job_id)
     leader = parts[0]
+    held = [row for row in parts if row.held]
+    waiting_by_choice = held or [row for row in parts if is_own_doing(row.reason)]
     return replace(
         leader,
         job_id=leader.het_id,
         array_id=leader.het_id,
         state=min((row.state for row in parts), key=_progress),
-        reason=_reason(parts),
+        reason=(waiting_by_choice or parts)[0].reason,
         priority=min(row.priority for row in parts),
         processors=sum(row.processors for row in parts),
         eligible=max(row.eligible for row in parts),
@@ -453,12 +455,6 @@ def _as_one(parts: Sequence[QueueRow]) -> QueueRow:
         components=tuple(parts),
         asked=together([row.asked for row in parts]),
     )
-
-
-def _reason(parts: Sequence[QueueRow]) -> str:
-    held = (row.reason for row in parts if row.held)
-    own = (row.reason for row in parts if is_own_doing(row.reason))
-    return next(held, None) or next(own, None) or parts[0].reason
 
 
 def _progress(state: str) -> int:
