@@ -226,7 +226,7 @@ def test_kept_lines_are_those_of_a_first_look(seed: int, monkeypatch: pytest.Mon
         found, new = kept.of(rows), numbers()
         expected = new.of(rows)
         for name in job_tables.LINE.names or ():
-            if name in ("account", "user", "qos"):
+            if name in ("account", "user", "qos", "reason"):
                 words, others = list(kept.words), list(new.words)
                 assert [words[code] for code in found[name]] == [
                     others[code] for code in expected[name]
