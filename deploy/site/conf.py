@@ -21,7 +21,7 @@ suppress_warnings = ["myst.xref_missing", "misc.highlighting_failure"]
 CONTENTS = {
     "Install": "quickstart install upgrade rollout",
     "Operate": "operators troubleshooting log-events metrics security faq",
-    "Configure": "configuration order tuning reserve slurm pbs",
+    "Configure": "configuration order reserve slurm pbs",
     "Forecasts and trials": "when-jobs-start what-if experiment",
     "Look up": "glossary",
     "Research": "research/*",

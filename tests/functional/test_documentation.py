@@ -144,8 +144,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f'kept_file = "{tmp_path}/kept.sqlite"\nsocket = "{tmp_path}/socket"\n'
     )
     (tmp_path / "offer-token").write_text("t" * 64)
-    for block in code_blocks(TOP / "docs" / "tuning.md"):
-        if block.kind == "toml":  # its first line names the file
+    for block in code_blocks(TOP / "docs" / "order.md"):
+        if block.text.startswith("# "):  # its first line names the file
             (tmp_path / block.text.split()[1]).write_text(block.text)
     (tmp_path / "audit.jsonl").write_text('{"event": "write", "time": 1795300000.5, "job": 3}\n')
     fake = FakeCluster(tmp_path)
