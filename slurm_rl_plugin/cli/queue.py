@@ -21,7 +21,7 @@ from slurm_rl_plugin.cli.tables import (
 from slurm_rl_plugin.domain.resources import GPUS, MEMORY, ResourceRequests
 from slurm_rl_plugin.hook.order.queue_plan import ConsideredJobs
 from slurm_rl_plugin.readable import printable
-from slurm_rl_plugin.services.forecast_client import foretold_starts
+from slurm_rl_plugin.services.forecast_client import forecast_starts
 from slurm_rl_plugin.services.queue_reading import (
     QueueLook,
     experiment_sentence,
@@ -93,7 +93,7 @@ def main(options: argparse.Namespace) -> int:
     if limit.amounts is not None:
         sys.stderr.write(f"slurm-rl queue: {limit_sentence(limit)}\n")
     all_rows = queue_rows(look.considered)
-    starts = foretold_starts(configuration) if START in (options.format or ()) else {}
+    starts = forecast_starts(configuration) if START in (options.format or ()) else {}
     rows = [{**row, START: starts.get(row["jobid"])} for row in all_rows if _wanted(row, options)][
         : options.limit
     ]

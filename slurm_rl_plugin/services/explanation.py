@@ -32,7 +32,7 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, feature_effects
 from slurm_rl_plugin.policies.registry import RulePolicy
 from slurm_rl_plugin.services.configured_site import chosen_batch_system
-from slurm_rl_plugin.services.forecast_client import foretold_start
+from slurm_rl_plugin.services.forecast_client import forecast_start
 from slurm_rl_plugin.services.job_room import Requests, Room, kind_room
 from slurm_rl_plugin.services.queue_reading import (
     QueueLook,
@@ -433,7 +433,7 @@ class _Decided:
             ),
             writes=_writes(configuration),
             experiment=experiment_sentence(configuration) or None,
-            start=foretold_start(configuration, number),
+            start=forecast_start(configuration, number),
             audit=_audit(configuration, number),
         )
 

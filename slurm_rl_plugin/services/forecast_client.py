@@ -87,7 +87,7 @@ class ServiceClient:
         )
 
 
-def foretold_start(configuration: Configuration, job: int) -> dict[str, Any] | None:
+def forecast_start(configuration: Configuration, job: int) -> dict[str, Any] | None:
     """What is told of one job; None where nothing is."""
     client = _client(configuration)
     if client is None:
@@ -99,7 +99,7 @@ def foretold_start(configuration: Configuration, job: int) -> dict[str, Any] | N
     return found
 
 
-def foretold_starts(configuration: Configuration) -> dict[int, float]:
+def forecast_starts(configuration: Configuration) -> dict[int, float]:
     """Median start of each job with a calibrated forecast, seconds since the epoch."""
     client = _client(configuration) or ServiceClient(
         socket=configuration.sections.forecast.socket or "(none)"

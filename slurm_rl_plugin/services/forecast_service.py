@@ -30,14 +30,14 @@ from slurm_rl_plugin.forecasts.live.forecast_pages import (
     question_pace,
     reading_pace,
 )
-from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
-from slurm_rl_plugin.forecasts.live.foretold_queue import (
+from slurm_rl_plugin.forecasts.live.forecast_queue import (
     FEWEST_SCORED,
     LATELY,
-    ForetoldQueue,
+    ForecastQueue,
     notice_text,
     scores_document,
 )
+from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
 from slurm_rl_plugin.forecasts.live.site_at import no_history
 from slurm_rl_plugin.forecasts.live.sources import (
@@ -270,7 +270,7 @@ class ForecastService:
         )
         return True
 
-    def _forecast(self, queue: QueueOnFile) -> ForetoldQueue:
+    def _forecast(self, queue: QueueOnFile) -> ForecastQueue:
         log, forecaster = self.history.known(queue.snapshot.capacity), self.forecaster
         self._read_model()
         order: SiteOrder
@@ -287,7 +287,7 @@ class ForecastService:
             if not self._looked_back and len(log.log):
                 self._begin_to_look_back(log, queue.snapshot)
         self._log = log
-        return forecaster.foretell(log, queue.snapshot)
+        return forecaster.forecast(log, queue.snapshot)
 
     def _begin_to_look_back(self, log: PreparedLog, snapshot: QueueSnapshot) -> None:
         self._looked_back = True
@@ -327,7 +327,7 @@ class ForecastService:
         assert self._log is not None  # who asks has been told a forecast, which needs the log
         return self._log
 
-    def _leave_notice(self, queue: ForetoldQueue) -> None:
+    def _leave_notice(self, queue: ForecastQueue) -> None:
         path = self.configuration.sections.forecast.notice_file
         if not path:
             return

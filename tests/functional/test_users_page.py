@@ -31,7 +31,7 @@ from slurm_rl_plugin.forecasts.live.forecast_pages import (
     question_pace,
     reading_pace,
 )
-from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue, scores_document
+from slurm_rl_plugin.forecasts.live.forecast_queue import ForecastQueue, scores_document
 from slurm_rl_plugin.serving.page_server import serve_pages
 from slurm_rl_plugin.units import HOUR
 from tests.architecture.markdown_documents import TOP
@@ -50,7 +50,7 @@ class Site:
     """Served pages, and the queue that they show."""
 
     pages: ForecastPages
-    queue: ForetoldQueue
+    queue: ForecastQueue
     address: str
 
     def jobs_of(self, user: str) -> list[int]:
@@ -96,7 +96,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
         ),
         usage=np.array([0.71, 0.29]),
     )
-    queue = made.foretell(history, look)
+    queue = made.forecast(history, look)
     asked = AskedQueue(forecaster=made, history=lambda: history)
     pages = ForecastPages(
         others=False,

@@ -15,12 +15,12 @@ import numpy as np
 from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.errors import RequestRefused
-from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
-from slurm_rl_plugin.forecasts.live.foretold_queue import (
-    ForetoldQueue,
+from slurm_rl_plugin.forecasts.live.forecast_queue import (
+    ForecastQueue,
     ahead_of,
     forecast_documents,
 )
+from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, joined_requests, site_now
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import HOUR, MINUTE, FloatArray, IntArray
@@ -290,7 +290,7 @@ class AskedQueue:
     forecaster: Forecaster  #: of the site
     history: Callable[[], PreparedLog]  #: what accounting tells now
 
-    def new_job(self, queue: ForetoldQueue, request: Mapping[str, Any]) -> dict[str, Any]:
+    def new_job(self, queue: ForecastQueue, request: Mapping[str, Any]) -> dict[str, Any]:
         """What is told of a job that is not submitted, and of other requests of it."""
         until = self.forecaster.monotonic() + QUESTION_SECONDS
         wanted = dict(request)
@@ -315,7 +315,7 @@ class AskedQueue:
         }
         return {"jobs": [document]}
 
-    def advice(self, queue: ForetoldQueue, place: int) -> list[dict[str, Any]]:
+    def advice(self, queue: ForecastQueue, place: int) -> list[dict[str, Any]]:
         """What other requests of a pending job of the last forecast would bring."""
         until = self.forecaster.monotonic() + QUESTION_SECONDS
         site, _, job = self._placed(queue.snapshot, place)

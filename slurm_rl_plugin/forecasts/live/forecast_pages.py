@@ -19,7 +19,7 @@ from urllib.parse import parse_qs
 
 from slurm_rl_plugin.errors import RequestRefused
 from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS
-from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue
+from slurm_rl_plugin.forecasts.live.forecast_queue import ForecastQueue
 from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows
 from slurm_rl_plugin.forecasts.live.users_page import MOST_STARTED, STARTED_SINCE, users_page
 from slurm_rl_plugin.html_pages.pages import HTML, render, security_headers
@@ -114,9 +114,9 @@ class ForecastPages:
     #: For how long it may have existing forecasts written out, processor seconds.
     reading: SecondsOfWork
     #: Forecasts a job that is not submitted, by a document of what it asks for.
-    new_job: Callable[[ForetoldQueue, Mapping[str, Any]], dict[str, Any]]
+    new_job: Callable[[ForecastQueue, Mapping[str, Any]], dict[str, Any]]
     #: What other requests of a pending job, by its place, would bring.
-    advice: Callable[[ForetoldQueue, int], list[dict[str, Any]]]
+    advice: Callable[[ForecastQueue, int], list[dict[str, Any]]]
     scores: Callable[[], dict[str, Any]]  #: how good forecasts have been, as a document
     metrics: Callable[[], tuple[bytes, str]]  #: the same as Prometheus's text, and its content type
     trusted: frozenset[int]  #: numbers of users that see everything
@@ -126,7 +126,7 @@ class ForecastPages:
     started: Callable[[str, float, int], GivenRows]
     #: The WSGI key of the header in which the portal names its user; "" for none.
     user_key: str = ""
-    _queue: ForetoldQueue | None = None
+    _queue: ForecastQueue | None = None
     #: user, None for all of them -> the jobs of the last forecast in JSON.
     _written: dict[str | None, bytes] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -135,7 +135,7 @@ class ForecastPages:
         default_factory=lambda: threading.BoundedSemaphore(MOST_WAITING + 1)
     )
 
-    def renew(self, queue: ForetoldQueue) -> None:
+    def renew(self, queue: ForecastQueue) -> None:
         """Take a new forecast of the whole queue."""
         with self._writing:
             self._queue, self._written = queue, {}
@@ -220,14 +220,14 @@ class ForecastPages:
     def _may_see(self, asker: Asker, user: str) -> bool:
         return asker.sees_all or self.others or (user != "" and asker.user == user)
 
-    def _ready(self) -> ForetoldQueue:
+    def _ready(self) -> ForecastQueue:
         if self._queue is None:
             raise RequestRefused(
                 _NOT_YET, "there is no forecast yet: the service waits for the daemon's snapshot."
             )
         return self._queue
 
-    def _head(self, queue: ForetoldQueue) -> dict[str, Any]:
+    def _head(self, queue: ForecastQueue) -> dict[str, Any]:
         age = self.clock() - queue.snapshot.now
         old = None
         if not -_OLD <= age <= _OLD:

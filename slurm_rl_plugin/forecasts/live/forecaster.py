@@ -13,9 +13,9 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot
 from slurm_rl_plugin.domain.request_watch import RequestWatch
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts, covered, log_waits
-from slurm_rl_plugin.forecasts.live.foretold_queue import (
+from slurm_rl_plugin.forecasts.live.forecast_queue import (
     FEWEST_SCORED,
-    ForetoldQueue,
+    ForecastQueue,
     JoinedForecasts,
     about,
     ahead_of,
@@ -63,7 +63,7 @@ class Forecaster:
     _rounds: int = field(default=0)
     _requests: RequestWatch = field(default_factory=RequestWatch)
 
-    def foretell(self, history: PreparedLog, snapshot: QueueSnapshot) -> ForetoldQueue:
+    def forecast(self, history: PreparedLog, snapshot: QueueSnapshot) -> ForecastQueue:
         """Score what has come true, then foretell the pending jobs of a look."""
         self.settle(snapshot)
         if history is not self._history:
@@ -79,7 +79,7 @@ class Forecaster:
         ahead, of_account = ahead_of(snapshot)
         if not self.unready:
             self._keep(snapshot, row, told)
-        return ForetoldQueue(
+        return ForecastQueue(
             snapshot=snapshot,
             place=row,
             why_not=_why_not(snapshot, row),

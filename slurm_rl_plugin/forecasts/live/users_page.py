@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue
+from slurm_rl_plugin.forecasts.live.forecast_queue import ForecastQueue
 from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows
 from slurm_rl_plugin.html_pages.pages import render
 from slurm_rl_plugin.readable import span_text
@@ -105,7 +105,7 @@ class StartedLine:
 
 
 def users_page(
-    queue: ForetoldQueue,
+    queue: ForecastQueue,
     user: str,
     *,
     is_own: bool,
@@ -152,7 +152,7 @@ def users_page(
     )
 
 
-def _first_places(queue: ForetoldQueue, user: str) -> tuple[list[int], int]:
+def _first_places(queue: ForecastQueue, user: str) -> tuple[list[int], int]:
     """Places of the jobs that start first, and how many further jobs there are."""
     places = np.array(queue.users_jobs(user), dtype=np.int64)
     row = queue.place[places]
@@ -269,7 +269,7 @@ def scores_sentence(scores: Mapping[str, Any]) -> str:
     )
 
 
-def _accounts(queue: ForetoldQueue, user: str) -> list[AccountLine]:
+def _accounts(queue: ForecastQueue, user: str) -> list[AccountLine]:
     """The accounts of the user's jobs in the last snapshot."""
     look = queue.snapshot
     if user not in look.users:

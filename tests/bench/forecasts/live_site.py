@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slurm_rl_plugin.cli.progress import parts_bar
-from slurm_rl_plugin.forecasts.live.foretold_queue import scores_document
+from slurm_rl_plugin.forecasts.live.forecast_queue import scores_document
 from slurm_rl_plugin.units import HOUR
 from tests.unit.forecasts.live_site import last_days, live_site, looked_back
 
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         forecaster = looked_back(Path(folder), site, looks[0])
         last = looks[0] - _EVERY
         for now in looks:
-            forecaster.foretell(site.history(now), site.queue(now, last))
+            forecaster.forecast(site.history(now), site.queue(now, last))
             last = now
             add(1)
         rows = forecaster.kept.rows(looks[0])

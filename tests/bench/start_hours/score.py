@@ -131,7 +131,7 @@ def forecast_rows(
             history, read = ended_by(whole, snapshot.now, machine, classifier), snapshot.now
         if history is not None:
             forecaster.source = replace(forecaster.source, order=orders.get(look.mode, own_order))
-            forecaster.foretell(history, snapshot)
+            forecaster.forecast(history, snapshot)
         progress(number + 1, len(due))
     forecaster.settle(stretched(looks[-1].snapshot, origin))
     rows = kept.rows(0.0, most=_ALL)

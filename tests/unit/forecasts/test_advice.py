@@ -35,7 +35,7 @@ from slurm_rl_plugin.forecasts.live.asked_queue import (
     advice_for,
     variants_of,
 )
-from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue
+from slurm_rl_plugin.forecasts.live.forecast_queue import ForecastQueue
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource, rule_order
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
@@ -105,11 +105,11 @@ def now(site: LiveSite) -> float:
 
 def asked_queue(
     folder: Path, site: LiveSite, now: float, took: float
-) -> tuple[AskedQueue, ForetoldQueue, SlowReplays]:
+) -> tuple[AskedQueue, ForecastQueue, SlowReplays]:
     """Who answers, the queue that he foretold, and the replays by which he answers."""
     clock, history = Clock(), site.history(now)
     made = forecaster(folder)
-    queue = made.foretell(history, site.queue(now, now - HOUR))
+    queue = made.forecast(history, site.queue(now, now - HOUR))
     known = {name: getattr(replay_source(), name) for name in ReplaySource.__slots__}
     made.source = SlowReplays(**known, clock=clock, took=took)
     made.monotonic = clock

@@ -12,13 +12,13 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts, Outcomes, quantiles_of
-from slurm_rl_plugin.forecasts.live.forecaster import coverage
-from slurm_rl_plugin.forecasts.live.foretold_queue import (
+from slurm_rl_plugin.forecasts.live.forecast_queue import (
     JoinedForecasts,
     join,
     scores_document,
     worth,
 )
+from slurm_rl_plugin.forecasts.live.forecaster import coverage
 from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows, KeptForecasts
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 

@@ -73,7 +73,7 @@ def test_a_look_at_the_queue_shows_what_its_log_shows(site: LiveSite, now: float
 def test_a_forecast_is_marked_until_enough_have_come_true(
     site: LiveSite, now: float, tmp_path: Path
 ) -> None:
-    queue = forecaster(tmp_path).foretell(site.history(now), site.queue(now, now - HOUR))
+    queue = forecaster(tmp_path).forecast(site.history(now), site.queue(now, now - HOUR))
     (document,) = queue.documents([0])
     assert document["forecast"]["start"] > now
     assert not document["calibrated"]
@@ -89,7 +89,7 @@ def test_without_a_known_run_the_limits_are_the_run_times(
         no_history(PROCESSORS, None),
         forecaster(tmp_path),
     )
-    queue = made.foretell(none, snapshot)
+    queue = made.forecast(none, snapshot)
     at, row = site_now(none, snapshot, 7.0 * DAY)
     assert (row >= 0).all()
     planned = made.source.planned(at, at.pending)
@@ -185,7 +185,7 @@ def test_what_is_told_live_is_scored_as_jobs_start(
 ) -> None:
     last, given = now - HOUR, {}
     for look in np.arange(now, now + 12 * HOUR, 20 * MINUTE).tolist():
-        queue = experienced.foretell(site.history(look), site.queue(look, last))
+        queue = experienced.forecast(site.history(look), site.queue(look, last))
         last = look
         for place in np.flatnonzero(queue.place >= 0).tolist():
             assert queue.documents([place])[0]["forecast"]["start"] > look
@@ -201,7 +201,7 @@ def test_what_is_told_live_is_scored_as_jobs_start(
 def test_a_job_that_is_cancelled_is_no_outcome(site: LiveSite, now: float, tmp_path: Path) -> None:
     made = forecaster(tmp_path)
     snapshot = site.queue(now, now - HOUR)
-    made.foretell(site.history(now), snapshot)
+    made.forecast(site.history(now), snapshot)
     job = int(snapshot.pending.jobs.job_id[0])
     without = replace(
         snapshot, pending=snapshot.pending.select(np.arange(1, len(snapshot.pending)))
@@ -219,7 +219,7 @@ def test_a_wait_that_the_user_made_longer_is_no_outcome(
     """Neither the queue nor accounting scores such a forecast; one that is given later counts."""
     made = forecaster(tmp_path)
     look = site.queue(now, now - HOUR)
-    made.foretell(site.history(now), look)
+    made.forecast(site.history(now), look)
     pending, jobs = look.pending, look.pending.jobs
     held, dependent, later, longer, wider = np.arange(len(jobs)) == np.arange(5)[:, None]
     changed = replace(
@@ -235,7 +235,7 @@ def test_a_wait_that_the_user_made_longer_is_no_outcome(
     )
     made.settle(replace(look, now=now + HOUR, pending=changed))
     again = replace(look, now=now + 2 * HOUR)
-    made.foretell(site.history(now), again)
+    made.forecast(site.history(now), again)
     started = StartedJobs(jobs=jobs, start=np.full(len(jobs), now + 60 * HOUR))
     made.settle(replace(again, now=now + 61 * HOUR, started=started))
     made.settle_by(site.history(np.inf))
@@ -252,7 +252,7 @@ def test_what_no_look_saw_start_accounting_tells(
 ) -> None:
     made = forecaster(tmp_path)
     snapshot = site.queue(now, now - HOUR)
-    made.foretell(site.history(now), snapshot)
+    made.forecast(site.history(now), snapshot)
     later = now + 10.0 * DAY
     blind = replace(
         site.queue(later, later),
@@ -280,7 +280,7 @@ def test_held_jobs_and_those_of_their_own_doing_are_told_why(
     wide[2] = 10_000
     jobs = replace(snapshot.pending.jobs, processors=wide)
     pending = replace(snapshot.pending, jobs=jobs, held=held, own_doing=own)
-    queue = experienced.foretell(site.history(now), replace(snapshot, pending=pending))
+    queue = experienced.forecast(site.history(now), replace(snapshot, pending=pending))
     why = [each["why_not"] for each in queue.documents([0, 1, 2, 3])]
     assert "held" in why[0]
     assert "dependency" in why[1]
@@ -296,8 +296,8 @@ def test_the_tasks_of_an_array_all_wait(
     tasks[0] = 40
     many = replace(snapshot, pending=replace(snapshot.pending, tasks=tasks))
     assert len(site_now(site.history(now), many, DAY)[0].pending) == len(tasks) + 39
-    alone = experienced.foretell(site.history(now), snapshot)
-    queue = experienced.foretell(site.history(now), many)
+    alone = experienced.forecast(site.history(now), snapshot)
+    queue = experienced.forecast(site.history(now), many)
     last = queue.place[-1]
     assert queue.told.forecasts.median[last] > alone.told.forecasts.median[alone.place[-1]]
     assert queue.ahead[-1] == alone.ahead[-1] + 39

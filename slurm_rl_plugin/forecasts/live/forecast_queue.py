@@ -214,7 +214,7 @@ def _of_sources(rows: GivenRows, over: BoolArray, now: float) -> dict[str, Any]:
     return found
 
 
-def notice_text(queue: ForetoldQueue) -> str:
+def notice_text(queue: ForecastQueue) -> str:
     """How many wait in each partition, and when half of them will have started."""
     jobs, told = queue.snapshot.pending.jobs, queue.place >= 0
     text = f"{len(queue.snapshot.running)} jobs run and {len(jobs)} wait on this cluster.\n"
@@ -240,7 +240,7 @@ def span(seconds: float) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForetoldQueue:
+class ForecastQueue:
     """What is told of the pending jobs of one look."""
 
     snapshot: QueueSnapshot  #: the look
