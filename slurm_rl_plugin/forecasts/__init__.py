@@ -2,6 +2,6 @@
 
 `forecast` has the noun: quantiles of the wait that is left, a row a job. A source gives them:
 `past_waits` by `sources.ask_sources` and then `sources.given_at`, at each moment anew. `pooled`
-makes one spread of several, `calibrated` sets the bands by what earlier ones came to, and
-`scores_of` says what they were worth.
+joins several into one spread, `calibrated` sets the bands by earlier outcomes, and `scores_of`
+scores them.
 """

@@ -4,7 +4,7 @@ Its scores once the job has started, and its bands, set anew each time by how th
 and by nothing of later: each quantile is put where its share of the earlier waits fell, in units of
 the forecast's own band (conformalized quantile regression; Romano, Patterson and Candès, NeurIPS
 2019, its score divided by the width), apart for each kind of job as far as its kind has been seen.
-The shares themselves follow what was covered lately (adaptive conformal inference; Gibbs and
+The shares themselves follow the recent coverage (adaptive conformal inference; Gibbs and
 Candès, "Adaptive Conformal Inference Under Distribution Shift", NeurIPS 2021), each tail for
 itself. Waits that still last count as in Candès, Lei and Ren, "Conformalized Survival Analysis",
 JRSS B 2023: they are known to be at least so long.
@@ -22,24 +22,24 @@ from numpy.typing import NDArray
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.summary import one_user_capped
 
-#: Rows in favour of the first weights: so many must speak for others before those count as much.
+#: The prior weights count as much as this number of outcomes.
 _IN_FAVOUR_OF_FIRST = 200.0
 #: Chances that a job has started by then, one for each quantile of a forecast.
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 #: No wait is taken as shorter, in seconds: its logarithm is wanted.
 SHORTEST_WAIT = 1.0
-#: Points that each source of a pool is told by.
+#: Quantiles that stand for each source of a pool.
 _POOLED = 50
-#: How far ahead a forecast looks: name -> its median wait is below so many seconds.
+#: How far ahead a forecast looks: name -> upper bound of its median wait, seconds.
 HORIZONS: Mapping[str, float] = {
     "within 10 minutes": 10.0 * MINUTE,
     "within an hour": HOUR,
     "within a day": DAY,
     "later than a day": np.inf,
 }
-#: Least width of half a band that a place in it is told by, log10 of seconds: a factor of 1.26.
+#: Least width of half a band as the unit of a place in it, log10 of seconds: a factor of 1.26.
 NARROWEST = 0.1
-#: What the outcomes of all other kinds count together, at most: as much as so many rows. A kind
+#: Most rows that the outcomes of all other kinds count as together. A kind
 #: that has been seen seldom borrows from them, one that has been seen often has its own bands.
 _OTHER_KINDS = 500.0
 #: How fast the shares follow what was covered.
@@ -54,10 +54,10 @@ def weights_by_worth(
     """Weights, none negative and 1 in all, with which the sources were closest, float64[sources].
 
     Stacking (Wolpert, "Stacked Generalization", Neural Networks 1992; Breiman, "Stacked
-    Regressions", Machine Learning 1996) of what each source foretold without knowing the outcome.
+    Regressions", Machine Learning 1996) of what each source forecast without knowing the outcome.
 
     Args:
-        log_wait: what each source foretold, float64[sources, n].
+        log_wait: what each source forecast, float64[sources, n].
         truth: what came true, float64[n].
         counts: how much each row counts, float64[n].
         prior: weights where nothing speaks for others, float64[sources].
@@ -92,7 +92,7 @@ def _disagreement(log_wait: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Forecasts:
-    """What is foretold of some jobs at one moment."""
+    """Forecasts of some jobs at one moment."""
 
     #: Quantiles of the wait that is left at LEVELS, float64[n, levels], rising in a row.
     seconds: FloatArray
@@ -130,12 +130,12 @@ class Forecasts:
         return self.seconds[:, LEVELS.index(0.5)]
 
     def band(self, part: float) -> tuple[FloatArray, FloatArray]:
-        """Ends of the middle part, .5, .8 or .9, of the distribution, seconds, two float64[n]."""
+        """Ends of the middle 0.5, 0.8 or 0.9 of the distribution, seconds, two float64[n]."""
         low, high = band_places(part)
         return self.seconds[:, low], self.seconds[:, high]
 
     def chance_within(self, seconds: float) -> FloatArray:
-        """The chance that a job starts within so many seconds, float64[n].
+        """The chance that a job starts within a time, float64[n].
 
         It runs straight in log wait between the quantiles, and beyond the outer ones with the
         slope of the outermost piece, until it is 0 or 1.
@@ -153,20 +153,20 @@ def band_places(part: float) -> tuple[int, int]:
     """Places in LEVELS of the ends of the middle part."""
     tail = round((1.0 - part) / 2.0, 6)
     if tail not in LEVELS or round(1.0 - tail, 6) not in LEVELS:
-        raise ValueError(f"a band of {part:g} has no levels: give .5, .8 or .9.")
+        raise ValueError(f"a band of {part:g} has no levels: give 0.5, 0.8 or 0.9.")
     return LEVELS.index(tail), LEVELS.index(round(1.0 - tail, 6))
 
 
 def pooled(sources: Sequence[Forecasts], weights: FloatArray) -> Forecasts:
     """Several sources as one: each chance is the weighted mean of theirs.
 
-    Sources that differ make it wide, as is right where nobody knows which of them errs (Stone,
+    Sources that differ make it wide, since it is unknown which of them errs (Stone,
     "The Opinion Pool", Annals of Mathematical Statistics 1961).
 
     Args:
         weights: how much each counts, float64[sources]; only their ratios matter.
     """
-    # each source as evenly many draws as its levels tell, so that quantiles of all are the pool's
+    # the same number of draws from each source, so that quantiles of all draws are the pool's
     shares = (np.arange(_POOLED) + 0.5) / _POOLED
     levels = np.concatenate([[0.0], LEVELS, [1.0]])
     draws = [_at_levels(_with_tails(source.logs), levels, shares) for source in sources]
@@ -196,7 +196,7 @@ def _with_tails(logs: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """What forecasts were worth on jobs that have started."""
+    """How good forecasts were for jobs that have started."""
 
     jobs: int  #: how many
     square_error: float  #: mean square of log10(median / wait)

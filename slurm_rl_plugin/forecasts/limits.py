@@ -1,9 +1,9 @@
 """Limits against run times of a site: by account, and what limit to ask for next time.
 
-The advised limit is the longest run alike and a margin, where that is safe here: how many runs must
-have been seen, how alike they must be and how large the margin is are chosen on the site's own
-past, so that at most one in a hundred of the jobs that are advised would have been killed. Where no
-choice is that safe, nothing is advised.
+The advised limit is the longest similar run plus a margin. How many runs must have been seen, how
+similar they must be and how large the margin is, is chosen on the site's own past, so that at most
+one in a hundred of the advised jobs would have been killed. If no choice is that safe, nothing is
+advised.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FEWEST_JUDGED, _FEWEST_TEMPLATES = 300, 20
 _SURE = 1.645
 #: What is tried.
 _FEWEST, _MARGINS, _ALIKE = (10, 20, 40), (1.1, 1.25, 1.5, 2.0, 2.5), (1.2, 1.5, 2.0, 3.0, 5.0)
-#: Part of the log's time that rules are chosen on; the rest says what the choice is worth.
+#: Part of the log's time that rules are chosen on; the rest tests the choice.
 _CHOSEN_ON = 0.6
 #: A run of this part of its limit came close to it.
 _CLOSE = 0.9
@@ -101,7 +101,7 @@ class SeenLimits(NamedTuple):
 class LimitRule:
     """When a limit is advised, and which."""
 
-    fewest: int  #: runs alike that must have been seen
+    fewest: int  #: similar runs that must have been seen
     alike: float  #: the longest of them over their median at most
     margin: float  #: the limit over the longest
 
@@ -133,7 +133,7 @@ def chosen_rule(jobs: SeenLimits, judged: BoolArray) -> LimitRule | None:
 
 
 def killed_at_most(killed: BoolArray, template: IntArray, weight: FloatArray) -> float:
-    """Upper end of the interval of the part that is killed; 1 where too few tell.
+    """Upper end of the interval of the part that is killed; 1 if there are too few jobs.
 
     Jobs of a template are killed together, when its runs get longer, so templates are drawn and
     not jobs: the linearised variance of a ratio over clusters (Cochran, "Sampling Techniques",
@@ -217,7 +217,7 @@ def _accounts(log: JobLog, lately: BoolArray) -> list[dict[str, Any]]:
 def _templates(
     log: JobLog, known: dict[Template, list[float]], rule: LimitRule, lately: BoolArray
 ) -> list[dict[str, Any]]:
-    """What users who ran jobs lately may ask for next time, by the processor-hours it frees."""
+    """What users with recent jobs may ask for next time, by the processor-hours it frees."""
     found: list[dict[str, Any]] = []
     asked = zip(log.user.tolist(), log.processors.tolist(), limits_of(log).tolist(), strict=True)
     recent = Counter(map(Template._make, compress(asked, lately.tolist())))

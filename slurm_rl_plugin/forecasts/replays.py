@@ -1,6 +1,6 @@
-"""A site whose queue is replayed from now on, often, to see when its jobs may start.
+"""Replays of a queue from an instant on, with drawn run times and arrivals: when its jobs start.
 
-So are queues along a schedule of a log, as somebody on site could have foretold them.
+The instant is now, or the submission of a job in a schedule of a log.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _APART = 1e-6
 OrderOf = Callable[[Workload, IntArray], QueueOrder]
 #: Seconds after which a replay is given up.
 _FURTHEST = 90 * DAY
-#: Jobs come for so many times the longest planned wait, and seconds at least and at most.
+#: Jobs arrive for this multiple of the longest planned wait; least and most seconds.
 _BEYOND_PLAN, _SOONEST, _LATEST = 2.0, DAY, 14 * DAY
 #: Seconds of a block where so much is known; submissions go by the hour and the day of the week.
 WEEK = 7 * DAY
@@ -99,7 +99,7 @@ class QueueNow:
     #: The same of each association of the site's tree, as its own priority counts usage; None where
     #: nothing is known.
     fair: FairShare | None = None
-    #: The longest wait known lately, and when, seconds (`CompiledNetwork.longest`); None where
+    #: The longest wait known, and when, seconds (`CompiledNetwork.longest`); None where
     #: nothing is known.
     longest: FloatArray | None = None
     #: Which nodes the running jobs hold; None where that is known of none.
@@ -173,7 +173,7 @@ class RunSpreads:
 
     @classmethod
     def of_quantiles(cls, quantiles: FloatArray, limit: FloatArray) -> RunSpreads:
-        """Of what a model foretells; no run is longer than its limit.
+        """Of a model's predictions; no run is longer than its limit.
 
         Beyond the outermost quantiles the share falls and rises as between their neighbours, down
         to a second and up to the limit.
@@ -231,7 +231,7 @@ def past_arrivals(
 ) -> tuple[IntArray, FloatArray]:
     """Jobs of past weeks as if they came again, one drawn week behind the other.
 
-    In the first week of a log days are drawn, at the same hour; on its first day nobody comes.
+    In the first week of a log days are drawn, at the same hour; on its first day no job arrives.
 
     Args:
         known: submissions of all jobs in order, seconds; those after `now` are not looked at.
@@ -261,7 +261,7 @@ class ReplayedSite:
     #: Every known job in order of submission; estimates are what the batch system plans with. The
     #: run times are not looked at.
     jobs: Workload
-    #: What is foretold now of the run times of some of them, as `RunSpreads` takes it.
+    #: Predicted quantiles of the run times of some of them, as `RunSpreads` takes them.
     quantiles: Callable[[IntArray], FloatArray]
     #: How its queue is ordered: jobs that come again must not keep what their first submission gave
     #: them.
@@ -304,7 +304,7 @@ class ReplayedSite:
         return np.stack(found, axis=1)
 
     def planned(self, queue: QueueNow, awaited: IntArray) -> FloatArray:
-        """When jobs would start if all ran as long as planned and nobody came, seconds, [m].
+        """When jobs would start if all ran as long as planned and no job arrived, seconds, [m].
 
         This is what a batch system says of itself, as `squeue --start` does.
         """
@@ -368,7 +368,7 @@ class ReplayedSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedWaits:
-    """What replays foretold of some jobs as they were submitted, and what became of them."""
+    """Forecasts of some jobs at their submission by replays, and the waits that they had."""
 
     jobs: IntArray  #: numbers in the log, ascending, shape [m]
     wait: FloatArray  #: seconds, shape [m]
@@ -387,14 +387,14 @@ def replayed_waits(
     seed: int,
     progress: Callable[[int], None] | None = None,
 ) -> ReplayedWaits:
-    """Foretell the waits of some jobs of a log, each with what was known as it was submitted.
+    """Forecast the waits of some jobs of a log, each with what was known at its submission.
 
     Args:
         prepared: the log; on nodes where it names a machine.
-        start: of all jobs in the schedule that is foretold, seconds, shape [n].
+        start: of all jobs in the schedule, seconds, shape [n].
         order: of the queue, the same that made the schedule.
         jobs: numbers, ascending, shape [m].
-        seed: of the draws; those of a job are the same whichever others are foretold.
+        seed: of the draws; those of a job do not depend on the other jobs.
     """
     scheduled = replace(prepared, log=replace(prepared.log, start=start))
     workload = scheduled.workload(RequestedLimit())
@@ -426,7 +426,7 @@ def replayed_waits(
 def queues_along(
     workload: Workload, machine: NodeMachine | None, order: QueueOrder, settings: SimulationSettings
 ) -> Callable[[int, float], QueueNow]:
-    """What tells the queue that a job meets as it is submitted, of jobs in order of submission."""
+    """A function that returns the queue at a job's submission; jobs in order of submission."""
     if machine is None:
         run = Run.of(workload, order, settings)
     else:

@@ -65,7 +65,7 @@ class ServiceClient:
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
             raise ConfigurationError(
                 f"the forecast service at {self.url or self.socket} does not answer "
-                f"({getattr(error, 'strerror', None) or error}): ask whoever runs the cluster "
+                f"({getattr(error, 'strerror', None) or error}): ask the administrator "
                 "whether `slurm-rl forecast` runs on this host, or give --url and --token-file."
             ) from None
         finally:
@@ -88,7 +88,7 @@ class ServiceClient:
 
 
 def forecast_start(configuration: Configuration, job: int) -> dict[str, Any] | None:
-    """What is told of one job; None where nothing is."""
+    """The document of one job; None if no service answers."""
     client = _client(configuration)
     if client is None:
         return None

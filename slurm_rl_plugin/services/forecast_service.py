@@ -69,11 +69,11 @@ logger = logging.getLogger(__name__)
 
 #: The batch system whose own backfilling is known.
 _SLURM = "slurm"
-#: Seconds after which past usage counts half, where no batch system tells.
+#: Seconds after which past usage counts half, without a half-life of the batch system.
 _HALF_LIFE = 7.0 * DAY
-#: Seconds after which accounting is asked again.
+#: Seconds after which accounting is read again.
 _READ_EVERY = HOUR
-#: The same while it has told of no run: it may have been down, or the site be new.
+#: The same while it has no run: it may have been down, or the site may be new.
 _UNTIL_KNOWN = MINUTE
 #: Days of accounting that are read first, since all of them may take minutes.
 _NEWEST_DAYS = 2.0
@@ -156,7 +156,7 @@ class OwnHistory:
         return accounting.read(dump, f"of the last {days:g} days")[0]
 
     def _machine(self) -> Machine | None:
-        """The nodes, where the batch system tells them, in words that are understood."""
+        """The nodes, if the batch system lists them and the list can be read."""
         if self.kind.machine is None or not self.kind.presence(os.environ).is_here:
             return None
         try:
@@ -255,7 +255,7 @@ class ForecastService:
         except SlurmRLError as error:
             self._complain(str(error))
             return False
-        except Exception:  # a bug of ours must not end the answers of before
+        except Exception:  # a bug must not end the service: earlier answers stay
             logger.exception("forecast=broken")
             return False
         self._took, self._complaint = time.monotonic() - begin, ""
@@ -305,7 +305,7 @@ class ForecastService:
             logger.info("forecast=looked_back scored=%d", end.value)
         except SlurmRLError as error:
             self._complain(str(error))
-        except Exception:  # a bug of ours must not end the answers of before
+        except Exception:  # a bug must not end the service: earlier answers stay
             logger.exception("forecast=broken")
         else:
             self.forecaster.unready = f"{done} of {of} past moments are checked"
@@ -324,7 +324,7 @@ class ForecastService:
         self._model = version
 
     def _known_log(self) -> PreparedLog:
-        assert self._log is not None  # who asks has been told a forecast, which needs the log
+        assert self._log is not None  # a client asks about a forecast, which needs the log
         return self._log
 
     def _leave_notice(self, queue: ForecastQueue) -> None:
@@ -345,7 +345,7 @@ class ForecastService:
         self._complaint = words
 
     def _scored(self) -> dict[str, Any]:
-        """Made once for each forecast of the queue: whoever asks for scores must not cost much."""
+        """The scores, made once for each forecast of the queue so that a request costs little."""
         now = self._look if math.isfinite(self._look) else 0.0
         return scores_document(self.forecaster.kept.rows(now - LATELY), now)
 
@@ -372,7 +372,7 @@ def forecast_service(configuration: Configuration) -> ForecastService:
 
 
 def build_forecaster(configuration: Configuration, kind: str, kept: KeptForecasts) -> Forecaster:
-    """What foretells the queue."""
+    """The forecaster of the queue."""
     given = configuration.sections.forecast
     return Forecaster(
         source=build_source(configuration, kind),

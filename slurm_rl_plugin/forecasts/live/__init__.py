@@ -1,1 +1,1 @@
-"""Forecasts of a live queue: given, kept, scored when the jobs start, and told to those who ask."""
+"""Forecasts of a live queue: made, kept, scored when the jobs start, and served to clients."""

@@ -32,13 +32,13 @@ NOT_SUBMITTED = 0
 _MOST = 1e9
 #: Chance that a job is killed at a limit that is advised, at most.
 KILLED = 0.01
-#: Least change of the median start that is worth a word, seconds.
+#: Least change of the median start that is reported, seconds.
 _WORTH = MINUTE
 #: Limits are advised in whole parts of this, seconds.
 _STEP = 15.0 * MINUTE
 #: Fewer draws than these are nearly all sooner by chance in one of twenty: nothing is said of them.
 _FEWEST_DRAWS = 5
-#: A job on half of its processors is taken to run so many times as long: as one that does the same
+#: A job on half of its processors is taken to run this much longer: as one that does the same
 #: work, all of it in parallel.
 _ON_HALF = 2.0
 #: Draws of a run time by which a limit is chosen.
@@ -53,7 +53,7 @@ QUESTION_SECONDS = 3.0 * _SECONDS
 class AskedJob:
     """What a job that is not submitted asks for."""
 
-    #: user, account, partition: names; a new one is nobody's yet, "" for any.
+    #: user, account, partition: names, known or new; "" for any.
     user: str
     account: str
     partition: str
@@ -147,7 +147,7 @@ def _placed(names: tuple[str, ...], name: str) -> tuple[tuple[str, ...], int]:
     return (*names, name), len(names)
 
 
-#: What stands in a column of pending jobs for one more, where not 0.
+#: Values of one more job in the columns of pending jobs, if not 0.
 _NEW: Mapping[str, Any] = {"tasks": 1, "expected": np.nan, "for_processors": True, "reason": -1}
 
 
@@ -194,10 +194,10 @@ class Variant:
     words: str  #: what it asks for
     asks: dict[str, float]  #: of the request: name -> value
     runs_longer: float  #: how many times as long it is taken to run
-    killed: float  #: chance that it then runs into its limit, by what is foretold of its run time
+    killed: float  #: chance that it then runs into its limit, by its predicted run time
 
     def is_sure(self, sooner: FloatArray, run_times: FloatArray) -> bool:
-        """Whether the job surely starts sooner by it, worth a word, and ends sooner too.
+        """Whether the job starts and ends significantly sooner by it, and by at least _WORTH.
 
         How long it runs itself does not move its own start in a replay, but its end.
 
@@ -215,7 +215,7 @@ Waits = Callable[[QueueSnapshot], FloatArray]
 
 
 def variants_of(limit: float, processors: int, run_times: FloatArray) -> Iterator[Variant]:
-    """Requests that might start sooner, and of which few would be killed.
+    """Requests that might start sooner and would rarely be killed.
 
     On half of the processors a job asks for up to twice its limit where it could need that.
 
@@ -253,7 +253,7 @@ def advice_for(
     """What other requests of one pending job would bring; only what is sure is said.
 
     Args:
-        base: its waits as it stands, seconds, shape [draws].
+        base: its waits with its own request, seconds, shape [draws].
         waits: plays another queue forward, by the same draws, as far as there is time.
     """
     if len(base) < _FEWEST_DRAWS:
@@ -281,17 +281,17 @@ def _hours(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedQueue:
-    """Plays the last look forward with what somebody asks about.
+    """Replays the last look with the request that a client asks about.
 
     A question ends QUESTION_SECONDS after it began, and then the replay under way: who asks has
     fewer draws from a queue that is slow to play, and an answer.
     """
 
     forecaster: Forecaster  #: of the site
-    history: Callable[[], PreparedLog]  #: what accounting tells now
+    history: Callable[[], PreparedLog]  #: runs known from accounting now
 
     def new_job(self, queue: ForecastQueue, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What is told of a job that is not submitted, and of other requests of it."""
+        """The document of a job that is not submitted, and of other requests of it."""
         until = self.forecaster.monotonic() + QUESTION_SECONDS
         wanted = dict(request)
         advice = wanted.pop("advice", False) is True

@@ -1,4 +1,4 @@
-"""One answer for a whole queue: sources joined by their worth, and when its jobs may start."""
+"""One forecast of a whole queue: sources joined by weights, calibrated bands, documents."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from slurm_rl_plugin.utility.summary import one_user_capped
 FEWEST_SCORED = 30
 #: Age at which what came true counts half, seconds.
 _HALF_LIFE = 7.0 * DAY
-#: Least weight of a source in the spread: who was right lately may be wrong next.
+#: Least weight of a source in the spread: a source that was right may be wrong next.
 _LEAST = 0.1
 #: Rounds in which rows that are far off come to count less, and how near is near enough, log10.
 _ROUNDS, _NEAR = 8, 0.1
-#: Weights of SOURCES before anything speaks for others. The batch system itself tells a plan.
+#: Prior weights of SOURCES. The batch system's own start is a plan.
 _PRIOR = np.array([0.6, 0.3, 0.1])
-#: Forecasts of so many seconds are scored together.
+#: Seconds of forecasts that are scored together.
 LATELY = 28.0 * DAY
 #: Partitions that are named at most, those with most waiting jobs.
 _PARTITIONS = 8
-#: Times for which the chance of a start by then is told: name -> seconds.
+#: Times for which a forecast gives the chance of a start: name -> seconds.
 CHANCES = {"10 minutes": 10.0 * MINUTE, "1 hour": HOUR, "1 day": DAY}
 #: The nominal part of a 90 % band, and how far off coverage may be before it is said.
 _PART, _OFF = 0.9, 0.05
@@ -81,7 +81,7 @@ def join(
     earlier: GivenRows,
     now: float,
 ) -> JoinedForecasts:
-    """What is to be told of some jobs; `own` is nan where the batch system expects nothing, [n]."""
+    """Join the sources for some jobs; `own` is nan without a start of the batch system, [n]."""
     nothing = np.full(len(replays), np.nan)
     of_past = nothing if past is None else log_waits(past.median)
     sources = np.column_stack([log_waits(replays.median), of_past, log_waits(own)])
@@ -195,7 +195,7 @@ def _number(rows: GivenRows, which: BoolArray) -> int:
 
 
 def _of_sources(rows: GivenRows, over: BoolArray, now: float) -> dict[str, Any]:
-    """Median error of each source, and of what was told of the same jobs."""
+    """Median error of each source, and of the forecasts of the same jobs."""
     found = {}
     for place, name in enumerate(SOURCES):
         spoke = over & np.isfinite(rows.sources[:, place])
@@ -228,7 +228,7 @@ def notice_text(queue: ForecastQueue) -> str:
         within = span(float(np.median(median[here])))
         name = queue.snapshot.partitions[number]
         text += f"{name}: {int(here.sum())} wait, half of them start within {within}.\n"
-    return f"{text}slurm-rl start tells when yours do.\n"
+    return f"{text}slurm-rl start shows when yours start.\n"
 
 
 def span(seconds: float) -> str:
@@ -241,16 +241,16 @@ def span(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastQueue:
-    """What is told of the pending jobs of one look."""
+    """The forecasts of the pending jobs of one look."""
 
     snapshot: QueueSnapshot  #: the look
-    #: Of each pending job its row in `told`; -1 for one of which nothing is foretold.
+    #: Of each pending job its row in `told`; -1 without a forecast.
     place: IntArray
-    why_not: tuple[str, ...]  #: of each pending job why nothing is foretold; "" where something is
+    why_not: tuple[str, ...]  #: of each pending job why it has no forecast; "" if it has one
     ahead: IntArray  #: jobs that go first in its partition, shape [pending]
     of_account: IntArray  #: those of them that are of its account, shape [pending]
     told: JoinedForecasts  #: the forecasts
-    covered: float  #: part of the last weeks' waits inside the 90 % band; nan where none was told
+    covered: float  #: part of the last weeks' waits inside the 90 % band; nan for none
     unready: str = ""  #: what the service still reads or does; "" for nothing
     knows_runs: bool = True  #: whether accounting knows any run
 
@@ -277,8 +277,8 @@ class ForecastQueue:
         elif np.isfinite(self.covered) and abs(self.covered - _PART) > _OFF:
             what = "wider" if self.covered < _PART else "narrower"
             words.append(
-                f"lately {self.covered:.0%} of the waits lay inside the 90 % band, so it is being "
-                f"made {what}."
+                f"recently {self.covered:.0%} of the waits lay inside the 90 % band, so it is "
+                f"being made {what}."
             )
         return " ".join(words)
 
@@ -297,7 +297,7 @@ class ForecastQueue:
         return int(found[0]) if len(found) else None
 
     def user_of(self, place: int) -> str:
-        """Who a pending job is of; "" where nobody tells."""
+        """The user of a pending job; "" if unknown."""
         number = int(self.snapshot.pending.jobs.user[place])
         return self.snapshot.users[number] if number >= 0 else ""
 
@@ -313,7 +313,7 @@ class ForecastQueue:
         )
 
     def documents(self, places: list[int]) -> list[dict[str, Any]]:
-        """All that is told of some pending jobs; times in seconds since the epoch."""
+        """The documents of some pending jobs; times in seconds since the epoch."""
         look, note = self.snapshot, self.note or None
         jobs, tasks = look.pending.jobs, look.pending.tasks
         return [
@@ -337,12 +337,12 @@ class ForecastQueue:
         ]
 
     def _reason(self, place: int) -> str | None:
-        """Why a pending job waits, by the batch system; None where it tells no reason."""
+        """Why a pending job waits, by the batch system; None without a reason."""
         reason = self.snapshot.pending.reason
         return None if reason is None else self.snapshot.reasons[reason[place]]
 
     def _forecasts(self, places: list[int]) -> list[dict[str, Any] | None]:
-        """What is foretold of each; None where nothing is."""
+        """The forecast of each; None for none."""
         found: list[dict[str, Any] | None] = [None] * len(places)
         rows = self.place[places]
         has = np.flatnonzero(rows >= 0)

@@ -1,4 +1,4 @@
-"""Foretells a whole queue again and again, and keeps what it told until it can be scored."""
+"""Forecasts a whole queue repeatedly, and keeps the forecasts until they can be scored."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _SOONEST_AGAIN = 10.0 * MINUTE
 _FIRST_DRAWS, _LOOK_DRAWS = 4, 8
 #: Seconds that the replays of a forecast may take while a better one is being prepared.
 _SECONDS_OF_EARLY = 5.0
-#: Coverage is told of so many seconds of forecasts.
+#: Seconds of forecasts over which coverage is computed.
 _LATELY = 28.0 * DAY
 #: How often the forest of past waits is fitted anew, seconds.
 _FIT_EVERY = 6.0 * HOUR
-#: Looks of the past that are foretold at first, at most, how far apart, and jobs of each.
+#: Past moments that are forecast at first, at most; their distance, seconds; jobs of each.
 _LOOKS, _APART, _OF_ONE_LOOK = 40, 8.0 * HOUR, 40
 
 
 @dataclass(slots=True, kw_only=True)
 class Forecaster:
-    """Foretells the queue of one site."""
+    """Forecasts the queue of one site."""
 
     source: ReplaySource  #: replays under the order in force
     kept: KeptForecasts  #: forecasts that were given
@@ -64,7 +64,7 @@ class Forecaster:
     _requests: RequestWatch = field(default_factory=RequestWatch)
 
     def forecast(self, history: PreparedLog, snapshot: QueueSnapshot) -> ForecastQueue:
-        """Score what has come true, then foretell the pending jobs of a look."""
+        """Score what has come true, then forecast the pending jobs of a look."""
         self.settle(snapshot)
         if history is not self._history:
             self.settle_by(history)
@@ -103,7 +103,7 @@ class Forecaster:
         earlier: GivenRows | None = None,
         past: PastWaits | None = None,
     ) -> JoinedForecasts:
-        """What is to be told of some pending jobs of a site; nothing is kept.
+        """Join the sources for some pending jobs of a site; nothing is kept.
 
         Args:
             jobs: ascending, shape [m].
@@ -181,7 +181,7 @@ class Forecaster:
         self.kept.settle(starts, set(known) - here - set(starts))
 
     def settle_by(self, history: PreparedLog) -> None:
-        """Note what accounting tells of jobs that started and ended between two looks."""
+        """Note the starts from accounting of jobs that started and ended between two looks."""
         log = history.log
         unknown = self.kept.unsettled(float(log.submit[0])) if len(log) else set()
         told = zip(log.job_id.tolist(), log.start.tolist(), strict=True)
@@ -294,7 +294,7 @@ def _given(
 
 
 def _why_not(snapshot: QueueSnapshot, row: IntArray) -> tuple[str, ...]:
-    """Why nothing is foretold of each pending job; "" where something is."""
+    """Why each pending job has no forecast; "" if it has one."""
     pending, waits = snapshot.pending, snapshot.waits_for_machine
     later = pending.jobs.eligible > snapshot.now
     reasons = []
@@ -302,7 +302,7 @@ def _why_not(snapshot: QueueSnapshot, row: IntArray) -> tuple[str, ...]:
         if row[place] >= 0:
             reasons.append("")
         elif pending.held[place]:
-            reasons.append("it is held: it starts no sooner than somebody releases it.")
+            reasons.append("it is held: it cannot start before it is released.")
         elif pending.each_own_doing[place]:
             reasons.append("it waits for a dependency or a limit of its own user or account.")
         elif later[place]:

@@ -67,7 +67,7 @@ _STARTED = (
     "where user = ? and start >= ? and shown group by job order by start desc limit ?"
 )
 _NUMBERS = np.dtype("<f4")
-#: Seconds by which a start may be told earlier than a forecast was given: clocks and whole seconds.
+#: Seconds by which a start may precede its forecast: clocks differ, and seconds are whole.
 _SAME_LIFE = 60.0
 
 
@@ -87,10 +87,10 @@ class GivenRows:
     plain: Forecasts  #: before the bands were set
     forecasts: Forecasts  #: as given
     start: FloatArray  #: of the job, seconds since the epoch; nan while it waits
-    #: The job left the queue and nobody saw it start, or its user kept it from starting or changed
-    #: what it asks for.
+    #: The job left the queue and no look saw it start, or its user kept it from starting or changed
+    #: its request.
     gone: BoolArray
-    stands_for: FloatArray  #: forecasts that each stands for, where not all were taken
+    stands_for: FloatArray  #: forecasts that each represents, if not all were taken
 
     def __len__(self) -> int:
         """How many."""
@@ -127,7 +127,7 @@ class KeptForecasts:
     """A file of forecasts; one process writes it, others may read. Any of its threads may ask.
 
     Whatever is asked of it raises ConfigurationError where the file cannot be used any more: the
-    disk is full, or somebody else keeps it locked.
+    disk is full, or another process keeps it locked.
     """
 
     def __init__(self, path: Path) -> None:
@@ -231,7 +231,7 @@ class KeptForecasts:
         with self._working() as file:
             for draw in _DRAWS:
                 rows = file.execute(draw, (since, most + 1)).fetchall()
-                # those of the lowest lots; in place of its lot how many rows each stands for
+                # those of the lowest lots; its lot is replaced by how many rows each represents
                 stands_for = _LOTS / max(rows[most][-1], 1) if len(rows) > most else 1.0
                 found += [(*row[:-1], stands_for) for row in rows[:most]]
         return _given_rows(sorted(found, key=lambda row: (row[1], row[0])))

@@ -35,7 +35,7 @@ _NAMED = (("account", "accounts"), ("user", "users"), ("partition", "partitions"
 MOST_WAITING = 30_000
 #: Seconds that a job without a limit is taken to ask for, where its partition says nothing either.
 _NO_LIMIT = 365.0 * DAY
-#: Nobody's class is looked up anew: the look tells it.
+#: The look has the classes; none is looked up again.
 _NO_CLASSES = JobClassifier(rules=())
 
 
@@ -76,7 +76,7 @@ def numbers_in(known: list[str], names: Sequence[str], numbers: IntArray) -> Int
 def joined_requests(
     earlier: ResourceRequests | None, later: ResourceRequests | None
 ) -> ResourceRequests | None:
-    """The requests of some jobs and of others behind them; None where one side tells nothing."""
+    """The requests of some jobs and of others behind them; None if one side has none."""
     if earlier is None or later is None:
         return None
     names = tuple(dict.fromkeys((*earlier.names, *later.names)))
@@ -160,7 +160,7 @@ def _waiting_rows(snapshot: QueueSnapshot) -> IntArray:
 
 
 def _came(jobs: JobTable, now: float) -> FloatArray:
-    """From when on each could have started, seconds; now for what is told otherwise."""
+    """From when on each could have started, seconds, at most now."""
     came = np.fmax(jobs.submit, np.where(np.isfinite(jobs.eligible), jobs.eligible, jobs.submit))
     return np.asarray(np.minimum(np.nan_to_num(came, nan=now), now), dtype=np.float64)
 
@@ -187,7 +187,7 @@ class SiteAt:
 
 
 def no_history(capacity: int, machine: Machine | None) -> PreparedLog:
-    """The accounting of a site of which no run is known yet."""
+    """A history without a run, for a site whose accounting has none yet."""
     none = np.empty(0, dtype=np.int64)
     columns: dict[str, Any] = {
         name: none if name in ("job_id", "processors") else np.empty(0) for name in _NUMBERS
@@ -296,10 +296,9 @@ def site_now(
 
 
 def with_present(history: PreparedLog, snapshot: QueueSnapshot, half_life: float) -> PreparedLog:
-    """What accounting tells of runs that have ended, and who runs and waits at a look beside it.
+    """The ended runs from accounting, and the running and pending jobs of a look.
 
-    Whoever runs has his number and his start; the number of who waits is negative, and when he
-    starts is not known.
+    A running job has its number and its start; a pending one has a negative number and no start.
     """
     prepared = site_now(history, snapshot, half_life)[0].prepared
     job_id, runs = prepared.log.job_id.copy(), snapshot.running.jobs.job_id

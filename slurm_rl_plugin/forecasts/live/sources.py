@@ -1,4 +1,4 @@
-"""What foretells the waits of a live queue: replays of it, past waits, the batch system itself."""
+"""Sources of forecasts of a live queue: replays, past waits, the batch system itself."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 #: Names of the sources, in the order in which what they said is kept.
 REPLAYS, PAST_WAITS, OWN = "replays", "past waits", "batch system"
 SOURCES = (REPLAYS, PAST_WAITS, OWN)
-#: Backfilling on nodes of queues with more waiting jobs than so many: as slurmctld does it, one
+#: Backfilling on nodes of queues with more waiting jobs than this: as slurmctld does it, one
 #: replay of 10,000 jobs takes a minute.
 EASY_ON_NODES, _DEEP = "easy", 1000
 #: Part of the time since now for which an order is kept in replays.
@@ -63,7 +63,7 @@ class ReplaySource:
     #: Of its scheduler where its nodes are known, and the queue is not too deep for it.
     on_nodes: str
     half_life: float  #: of past usage, seconds
-    #: Hours of age that an order of the hook is worth; see SimulationSettings.
+    #: Hours of age that an order of the hook equals; see SimulationSettings.
     influence: float = np.inf
     site_points: bool = False  #: see SimulationSettings
     goals: Goals = AS_TRAINED  #: what the site wants of a network's order
@@ -93,7 +93,7 @@ class ReplaySource:
         return ranks
 
     def run_times(self, site: SiteAt, job: int, draws: int) -> FloatArray:
-        """How long one pending job may run, seconds, evenly over what is foretold, [draws]."""
+        """How long one pending job may run, seconds, at even shares of its prediction, [draws]."""
         replayed, _ = self.at(site)
         return replayed.spreads(np.array([job])).evenly(draws)
 

@@ -1,1 +1,1 @@
-"""What past waits tell of a pending job's: features, boosted trees, and what each is worth."""
+"""Forecasts of a pending job's wait from past waits: features, boosted trees, a forest, weights."""

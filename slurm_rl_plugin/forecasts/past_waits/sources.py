@@ -1,9 +1,9 @@
-"""What foretells a wait from past ones, and forecasts joined of it, one moment after the other.
+"""Sources that forecast a wait from past waits, and joined forecasts, one moment after the other.
 
 The sources are boosted trees on sets of inputs, a forest and the last job. They err differently, so
 that together they are better than each. Trees are fitted to the mean of log wait, which rows of a
-few hundred batches tell better than its quantiles; the spread is the forest's. At each moment the
-sources are fitted anew, joined by what each has been worth in the forecasts that were given before,
+few hundred batches determine better than its quantiles; the spread is the forest's. At each moment
+the sources are fitted anew, joined by weights that follow how close each was in earlier forecasts,
 and the bands are set by how those did: nothing that happens later counts.
 """
 
@@ -65,7 +65,7 @@ _BOOSTING: Mapping[str, Any] = {
 _HALF_LIFE = 14.0 * DAY
 #: Moments with forecasts before bands are set.
 FEWEST_MOMENTS = 5
-#: Weights of the sources before anything speaks for others: the last job alike is a weak one.
+#: Prior weights of the sources: the last similar job is a weak one.
 _PRIOR = np.array([0.24, 0.24, 0.24, 0.24, 0.04])
 
 
@@ -93,7 +93,7 @@ def binned(values: FloatArray, edges: Sequence[FloatArray]) -> FloatArray:
 def last_similar_log_waits(
     jobs: SeenJobs, log_wait: FloatArray, moment: float, fallback: float = np.nan
 ) -> FloatArray:
-    """log10 of the wait of the last job alike, of the jobs seen at a moment, float64[now].
+    """log10 of the wait of the last similar job, of the jobs seen at a moment, float64[now].
 
     Args:
         jobs: those seen then, and those before.
@@ -135,7 +135,7 @@ class SourceForecasts(NamedTuple):
 
     rows: IntArray  #: places of the jobs, int64[now]
     log_wait: FloatArray  #: of each source, log10 of the wait, float64[sources, now]
-    draws: FloatArray  #: log10 waits that jobs alike had, float64[now, draws]; they tell the spread
+    draws: FloatArray  #: log10 waits of similar jobs, which give the spread, float64[now, draws]
 
 
 def ask_sources(
@@ -181,7 +181,7 @@ def _boosted(
     """What trees that are boosted on some rows say of others, log10 of the wait."""
     edges = bin_edges(fit_to, _BOOSTING["max_bins"])
     trees = HistGradientBoostingRegressor(**_BOOSTING, random_state=int(rng.integers(2**31)))
-    # a fit is too small to be worth two cores, and threads that wait for each other wait busily
+    # a fit is too small for two cores, and threads that wait for each other spin
     with threadpool_limits(limits=1, user_api="openmp"):
         trees.fit(binned(fit_to, edges), train.log_wait, sample_weight=train.weight)
         return np.asarray(trees.predict(binned(asked, edges)), dtype=np.float64)

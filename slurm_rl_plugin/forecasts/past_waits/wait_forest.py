@@ -2,7 +2,7 @@
 
 Meinshausen, "Quantile Regression Forests", JMLR 2006, with the extremely randomized trees of
 Geurts, Ernst and Wehenkel, Machine Learning 2006. As ranger does, a leaf keeps a few of its waits
-rather than all. Its inputs are the request, the queue beside it, the look, and the history.
+rather than all. Its inputs are the request, the rest of the queue, the poll, and the history.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LAST_DAY = 1.5 * DAY
 #: Least and most that a run time over its limit counts.
 _USED = (1e-3, 1.5)
 REQUEST, QUEUE, SHARE, HISTORY = "request", "queue", "share", "history"
-#: What of a look stands over what, where both are told: how long the queue above takes what runs.
+#: Ratios of two columns of a poll, if it has both: how long the queue above takes at this rate.
 _OVER = {
     "hours": ("q_{}core_hours_above", "r_{}cores_above"),
     "rest": ("r_{}core_hours_above", "r_{}cores_above"),
@@ -45,19 +45,19 @@ _OVER = {
 _SCOPES = ("", "p_", "a_", "p_a_")
 #: In place of an infinite number of a look.
 _ENDLESS = 1e15
-#: Rows of one template at one moment that are fitted to. A batch of a thousand equal jobs tells
-#: little more than a few of it.
+#: Rows of one template at one moment that are fitted to. A thousand equal jobs hold little more
+#: information than a few of them.
 MOST_ALIKE = 4
 #: A batch of n equal jobs counts as n to this power.
 _COUNTS = 0.5
-#: A wait that still lasts is taken as so many times what it has been, as waits of a heavy tail are.
+#: A wait that still lasts is taken as this multiple of its length, as in a heavy tail.
 _STILL_WAITS = 2.0
 _TREES = 60
 _LEAST_IN_LEAF = 5
 _FEATURES_A_SPLIT = 0.6
 #: Waits that each leaf keeps.
 _KEPT = 4
-#: In place of what is not known; below all that is, so that a split can tell it.
+#: In place of unknown values; below all known ones, so that a split can separate it.
 _UNKNOWN = -20.0
 
 
@@ -65,7 +65,7 @@ def polled_log(prepared: PreparedLog, now: float) -> SeenJobs:
     """Jobs that waited at looks of the last three weeks, with what is known of them by now.
 
     Args:
-        prepared: the log; whoever still waits may be in it with any start later than `now`.
+        prepared: the log; jobs that still wait may be in it with any start later than `now`.
     """
     log = prepared.log
     first = max(float(log.submit[0]), now - _DAYS * DAY)
@@ -84,7 +84,7 @@ def polled_log(prepared: PreparedLog, now: float) -> SeenJobs:
 
 
 def seen_now(prepared: PreparedLog, moment: float, jobs: IntArray) -> SeenJobs:
-    """Jobs of a log as they were seen waiting at a moment, with the starts that the log tells."""
+    """Jobs of a log as they were seen waiting at a moment, with their recorded starts."""
     log = prepared.log.select(jobs)
     eligible = np.where(np.isfinite(log.eligible), log.eligible, log.submit)
     start = log.start
@@ -128,12 +128,12 @@ class SeenJobs:
     memory: FloatArray  #: asked for, any unit
     gpus: FloatArray  #: asked for
     nodes: FloatArray  #: asked for
-    priority: FloatArray  #: at that moment, any unit, higher goes first; nan where nobody told
+    priority: FloatArray  #: at that moment, any unit, higher goes first; nan where unknown
     account: IntArray  #: any number for each account
     partition: IntArray  #: any number for each partition
     start: FloatArray  #: when it started, seconds; nan where it has not
     end: FloatArray  #: when it ended, seconds; nan where it has not
-    #: Name -> what the queue and the machine told of it at that moment, as the polls of Graham and
+    #: Name -> state of the queue and the machine at that moment, as the polls of Graham and
     #: Cedar (2021) have it: `q_` jobs above it in the queue, `r_` running, of them `p_` in its
     #: partition, `a_` of its account. Empty where accounting alone is known.
     look: Mapping[str, FloatArray] = field(default_factory=dict)
@@ -185,7 +185,7 @@ class SeenJobs:
 
 
 def joined_seen(*parts: SeenJobs) -> SeenJobs:
-    """Several behind each other, without what a look at the queue told."""
+    """Several, one after the other, without the columns of polls."""
     columns: dict[str, Any] = {
         each.name: np.concatenate([getattr(part, each.name) for part in parts])
         for each in fields(SeenJobs)
@@ -269,7 +269,7 @@ def _memory_at(jobs: SeenJobs, moment: float) -> _Memory:
 
 
 def _known_of(codes: IntArray, number: int, memory: _Memory) -> dict[str, FloatArray]:
-    """What a memory tells of each group, float64[number] each."""
+    """What a memory knows of each group, float64[number] each."""
     age = memory.moment - memory.seen
     weight = 0.5 ** (age / _HALF_LIFE)
     lately = (age < _LAST_DAY).astype(np.float64)
@@ -350,7 +350,7 @@ def _request(jobs: SeenJobs) -> dict[str, FloatArray]:
 
 
 def _told(jobs: SeenJobs, *, queue: bool) -> dict[str, FloatArray]:
-    """What a look tells of queue and machine, or what it tells beside."""
+    """Columns of a poll on queue and machine, or its other columns."""
     return {
         name: np.nan_to_num(values, nan=np.nan, posinf=_ENDLESS, neginf=-_ENDLESS)
         for name, values in jobs.look.items()
@@ -359,7 +359,7 @@ def _told(jobs: SeenJobs, *, queue: bool) -> dict[str, FloatArray]:
 
 
 def _above(jobs: SeenJobs) -> dict[str, FloatArray]:
-    """What waits above and what runs, on a logarithmic scale, and what stands over what."""
+    """What waits above and what runs, on a logarithmic scale, and their ratios."""
     told = _told(jobs, queue=True)
     found = {name: _signed_log(values) for name, values in told.items()}
     for scope in _SCOPES:
@@ -372,7 +372,7 @@ def _above(jobs: SeenJobs) -> dict[str, FloatArray]:
 
 
 def _beside(jobs: SeenJobs) -> dict[str, FloatArray]:
-    """How many of its like wait beside it, and which place it has among them."""
+    """How many similar jobs wait, and the place of the job among them."""
     found = {}
     groups = groups_of(jobs)
     age = jobs.moment - jobs.submit
@@ -442,11 +442,11 @@ class WaitForest(NamedTuple):
     kept: tuple[FloatArray, ...]  #: of each tree, log waits by node, float64[nodes, kept]
 
     def mean(self, features: FloatArray) -> FloatArray:
-        """The mean log10 wait of jobs alike, float64[n]."""
+        """The mean log10 wait of similar jobs, float64[n]."""
         return np.asarray(self.trees.predict(_known(features)), dtype=np.float64)
 
     def draws(self, features: FloatArray) -> FloatArray:
-        """Log10 waits of jobs alike, float64[n, trees x kept]."""
+        """Log10 waits of similar jobs, float64[n, trees x kept]."""
         leaves = self.trees.apply(_known(features))
         return np.hstack([kept[leaves[:, tree]] for tree, kept in enumerate(self.kept)])
 
