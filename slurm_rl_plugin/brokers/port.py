@@ -1,4 +1,4 @@
-"""The broker port: rank sites for a job, and learn from what became of it."""
+"""The broker port: rank sites for a job, and learn from its outcome."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Literal, Protocol
 
 from slurm_rl_plugin.domain.site import JobRequest, Site, SiteOffer
 
-#: What became of a job; see `RoutedJob`.
+#: Outcome of a job; see `RoutedJob`.
 Outcome = Literal["ran", "failed", "refused"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedSite:
-    """A site's place in a broker's ranking: its merit, and why, in words."""
+    """A site in a broker's ranking."""
 
-    site: str  #: its name
-    merit: float  #: what the broker ranks by, in its own unit; higher is better
+    site: str
+    merit: float  #: the figure of the ranking, in the broker's unit; higher is better
     reason: str  #: one sentence for the user
-    offer: SiteOffer | None = None  #: what the site promised; None for a broker that asks none
+    offer: SiteOffer | None = None  #: None for a broker that requests no offers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedJob:
-    """What became of a job that a broker sent somewhere."""
+    """The outcome of a routed job."""
 
-    site: str  #: where it was sent
-    request: JobRequest  #: as the broker was given it
-    #: submitted, started, ended: seconds since the epoch; of a refused job all the same.
+    site: str
+    request: JobRequest
+    #: submitted, started, ended: seconds since the epoch; all equal for a refused job.
     submitted: float
     started: float
     ended: float
-    #: "failed" where the site failed it, not its user; "refused" where the site did not take it.
+    #: "failed" by the site, not by the user; "refused" at submission.
     outcome: Outcome = "ran"
 
 
@@ -44,5 +44,5 @@ class Broker(Protocol):
         ...
 
     def learn(self, job: RoutedJob) -> None:
-        """Take notice of a job that ended; a broker without memory ignores it."""
+        """Learn from an ended job; a broker without memory ignores it."""
         del job

@@ -1,10 +1,9 @@
 """Every broker by name: those that rank sites by their offers, and one that learns from jobs.
 
-The learning agent goes by the expected wait of `agents.rules` on real sites. As the agents of the
-2005 paper, it knows nothing of a site but what the user's own jobs met there: how long they waited,
-or wait by now, and whether the site refused or failed them. Where a site lets its users share what
-they met, that takes the place of knowing nothing. It keeps nothing between two calls of
-`slurm-rl route`: the broker reads all jobs again.
+The learning agent uses the expected wait of `agents.rules` on real sites. Like the agents of the
+2005 paper, it knows only the user's own jobs at a site: their waits so far, and whether the site
+refused or failed them. Waits shared by other users replace missing experience. It keeps nothing
+between two calls of `slurm-rl route`: it reads all jobs again.
 """
 
 from __future__ import annotations
@@ -26,33 +25,33 @@ from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 
 #: `ProbeSettings` of the same names, in seconds: on real sites queues change in hours.
 WEIGHT, RECENT, FADING = 0.1, HOUR, 7 * DAY
-#: Seconds of waiting that a refused or failed job counts for.
+#: Wait of a refused or failed job, seconds.
 FAULT = DAY
-#: Needs that only tell the number of processors in another way.
+#: Needs that only repeat the number of processors.
 _SIZES = frozenset({"ntasks", "cpus-per-task"})
 
 
 @dataclass(slots=True, kw_only=True)
 class MetAtSite:
-    """What the jobs of one user met at one site."""
+    """The experiences of one user's jobs at one site."""
 
     #: mean_wait, last_wait: seconds.
     mean_wait: float = 0.0
     last_wait: float = 0.0
-    heard: float = -math.inf  #: when the last of them was over, seconds since the epoch
-    count: int = 0  #: jobs that started there
-    failed: int = 0  #: how many of them the site failed
-    refused: list[RoutedJob] = field(default_factory=list)  #: jobs that it did not take
-    waiting: float = 0.0  #: how long one has waited that has not started yet, at most, seconds
+    heard: float = -math.inf  #: end of the last wait, seconds since the epoch
+    count: int = 0  #: started jobs
+    failed: int = 0  #: jobs that the site failed
+    refused: list[RoutedJob] = field(default_factory=list)
+    waiting: float = 0.0  #: longest wait so far of a pending job, seconds
 
 
 @dataclass(slots=True, kw_only=True)
 class LearningAgentBroker(Broker):
-    """Ranks sites by the wait that the user's own jobs make one expect there."""
+    """Ranks sites by the expected wait, from the user's own jobs."""
 
     clock: Callable[[], float]  #: seconds since the epoch
-    seed: int  #: of the order of sites that are expected to be equal
-    #: Site -> seconds that other users wait there, as they say.
+    seed: int  #: of the random order of ties
+    #: Site -> wait shared by other users, seconds.
     others: Mapping[str, float] = field(default_factory=dict)
     _rng: np.random.Generator = field(init=False)
     _met: dict[str, dict[str, MetAtSite]] = field(default_factory=dict)
@@ -61,10 +60,10 @@ class LearningAgentBroker(Broker):
         self._rng = np.random.default_rng(self.seed)
 
     def rank(self, request: JobRequest, sites: Sequence[Site]) -> list[RankedSite]:
-        """All sites, the shortest expected wait first, equal ones drawn; none of them is asked.
+        """All sites, the shortest expected wait first, ties in random order, without any request.
 
-        The merit is minus the expected wait in seconds. Where nothing is known no wait is
-        expected, so that every site is tried.
+        The merit is minus the expected wait in seconds. The expected wait at an unknown site is 0,
+        so that every site is tried.
         """
         drawn = [sites[place].name for place in self._rng.permutation(len(sites))]
         known = self.met(request.job.user)
@@ -75,22 +74,19 @@ class LearningAgentBroker(Broker):
         ]
 
     def met(self, user: str) -> Mapping[str, MetAtSite]:
-        """Site -> what the user's jobs met there."""
+        """Site -> experiences of the user's jobs."""
         return self._met.get(user, {})
 
     def waiting(self, site: str, request: JobRequest, waited: float) -> None:
-        """Take notice of a job that has waited so many seconds and has not started.
-
-        Not part of the port; a caller that knows what was submitted makes the broker better.
-        """
+        """Learn the wait so far of a pending job, seconds; not part of the port."""
         met = self._at(request, site)
         met.waiting = max(met.waiting, waited)
 
     def learn(self, job: RoutedJob) -> None:
-        """Take notice of a wait, a failure or a refusal; a time that cannot be teaches nothing."""
+        """Learn a wait, a failure or a refusal; impossible times are ignored."""
         met = self._at(job.request, job.site)
         failed = job.outcome == "failed"
-        # what a failed job waited and ran was in vain
+        # the wait and the run of a failed job were in vain
         wait = job.ended - job.submitted + FAULT if failed else job.started - job.submitted
         if not (math.isfinite(wait) and wait >= 0.0 and math.isfinite(job.ended)):
             return
@@ -108,13 +104,13 @@ class LearningAgentBroker(Broker):
         return self._met.setdefault(request.job.user, {}).setdefault(site, MetAtSite())
 
     def _expected(self, request: JobRequest, site: str, met: MetAtSite | None) -> tuple[float, str]:
-        """Seconds that the job is expected to wait at the site, and why."""
+        """Expected wait of the job at the site, seconds, and the reason."""
         now, others = self.clock(), self.others.get(site, 0.0)
         if met is None:
             return others, _heard(MetAtSite(), self.others.get(site))
         silence = max(now - met.heard, 0.0)
         wait = others
-        if met.count:  # what others met comes back as the own experience fades
+        if met.count:  # as the own experience fades, that of others counts again
             own = expected_wait(met.mean_wait, met.last_wait, silence, RECENT, FADING, 0.0)
             wait = own + (1.0 - math.exp(-silence / FADING)) * others
         wait = max(wait, met.waiting)
@@ -125,7 +121,7 @@ class LearningAgentBroker(Broker):
 
 
 def _heard(met: MetAtSite, others: float | None) -> str:
-    """What is known of a site, in one sentence for the user."""
+    """The experience at a site in one sentence for the user."""
     if met.count == 0:
         return "No job of this user has run there yet" + (
             "." if others is None else f"; other users wait {others:.0f} s."
@@ -136,7 +132,7 @@ def _heard(met: MetAtSite, others: float | None) -> str:
 
 
 def _is_as_large(request: JobRequest, refused: JobRequest) -> bool:
-    """Whether a job asks for all that a refused one asked for, so that it is refused as well."""
+    """Whether a job requests at least as much as a refused one, and will be refused as well."""
     mine, theirs = request.job, refused.job
     return (
         (mine.partition, mine.qos, mine.account) == (theirs.partition, theirs.qos, theirs.account)
@@ -147,11 +143,11 @@ def _is_as_large(request: JobRequest, refused: JobRequest) -> bool:
 
 
 class EarliestStartBroker(Broker):
-    """Sends each job where it would start first; merit is minus the expected start, in seconds.
+    """Ranks sites by their expected start; the merit is minus the expected start in seconds.
 
     Args:
-        larger_first: of two sites that promise the same second the one with more processors comes
-            first, as it has more room for an error; else the one that is given first.
+        larger_first: whether the site with more processors wins a tie, as it has more room for an
+            error; otherwise the first one given wins.
     """
 
     def __init__(self, *, larger_first: bool = True) -> None:
@@ -184,7 +180,7 @@ def _by_start(offers: Sequence[SiteOffer]) -> list[RankedSite]:
 
 
 def _later(seconds: float) -> str:
-    """How long after the first site another one would start the job."""
+    """Expected start relative to the first site, as the end of a sentence."""
     if seconds < 1.0:
         return "would start it first"
     if seconds < 2 * HOUR:
@@ -195,9 +191,8 @@ def _later(seconds: float) -> str:
 class SiteUtilityBroker(Broker):
     """Ranks sites by the utility that they publish for the job's class and account (2008, II.C).
 
-    Of equal utilities the earlier expected start comes first, then the order given. A site that has
-    published nothing fresh of such jobs comes behind those that speak, by its expected start: its
-    utility is unknown, not low, but there is nothing to compare it by.
+    The earlier expected start wins a tie, then the order given. Sites without a fresh publication
+    for such jobs follow, by their expected start: their utility is unknown, not low.
     """
 
     def rank(self, request: JobRequest, sites: Sequence[Site]) -> list[RankedSite]:
@@ -223,7 +218,7 @@ class SiteUtilityBroker(Broker):
 
 @dataclass(frozen=True, slots=True)
 class OfferedValueBroker(Broker):
-    """The market's user, live: ranks the offers by a formula of his own (2002, user functions)."""
+    """Ranks live offers by the user's own formula (2002, user functions)."""
 
     formula: str  #: over USER_VARIABLES; higher is better. FormulaError where it is refused.
     is_interactive: Callable[[JobDescription], bool]  #: rules for job classes
@@ -245,14 +240,14 @@ class OfferedValueBroker(Broker):
         valued.sort(key=lambda each: (-each[0], each[1].expected_start, each[1].site))
         return [
             RankedSite(
-                site=offer.site, merit=value, reason=f"is worth {value:.6g} to you", offer=offer
+                site=offer.site, merit=value, reason=f"has value {value:.6g} for you", offer=offer
             )
             for value, offer in valued
         ]
 
 
 BROKERS = ("earliest", "learning", "market", "utility")
-#: Those that learn from what became of the user's jobs: they ask accounting, and no site.
+#: Brokers that learn from the user's jobs: they query accounting, and no site.
 LEARNERS = frozenset({"learning"})
 
 
@@ -264,7 +259,7 @@ def broker_named(
     formula: str,
     is_interactive: Callable[[JobDescription], bool],
 ) -> Broker:
-    """One of BROKERS, which has learned nothing yet; FormulaError for a refused formula."""
+    """One of BROKERS, without experience; FormulaError for a refused formula."""
     if name == "learning":
         return LearningAgentBroker(clock=clock, seed=seed)
     if name == "market":

@@ -1,1 +1,1 @@
-"""The grid of 2005: many agents, each of which learns where its jobs are served soonest."""
+"""The grid of 2005: many agents, each learning where its jobs start soonest."""

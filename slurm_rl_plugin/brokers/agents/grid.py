@@ -14,7 +14,7 @@ import numpy as np
 
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-#: Ticks whose submissions are drawn at once, so that memory stays small.
+#: Ticks with submissions drawn at once, to bound memory.
 _TICKS_AT_ONCE = 500
 
 
@@ -22,9 +22,9 @@ _TICKS_AT_ONCE = 500
 class GridSettings:
     """Sizes of a grid and its load."""
 
-    agents: int = 1000  #: N, who submit independently of each other
+    agents: int = 1000  #: N, submitting independently
     resources: int = 250
-    ticks: int = 6000  #: how long it runs
+    ticks: int = 6000
     rate: float = 0.2  #: g, probability that an agent submits a job in a tick
     #: Lowest and highest, drawn uniformly; work a tick.
     capacity: tuple[float, float] = (10.0, 1000.0)
@@ -51,11 +51,11 @@ class GridSettings:
 
 
 class Grid(NamedTuple):
-    """One draw of a grid with all its submissions; every rule meets the same."""
+    """One draw of a grid with all its submissions, the same for every rule."""
 
     capacity: FloatArray  #: work a tick, shape [R]
     tick: IntArray  #: of each submission, ascending, shape [n]
-    agent: IntArray  #: who submits, in random order within a tick, shape [n]
+    agent: IntArray  #: of each submission, in random order within a tick, shape [n]
     size: FloatArray  #: work, shape [n]
     #: leaver_tick, leaver: replacements of agents, ascending, both of shape [m].
     leaver_tick: IntArray
@@ -82,12 +82,12 @@ def draw_grid(settings: GridSettings, seed: int) -> Grid:
 def _happenings(
     rng: np.random.Generator, settings: GridSettings, probability: float
 ) -> tuple[IntArray, IntArray]:
-    """Ticks and agents of what happens to each agent in each tick with a probability."""
+    """Ticks and agents of events with a probability for each agent and tick."""
     ticks, agents = [], []
     for first in range(0, settings.ticks if probability > 0.0 else 0, _TICKS_AT_ONCE):
         size = (min(_TICKS_AT_ONCE, settings.ticks - first), settings.agents)
         tick, agent = np.nonzero(rng.random(size) < probability)
-        # nobody is served first in every tick
+        # no agent is first in every tick
         order = np.lexsort((rng.random(len(tick)), tick))
         ticks.append(first + tick[order])
         agents.append(agent[order])
@@ -100,7 +100,7 @@ _BISECTIONS = 200
 
 
 def utilization_at(price: float, capacity: FloatArray, variability: float) -> FloatArray:
-    """Utilization at which one more unit of work costs `price` everywhere; 0 where it costs more.
+    """Utilization at which one more unit of work costs `price`; 0 if it always costs more.
 
     Args:
         price: the common derivative, ticks a unit of work over E[J].
@@ -113,10 +113,7 @@ def utilization_at(price: float, capacity: FloatArray, variability: float) -> Fl
 def optimal_split(capacity: FloatArray, work_rate: float, variability: float) -> FloatArray:
     """Probability of each resource, shape [R], sum 1.
 
-    Where the work does not fit, the split is in proportion to the capacities.
-
-    Args:
-        variability: k = E[J^2]/E[J]^2.
+    Work beyond all capacities is split in proportion to them. `variability` is E[J^2]/E[J]^2.
     """
     if work_rate >= capacity.sum():
         return np.asarray(capacity / capacity.sum())

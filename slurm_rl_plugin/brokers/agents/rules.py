@@ -1,10 +1,10 @@
-"""How one agent chooses a resource and learns: plain functions, which `agents.simulation` compiles.
+"""Rules by which an agent chooses a resource and learns; `agents.simulation` compiles them.
 
-Two rules. The paper's: a score for each resource, by the sign of what a job met there (2005, 2.3).
-The probing rule: an agent knows few resources, looks at some of them for each job, and takes the
-one with the shortest expected response: the wait that it expects from what its jobs met there, and
-the run time of the job. Times are in one unit, any: ticks in simulations, seconds on real sites.
-The work of a job is in that unit times capacity.
+The paper's rule has a score for each resource, by the sign of its jobs' experiences (2005, 2.3).
+With the probing rule an agent knows few resources, probes some of them for each job, and takes the
+one with the shortest expected response: the wait expected from its earlier jobs, and the run time
+of the job. All times have one unit: ticks in simulations, seconds on real sites. The work of a job
+is in that unit times capacity.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 class ProbeSettings(NamedTuple):
     """Constants of the probing rule."""
 
-    probes: int  #: at how many of the resources that it knows an agent looks for a job
-    #: Of the newest wait in the mean; until 1 / weight waits are met, all count alike.
-    weight: float
-    recent: float  #: time in which the last wait falls back to the mean, to 1/e of the distance
-    fading: float  #: time in which the mean falls to 1/e while nothing is heard
+    probes: int  #: known resources that an agent probes for a job
+    weight: float  #: of the newest wait in the mean; the first 1 / weight waits count equally
+    recent: float  #: time in which the distance of the last wait from the mean falls to 1/e
+    fading: float  #: time in which the mean falls to 1/e without news
 
 
 def experience(wait: float, run_time: float, size: float) -> float:
-    """What a job met: r = Tw + Texc / J (2005, section 2.2); less is better.
+    """The experience of a job, r = Tw + Texc / J (2005, section 2.2); less is better.
 
     Args:
         wait: Tw, from submission to start.
@@ -62,7 +61,7 @@ def best_score(scores: IntArray, chance: float) -> int:
 
 
 def drawn_places(chances: FloatArray, probes: int, rng: np.random.Generator) -> IntArray:
-    """Different places, one after the other in proportion to their chances; shape [probes].
+    """Different places drawn in proportion to their chances, shape [probes].
 
     Args:
         chances: of each place, above 0, shape [M], M >= probes.
@@ -88,31 +87,26 @@ def drawn_places(chances: FloatArray, probes: int, rng: np.random.Generator) -> 
 def expected_wait(
     mean_wait: float, last_wait: float, silence: float, recent: float, fading: float, known: float
 ) -> float:
-    """Wait that an agent expects at a resource now.
+    """Expected wait of an agent at a resource now.
 
-    A queue that was just met is much as it was; later it is what it is on average; and after a long
-    silence the resource is tried again. What the agent's own last job there tells for certain
-    comes first: a new one starts after it, and while it has not completed, the wait is at least
-    its own so far. No news is bad news.
+    Shortly after news the queue is as it was, later it is the mean, and after a long silence the
+    resource is tried again. The agent's own last job gives a lower bound: a new job starts after
+    it, and while it has not completed, the wait is at least its wait so far.
 
     Args:
-        mean_wait: of the waits met; 0 where the agent has never been.
-        silence: time since the agent last heard from there.
-        known: the least that the wait is for certain; 0 where nothing is.
+        mean_wait: of the agent's waits; 0 without any.
+        silence: time since the last news.
+        known: lower bound of the wait.
     """
     mean = mean_wait * np.exp(-silence / fading)
     return max(mean + (last_wait - mean_wait) * np.exp(-silence / recent), known)
 
 
 def waited_so_far(age: float, size: float, capacity: float) -> float:
-    """The least that a job has waited that has not completed at this age."""
+    """Lower bound of the wait of a job that has not completed at this age."""
     return max(age - size / capacity, 0.0)
 
 
 def learned_wait(mean_wait: float, count: int, wait: float, weight: float) -> float:
-    """The mean wait once another one is met: plain at first, then exponentially weighted.
-
-    Args:
-        mean_wait: of `count` earlier waits.
-    """
+    """The mean of `count` waits and another one: plain at first, then exponentially weighted."""
     return mean_wait + max(1.0 / (count + 1), weight) * (wait - mean_wait)

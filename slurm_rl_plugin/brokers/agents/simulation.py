@@ -1,11 +1,11 @@
 """A grid of many agents, tick by tick (2005, sections 2 and 3).
 
-In a tick agents are replaced, hear of jobs that completed, submit theirs one after the other; the
-load is read; then each resource works off its queue. A wait is what stands in the queue over the
-capacity, so that an agent can be told of it at once, as in the paper, or when the job completes.
+In a tick agents are replaced, learn from completed jobs, and submit jobs one after the other; the
+load is recorded; then each resource works. A wait is the work in the queue over the capacity, so an
+agent can learn it at once, as in the paper, or when the job completes.
 
-What agents know are rows of structured arrays: compiled code reads a field of a row without
-counting references, which would take most of the time where each attribute were an array.
+The agents' knowledge is in structured arrays: compiled code reads a field of a row without counting
+references, which would take most of the time with an array for each attribute.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ waited_so_far = compiled_copy(agent_rules.waited_so_far)
 expected_wait = compiled_copy(agent_rules.expected_wait)
 learned_wait = compiled_copy(agent_rules.learned_wait)
 
-#: Number that stands for no job.
+#: The number of no job.
 NO_JOB = -1
-#: An agent of the paper: sum and number of its jobs' experiences.
+#: Sum and number of the experiences of a paper's agent.
 TALLY = np.dtype([("total", np.float64), ("jobs", np.int64)])
-#: One of the few resources that a probing agent uses, and what it knows of it.
+#: A resource of a probing agent, and the agent's knowledge of it.
 PLACE = np.dtype(
     [
         ("resource", np.int64),
         ("capacity", np.float64),
-        # met there, ticks
+        # waits, ticks
         ("mean_wait", np.float64),
         ("last_wait", np.float64),
-        # tick of the last news, and how often there was any
+        # tick of the last news, and the number of news
         ("heard", np.float64),
         ("news", np.int64),
-        # tick until which the agent's own last job there will run, where it was told of it at once
+        # end of the agent's own last job, if known at once, tick
         ("busy", np.float64),
-        # jobs there of which the agent has not heard, or NO_JOB
+        # the agent's jobs without news, or NO_JOB
         ("oldest", np.int64),
         ("newest", np.int64),
     ]
@@ -57,16 +57,16 @@ Rows = NDArray[np.void]
 
 
 class AgentMemory(NamedTuple):
-    """What the agents know by their rule; without rows where the rule is another."""
+    """The agents' knowledge; without rows for agents of another rule."""
 
-    scores: IntArray  #: of each resource, by the paper's agents, shape [agents, R]
-    tallies: Rows  #: of TALLY, by the paper's agents, shape [agents]
-    places: Rows  #: of PLACE, by probing agents, shape [agents, M]
-    chances: FloatArray  #: of each place to be looked at, by probing agents, shape [agents, M]
+    scores: IntArray  #: of each resource, for the paper's agents, shape [agents, R]
+    tallies: Rows  #: of TALLY, for the paper's agents, shape [agents]
+    places: Rows  #: of PLACE, for probing agents, shape [agents, M]
+    chances: FloatArray  #: to probe each place, for probing agents, shape [agents, M]
 
 
 def agent_memory(scoring: int, probing: int, resources: int, places: int) -> AgentMemory:
-    """Empty memories for so many agents; probing ones begin by `forget`."""
+    """Empty memories; those of probing agents need `forget`."""
     return AgentMemory(
         scores=np.zeros((scoring, resources), dtype=np.int64),
         tallies=np.zeros(scoring, dtype=TALLY),
@@ -77,7 +77,7 @@ def agent_memory(scoring: int, probing: int, resources: int, places: int) -> Age
 
 @compiled
 def forget(memory: AgentMemory, agent: int, capacity: FloatArray, rng: np.random.Generator) -> None:
-    """A new agent, who knows nothing, takes the place of another."""
+    """Replace an agent by a new one without knowledge."""
     if len(memory.scores) > 0:
         memory.scores[agent] = 0
         memory.tallies[agent].total = 0.0
@@ -90,10 +90,10 @@ def forget(memory: AgentMemory, agent: int, capacity: FloatArray, rng: np.random
 def _forget_places(
     places: Rows, chances: FloatArray, capacity: FloatArray, rng: np.random.Generator
 ) -> None:
-    """Resources drawn in proportion to capacity, or all, and no waits.
+    """Draw resources in proportion to capacity, or take all, without waits.
 
-    Where an agent knows all, it looks at them in proportion to capacity; drawn ones it looks at
-    alike, since the draw was in proportion already.
+    An agent that knows all resources probes them in proportion to capacity; drawn ones equally,
+    since their draw was in proportion already.
     """
     cumulative = np.cumsum(capacity)
     for number in range(len(places)):
@@ -119,7 +119,7 @@ def _drawn_other(places: Rows, cumulative: FloatArray, rng: np.random.Generator)
 
 @compiled_inline
 def place_of(places: Rows, resource: int) -> int:
-    """Number of the place of a resource; NO_JOB where it is not among them."""
+    """Number of the place of a resource; NO_JOB without one."""
     found = NO_JOB
     for number in range(len(places)):
         if places[number].resource == resource:
@@ -129,7 +129,7 @@ def place_of(places: Rows, resource: int) -> int:
 
 @compiled_inline
 def learn_score(scores: IntArray, tally: Any, resource: int, met: float) -> None:
-    """Reward a resource for what a job met there (2005, section 2.3)."""
+    """Reward a resource for the experience of a job (2005, section 2.3)."""
     scores[resource] += reward(met, tally.total, tally.jobs)
     tally.total += met
     tally.jobs += 1
@@ -169,7 +169,7 @@ def choose_place(
 
 @compiled_inline
 def note_sent(places: Rows, jobs: Rows, job: int) -> None:
-    """Remember a job of which nothing was heard; `later` links the jobs of one place."""
+    """Add a job without news; `later` links the jobs of one place."""
     number = place_of(places, jobs[job].resource)
     if number != NO_JOB:
         place = places[number]
@@ -182,7 +182,7 @@ def note_sent(places: Rows, jobs: Rows, job: int) -> None:
 
 @compiled_inline
 def note_completed(places: Rows, jobs: Rows, resource: int) -> None:
-    """Forget the oldest one there: first come first served, so it completes first."""
+    """Remove the oldest job, which completes first under first come, first served."""
     number = place_of(places, resource)
     if number != NO_JOB and places[number].oldest != NO_JOB:
         places[number].oldest = jobs[places[number].oldest].later
@@ -190,14 +190,14 @@ def note_completed(places: Rows, jobs: Rows, resource: int) -> None:
 
 @compiled_inline
 def learn_wait(place: Any, wait: float, now: float, weight: float) -> None:
-    """Take notice of a wait."""
+    """Learn a wait."""
     place.mean_wait = learned_wait(place.mean_wait, place.news, wait, weight)
     place.last_wait, place.heard = wait, now
     place.news += 1
 
 
-#: A job: what is submitted, where it went, and the lists that it is in (NO_JOB ends them): of those
-#: of which agents hear in the same tick, and of those that one agent sent to one resource.
+#: A job, its resource, and its links in two lists (NO_JOB ends them): jobs with news in the same
+#: tick, and jobs that one agent sent to one resource.
 JOB = np.dtype(
     [
         ("tick", np.int64),
@@ -211,7 +211,7 @@ JOB = np.dtype(
 )
 #: A resource: work a tick, work in its queue, and the ticks that the queue takes.
 RESOURCE = np.dtype([("capacity", np.float64), ("backlog", np.float64), ("load", np.float64)])
-#: A tick: mean load, first and last job of which agents hear in it.
+#: A tick: mean load, first and last job with news in it.
 TICK = np.dtype([("load", np.float64), ("first", np.int64), ("last", np.int64)])
 
 
@@ -226,7 +226,7 @@ class GridState(NamedTuple):
 
 
 def begin(settings: GridSettings, grid: Grid) -> GridState:
-    """Jobs that nobody has sent yet, and idle resources."""
+    """Jobs before their submission, and idle resources."""
     jobs = np.zeros(len(grid.tick), dtype=JOB)
     for name in ("tick", "agent", "size"):
         jobs[name] = getattr(grid, name)
@@ -268,7 +268,7 @@ def work(resources: Rows) -> float:
 
 @compiled
 def least_loaded(resources: Rows, least: IntArray) -> int:
-    """How many resources have the least load; their numbers come first in `least`."""
+    """The number of resources with the least load, which are filled into `least`."""
     lowest, equal = np.inf, 0
     for each in range(len(resources)):
         load = resources[each].load
@@ -282,8 +282,8 @@ def least_loaded(resources: Rows, least: IntArray) -> int:
 
 @compiled_inline
 def hear_later(jobs: Rows, ticks: Rows, job: int, completion: float) -> None:
-    """Put a job into the list of the first tick after its completion, if there is one."""
-    # at the end of a tick the next one begins: nobody hears in the tick of the submission
+    """Put a job into the list of the first tick after its completion, if any."""
+    # news come in the next tick at the earliest
     number = int(np.ceil(completion))
     if number < len(ticks):
         tick = ticks[number]
@@ -304,24 +304,22 @@ TICK_PROBES = ProbeSettings(probes=4, weight=0.03, recent=3.0, fading=300.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRule:
-    """By which rule the agents of a grid choose a resource, and when they learn."""
+    """The rule of the agents of a grid, and when they learn."""
 
     name: str  #: one of RULES
     noise: float = 0.0  #: probability of a random choice instead (2005, section 3.2)
-    #: They learn when a job completes; otherwise as soon as it is submitted.
-    at_completion: bool = False
-    known: int = 4  #: M, resources that a probing agent uses
+    at_completion: bool = False  #: whether they learn when a job completes, not at submission
+    known: int = 4  #: M, resources of a probing agent
     probes: ProbeSettings = TICK_PROBES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRun:
-    """What came of a grid under a rule."""
+    """Results of a grid under a rule."""
 
-    #: Queued work / capacity, mean over the resources, after the submissions of each tick; shape
-    #: [ticks].
+    #: Queued work / capacity, mean over the resources after a tick's submissions, shape [ticks].
     load: FloatArray
-    resource: IntArray  #: that each job went to, shape [n]
+    resource: IntArray  #: of each job, shape [n]
     wait: FloatArray  #: ticks from submission to start, shape [n]
     response: FloatArray  #: ticks from submission to completion, shape [n]
     backlog: FloatArray  #: work left at the end, shape [R]
@@ -367,7 +365,7 @@ def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> 
 def _run(
     grid: Grid, rule: _Compiled, memory: AgentMemory, rng: np.random.Generator, state: GridState
 ) -> None:
-    """Go through all ticks: leavers are replaced, news is heard, jobs go to queues."""
+    """Simulate all ticks: replace leavers, deliver news, submit jobs, work."""
     for agent in range(len(memory.places)):
         forget(memory, agent, grid.capacity, rng)
     least = np.empty(len(state.resources), dtype=np.int64)
@@ -388,7 +386,7 @@ def _replace_leavers(
     tick: int,
     rng: np.random.Generator,
 ) -> int:
-    """New agents for those who leave in this tick; the number of the next leaver."""
+    """Replace the agents that leave in this tick; the number of the next leaver."""
     while leaver < len(grid.leaver) and grid.leaver_tick[leaver] == tick:
         agent = grid.leaver[leaver]
         state.born[agent] = tick
@@ -399,18 +397,18 @@ def _replace_leavers(
 
 @compiled
 def _hear(rule: _Compiled, memory: AgentMemory, state: GridState, tick: int) -> None:
-    """Agents learn from jobs that completed since the last tick; not from their predecessors'."""
+    """Agents learn from their own jobs that completed since the last tick."""
     jobs, resources, born = state.jobs, state.resources, state.born
     scores, tallies, places = memory.scores, memory.tallies, memory.places
     heard = state.ticks[tick].first
     while heard != NO_JOB:
-        told = jobs[heard]
-        if told.tick >= born[told.agent]:
+        job = jobs[heard]
+        if job.tick >= born[job.agent]:
             if rule.rule == _PROBING:
-                note_completed(places[told.agent], jobs, told.resource)
-            run_time = told.size / resources[told.resource].capacity
-            _learn(rule, scores, tallies, places, told, run_time, tick)
-        heard = told.following
+                note_completed(places[job.agent], jobs, job.resource)
+            run_time = job.size / resources[job.resource].capacity
+            _learn(rule, scores, tallies, places, job, run_time, tick)
+        heard = job.following
 
 
 @compiled
@@ -431,7 +429,7 @@ def _submit(
     while job < len(jobs) and jobs[job].tick == tick:
         sent = jobs[job]
         agent = sent.agent
-        # to pass an array on counts references, which costs as much as the work: few are passed
+        # few arrays are passed on, since counting their references costs as much as the work
         if rule.rule == _RANDOM or (rule.noise > 0.0 and rng.random() < rule.noise):
             chosen = int(rng.random() * len(resources))
         elif rule.rule == _PAPER:
@@ -460,7 +458,7 @@ def _choose_knowing(
     equal: int,
     rng: np.random.Generator,
 ) -> int:
-    """The resource that a job goes to whose agent knows all capacities, or all loads."""
+    """The resource of a job by a rule that knows all capacities, or all loads."""
     if rule.rule == _SPLIT:
         return min(int(np.searchsorted(split, rng.random(), side="right")), len(split) - 1)
     if rule.rule == _IN_TURN:
@@ -474,19 +472,19 @@ def _learn(
     scores: IntArray,
     tallies: Rows,
     places: Rows,
-    told: Any,
+    job: Any,
     run_time: float,
     tick: int,
 ) -> None:
-    """An agent hears what its job met."""
-    agent = told.agent
+    """An agent learns from its job."""
+    agent = job.agent
     if rule.rule == _PAPER:
-        met = experience(told.wait, run_time, told.size)
-        learn_score(scores[agent], tallies[agent], told.resource, met)
+        met = experience(job.wait, run_time, job.size)
+        learn_score(scores[agent], tallies[agent], job.resource, met)
     elif rule.rule == _PROBING:
-        number = place_of(places[agent], told.resource)
-        if number != NO_JOB:  # noise sends jobs where the agent keeps nothing in mind
+        number = place_of(places[agent], job.resource)
+        if number != NO_JOB:  # noise may send a job to a resource that the agent does not know
             place = places[agent, number]
-            learn_wait(place, told.wait, float(tick), rule.probes.weight)
+            learn_wait(place, job.wait, float(tick), rule.probes.weight)
             if not rule.at_completion:
-                place.busy = tick + told.wait + run_time
+                place.busy = tick + job.wait + run_time

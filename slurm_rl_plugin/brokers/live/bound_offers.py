@@ -1,9 +1,9 @@
-"""Offers that bind for a time: an advance reservation for the job's account, and its way back.
+"""Offers that bind for a time, by an advance reservation for the job's account.
 
-A reservation is written to a file before it is made. It is taken back when nobody has used it in
-time, when its jobs have ended, when the service stops, and when the service starts and finds it in
-the file. The batch system itself removes one that is idle after its begin, and refuses to take away
-one that a job uses.
+A reservation is written to a file before it is made. It is released when no job uses it in time,
+when its jobs have ended, when the service stops, and when the service finds it in the file at its
+start. The batch system itself removes a reservation that is idle after its begin, and refuses to
+release one that a job uses.
 """
 
 from __future__ import annotations
@@ -31,71 +31,71 @@ from slurm_rl_plugin.whole_file import read_whole, write_whole
 
 logger = logging.getLogger(__name__)
 
-#: Begin of the names of our reservations; nobody else's is ever touched.
+#: Prefix of the names of our reservations; others are never changed.
 PREFIX = "slurmrl-offer-"
 _CANNOT_BIND = "409 Conflict"
 
 
 class ReservingSite(Protocol):
-    """What binding asks of a batch system; any thread may ask.
+    """Reservations of a batch system, for any thread.
 
-    BatchSystemError says that there is no answer, or one that is not understood.
+    BatchSystemError: there is no response, or one that cannot be parsed.
     """
 
     def reserve(self, name: str, request: JobRequest, start: float, idle: float) -> None:
         """Reserve processors for the account of a job from `start` on, seconds since the epoch.
 
         Args:
-            idle: seconds after which the batch system itself ends it where no job uses it.
+            idle: seconds after which the batch system ends a reservation that no job uses.
 
         Raises:
-            JobNotAccepted: it cannot be made; in the batch system's words.
-            BatchSystemUnavailable: nobody knows whether it was made.
+            JobNotAccepted: it cannot be made, with the batch system's reason.
+            BatchSystemUnavailable: it may or may not have been made.
         """
         ...
 
     def release(self, name: str) -> bool:
-        """Take a reservation back; False where a job uses it."""
+        """Release a reservation; False if a job uses it."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindingLimits:
-    """Bounds on what offers may bind."""
+    """Limits of binding offers."""
 
     seconds: float  #: for which an accepted offer waits for its job
     most: int  #: reservations at a time
-    part: float  #: of the site's processors, all reservations together, in (0, 1]
+    part: float  #: of the site's processors in all reservations together, in (0, 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundOffer:
     """A reservation that this service made."""
 
-    name: str  #: of it
-    until: float  #: when it is taken back unless a job uses it, seconds since the epoch
-    processors: int  #: that it holds
+    name: str
+    until: float  #: when it is released unless a job uses it, seconds since the epoch
+    processors: int
 
 
 @dataclass(slots=True)
 class BoundOffers:
-    """Makes and takes back reservations; safe for threads. ConfigurationError for a bad file."""
+    """Makes and releases reservations; thread-safe. ConfigurationError for a damaged file."""
 
     site: ReservingSite
-    file: Path  #: in which they stand
+    file: Path  #: of the reservations
     limits: BindingLimits
     clock: Callable[[], float]  #: seconds since the epoch
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _bound: dict[str, BoundOffer] = field(init=False)
 
     def __post_init__(self) -> None:
-        # of an earlier process: nobody waits for these any more
+        # those of an earlier process are due at once
         self._bound = {
             name: BoundOffer(name=name, until=0.0, processors=n) for name, n in _read(self.file)
         }
 
     def accept(self, request: JobRequest, start: float, all_processors: int) -> BoundOffer:
-        """Bind an offer from the start that was offered; RequestRefused says why it cannot be."""
+        """Bind an offer from the offered start; RequestRefused says why that is impossible."""
         if not request.job.account or math.isnan(request.job.time_limit):
             raise RequestRefused(BAD, "an offer binds for an account and a time_limit: give both.")
         limits = self.limits
@@ -111,13 +111,13 @@ class BoundOffers:
             )
             self._bound[bound.name] = bound
             try:
-                self._write()  # before it is made: a crash behind this line leaves a name
+                self._write()  # first, so that a crash afterwards leaves the name
                 self.site.reserve(bound.name, request, start, limits.seconds)
             except OSError as error:
                 del self._bound[bound.name]
                 logger.warning("bound=none reason=%s", error)
                 raise RequestRefused(_CANNOT_BIND, "the site cannot keep its state.") from None
-            except BatchSystemUnavailable as error:  # perhaps it was made: taken back later
+            except BatchSystemUnavailable as error:  # it may have been made: release it later
                 self._bound[bound.name] = BoundOffer(
                     name=bound.name, until=0.0, processors=request.processors
                 )
@@ -129,7 +129,7 @@ class BoundOffers:
         return bound
 
     def renew(self, *, everything: bool = False) -> None:
-        """Take back what nobody has used in time, or all that no job uses; never raises."""
+        """Release reservations that no job used in time, or all unused ones; never raises."""
         with self._lock:
             now = self.clock()
             due = [each for each in self._bound.values() if everything or each.until <= now]
@@ -139,7 +139,7 @@ class BoundOffers:
                         continue
                 except BatchSystemError as error:
                     logger.warning("bound=stays name=%s reason=%s", each.name, error)
-                    break  # the others would fail as well: the next turn tries again
+                    break  # the others would fail as well: try again next time
                 del self._bound[each.name]
                 logger.info("bound=taken_back name=%s", each.name)
             if due:

@@ -1,6 +1,6 @@
-"""Job requests and offers as the JSON objects that sites send, and back with all bounds checked.
+"""Job requests and offers as the JSON objects between sites, parsed with all bounds checked.
 
-RequestRefused names the field that is unknown, missing, of another kind or out of bounds.
+RequestRefused names the field that is unknown, missing, of a wrong type or out of bounds.
 """
 
 from __future__ import annotations
@@ -27,22 +27,21 @@ MOST_PROCESSORS = 10_000_000
 #: Seconds; ten years.
 LONGEST_TIME = 3650 * 86400.0
 TEXTS = ("partition", "qos", "name", "account", "user")
-#: Fields of a request that may be forwarded; the other release's services know none of them.
+#: Fields of a request that may be forwarded; earlier releases do not know them.
 FORWARDED = ("request_id", "hops", "time_to_live")
 MOST_HOPS = 8
 #: Seconds.
 LONGEST_LIFE = 60.0
-#: A text, which may lack its end, or any other sign that opens and closes nothing.
+#: A text, perhaps without its end, or any character that is not a bracket.
 _NO_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"?|[^][{}]', re.DOTALL)
 _ID = re.compile(r"[A-Za-z0-9-]{8,64}")
-#: All that an object may have; FORMULA is read by who values offers, and how far it may go by
-#: `forwarding_of`.
+#: All fields of a request; the desk reads FORMULA, and `forwarding_of` those of forwarding.
 FORMULA = "formula"
 FIELDS = (*TEXTS, "processors", "time_limit", "has_batch_script", "needs", FORMULA, *FORWARDED)
 _NUMBERS = ("expected_start", "utility", "price")
-#: The year 9999, beyond which no clock of ours can tell the time.
+#: The year 9999, the last that Python's clock can format.
 _LATEST = 253_370_764_800.0
-#: Offers of other sites that an answer may have.
+#: Maximum number of offers of other sites in a response.
 MOST_FORWARDED = 64
 #: A name that sbatch takes for one cluster.
 _CLUSTER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
@@ -50,8 +49,8 @@ NOT_UNDERSTOOD = "502 Bad Gateway"
 
 
 def strict_object(body: bytes) -> dict[str, Any]:
-    """The object that a text is; `body`: UTF-8; its length is bounded by who read it."""
-    if _depth(body) > DEEPEST:  # before the parser, which calls itself for each level
+    """Parse an object in UTF-8; the caller bounds the length of the body."""
+    if _depth(body) > DEEPEST:  # before the recursive parser
         raise RequestRefused(BAD, f"the JSON is nested deeper than {DEEPEST} levels.")
     try:
         found = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_number)
@@ -67,7 +66,7 @@ def strict_object(body: bytes) -> dict[str, Any]:
 
 
 def _depth(body: bytes) -> int:
-    """Deepest nesting, brackets inside texts left out."""
+    """Deepest nesting, without brackets inside texts."""
     steps = (1 if sign in b"[{" else -1 for sign in _NO_BRACKET.sub(b"", body))
     return max(accumulate(steps), default=0)
 
@@ -85,19 +84,19 @@ def _no_number(name: str) -> NoReturn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarding:
-    """How far a request may go."""
+    """How far a request may be forwarded."""
 
-    request_id: str  #: the same wherever the request gets to
-    hops: int  #: how often it may be forwarded from here on
-    time_to_live: float  #: seconds in which an answer is wanted
+    request_id: str  #: the same at every site
+    hops: int  #: how often it may still be forwarded
+    time_to_live: float  #: seconds within which a response is expected
 
     def document(self) -> dict[str, Any]:
-        """Its fields of a request; none for one that goes no further, which any release reads."""
+        """Its fields of a request; none without hops, so that any release reads the request."""
         return {name: getattr(self, name) for name in FORWARDED} if self.hops else {}
 
 
 def forwarding_of(document: Mapping[str, Any]) -> Forwarding | None:
-    """How far the request of an object may go; None where it says nothing of that."""
+    """How far the request of an object may be forwarded; None without these fields."""
     if not any(name in document for name in FORWARDED):
         return None
     request_id, hops, life = (document.get(name) for name in FORWARDED)
@@ -125,7 +124,7 @@ def job_document(request: JobRequest) -> dict[str, Any]:
 
 
 def job_request(document: Mapping[str, Any]) -> JobRequest:
-    """The request that an object describes; only `processors` must be there."""
+    """The request of an object; only `processors` is required."""
     unknown = [name for name in document if name not in FIELDS]
     if unknown:
         raise _refusal(_shown(unknown[0]), f"is unknown: give {', '.join(FIELDS)}")
@@ -166,7 +165,7 @@ def _needs(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _word(name: str, value: Any) -> str:
-    """No blanks: sbatch shows what it refuses, as if slurmctld had said `Broken pipe` itself."""
+    """A text without blanks, since sbatch prints a refused word like a message of slurmctld."""
     if " " in (text := _text(name, value)):
         raise _refusal(name, "has a blank")
     return text
@@ -194,7 +193,7 @@ def offer_document(offer: SiteOffer) -> dict[str, Any]:
 
 
 def forwarded_offers(document: Mapping[str, Any]) -> list[SiteOffer]:
-    """Offers of other sites in an answer, which are the answering site's word; faulty ones not."""
+    """Valid offers of other sites in a response; the responding site vouches for them."""
     given = document.get("forwarded", [])
     found = []
     for each in given[:MOST_FORWARDED] if isinstance(given, list) else []:
@@ -206,7 +205,7 @@ def forwarded_offers(document: Mapping[str, Any]) -> list[SiteOffer]:
 
 
 def site_offer(document: Mapping[str, Any], site: str) -> SiteOffer:
-    """The offer of a site, and of no other; fields that a later release adds are left alone."""
+    """The offer of one site; unknown fields are ignored, as a later release may add them."""
     named = document.get("site")
     if named != site:
         shown = named[:LONGEST_TEXT] if isinstance(named, str) else named
@@ -219,7 +218,7 @@ def site_offer(document: Mapping[str, Any], site: str) -> SiteOffer:
         raise _unusable("expected_start")
     if not 0.0 <= numbers["utility"] <= 1.0:
         raise _unusable("utility")
-    published = document.get("published", False)  # a site that does not say so publishes nothing
+    published = document.get("published", False)  # earlier releases do not have the field
     if type(published) is not bool:
         raise _unusable("published")
     return SiteOffer(site=site, processors=processors, published=published, **numbers)

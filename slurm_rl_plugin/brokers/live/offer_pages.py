@@ -1,10 +1,10 @@
-"""The pages of the offer service: who may ask, how often, and how much a request may say.
+"""The pages of the offer service: authentication, request rates and limits of requests.
 
-POST /offer answers a job with an offer, POST /accept binds it, GET /utilities tells what the site
-publishes of itself. RequestRefused says why there is no answer.
+POST /offer returns an offer for a job, POST /accept binds it, GET /utilities returns the site's
+published utilities. RequestRefused has the reason for a refusal.
 
-A client without the token learns nothing but that, and takes no request from clients that have it,
-even if they share its address.
+A client without the token learns only that, and does not use up the rate of clients that have it,
+even at the same address.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from slurm_rl_plugin.errors import (
 from slurm_rl_plugin.serving.clients import RequestRate, SharedToken
 from slurm_rl_plugin.serving.page_server import TOO_OFTEN, JsonPages, Page, body_of
 
-#: Part of the time to live for which a site waits for others; the rest is for its own answer.
+#: Part of the time to live for the responses of other sites; the rest is for its own.
 _WAITS = 0.8
-#: Requests that are remembered, so that each is answered once.
+#: Number of remembered requests, each answered once.
 _MOST_SEEN = 4096
 _SEEN = "409 Conflict"
-#: Asks sites about a job within so many seconds: their offers, and why others made none, by name.
+#: Requests offers from other sites: the offers, and the reasons of sites without one, by name.
 AskOthers = Callable[[JobRequest, Forwarding], tuple[Sequence[SiteOffer], Mapping[str, str]]]
 CANNOT_RUN = "409 Conflict"
 logger = logging.getLogger(__name__)
@@ -60,20 +60,20 @@ _LOG_EVERY = 60.0
 
 @dataclass(slots=True)
 class Forwarder:
-    """Asks the sites that this one knows, as a MetaManager does (2002, section 4); thread-safe.
+    """Forwards requests to the sites of its list, as a MetaManager (2002, section 4); thread-safe.
 
-    A site that gets a request for the first time asks the sites of its own list, while the request
-    has hops left and its time to live lasts. Only offers are asked for: nothing is submitted.
+    A site forwards a request that it gets for the first time, while the request has hops and time
+    to live. Only offers are requested; nothing is submitted.
     """
 
-    ask: AskOthers  #: asks all of them, within `time_to_live`
-    most_hops: int  #: that a request may be forwarded from here on, whatever it says
+    ask: AskOthers  #: requests offers within `time_to_live`
+    most_hops: int  #: upper bound of the hops of a request
     _seen: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _complaints: dict[str, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, request: JobRequest, forwarding: Forwarding) -> Callable[[], list[SiteOffer]]:
-        """Begin to ask; what is returned waits for the offers, for a part of the time to live."""
+        """Begin to ask; the result waits for the offers, for a part of the time to live."""
         with self._lock:
             if forwarding.request_id in self._seen:
                 raise RequestRefused(_SEEN, "this request was here before.")
@@ -102,7 +102,7 @@ class Forwarder:
         return collect
 
     def _complain(self, silent: Mapping[str, str]) -> None:
-        """Log why a site makes no offer, where that is news."""
+        """Log why a site makes no offer, once for each new reason."""
         for site, why in silent.items():
             with self._lock:
                 news = self._complaints.get(site) != why
@@ -113,18 +113,18 @@ class Forwarder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferDesk:
-    """Answers requests for offers: when this site would start a job, at what utility and price."""
+    """Makes offers: when this site would start a job, at what utility and price."""
 
-    site: Callable[[], str]  #: tells the name of the cluster
-    starts: RecentStarts  #: tells expected starts
+    site: Callable[[], str]  #: the name of the cluster
+    starts: RecentStarts  #: expected starts
     worth: OfferWorth  #: utility and price
-    all_processors: Callable[[], int]  #: how many the site has
+    all_processors: Callable[[], int]  #: number of processors of the site
     clock: Callable[[], float]  #: seconds since the epoch
-    forwarder: Forwarder | None = None  #: asks the sites that this one knows; None for none
-    bound: BoundOffers | None = None  #: binds offers; None where none binds
+    forwarder: Forwarder | None = None  #: None without other sites
+    bound: BoundOffers | None = None  #: None without binding offers
 
     def accept(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Bind the offer for the job that an object describes: a reservation and its times."""
+        """Bind the offer for the job of an object: a reservation and its times."""
         request = job_request(document)
         offer = self._own(request, None)
         if self.bound is None:
@@ -133,10 +133,10 @@ class OfferDesk:
         return {**offer, "reservation": bound.name, "until": bound.until}
 
     def answer(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The offer for the job that an object describes; with `value` where it has a formula.
+        """The offer for the job of an object, with the `value` of its formula.
 
-        Where the request may be forwarded, `forwarded` has the offers of other sites, and `error`
-        says why this one makes none.
+        For a forwarded request `forwarded` has the offers of other sites, and `error` the reason if
+        this site makes none.
         """
         formula, request, far = _formula(document), job_request(document), forwarding_of(document)
         if self.forwarder is None or far is None:
@@ -185,7 +185,7 @@ def _forwarded(offers: Sequence[SiteOffer]) -> dict[str, Any]:
 
 
 def _formula(document: Mapping[str, Any]) -> str | None:
-    """The formula of a request, refused before anything is asked for it."""
+    """The formula of a request, checked before the batch system is asked."""
     formula = document.get(FORMULA)
     if formula is None:
         return None
@@ -200,17 +200,16 @@ def _formula(document: Mapping[str, Any]) -> str | None:
 
 @dataclass(slots=True)
 class OfferPages:
-    """The WSGI application of the offer service: checks token and rate, then asks the desk."""
+    """The WSGI application of the offer service: checks token and rate, then calls the desk."""
 
     answer: Callable[[Mapping[str, Any]], dict[str, Any]]  #: `OfferDesk.answer`
-    token: SharedToken  #: who may ask
-    rate: RequestRate  #: how often a client that gives it may ask
-    #: How often a client that gives none hears so; counted apart from `rate`.
-    strangers: RequestRate
+    token: SharedToken
+    rate: RequestRate  #: of a client with the token
+    strangers: RequestRate  #: of refusals for a client without it, counted separately
     monotonic: Callable[[], float]  #: seconds
-    #: What the site publishes now, None where nothing is fresh; no page where None.
+    #: The current publication, None without a fresh one; the page exists if this is not None.
     utilities: Callable[[], PublishedUtilities | None] | None = None
-    #: `OfferDesk.accept`; no page where None.
+    #: `OfferDesk.accept`; the page exists if this is not None.
     accept: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     _refused: Counter[str] = field(default_factory=Counter)
     _logged: float = -math.inf
@@ -219,7 +218,7 @@ class OfferPages:
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
-        """Answer one request, whatever it is."""
+        """Answer one request."""
         return JsonPages("offer", self._answered, self._note)(environ, start_response)
 
     def _answered(self, environ: Mapping[str, Any]) -> Page:
@@ -254,7 +253,7 @@ class OfferPages:
             raise RequestRefused("405 Method Not Allowed", f"use {_METHODS[page]}.")
 
     def _note(self, status: str) -> None:
-        """Count a refusal; the log tells of all of them once in a while."""
+        """Count a refusal; the counts are logged at intervals."""
         with self._lock:
             self._refused[status[:3]] += 1
             now = self.monotonic()

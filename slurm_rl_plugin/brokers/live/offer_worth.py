@@ -1,4 +1,4 @@
-"""What an offer is worth: the site's utility and price for a job, and a formula over them.
+"""The value of an offer: the site's utility and price for a job, and a user's formula over them.
 
 A formula that is refused, or has no finite value, raises FormulaError.
 """
@@ -21,21 +21,19 @@ from slurm_rl_plugin.domain.site import Allocation, JobRequest, SiteOffer
 from slurm_rl_plugin.units import HOUR
 from slurm_rl_plugin.utility.time_utility import time_utility
 
-#: Seconds that a job is taken to run where it asks for no time.
+#: Run time of a job without a time limit, seconds.
 UNKNOWN_RUN_TIME = HOUR
-#: Long-term utility that a site expects for a job of a class and account; None where it knows none.
-PublishedUtility = Callable[[JobRequest, bool], float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class OfferWorth:
-    """Utility and price of one site; FormulaError where the price is refused."""
+    """Utility and price of one site; FormulaError for a refused price."""
 
     price: str  #: formula over MACHINE_VARIABLES
     classifier: JobClassifier  #: the site's rules for job classes, and their time utilities
-    #: The site's long-term utilities; None where it publishes none.
-    published: PublishedUtility | None = None
-    #: What runs and what is planned; asked where the price names it.
+    #: The published utility of a job of a class, or None; None for a site that publishes none.
+    published: Callable[[JobRequest, bool], float | None] | None = None
+    #: Running and planned jobs, read only if the price uses them.
     schedule: Callable[[], Sequence[Allocation]] = tuple
 
     def __post_init__(self) -> None:
@@ -46,8 +44,8 @@ class OfferWorth:
     ) -> SiteOffer:
         """The offer for a job that would start at `start`, both times in seconds since the epoch.
 
-        Utility is the published one, else the time utility of the job's class after the expected
-        wait (2008, eq. 1-3).
+        The utility is the published one, otherwise the time utility of the job's class after the
+        expected wait (2008, eq. 1-3).
         """
         quick = self.classifier.is_interactive(request.job)
         known = _variables(request, quick, start - now, all_processors)
@@ -72,7 +70,7 @@ class OfferWorth:
         )
 
     def value(self, formula: str, request: JobRequest, offer: SiteOffer, now: float) -> float:
-        """The formula's value for this offer; the site's rules say which class the job is of."""
+        """The formula's value for this offer; the site's rules give the job's class."""
         quick = self.classifier.is_interactive(request.job)
         return offer_value(formula, request, offer, now, interactive=quick)
 
@@ -80,7 +78,7 @@ class OfferWorth:
 def offer_value(
     formula: str, request: JobRequest, offer: SiteOffer, now: float, *, interactive: bool
 ) -> float:
-    """What a user's formula over USER_VARIABLES says of an offer; higher is better."""
+    """The value of a user's formula over USER_VARIABLES for an offer; higher is better."""
     known = _variables(request, interactive, offer.expected_start - now, offer.processors)
     known |= {"JobCost": offer.price, "SiteUtility": offer.utility}
     return user_function(formula).value(known)
@@ -97,11 +95,8 @@ def schedule_variables(
 ) -> dict[str, float]:
     """SCHEDULE_VARIABLES of a job, by numbers of processors; times in seconds since the epoch.
 
-    Which processors a job gets is not known: those are taken that have been idle for the shortest
-    time, and that are needed again first.
-
-    Args:
-        schedule: what runs and what is planned, without the job.
+    The job is assumed to get the processors that have been idle for the shortest time and are
+    needed again first, since the actual ones are unknown. `schedule` has the other jobs.
     """
     begins, ends, taken = np.array(schedule, dtype=float).reshape(-1, 3).T
     horizon = max(ends.max(initial=end), end)

@@ -1,10 +1,9 @@
-"""Expected starts and utilities of a batch system that must never feel that it is asked.
+"""Expected starts and utilities, with a bounded load on the batch system.
 
-The same question is asked once in a few seconds, whoever asks; few questions are on their way at a
-time; after each its place stays empty, so that all of them together take a small share of the batch
-system's time, the smaller the slower it is; and after a question without an answer none is asked
-for a while. Utilities are made anew while somebody asks for them, by a thread beside, at most once
-a minute: the last ones serve as long as they are fresh.
+Equal queries of all clients are sent once in a few seconds, and few are outstanding at a time.
+After each query its slot pauses, so that queries take a bounded share of the batch system's time,
+and after a query without a response none is sent for a while. While clients request utilities, a
+thread renews them at most once a minute; the last ones are served as long as they are fresh.
 """
 
 from __future__ import annotations
@@ -25,32 +24,31 @@ from slurm_rl_plugin.errors import (
 )
 
 BUSY = "503 Service Unavailable"
-#: Answers that are kept.
+#: Number of kept responses.
 MOST_KEPT = 1024
-#: Seconds without a question after one that had no answer.
+#: Seconds without a query after one without a response.
 REST = 10.0
-#: Seconds that a place stays empty at most.
+#: Longest pause of a slot, seconds.
 LONGEST_PAUSE = 60.0
 logger = logging.getLogger(__name__)
 
-#: Seconds between two publications at least.
+#: Minimum time between two publications, seconds.
 PERIOD = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartLimits:
-    """Bounds on how often and how long the batch system is asked for expected starts."""
+    """Limits of queries for expected starts."""
 
-    keep: float = 5.0  #: seconds for which an answer is given again
-    at_once: int = 2  #: questions that are on their way at a time
-    #: Of the time of each place that may be spent with questions, in (0, 1].
-    busy_share: float = 0.1
-    patience: float = 5.0  #: seconds that a request waits for a place
+    keep: float = 5.0  #: seconds for which a response is reused
+    at_once: int = 2  #: maximum number of outstanding queries
+    busy_share: float = 0.1  #: maximum share of time that each slot spends with queries, in (0, 1]
+    patience: float = 5.0  #: seconds that a request waits for a slot
 
 
 @dataclass(slots=True)
 class _Question:
-    """A question to the batch system that is on its way, or its answer."""
+    """An outstanding query to the batch system, or its response."""
 
     done: threading.Event = field(default_factory=threading.Event)
     start: float | None = None
@@ -65,29 +63,28 @@ class _Question:
 
 @dataclass(slots=True)
 class RecentStarts:
-    """Asks for starts within limits; safe for threads."""
+    """Queries expected starts within limits; thread-safe."""
 
-    #: The batch system, which tells seconds since the epoch, or None where it would take the job
-    #: and knows no time.
+    #: Asks the batch system: seconds since the epoch, or None if it accepts the job without a time.
     ask: Callable[[JobRequest], float | None]
     limits: StartLimits
     monotonic: Callable[[], float]
     _questions: OrderedDict[JobRequest, _Question] = field(default_factory=OrderedDict)
     _changed: threading.Condition = field(default_factory=threading.Condition)
-    _places: list[float] = field(init=False)  #: when each empty place may be taken
+    _places: list[float] = field(init=False)  #: when each free slot may be used
     _rest_until: float = 0.0
 
     def __post_init__(self) -> None:
         self._places = [0.0] * self.limits.at_once
 
     def expected_start(self, request: JobRequest) -> float | None:
-        """Seconds since the epoch; None where the batch system says none.
+        """Seconds since the epoch; None if the batch system gives none.
 
         Raises:
-            BatchSystemError: as the batch system, a kept answer included.
-            RequestRefused: no place in time, or the batch system rests.
+            BatchSystemError: from the batch system, also kept from an earlier query.
+            RequestRefused: no slot in time, or a pause after a query without a response.
         """
-        asked = replace(request, job=replace(request.job, user=""))  # not part of the question
+        asked = replace(request, job=replace(request.job, user=""))  # not part of the query
         with self._changed:
             question = self._questions.get(asked)
             if question is None or (question.done.is_set() and question.until < self.monotonic()):
@@ -151,44 +148,44 @@ class RecentStarts:
 
 @dataclass(slots=True, kw_only=True)
 class OwnUtilities:
-    """Tells what the site publishes; safe for threads."""
+    """The site's publications; thread-safe."""
 
-    make: Callable[[], PublishedUtilities]  #: a publication of now; may take a while, or fail
-    patience: float  #: seconds that whoever asks waits where nothing fresh is there
-    busy_share: float  #: most of the time that may be spent with making them, in (0, 1]
+    make: Callable[[], PublishedUtilities]  #: makes a publication; may be slow, or fail
+    patience: float  #: seconds that a request waits for a fresh publication
+    busy_share: float  #: maximum share of time for making publications, in (0, 1]
     clock: Callable[[], float]  #: seconds since the epoch
     monotonic: Callable[[], float]
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _made: PublishedUtilities | None = None
     _due: float = -math.inf
-    _done: threading.Event = field(default_factory=threading.Event)  #: set where none is being made
+    _done: threading.Event = field(default_factory=threading.Event)  #: set while none is being made
 
     def __post_init__(self) -> None:
         self._done.set()
 
     def current(self) -> PublishedUtilities | None:
-        """What is published now; None where nothing fresh is there in time."""
+        """The current publication; None without a fresh one in time."""
         self.renew()
         if self._fresh() is None:
             self._done.wait(self.patience)
         return self._fresh()
 
     def utility(self, request: JobRequest, interactive: bool) -> float | None:
-        """The utility of one more such job; None where nothing fresh is published for it."""
+        """The utility of one more such job; None without a fresh publication for it."""
         published = self.current()
         if published is None:
             return None
         return published.of("interactive" if interactive else "batch", request.job.account)
 
     def renew(self) -> None:
-        """Begin a new publication where one is due; nobody waits for it here."""
+        """Begin a new publication if one is due, without waiting for it."""
         with self._lock:
             if not self._done.is_set() or self.monotonic() < self._due:
                 return
             self._done.clear()
         try:
             threading.Thread(target=self._renew, daemon=True).start()
-        except RuntimeError as error:  # no more threads: or nobody would ever try again
+        except RuntimeError as error:  # no more threads: allow another attempt later
             logger.warning("utilities=none reason=%s", error)
             with self._lock:
                 self._due = self.monotonic() + PERIOD
@@ -204,7 +201,7 @@ class OwnUtilities:
             self._made = self.make()
         except SlurmRLError as error:
             logger.warning("utilities=none reason=%s", error)
-        except Exception:  # our bug must show in the log, not end the thread without a word
+        except Exception:  # a bug must appear in the log, not end the thread silently
             logger.exception("utilities=broken")
         finally:
             ended = self.monotonic()

@@ -1,11 +1,11 @@
-"""Asks sites over HTTPS, all at once, each at the address that was judged and at no other.
+"""Requests offers from sites over HTTPS, concurrently, each at the address that was checked.
 
-A name may come to stand for another address at any time. It is resolved once, and what is asked is
-what was judged: never an address of this link only, where clouds hand out credentials, and this
-host only where the URL, or this host's own name, says so.
+A name may change its address at any time, so it is resolved once, and the request goes to the
+checked address: never to a link-local one, where clouds serve credentials, and to this host only if
+the URL, or this host's own name, says so.
 
-RequestRefused has the words in which a site makes no offer or cannot be asked, ConfigurationError
-names a file or URL that cannot be used.
+RequestRefused has the reason why a site makes no offer or cannot be asked; ConfigurationError names
+a file or URL that cannot be used.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ from slurm_rl_plugin.errors import ConfigurationError, RequestRefused, SlurmRLEr
 from slurm_rl_plugin.serving.clients import read_token
 
 _LOOPBACK = "the loopback address"
-#: Bytes of the longest answer that is read.
+#: Maximum bytes of a response.
 LONGEST_ANSWER = 65536
 _LONGEST_WORDS = 300
-#: A name that sbatch takes for one reservation.
+#: A name of one reservation for sbatch.
 _RESERVATION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
 class PlainConnection(HTTPConnection):
-    """An HTTP connection without TLS, to addresses that may be asked only."""
+    """An HTTP connection without TLS, only to allowed addresses."""
 
     def connect(self) -> None:
-        """Connect to an address that may be asked."""
+        """Connect to an allowed address."""
         self.sock = _connected(self.host, self.port, self.timeout)
 
 
 class TlsConnection(HTTPSConnection, PlainConnection):
-    """The same, over which HTTPSConnection begins TLS for the host that it is given."""
+    """The same with TLS."""
 
 
 def service_address(url: str) -> SplitResult:
-    """The parts of the URL of a service that is given a token."""
+    """The parts of the URL of a service that gets a token."""
     try:
         parts = urlsplit(url)
         known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -70,7 +70,7 @@ def service_address(url: str) -> SplitResult:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this host hears what is sent there."""
+    """Whether the address is local to this host."""
     if host == "localhost":
         return True
     try:
@@ -80,7 +80,7 @@ def is_loopback(host: str) -> bool:
 
 
 def numeric_address(host: str) -> str | None:
-    """The address that a host is in any of its spellings, such as 2852039166; None for a name."""
+    """The address of a host in any spelling, such as 2852039166; None for a name."""
     try:
         found = socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
@@ -89,7 +89,7 @@ def numeric_address(host: str) -> str | None:
 
 
 def why_refused(address: str, host: str) -> str | None:
-    """Why the address of a URL's host may not be asked, in words; None where it may be asked."""
+    """Why a request must not go to the address of a URL's host; None if it may."""
     found: ipaddress.IPv4Address | ipaddress.IPv6Address
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
@@ -106,24 +106,18 @@ def why_refused(address: str, host: str) -> str | None:
 
 
 def _is_this_host(host: str) -> bool:
-    """Distributions give a host's own name a loopback address."""
+    """Whether it is this host's name, to which distributions give a loopback address."""
     own = socket.gethostname().casefold()
     return host.casefold() in (own, own.partition(".")[0])
 
 
 def _connected(host: str, port: int, timeout: float | None) -> socket.socket:
-    """A connection to the first address that takes it."""
+    """A connection to the first address that accepts it."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     for each in found:
         address = str(each[4][0])
         if (why := why_refused(address, host)) is not None:
-            raise RequestRefused("", f"it is not asked: {host} stands for {address}, {why}")
-    return _first_that_takes_it(found, timeout)
-
-
-def _first_that_takes_it(
-    found: Sequence[tuple[int, int, int, str, tuple[str | int | bytes, ...]]], timeout: float | None
-) -> socket.socket:
+            raise RequestRefused("", f"it is not asked: {host} resolves to {address}, {why}")
     failed: OSError = OSError("no address")
     for family, kind, protocol, _, address in found:
         connection = socket.socket(family, kind, protocol)
@@ -140,14 +134,13 @@ def _first_that_takes_it(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteAddress:
-    """Where a site is asked: its URL, and the files for token and TLS."""
+    """The URL of a site's offer service, and the files for token and TLS."""
 
-    name: str  #: of the cluster, as `sbatch -M` takes it
-    url: str = ""  #: of its offer service, without `/offer`; "" for one that is not asked
+    name: str  #: of the cluster, for `sbatch -M`
+    url: str = ""  #: without `/offer`; "" for a site that is not asked
     token_file: Path = Path()  #: the token that the site shares
-    #: Certificates that its own must come from; None takes the system's.
-    authority: Path | None = None
-    #: client_certificate, client_key: for a site that wants one.
+    authority: Path | None = None  #: trusted certificates; None for the system's
+    #: client_certificate, client_key: for a site that requires them.
     client_certificate: Path | None = None
     client_key: Path | None = None
 
@@ -165,18 +158,18 @@ class SiteAddress:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSite:
-    """A site that is asked over HTTP at the address of its offer service."""
+    """A client of a site's offer service."""
 
-    address: SiteAddress  #: of it
-    timeout: float  #: seconds for each step of an answer; who asks must bound all of them together
+    address: SiteAddress
+    timeout: float  #: seconds for each step of a response; the caller bounds the total
 
     @property
     def name(self) -> str:
-        """The name that the list of sites gives it."""
+        """Name in the list of sites."""
         return self.address.name
 
     def answers(self, request: JobRequest, forwarding: Forwarding | None) -> list[SiteOffer]:
-        """Ask the site for an offer and for those of sites that it asks; its own is the first."""
+        """The site's offer, then those of the sites to which it forwarded the request."""
         far = {} if forwarding is None else forwarding.document()
         document = self._answered(job_document(request) | far)
         others = [each for each in forwarded_offers(document) if each.site != self.name]
@@ -185,14 +178,14 @@ class RemoteSite:
         return [site_offer(document, self.name), *others]
 
     def accept(self, request: JobRequest) -> str:
-        """Let the site bind its offer; the name of the reservation."""
+        """Bind the site's offer; the name of the reservation."""
         name = self._answered(job_document(request), page="/accept").get("reservation")
         if not isinstance(name, str) or _RESERVATION.fullmatch(name) is None:
             raise RequestRefused("", "names no reservation")
         return name
 
     def _answered(self, asked: Mapping[str, Any], page: str = "/offer") -> dict[str, Any]:
-        """The object that the site answers."""
+        """The object in the site's response."""
         if not self.address.url:
             raise RequestRefused("", "it has no url in the list of sites, and is not asked")
         token = read_token(self.address.token_file)
@@ -251,7 +244,7 @@ def _words(error: Exception) -> str:
 
 
 def _said(words: object, status: int) -> str:
-    """A stranger's words, in one line that moves no cursor."""
+    """A site's error on one line, without control characters."""
     if not isinstance(words, str) or not words:
         return f"answers {status} without a word"
     short = words[:_LONGEST_WORDS].rstrip(".")
@@ -260,14 +253,14 @@ def _said(words: object, status: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteAnswer:
-    """What came of asking one site; a `Site` for brokers that has answered already."""
+    """The result of asking one site; a `Site` for brokers."""
 
     name: str  #: of the site
-    promised: SiteOffer | None = None  #: its offer; None where it makes none
-    why_not: str = ""  #: in words; "" where there is an offer
+    promised: SiteOffer | None = None  #: its offer, if any
+    why_not: str = ""  #: why it makes no offer
 
     def offer(self, request: JobRequest) -> SiteOffer | None:
-        """The offer already received; `request` is the one that the site was asked about."""
+        """The offer received for the request."""
         del request
         return self.promised
 
@@ -281,19 +274,17 @@ def ask_sites(
     forwarding: Forwarding | None = None,
     places: threading.Semaphore | None = None,
 ) -> list[SiteAnswer]:
-    """What each site answers, in their order, then the offers of those that they asked.
+    """The response of each site, in their order, then offers of sites that they forwarded to.
 
-    A site that lets every step of its answer take as long as it may is not waited for: its thread
-    ends with the process.
+    The thread of a slow site is abandoned at the timeout.
 
     Args:
-        timeout: seconds for all of it.
-        forwarding: how far the request may go from these sites; None for no further.
-        places: a question takes one as long as it lasts, and is left out where none is free.
+        timeout: total seconds.
+        forwarding: how far these sites may forward the request; None for not at all.
+        places: a request to a site holds one while it lasts, and is skipped if none is free.
     """
     end = monotonic() + timeout
     heard: queue.SimpleQueue[tuple[str, list[SiteAnswer]]] = queue.SimpleQueue()
-
     free = threading.Semaphore(len(sites)) if places is None else places
 
     def ask(site: RemoteSite) -> None:
@@ -309,7 +300,7 @@ def ask_sites(
             try:
                 threading.Thread(target=ask, args=(site,), daemon=True).start()
                 asked += 1
-            except RuntimeError:  # no more threads: its question is left out
+            except RuntimeError:  # no more threads: skip the site
                 free.release()
     found: dict[str, list[SiteAnswer]] = {}
     while len(found) < asked and (left := end - monotonic()) > 0.0:
@@ -332,7 +323,7 @@ def ask_sites(
 def _answers(
     site: RemoteSite, request: JobRequest, forwarding: Forwarding | None
 ) -> list[SiteAnswer]:
-    """What came of asking a site; never raises, since a thread has nobody else to tell."""
+    """The result of asking a site; never raises, since it runs in a thread."""
     try:
         offers = site.answers(request, forwarding)
     except SlurmRLError as error:

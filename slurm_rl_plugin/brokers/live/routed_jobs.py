@@ -1,8 +1,7 @@
-"""What the user's jobs met, for brokers to learn from again, and what users tell each other of it.
+"""The experiences of a user's jobs at sites, from which brokers learn, and their exchange.
 
-A routed job is kept in a small file of its user as long as nobody knows what became of it, and then
-as one that the broker learns from; the oldest are forgotten. Users of one login node share what
-they met in a folder with a file of each: see SharedExperience.
+A routed job is in a small file of its user until its outcome is known, and then as an experience;
+the oldest are dropped. Users of one login node share mean waits in a folder: see SharedExperience.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ from slurm_rl_plugin.errors import RequestRefused
 from slurm_rl_plugin.units import HOUR
 from slurm_rl_plugin.whole_file import own_file, read_whole, write_whole
 
-#: Jobs that are remembered, on their way and ended together.
+#: Maximum number of jobs in the file, outstanding and ended together.
 MOST_JOBS = 500
-#: Seconds after which a job that accounting never told of is forgotten.
+#: Seconds after which an outstanding job without an accounting record is dropped.
 FORGOTTEN = 90 * 86400.0
 _OUTCOMES: Mapping[str, Outcome] = {name: name for name in get_args(Outcome)}
-#: Bytes of a user's file, files that are looked at, and sites of a file, at most.
+#: Maximum bytes of a user's file, number of files, and sites in a file.
 LONGEST_VOICE, MOST_VOICES, MOST_SITES = 16384, 5000, 100
-#: One name a user: his number without a leading zero.
+#: The name of a user's file: the user ID without a leading zero.
 _VOICE = re.compile(r"(0|[1-9][0-9]{0,9})\.json")
-#: Seconds of the longest wait that anybody may tell of.
+#: Longest shared wait, seconds.
 LONGEST_WAIT = FADING
 _CLOCKS_DIFFER = HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOnItsWay:
-    """A job that was submitted and has not been seen to end."""
+    """A submitted job without a known end."""
 
     site: str
     job_id: int
@@ -54,41 +53,40 @@ class JobOnItsWay:
 
 @dataclass(slots=True, kw_only=True)
 class News:
-    """What accounting said of the user's jobs; equal to one that changes the file alike."""
+    """Accounting records of the user's jobs; equal if they change the file in the same way."""
 
     #: (site, number) -> the last run of a routed job that ended.
     ran: dict[tuple[str, int], RoutedJob] = field(default_factory=dict)
-    #: Routed jobs that ended without having run: nothing is learned of them.
+    #: Routed jobs that ended without a run, which teach nothing.
     gone: set[tuple[str, int]] = field(default_factory=set)
     others: list[RoutedJob] = field(default_factory=list)  #: further runs of the user's jobs
-    asked: list[str] = field(default_factory=list)  #: sites that were asked for all of them
+    asked: list[str] = field(default_factory=list)  #: sites queried for all of the user's jobs
     #: (site, number) -> a routed job that runs.
     running: dict[tuple[str, int], RoutedJob] = field(default_factory=dict, compare=False)
-    #: Sites of which accounting listed jobs.
+    #: Sites with a response from accounting.
     answered: set[str] = field(default_factory=set, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedJobs:
-    """The user's routed jobs that are not known to have ended, and all that have; oldest first."""
+    """The user's outstanding and ended jobs, oldest first."""
 
-    on_their_way: tuple[JobOnItsWay, ...] = ()  #: routed, and not known to have ended
+    on_their_way: tuple[JobOnItsWay, ...] = ()  #: routed, without a known end
     ended: tuple[RoutedJob, ...] = ()  #: jobs that ended or were refused, routed or not
-    #: Site -> when it was last asked for all of the user's jobs.
+    #: Site -> time of the last query for all of the user's jobs.
     asked: Mapping[str, float] = field(default_factory=dict)
 
     def with_submitted(self, job: JobOnItsWay | RoutedJob) -> RoutedJobs:
-        """The same with one more job on its way, or refused; of too many the oldest are dropped."""
+        """With one more outstanding or refused job; the oldest beyond MOST_JOBS are dropped."""
         if isinstance(job, RoutedJob):
             return replace(self, ended=(*self.ended, job)[-MOST_JOBS:])
         return replace(self, on_their_way=(*self.on_their_way, job)[-MOST_JOBS:])
 
     def with_ended(self, news: News, now: float) -> RoutedJobs:
-        """The same, with jobs that ended or vanished moved out of those on their way.
+        """With ended and vanished jobs moved out of the outstanding ones.
 
-        Args:
-            news: of a routed job that is not on its way any more, another call took it over; a
-                further run that is known already is left out.
+        News about a routed job that is no longer outstanding, which another call processed, and
+        known further runs are skipped.
         """
         left = tuple(
             job
@@ -107,12 +105,12 @@ class RoutedJobs:
 
 @dataclass(frozen=True, slots=True)
 class RoutedJobsFile:
-    """Keeps them; a file that cannot be read is as good as none, since only experience is lost."""
+    """The file of routed jobs; an unreadable file counts as empty, as only experience is lost."""
 
     path: Path
 
     def read(self) -> RoutedJobs:
-        """The jobs that the file holds; none where it is missing or cannot be understood."""
+        """The jobs of the file; none if it is missing or cannot be parsed."""
         try:
             document = json.loads(read_whole(self.path))
             return RoutedJobs(
@@ -133,7 +131,7 @@ class RoutedJobsFile:
             return RoutedJobs()
 
     def change(self, update: Callable[[RoutedJobs], RoutedJobs]) -> RoutedJobs:
-        """Change what the file holds under a lock, and return it; OSError if it is unwritable."""
+        """Change the jobs of the file under a lock, and return them; OSError if unwritable."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         opened = own_file(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
         with os.fdopen(opened, "a") as lock:
@@ -178,24 +176,24 @@ def _ended(found: Mapping[str, Any]) -> RoutedJob:
 
 @dataclass(frozen=True, slots=True)
 class SharedExperience:
-    """The folder, as one user sees it.
+    """The shared folder of one login node, for one user.
 
-    The administrator makes it, root's and sticky, so that nobody removes the file of another user.
-    A file counts where its owner is the user whose number is its name: nobody speaks for another.
-    Of what the others say of a site the median counts: each user has one voice, whatever is in the
-    file, and fewer than half of them cannot move it beyond what the rest say.
+    The administrator makes it, owned by root and sticky, so that no user removes the file of
+    another. A file counts only if its owner is the user in its name. The median over users counts
+    for a site: each user has one vote, and fewer than half of the users cannot move it beyond the
+    figures of the rest.
     """
 
-    folder: Path  #: of the files
-    user: int  #: number of the user
+    folder: Path
+    user: int  #: user ID
 
     def waits(self, now: float) -> dict[str, float]:
-        """Site -> median of the mean waits that other users met there, seconds, fading with time.
+        """Site -> median of the mean waits of other users, seconds, fading with time.
 
-        What is older than FADING does not count, nor what its user will have heard in the future.
+        Figures older than FADING, or from the future, do not count.
 
         Raises:
-            OSError: the folder cannot be read, or users could replace files of each other in it.
+            OSError: the folder cannot be read, or users could replace each other's files.
         """
         self._check()
         shared: dict[str, list[float]] = {}
@@ -208,7 +206,7 @@ class SharedExperience:
         return {site: median(waits) for site, waits in shared.items()}
 
     def tell(self, met: Mapping[str, MetAtSite]) -> None:
-        """Write what this user met for all to read: waits and times, no job; OSError as `waits`."""
+        """Publish this user's waits and their times, without jobs; OSError as for `waits`."""
         self._check()
         newest = sorted(met.items(), key=lambda each: -each[1].heard)
         sites = {
@@ -226,7 +224,7 @@ class SharedExperience:
 
 
 def _voice(path: Path, user: int, now: float) -> Iterator[tuple[str, float]]:
-    """Site and wait of each that a user's own file tells of; nothing of any other file."""
+    """Site and wait of each entry in a file that its user owns; none of another file."""
     try:
         with os.fdopen(own_file(path, owners=frozenset({user})), "rb") as file:
             if os.fstat(file.fileno()).st_uid != user:

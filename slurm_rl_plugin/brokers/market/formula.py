@@ -1,9 +1,9 @@
-"""Utility and price formulas: Python's parser reads them, and nothing but arithmetic is let in.
+"""Utility and price formulas: Python's parser reads them, and only arithmetic is allowed.
 
 A formula is a sum of products over named variables, with powers and a few functions. Its syntax
-tree is turned into a short program for a stack, which is all that is ever carried out: a node of
-another kind is refused, so that no formula can name an attribute, call Python or take long.
-Length, nesting and exponents are bounded before anything is computed.
+tree becomes a short program for a stack, and nothing else is executed: other nodes are refused, so
+that no formula can use an attribute, call Python or take long. Length, nesting and exponents are
+bounded before any computation.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from dataclasses import dataclass
 
 from slurm_rl_plugin.errors import FormulaError
 
-__all__ = ["Formula", "parse_formula"]
-
 #: Deepest nesting of functions, signs and right-hand sides; Python bounds parentheses.
 DEEPEST = 24
 #: Largest exponent, either sign; it must be a plain number.
 LARGEST_EXPONENT = 8.0
 
-#: What a step of a program does; `compiled_formula` gives them the same numbers.
+#: Steps of a program; `offers.formula_value` compiles them.
 NUMBER, VARIABLE, NEGATE, ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER = range(8)
 ABS, SQRT, LOG, EXP, MIN, MAX = range(8, 14)
 _SIGNS: Mapping[type[ast.operator], int] = {
@@ -57,9 +55,9 @@ _TWO: Mapping[int, Callable[[float, float], float]] = {
     MIN: min,
     MAX: max,
 }
-#: Longest formula that is read; the paper's longest has fewer than 100 characters.
+#: Longest formula, characters; the paper's longest has fewer than 100.
 LONGEST_TEXT = 400
-#: What no formula needs, and a number that runs on, as in 2x; Python would read some of it.
+#: Characters that no formula has, and a number with a suffix, as in 2x; Python accepts some.
 _MEANINGLESS = re.compile(
     r"[^A-Za-z0-9_+\-*/(),. \t]|\b[0-9][0-9.]*"
     r"(?:[A-DF-Za-df-z_]|[eE](?![+-]?[0-9])|[eE][+-]?[0-9]+[A-Za-z_.])"
@@ -70,26 +68,22 @@ _PRINTED = {"\u2212": "-", "\u00b7": "*", "\u00d7": "*", "^": "**"}
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula that was read."""
+    """A parsed formula."""
 
     text: str
-    #: Those that it may name, in the order of their numbers in the program.
-    variables: tuple[str, ...]
-    #: Steps for a stack: what to do, and the number or the variable's place.
+    variables: tuple[str, ...]  #: allowed ones, in the order of their numbers in the program
+    #: Steps for a stack: the operation, and the number or the variable's place.
     program: tuple[tuple[int, float], ...]
 
     @property
     def names(self) -> frozenset[str]:
-        """The variables that it does name."""
+        """The variables that it uses."""
         return frozenset(
             self.variables[int(operand)] for step, operand in self.program if step == VARIABLE
         )
 
     def value(self, mapping: Mapping[str, float]) -> float:
-        """The formula's value for these variables, a finite number.
-
-        Args:
-            mapping: variable -> value; others than those of the formula are ignored.
+        """The formula's finite value for variable -> value; other variables are ignored.
 
         Raises:
             FormulaError: a variable is missing, or there is no finite value, as after 1 / 0.
@@ -103,7 +97,7 @@ class Formula:
             value = math.nan
         if not math.isfinite(value):
             raise FormulaError(f"formula {self.text!r} has no finite value here.")
-        return value + 0.0  # nobody wants to read -0
+        return value + 0.0  # turns -0 into 0
 
     def _run(self, values: Sequence[float]) -> float:
         stack: list[float] = []
@@ -123,14 +117,11 @@ class Formula:
 def parse_formula(
     text: str, variables: Collection[str], former: Mapping[str, str] | None = None
 ) -> Formula:
-    """Parse a formula and compile it; nothing but arithmetic is allowed in it.
+    """Parse and compile a formula of at most 400 characters.
 
-    Numbers, variables, `+ - * /`, powers `**` or `^` with a plain number of at most 8 as exponent,
-    parentheses, and abs, sqrt, log, exp, min(a, b), max(a, b). The signs that papers print for
-    minus and times are read too.
-
-    Args:
-        text: at most 400 characters.
+    It may have numbers, variables, `+ - * /`, powers `**` or `^` with a plain number of at most 8
+    as exponent, parentheses, and abs, sqrt, log, exp, min(a, b), max(a, b). Printed signs for minus
+    and times are accepted.
 
     Raises:
         FormulaError: refused; a ConfigurationError and a ValueError of one sentence.
@@ -196,15 +187,14 @@ def _steps(node: ast.expr, known: Mapping[str, int], depth: int) -> Iterator[tup
 
 def _place(node: ast.Name, known: Mapping[str, int]) -> float:
     if node.id not in known:
-        raise _refusal(
-            node, f"{node.id!r} is no variable: the variables are {', '.join(known)}; it stands"
-        )
+        every = ", ".join(known)
+        raise _refusal(node, f"{node.id!r} is no variable: the variables are {every}; found")
     return float(known[node.id])
 
 
 def _check_count(node: ast.Call, name: str, count: int) -> None:
     if len(node.args) != count:
-        raise _refusal(node, f"{name} takes {count} numbers, not {len(node.args)}, and stands")
+        raise _refusal(node, f"{name} takes {count} numbers, not {len(node.args)}, found")
 
 
 def _number(node: ast.Constant) -> float:
@@ -235,10 +225,10 @@ def _refusal(node: ast.expr, problem: str) -> FormulaError:
     return FormulaError(f"formula: {problem} at character {node.col_offset + 1}.")
 
 
-#: What a user's function may name. Times in seconds from the request on; a later start is larger.
-#: JobCost is the price that the owner's function gives, SiteUtility what the site expects of such
-#: a job in [0, 1] (0 in the simulated market), SiteProcessors how many it has in all, Interactive 1
-#: for a job of the interactive class, else 0.
+#: Variables of a user's function. Times in seconds from the request on; a later start is larger.
+#: JobCost is the price by the owner's function, SiteUtility the site's expected utility of such a
+#: job in [0, 1] (0 in the simulated market), SiteProcessors the number of its processors,
+#: Interactive 1 for a job of the interactive class, else 0.
 USER_VARIABLES = (
     "StartTime",
     "EndTime",
@@ -249,12 +239,12 @@ USER_VARIABLES = (
     "SiteProcessors",
     "Interactive",
 )
-#: What an owner's function may name of the schedule (Fig. 9). Areas in processor-seconds: `under`
+#: Variables of an owner's function about the schedule (Fig. 9). Areas in processor-seconds: `under`
 #: idle on the job's processors before it, `over` after it, `left_right` idle on the machine's other
 #: processors while it runs; `left_right_rel` is `left_right` over the job's own area; `utilization`
 #: that of the machine from now to the end of its schedule.
 SCHEDULE_VARIABLES = ("over", "under", "left_right", "left_right_rel", "utilization")
-#: What an owner's function may name: the job, the schedule, and when the job would start.
+#: Variables of an owner's function: the job, the schedule, and the start of the job.
 MACHINE_VARIABLES = (
     "NumberOfProcessors",
     "RunTime",
@@ -297,15 +287,12 @@ _USER_TEXTS: Mapping[str, str] = {
 
 
 def user_function(text: str) -> Formula:
-    """A user's utility function over USER_VARIABLES, or one of the paper's by its name.
-
-    More is better.
-    """
+    """A user's utility function over USER_VARIABLES, or one of the paper's; higher is better."""
     return parse_formula(_USER_TEXTS.get(text.strip(), text), USER_VARIABLES, FORMER_NAMES)
 
 
 def machine_function(text: str) -> Formula:
-    """An owner's price function over MACHINE_VARIABLES, or one of the paper's by its name."""
+    """An owner's price function over MACHINE_VARIABLES, or one of the paper's."""
     return parse_formula(_MACHINE_TEXTS.get(text.strip(), text), MACHINE_VARIABLES, FORMER_NAMES)
 
 

@@ -1,12 +1,12 @@
-"""A market over a log: every job asks for offers when it is submitted and takes the best.
+"""A market over a log: every job requests offers at submission and takes the best.
 
-Without rescheduling, as in the paper, a job starts exactly when it was agreed, and only later
-requests see what others leave early. With it, see `reschedule`.
+Without rescheduling, as in the paper, a job starts exactly as agreed, and only later requests can
+use processors that others release early. With it, see `reschedule`.
 
-Each domain has machines, a MetaManager, and links to other domains that its administrator chose. A
-user's request goes to the MetaManager of the user's own domain. A MetaManager that gets a request
-for the first time makes offers on its machines and forwards the request over its links, while the
-request has hops left and its time to live lasts. One that got the request before does nothing.
+Each domain has machines, a MetaManager, and links to other domains, which its administrator chose.
+A user's request goes to the MetaManager of the user's domain. A MetaManager that gets a request for
+the first time makes offers on its machines and forwards the request over its links, while it has
+hops and time to live. A repeated request is ignored.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Domains:
     links: tuple[tuple[int, ...], ...]  #: domains to which each forwards requests
     hops: int  #: how often a request may be forwarded; 0 asks the user's own domain only
     time_to_live: float = math.inf  #: seconds after which a request is not forwarded
-    delay: float = 0.0  #: seconds that one forwarding takes; starts are not put off by it
+    delay: float = 0.0  #: seconds of one forwarding; it does not delay starts
     #: Whether a domain that lacks processors within reach finds all others by a directory.
     directory: bool = True
 
@@ -79,7 +79,7 @@ class Domains:
             raise ConfigurationError(f"links must name, for each of {count} domains, some of them.")
 
     def asked(self, home: int) -> list[int]:
-        """The domains that a request from one domain gets to, in the order in which it does."""
+        """The domains that a request from one domain reaches, in order."""
         heard = dict.fromkeys([home])
         on_the_way = [(0.0, 0, home)]
         while on_the_way:
@@ -98,10 +98,10 @@ class Domains:
 
         Args:
             homes: domain of each job's user.
-            wanted: processors that the machines within reach must have together, shape [n].
+            wanted: processors that the machines within reach must have in total, shape [n].
 
         Raises:
-            ConfigurationError: there are not as many machines as the domains have.
+            ConfigurationError: the number of machines is not that of the domains.
         """
         if sum(self.sizes) != len(machines):
             raise ConfigurationError(
@@ -118,32 +118,31 @@ class Domains:
 
 
 def ring(machines: int, hops: int) -> Domains:
-    """As many domains as machines, each linked to its two neighbours."""
+    """A domain for each machine, linked to its two neighbours."""
     links = tuple(((each - 1) % machines, (each + 1) % machines) for each in range(machines))
     return Domains(sizes=(1,) * machines, links=links, hops=hops)
 
 
-#: How many jobs may be put before the others at an event.
+#: Maximum number of jobs that are moved to the front at an event.
 PUT_FIRST = 4
 
 
 class Draft(NamedTuple):
-    """Arrays in which a schedule is tried before it is adopted."""
+    """Arrays to try a schedule before it is adopted."""
 
-    fixed: Timetable  #: timetable of what runs, and of the first jobs of an order whose places stay
-    table: Timetable  #: the same with the others put in
-    #: Jobs in the order in which they got a place in the adopted schedule, shape [n].
-    order: IntArray
-    trial: IntArray  #: the order that is tried, shape [n]
+    fixed: Timetable  #: of running jobs and of the first jobs of an order, which keep their places
+    table: Timetable  #: the same with the other jobs
+    order: IntArray  #: jobs in the order of their placement in the adopted schedule, shape [n]
+    trial: IntArray  #: the tried order, shape [n]
     wanted: IntArray  #: jobs by their weight, the largest first, shape [n]
-    weight: FloatArray  #: less of it is more, shape [n] by job
+    weight: FloatArray  #: negative weight of each job, shape [n]
     planned: FloatArray  #: starts in the order of the trial, shape [n]
     parts: IntArray  #: processors on each machine in that order, shape [n, machines]
     idle: IntArray  #: idle processors of each machine
 
 
 def empty_draft(jobs: int, machines: int) -> Draft:
-    """A draft for so many jobs on so many machines."""
+    """A draft for `jobs` on `machines`."""
     places = 2 * (jobs + 1) + 2
     return Draft(
         fixed=empty_timetable(places, machines),
@@ -160,22 +159,22 @@ def empty_draft(jobs: int, machines: int) -> Draft:
 
 @compiled
 def reschedule(jobs: MarketJobs, state: Agreements, draft: Draft, now: float) -> None:
-    """Make the schedule anew where some waiting job fits into the idle processors.
+    """Make a new schedule if a waiting job fits on the idle processors.
 
-    The paper leaves this step open. Users ask for far more time than their jobs take, so that soon
-    after an agreement the schedule is full of holes. Each of three steps is adopted only if no job
-    would start later than was promised to it:
+    The paper does not specify this step. Users request far more time than their jobs take, so that
+    the schedule is full of holes soon after an agreement. Each of three steps is adopted only if no
+    job would start later than promised:
 
     1. every waiting job gets its earliest place, in the order of the promises;
-    2. the jobs that weigh most in the average weighted response time, by the time that they have
-       waited and asked for, are put before the others one by one;
-    3. as in EASY, jobs start out of turn now if the first that has to wait is not delayed.
+    2. the jobs with the largest weight in the average weighted response time, by their wait and
+       time limit, are moved to the front one by one;
+    3. as in EASY, jobs start out of turn if the first waiting job is not delayed.
 
-    Where no step succeeds the present schedule stays, which keeps every promise by itself.
+    If no step succeeds the present schedule stays, which keeps every promise.
 
     Args:
-        state: changed in place; nobody's planned start is later than promised, before or after.
-        now: seconds; what is due has started.
+        state: changed in place; no planned start is later than promised, before or after.
+        now: seconds; due jobs have started.
     """
     _count_idle(state, draft.idle)
     fits, place = False, 0
@@ -218,7 +217,7 @@ def _fits(jobs: MarketJobs, idle: IntArray, job: int) -> bool:
 
 @compiled_borrowing
 def _keeps_promises(jobs: MarketJobs, state: Agreements, draft: Draft, fixed: int) -> bool:
-    """Place the jobs of the trial behind the fixed ones; False at the first that would be late."""
+    """Place the jobs of the trial after the fixed ones; False at the first late one."""
     copy_table(draft.fixed, draft.table)
     for place in range(fixed, state.counts[WAITING]):
         job = draft.trial[place]
@@ -233,7 +232,7 @@ def _keeps_promises(jobs: MarketJobs, state: Agreements, draft: Draft, fixed: in
 
 @compiled_borrowing
 def _adopt(state: Agreements, draft: Draft, fixed: int) -> None:
-    """Take over the trial behind the fixed ones."""
+    """Adopt the trial after the fixed jobs."""
     for place in range(fixed, state.counts[WAITING]):
         job = draft.trial[place]
         draft.order[place] = job
@@ -244,7 +243,7 @@ def _adopt(state: Agreements, draft: Draft, fixed: int) -> None:
 
 @compiled
 def _renew(jobs: MarketJobs, state: Agreements, draft: Draft) -> bool:
-    """Step 1, by the present schedule where it fails by the promises; False where both do."""
+    """Step 1, in the order of promises or else of the present schedule; False if both fail."""
     sort_waiting(state, state.promised, draft.trial)
     kept = _keeps_promises(jobs, state, draft, 0)
     if not kept:
@@ -257,7 +256,7 @@ def _renew(jobs: MarketJobs, state: Agreements, draft: Draft) -> bool:
 
 @compiled_borrowing
 def _move(draft: Draft, count: int, place: int, chosen: int) -> None:
-    """A trial with one job moved forward to a place of the adopted order."""
+    """Make a trial with one job moved forward in the adopted order."""
     draft.trial[place] = chosen
     last = place + 1
     for earlier in range(place, count):
@@ -269,7 +268,7 @@ def _move(draft: Draft, count: int, place: int, chosen: int) -> None:
 
 @compiled_borrowing
 def _put_first(jobs: MarketJobs, state: Agreements, draft: Draft) -> None:
-    """Try to move the most wanted jobs to the front, one by one, if every promise is still kept."""
+    """Move the most wanted jobs to the front, one by one, if every promise is still kept."""
     fixed, count = 0, state.counts[WAITING]
     for place in range(min(PUT_FIRST, count)):
         job = draft.wanted[place]
@@ -286,7 +285,7 @@ def _put_first(jobs: MarketJobs, state: Agreements, draft: Draft) -> None:
 
 @compiled_borrowing
 def _fix_starting(jobs: MarketJobs, state: Agreements, draft: Draft, now: float) -> int:
-    """Bring the jobs that start now to the front of the adopted order and fix them; how many."""
+    """Move the jobs that start now to the front of the adopted order and fix them; their number."""
     count, starting, waiting = state.counts[WAITING], 0, 0
     tabulate_running(jobs, state, draft.fixed, now)
     _count_idle(state, draft.idle)
@@ -308,7 +307,7 @@ def _fix_starting(jobs: MarketJobs, state: Agreements, draft: Draft, now: float)
 
 @compiled_borrowing
 def _delays_nobody_next(state: Agreements, draft: Draft, place: int, now: float) -> bool:
-    """Whether the job at a place of the trial starts now, and the one behind it in time."""
+    """Whether the job at a place of the trial starts now, and the next one is not delayed."""
     if draft.planned[place] > now:
         return False
     head = place + 1
@@ -319,7 +318,7 @@ def _delays_nobody_next(state: Agreements, draft: Draft, place: int, now: float)
 
 @compiled_borrowing
 def _start_out_of_turn(jobs: MarketJobs, state: Agreements, draft: Draft, now: float) -> None:
-    """Start jobs now that fit, before their turn, where that breaks no promise."""
+    """Start fitting jobs now before their turn if that breaks no promise."""
     count = state.counts[WAITING]
     starting = _fix_starting(jobs, state, draft, now)
     for place in range(count):
@@ -334,13 +333,13 @@ def _start_out_of_turn(jobs: MarketJobs, state: Agreements, draft: Draft, now: f
             starting = _fix_starting(jobs, state, draft, now)
 
 
-#: What owners add to planned starts, seconds; see ADR 21.
+#: Margin that owners add to planned starts, seconds; see ADR 21.
 MARGIN = HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketSettings:
-    """Who takes part in a market, by which functions they decide, and what is allowed."""
+    """Machines, functions and rules of a market."""
 
     machines: tuple[int, ...]  #: processors of each
     owner: Formula = MACHINE_FUNCTIONS["MF1"]  #: price function of every machine
@@ -349,17 +348,17 @@ class MarketSettings:
     #: "wherever better" to the user.
     splitting: str = "wherever better"
     rescheduling: bool = True  #: whether jobs may start before the agreed time
-    #: With rescheduling, what owners add to a planned start that is not at once before they offer
-    #: it, seconds: room to reschedule others. The user's function sees the sum.
+    #: With rescheduling, seconds that owners add to a later planned start before they offer it:
+    #: room to reschedule others. The user's function sees the sum.
     margin: float = MARGIN
-    #: Whose the machines are; the users' own domains take turns, as in the paper. None lets every
-    #: request get to every machine.
+    #: Domains of the machines; the users' own domains take turns, as in the paper. None lets every
+    #: request reach every machine.
     domains: Domains | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketSchedule:
-    """What came of it; columns of shape [n]."""
+    """Results of a market; columns of shape [n]."""
 
     start: FloatArray  #: seconds
     promised: FloatArray  #: latest start, as agreed at submission, seconds; never before `start`
@@ -371,13 +370,12 @@ def simulate_market(workload: Workload, settings: MarketSettings) -> MarketSched
     """Let every job of a workload buy its processors.
 
     Args:
-        workload: jobs in order of submission; `estimate` is the time that they ask for and are
-            given: it is at least the run time.
+        workload: jobs in order of submission; `estimate` is the allocated time, at least the run
+            time.
 
     Raises:
-        ConfigurationError: a job wider than the machines that it may run on, or domains that have
-            others.
-        SimulationError: estimates below run times, or a broken agreement (our bug).
+        ConfigurationError: a job is wider than its machines, or the domains have other machines.
+        SimulationError: estimates below run times, or a broken agreement (a bug).
     """
     capacity = np.array(settings.machines, dtype=np.int64)
     jobs = _market_jobs(workload, settings, capacity)
@@ -456,7 +454,7 @@ def _request(jobs: MarketJobs, job: int, margin: float) -> Request:
 def _trade(
     jobs: MarketJobs, state: Agreements, lanes: Lanes, table: Timetable, terms: Terms
 ) -> None:
-    """The paper's market: what is agreed happens."""
+    """The paper's market: jobs start as agreed."""
     tabulate_running(jobs, state, table, -np.inf)
     for job in range(len(jobs.submit)):
         drop_ended(lanes, jobs.run_time, jobs.submit[job])
@@ -474,7 +472,7 @@ def _trade(
 
 @compiled_borrowing
 def _give_back_ended(jobs: MarketJobs, state: Agreements, table: Timetable, now: float) -> None:
-    """Let everything end that ends by now, and free what it had for longer."""
+    """End the jobs that end by now, and free the rest of their allocations."""
     forget_past(table, now)
     kept = 0
     for place in range(state.counts[RUNNING]):
@@ -489,7 +487,7 @@ def _give_back_ended(jobs: MarketJobs, state: Agreements, table: Timetable, now:
 
 @compiled
 def _rebuild(jobs: MarketJobs, state: Agreements, lanes: Lanes, order: IntArray) -> None:
-    """The schedule of single processors as it stands: what runs, then what waits, by its start."""
+    """Rebuild the schedule of single processors: running jobs, then waiting ones by start."""
     lanes.depth[:] = 0
     lanes.last[:] = -np.inf
     for lane in range(len(lanes.depth)):
@@ -520,7 +518,7 @@ def _allocate_planned(jobs: MarketJobs, state: Agreements, lanes: Lanes, job: in
 def _sell(
     jobs: MarketJobs, state: Agreements, lanes: Lanes, draft: Draft, terms: Terms, margin: float
 ) -> None:
-    """Let the next job take the best offer."""
+    """Give the next job the best offer."""
     counts = state.counts
     job = counts[NEXT]
     request = _request(jobs, job, margin)
@@ -539,7 +537,7 @@ def _sell(
 def _trade_and_reschedule(
     jobs: MarketJobs, state: Agreements, lanes: Lanes, draft: Draft, terms: Terms, margin: float
 ) -> None:
-    """A market that starts jobs early where it can."""
+    """A market that starts jobs early if possible."""
     while True:
         now = next_event(jobs, state)
         if np.isinf(now):

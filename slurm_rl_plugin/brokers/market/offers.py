@@ -1,14 +1,14 @@
 """Offers from free intervals: the sweep, the buckets, coarse and fine selection (2002, section 4).
 
-What is offered as the start is the plan's start and, where that is not now, a margin: see ADR 21.
+The offered start is the planned start, plus a margin if that is not now: see ADR 21.
 
-The sweep goes through the instants at which processors become free. At the first at which enough
-of a machine's processors stay free for the job, that machine makes its offer: of several ways to
-choose among the free intervals the best (coarse), then of several starts within the interval that
-the chosen ones share the best (fine). Where a job may be split, the first instant at which all
-machines together have room gives an offer too.
+The sweep goes through the instants at which processors become free. At the first instant at which
+enough of a machine's processors stay free for the job, that machine makes its offer: the best of
+several choices among the free intervals (coarse), then the best of several starts within the common
+interval (fine). If a job may be split, the first instant at which all machines together have room
+gives an offer too.
 
-What an owner asks and what an offer is worth have the variables of 2002, Fig. 9, at one place.
+The owner's and the user's formulas get the variables of 2002, Fig. 9, in `price` and `worth`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 class CompiledFormula(NamedTuple):
     """A formula as steps of a stack machine, which compiled code runs."""
 
-    steps: IntArray  #: what to do, shape [steps]
+    steps: IntArray  #: operations, shape [steps]
     operands: FloatArray  #: number, or place of the variable, of each step
     names: IntArray  #: 1 for each variable that the formula names, shape [variables]
 
@@ -65,10 +65,7 @@ def compile_formula(formula: Formula) -> CompiledFormula:
 
 @compiled
 def formula_value(formula: CompiledFormula, values: FloatArray) -> float:
-    """Value for the variables in their order; -inf where it is not finite, so that it never wins.
-
-    Where `Formula.value` raises, as there is no finite value, this is -inf.
-    """
+    """Value for the variables in their order; -inf, which never wins, if it is not finite."""
     stack = np.empty(len(formula.steps))
     top = -1
     for place in range(len(formula.steps)):
@@ -122,7 +119,7 @@ def _of_two(step: int, left: float, right: float) -> float:
 
 @compiled
 def _power(base: float, exponent: float) -> float:
-    """NaN where Python's own function refuses."""
+    """The power; NaN if `math.pow` would raise."""
     whole = exponent == np.floor(exponent)
     if (base == 0.0 and exponent < 0.0) or (base < 0.0 and not whole):
         return np.nan
@@ -132,7 +129,7 @@ def _power(base: float, exponent: float) -> float:
 assert ABS < SQRT < LOG < EXP < MIN  # the range that `formula_value` relies on
 
 
-#: Place of `utilization` in MACHINE_VARIABLES; the dearest variable is computed where it is named.
+#: Place of `utilization` in MACHINE_VARIABLES, an expensive variable that is computed if used.
 _UTILIZATION = 6
 
 
@@ -144,20 +141,20 @@ class Terms(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A job as machines are told of it."""
+    """A request for offers for a job."""
 
-    now: float  #: when it is asked for, seconds
-    processors: int  #: how many it asks for
-    duration: float  #: seconds that it is allocated
-    splits: bool  #: whether it may run on several of them at once
-    margin: float  #: what owners add to a start that is not now, seconds
-    interactive: bool  #: whether it is of that class
-    reach: BoolArray  #: machines that the request gets to, shape [machines]
+    now: float  #: time of the request, seconds
+    processors: int
+    duration: float  #: allocated seconds
+    splits: bool  #: whether the job may run on several machines at once
+    margin: float  #: added by owners to a start that is not now, seconds
+    interactive: bool  #: whether the job is of that class
+    reach: BoolArray  #: machines that the request reaches, shape [machines]
 
 
 @compiled_borrowing
 def offered_start(start: float, request: Request) -> float:
-    """The start that is offered for a planned one, seconds."""
+    """The offered start for a planned one, seconds."""
     return start if start <= request.now else start + request.margin
 
 
@@ -191,7 +188,7 @@ def price(
 
     Args:
         gaps: each lane's gap at or before `start`, seconds.
-        chosen: lanes, each free from `start` on for as long as the job asks for.
+        chosen: lanes, each free from `start` on for the duration.
     """
     duration, now, count = request.duration, request.now, len(chosen)
     end = start + duration
@@ -216,7 +213,7 @@ def price(
 def worth(
     start: float, cost: float, capacity: int, request: Request, user: CompiledFormula
 ) -> float:
-    """What the user thinks of a planned start, seconds, at a price."""
+    """The user's function for a planned start, seconds, at a price."""
     if not np.isfinite(cost):
         return -np.inf
     wait, duration = offered_start(start, request) - request.now, request.duration
@@ -227,7 +224,7 @@ def worth(
     return formula_value(user, values)
 
 
-#: Later starts that the fine selection looks at.
+#: Number of later starts in the fine selection.
 FINE_STEPS = 8
 #: Ways to choose among free intervals; see `_key`.
 _WAYS = 5
@@ -239,7 +236,7 @@ class Offer(NamedTuple):
     #: [utility, price, planned start]; utility and price in their own units, seconds.
     worth: FloatArray
     lanes: IntArray  #: the processors, the first `used[0]` entries
-    used: IntArray  #: how many lanes; 0 while there is no offer; shape [1]
+    used: IntArray  #: number of lanes; 0 without an offer; shape [1]
 
 
 @compiled_borrowing
@@ -262,7 +259,7 @@ def _room(lanes: Lanes, gaps: Gaps, machine: int, time: float, duration: float) 
 
 @compiled
 def _bucket_sizes(begin: FloatArray, end: FloatArray) -> FloatArray:
-    """How many intervals have the same start and end as each (the paper's buckets)."""
+    """Number of intervals with the start and end of each (the paper's buckets)."""
     order = np.argsort(end, kind="mergesort")
     order = order[np.argsort(begin[order], kind="mergesort")]
     sizes = np.empty(len(order))
@@ -280,7 +277,7 @@ def _bucket_sizes(begin: FloatArray, end: FloatArray) -> FloatArray:
 
 @compiled
 def _key(gaps: Gaps, room: IntArray, way: int) -> FloatArray:
-    """What lanes are sorted by: what began last, ends first, is shortest, or ends last; buckets."""
+    """Sort key of lanes: latest begin, earliest end, shortest, latest end, or largest bucket."""
     begin, end = gaps.begin[room], gaps.end[room]
     if way == 0:
         return -begin
@@ -295,7 +292,7 @@ def _key(gaps: Gaps, room: IntArray, way: int) -> FloatArray:
 
 @compiled
 def _keep_better(offer: Offer, value: float, cost: float, start: float, chosen: IntArray) -> None:
-    """Keep an offer where it is worth more, or as much at a lower price, than the best so far."""
+    """Keep an offer of a higher value, or of the same at a lower price, than the best so far."""
     if offer.used[0] > 0 and (
         value < offer.worth[0] or (value == offer.worth[0] and cost >= offer.worth[1])
     ):
@@ -309,7 +306,7 @@ def _keep_better(offer: Offer, value: float, cost: float, start: float, chosen: 
 def _offer_of_machine(
     lanes: Lanes, gaps: Gaps, machine: int, time: float, request: Request, terms: Terms
 ) -> Offer:
-    """What a machine offers at its first instant with room: coarse, then fine selection."""
+    """The offer of a machine at its first instant with room: coarse, then fine selection."""
     needed, duration = request.processors, request.duration
     capacity = lanes.first[machine + 1] - lanes.first[machine]
     best = Offer(np.zeros(3), np.empty(needed, dtype=np.int64), np.zeros(1, dtype=np.int64))
@@ -323,7 +320,7 @@ def _offer_of_machine(
         value = worth(time, cost, capacity, request, terms.user)
         _keep_better(best, value, cost, time, chosen)
         if len(room) == needed:
-            break  # there is but one way
+            break  # there is one choice
     chosen = best.lanes.copy()
     horizon = end_of_schedule(lanes, machine, time + duration)
     latest = min(gaps.end[chosen].min(), horizon) - duration
@@ -342,7 +339,7 @@ def _offer_of_machine(
 def _split_offer(
     lanes: Lanes, gaps: Gaps, available: IntArray, time: float, request: Request, terms: Terms
 ) -> Offer:
-    """Parts on several machines at the same time; most on the machine with the most room."""
+    """An offer of parts on several machines, the largest on the machine with the most room."""
     left, cost = request.processors, 0.0
     found = Offer(np.zeros(3), np.empty(left, dtype=np.int64), np.zeros(1, dtype=np.int64))
     rest, capacity = available.copy(), 0
@@ -365,9 +362,9 @@ def _split_offer(
 def _may_have_room(
     table: Timetable, first: int, request: Request, missing: BoolArray, may_split: bool
 ) -> bool:
-    """Whether enough processors stay free from an instant on that an offer may begin there.
+    """Whether enough processors stay free from an instant on for an offer.
 
-    Which ones they are is not asked: single processors may still be taken in between.
+    Only their number is checked: single processors may be allocated in between.
     """
     room, end = table.room, table.time[first] + request.duration
     for machine in range(len(room)):
@@ -401,15 +398,15 @@ def _count_room(
 
 @compiled
 def best_offer(lanes: Lanes, table: Timetable, request: Request, terms: Terms) -> Offer:
-    """The offer of all machines that is worth most to the user.
+    """The offer of all machines with the highest value for the user.
 
     Args:
-        lanes: the schedule of all processors, without what has ended.
-        table: how many stay free in it, from now on: tells instants without an offer quickly.
+        lanes: the schedule of all processors, without ended jobs.
+        table: numbers of free processors from now on, to skip instants without an offer quickly.
 
     Returns:
-        Of equal ones the cheaper, then that of the machine that could start first. No lanes where
-        the job is too wide for what it may be allocated on.
+        On a tie the cheaper offer, then that of the machine that could start first. No lanes if the
+        job is too wide.
     """
     machines = len(lanes.first) - 1
     missing = np.zeros(machines, dtype=np.bool_)  # machines still to make an offer

@@ -1,9 +1,9 @@
-"""What a market has agreed upon: jobs, their guarantees, and which processors are free when.
+"""The agreements of a market: jobs, their promised starts, and free processors over time.
 
-Offers look at lanes: a lane is a processor, and what it is taken for. The lanes of a machine stand
-together, so that machine m has those from first[m] to first[m + 1]. Rescheduling looks at machines
-as wholes: which processors a job gets is settled when it starts, so that numbers are enough
-(intervals on one machine can always be given processors in the order of their starts).
+Offers use lanes: a lane is a processor with its allocations. Machine m has the lanes from first[m]
+to first[m + 1]. Rescheduling uses numbers of processors of whole machines, since a job gets its
+processors at its start (intervals on one machine can always get processors in the order of their
+starts).
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ class MarketJobs(NamedTuple):
     """Jobs in order of submission; columns of shape [n]."""
 
     submit: FloatArray  #: seconds
-    run_time: FloatArray  #: seconds that a job will really run
-    allocated: FloatArray  #: seconds that it asks for and is given; never less than it runs
-    processors: IntArray  #: that it asks for
-    splits: BoolArray  #: whether it may run on several of them at once
+    run_time: FloatArray  #: seconds
+    allocated: FloatArray  #: requested and allocated seconds, at least the run time
+    processors: IntArray
+    splits: BoolArray  #: whether it may run on several machines at once
     interactive: BoolArray  #: whether it is of that class
-    reach: BoolArray  #: machines that its request gets to, shape [n, machines]
+    reach: BoolArray  #: machines that its request reaches, shape [n, machines]
 
 
 class Agreements(NamedTuple):
-    """The changing state of a market; functions of the market change it in place."""
+    """The state of a market, which its functions change in place."""
 
-    #: Latest start that was agreed, NaN before; shape [n]. Its end is `allocated` later.
-    promised: FloatArray
-    planned: FloatArray  #: start in the present schedule, in which every job has a place; shape [n]
-    start: FloatArray  #: start, NaN until then; shape [n]
-    price: FloatArray  #: that was agreed; shape [n]
+    promised: (
+        FloatArray  #: agreed latest start, NaN before; shape [n]; the end is `allocated` later
+    )
+    planned: FloatArray  #: start in the present schedule; shape [n]
+    start: FloatArray  #: NaN before; shape [n]
+    price: FloatArray  #: agreed; shape [n]
     parts: IntArray  #: processors on each machine, as planned and then as run; shape [n, machines]
-    waiting: IntArray  #: jobs with an agreement that have not started, the first counts[WAITING]
-    running: IntArray  #: jobs that run, the first counts[RUNNING]
+    waiting: IntArray  #: jobs with an agreement and no start, the first counts[WAITING]
+    running: IntArray  #: running jobs, the first counts[RUNNING]
     lane_job: IntArray  #: the job on each processor, -1 for none; shape [lanes]
     capacity: IntArray  #: processors of each machine
-    counts: IntArray  #: see the index names above
+    counts: IntArray  #: see the indices above
 
 
 def no_agreements(jobs: int, capacity: IntArray) -> Agreements:
@@ -65,7 +66,7 @@ def no_agreements(jobs: int, capacity: IntArray) -> Agreements:
 
 @compiled_borrowing
 def next_event(jobs: MarketJobs, state: Agreements) -> float:
-    """When the next job is submitted, ends, or has its planned start; inf when nothing follows."""
+    """Time of the next submission, end, or planned start; inf without one."""
     counts, time = state.counts, np.inf
     if counts[NEXT] < len(jobs.submit):
         time = jobs.submit[counts[NEXT]]
@@ -78,7 +79,7 @@ def next_event(jobs: MarketJobs, state: Agreements) -> float:
 
 @compiled_borrowing
 def end_jobs(jobs: MarketJobs, state: Agreements, now: float) -> None:
-    """Let everything end that ends by now."""
+    """End the jobs that end by now."""
     kept = 0
     for place in range(state.counts[RUNNING]):
         job = state.running[place]
@@ -94,7 +95,7 @@ def end_jobs(jobs: MarketJobs, state: Agreements, now: float) -> None:
 
 @compiled_borrowing
 def _settle_lanes(state: Agreements, job: int) -> None:
-    """Give a starting job its processors: the first idle ones of each of its machines."""
+    """Allocate the first idle processors of each of its machines to a starting job."""
     first = 0
     for machine in range(len(state.capacity)):
         last = first + state.capacity[machine]
@@ -108,7 +109,7 @@ def _settle_lanes(state: Agreements, job: int) -> None:
 
 @compiled_borrowing
 def start_planned(state: Agreements, now: float) -> None:
-    """Start every job whose planned start has come."""
+    """Start every due job."""
     counts, kept = state.counts, 0
     for place in range(counts[WAITING]):
         job = state.waiting[place]
@@ -125,7 +126,7 @@ def start_planned(state: Agreements, now: float) -> None:
 
 @compiled
 def sort_waiting(state: Agreements, key: FloatArray, found: IntArray) -> None:
-    """Fill in the waiting jobs by a column of shape [n], ties in the order of their agreements."""
+    """Fill `found` with the waiting jobs by a column of shape [n], ties by agreement."""
     count = state.counts[WAITING]
     values = np.empty(count)
     for place in range(count):
@@ -136,14 +137,14 @@ def sort_waiting(state: Agreements, key: FloatArray, found: IntArray) -> None:
 
 
 class Lanes(NamedTuple):
-    """Allocations of every processor in order of time; functions of this module change it."""
+    """Allocations of every processor in order of time, changed in place."""
 
-    #: begin, finish: seconds, shape [places, lanes]: neighbouring lanes are looked at together.
+    #: begin, finish: seconds, shape [places, lanes]: neighbouring lanes are read together.
     begin: FloatArray
     finish: FloatArray
     owner: IntArray  #: job number, shape [places, lanes]
-    depth: IntArray  #: how many allocations a lane has, shape [lanes]
-    last: FloatArray  #: end of the last one, -inf where there is none, shape [lanes]
+    depth: IntArray  #: number of allocations of a lane, shape [lanes]
+    last: FloatArray  #: end of the last one, -inf without one, shape [lanes]
     first: IntArray  #: first lane of each machine and one past the last, shape [machines + 1]
 
 
@@ -151,14 +152,14 @@ class Gaps(NamedTuple):
     """The free interval of each lane around one instant; shape [lanes]."""
 
     place: IntArray  #: number of the first allocation that ends after the instant
-    #: begin, end: of the gap, seconds; both the end of the allocation where the lane is taken.
+    #: begin, end: of the gap, seconds; both the end of the allocation if the lane is allocated.
     begin: FloatArray
     end: FloatArray
-    free: IntArray  #: 1 where the lane is free at the instant
+    free: IntArray  #: 1 if the lane is free at the instant
 
 
 def empty_lanes(processors: IntArray, places: int) -> Lanes:
-    """One lane for each processor of each machine, with no allocation in any."""
+    """Lanes without allocations for each processor of each machine."""
     first = np.concatenate([[0], np.cumsum(processors)]).astype(np.int64)
     shape = (places, int(first[-1]))
     return Lanes(
@@ -173,7 +174,7 @@ def empty_lanes(processors: IntArray, places: int) -> Lanes:
 
 @compiled_borrowing
 def allocate(lanes: Lanes, lane: int, begin: float, finish: float, owner: int) -> None:
-    """Take a lane for an interval that is free on it."""
+    """Allocate a lane for a free interval."""
     place = lanes.depth[lane]
     while place > 0 and lanes.begin[place - 1, lane] > begin:
         lanes.begin[place, lane] = lanes.begin[place - 1, lane]
@@ -188,7 +189,7 @@ def allocate(lanes: Lanes, lane: int, begin: float, finish: float, owner: int) -
 
 @compiled_borrowing
 def drop_first(lanes: Lanes, lane: int) -> None:
-    """Forget the first allocation of a lane."""
+    """Remove the first allocation of a lane."""
     for place in range(1, lanes.depth[lane]):
         lanes.begin[place - 1, lane] = lanes.begin[place, lane]
         lanes.finish[place - 1, lane] = lanes.finish[place, lane]
@@ -200,7 +201,7 @@ def drop_first(lanes: Lanes, lane: int) -> None:
 
 @compiled_borrowing
 def drop_ended(lanes: Lanes, run_time: FloatArray, now: float) -> None:
-    """Forget jobs that have ended by now, early or not: what they leave is free."""
+    """Remove the allocations of jobs that ended by now, early or not."""
     for lane in range(len(lanes.depth)):
         while lanes.depth[lane] > 0:
             if lanes.begin[0, lane] + run_time[lanes.owner[0, lane]] > now:
@@ -210,7 +211,7 @@ def drop_ended(lanes: Lanes, run_time: FloatArray, now: float) -> None:
 
 @compiled
 def empty_gaps(lanes: Lanes) -> Gaps:
-    """Arrays for the gaps of all lanes, which `look` fills in."""
+    """Arrays for the gaps of all lanes, filled by `look`."""
     count = len(lanes.depth)
     return Gaps(
         np.zeros(count, dtype=np.int64),
@@ -222,7 +223,7 @@ def empty_gaps(lanes: Lanes) -> Gaps:
 
 @compiled_borrowing
 def look(lanes: Lanes, gaps: Gaps, lane: int, time: float, now: float) -> None:
-    """Find the gap of a lane around `time`, which must not be before that of the last look."""
+    """Find the gap of a lane around `time`, which must not decrease between calls."""
     place = gaps.place[lane]
     while place < lanes.depth[lane] and lanes.finish[place, lane] <= time:
         place += 1
@@ -239,7 +240,7 @@ def look(lanes: Lanes, gaps: Gaps, lane: int, time: float, now: float) -> None:
 
 @compiled_borrowing
 def end_of_schedule(lanes: Lanes, machine: int, least: float) -> float:
-    """When the last allocation of a machine ends, at the least `least`."""
+    """End of the last allocation of a machine, at least `least`."""
     end = least
     for lane in range(lanes.first[machine], lanes.first[machine + 1]):
         end = max(end, lanes.last[lane])
@@ -248,7 +249,7 @@ def end_of_schedule(lanes: Lanes, machine: int, least: float) -> float:
 
 @compiled_borrowing
 def taken_area(lanes: Lanes, machine: int, begin: float, end: float) -> float:
-    """Processor-seconds that are taken on a machine between two instants."""
+    """Allocated processor-seconds of a machine between two instants."""
     area = 0.0
     for lane in range(lanes.first[machine], lanes.first[machine + 1]):
         for place in range(lanes.depth[lane]):
@@ -260,16 +261,16 @@ def taken_area(lanes: Lanes, machine: int, begin: float, end: float) -> float:
 
 
 class Timetable(NamedTuple):
-    """Free processors from each of `points[0]` instants on; functions here change it."""
+    """Free processors from each of `points[0]` instants on, changed in place."""
 
     time: FloatArray  #: instants, ascending, seconds
     free: IntArray  #: free processors of each machine from then on, shape [places, machines]
-    points: IntArray  #: how many instants are in use, shape [1]
-    room: IntArray  #: what `earliest` counts in, shape [machines]
+    points: IntArray  #: number of used instants, shape [1]
+    room: IntArray  #: work space of `earliest`, shape [machines]
 
 
 def empty_timetable(places: int, machines: int) -> Timetable:
-    """A timetable without an instant, with arrays for so many of them."""
+    """A timetable without instants, with arrays for `places` of them."""
     return Timetable(
         time=np.empty(places),
         free=np.empty((places, machines), dtype=np.int64),
@@ -280,7 +281,7 @@ def empty_timetable(places: int, machines: int) -> Timetable:
 
 @compiled_borrowing
 def tabulate_running(jobs: MarketJobs, state: Agreements, table: Timetable, now: float) -> None:
-    """The timetable of what runs, each job for all the time that it was given."""
+    """Make the timetable of the running jobs with their allocated times."""
     table.time[0] = now
     for machine in range(len(state.capacity)):
         table.free[0, machine] = state.capacity[machine]
@@ -292,7 +293,7 @@ def tabulate_running(jobs: MarketJobs, state: Agreements, table: Timetable, now:
 
 @compiled_borrowing
 def take_planned(jobs: MarketJobs, state: Agreements, table: Timetable, job: int) -> None:
-    """Take what a waiting job has in the present schedule."""
+    """Allocate a waiting job's place in the present schedule."""
     begin = state.planned[job]
     place = instant(table, begin)
     take(table, place, begin + jobs.allocated[job], state.parts, job)
@@ -300,7 +301,7 @@ def take_planned(jobs: MarketJobs, state: Agreements, table: Timetable, job: int
 
 @compiled_borrowing
 def forget_past(table: Timetable, now: float) -> None:
-    """Let a timetable begin now, not before its present beginning."""
+    """Move the begin of a timetable to now, which is not before its present begin."""
     dropped = 0
     while dropped + 1 < table.points[0] and table.time[dropped + 1] <= now:
         dropped += 1
@@ -314,7 +315,7 @@ def forget_past(table: Timetable, now: float) -> None:
 
 @compiled_borrowing
 def give_back(table: Timetable, end: float, parts: IntArray, row: int) -> None:
-    """Give back the processors of a row of `parts`, from the beginning of the timetable on."""
+    """Free the processors of a row of `parts` from the begin of the timetable to `end`."""
     place = 0
     while place < table.points[0] and table.time[place] < end:
         for machine in range(table.free.shape[1]):
@@ -324,7 +325,7 @@ def give_back(table: Timetable, end: float, parts: IntArray, row: int) -> None:
 
 @compiled_borrowing
 def copy_table(source: Timetable, target: Timetable) -> None:
-    """Make one timetable the same as another."""
+    """Copy a timetable."""
     points = source.points[0]
     for place in range(points):
         target.time[place] = source.time[place]
@@ -335,7 +336,7 @@ def copy_table(source: Timetable, target: Timetable) -> None:
 
 @compiled_borrowing
 def instant(table: Timetable, time: float) -> int:
-    """Place of an instant, which is put in where it is not there; never before the first."""
+    """Place of an instant, which is inserted if missing; never before the first."""
     place = table.points[0]
     while place > 0 and table.time[place - 1] >= time:
         place -= 1
@@ -354,7 +355,7 @@ def instant(table: Timetable, time: float) -> int:
 
 @compiled_borrowing
 def take(table: Timetable, first: int, end: float, parts: IntArray, row: int) -> None:
-    """Take the processors of a row of `parts` from the instant at a place on until `end`."""
+    """Allocate the processors of a row of `parts` from the instant at a place until `end`."""
     last = instant(table, end)
     for place in range(first, last):
         for machine in range(table.free.shape[1]):
@@ -365,11 +366,9 @@ def take(table: Timetable, first: int, end: float, parts: IntArray, row: int) ->
 def earliest(
     table: Timetable, jobs: MarketJobs, job: int, latest: float, parts: IntArray, row: int
 ) -> int:
-    """The first place of a timetable from which there is room for a job; -1 for none in time.
+    """The first place of a timetable with room for a job by `latest`, seconds; -1 without one.
 
-    Args:
-        latest: start that is still in time, seconds.
-        parts: processors on each machine, filled in at a row; shape [rows, machines].
+    A row of `parts`, shape [rows, machines], gets its processors on each machine.
     """
     first = 0
     while table.time[first] <= latest:
@@ -395,9 +394,9 @@ def _too_little(table: Timetable, jobs: MarketJobs, job: int, place: int) -> boo
 
 @compiled_borrowing
 def _blocked(table: Timetable, jobs: MarketJobs, job: int, first: int) -> int:
-    """Place of the instant at which a job that starts at a place has no room; -1 for none.
+    """Place of the instant at which a job that starts at a place lacks room; -1 without one.
 
-    `table.room` is what each machine has free all the time.
+    `table.room` gets the processors of each machine that stay free.
     """
     processors, room = jobs.processors[job], table.room
     for machine in range(len(room)):
@@ -418,7 +417,7 @@ def _blocked(table: Timetable, jobs: MarketJobs, job: int, first: int) -> int:
 
 @compiled_borrowing
 def _divide(room: IntArray, processors: int, parts: IntArray, row: int) -> None:
-    """Where a job goes: the narrowest room of one machine, or parts from the widest on."""
+    """Place a job on the machine with the least sufficient room, or in parts from the widest."""
     alone = -1
     for machine in range(len(room)):
         parts[row, machine] = 0

@@ -126,7 +126,7 @@ def test_a_name_that_comes_to_stand_for_this_host_is_not_asked(
     with pytest.raises(TimeoutError):  # nobody connects
         listener.accept()
     asks.join(10)
-    assert "north.example stands for 127.0.0.1" in why_not(site, job)
+    assert "north.example resolves to 127.0.0.1" in why_not(site, job)
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "224.0.0.1", "0.0.0.0"])
@@ -135,7 +135,7 @@ def test_a_name_that_stands_for_no_site_is_not_asked(
 ) -> None:
     site = SiteAddress(name="north", url="https://north.example", token_file=token)
     monkeypatch.setattr(socket, "getaddrinfo", Names(address))
-    assert f"north.example stands for {address}" in why_not(site, job, 0.5)
+    assert f"north.example resolves to {address}" in why_not(site, job, 0.5)
 
 
 def test_what_was_judged_is_what_is_asked(
