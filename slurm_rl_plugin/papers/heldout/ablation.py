@@ -40,7 +40,7 @@ ALL_FEATURES = "all features"
 #: Variant -> changes of the search's settings; without predictions it starts from requests.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     ALL_FEATURES: {},
-    "without jobs alike": {"without": "alike"},
+    "without similar jobs": {"without": "alike"},
     "without predicted run times": {"without": "prediction", "start": "saf"},
     "without past runs": {"without": "prediction,alike", "start": "saf"},
     "without the request": {"without": "request"},

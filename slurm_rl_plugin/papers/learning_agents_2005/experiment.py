@@ -53,9 +53,9 @@ _BY_NAME = {
 _LATE = {name + LATE: replace(_BY_NAME[name], at_completion=True) for name in (PAPER, PROBING)}
 _NARROW = (300.0, 700.0)
 RATES_OF_FIGURE_2, RATES_OF_FIGURE_3 = (0.13, 0.14, 0.15), (0.18, 0.20, 0.22)
-#: R Cmin / (N Jav) = .1485 at 300-700: above it, random choices overload the slowest resources.
+#: R Cmin / (N Jav) = 0.1485 at 300-700; above it random choices overload the slowest resources.
 CRITICAL_RATE = RATES_OF_FIGURE_2[-1]
-#: R Cmin / (N Jav) = .00495 at 10-1000, which the paper rounds to .005; and twice as much.
+#: R Cmin / (N Jav) = 0.00495 at 10-1000, which the paper rounds to 0.005; and twice as much.
 RATES_OF_RANDOM = (0.005, 0.01)
 LEAVING, NOISE = (0.0, 0.001, 0.01, 0.05), (0.0, 0.01, 0.025, 0.05, 0.1)
 #: Load of Fig. 4 and 5: that of Fig. 3b, since the paper does not print it.
@@ -248,7 +248,7 @@ def rows_of(found: Mapping[str, Measured]) -> Iterator[Row]:
         yield from _rows_of_figure_3(rate, found[group_of(3, rate)])
     steady, late = group_of(3, RATE_OF_DYNAMICS), PAPER + LATE
     load = found[steady].load
-    yield _ratio(steady, late, "load / told at once", load[late], load[PAPER], load)
+    yield _ratio(steady, late, "load / known at once", load[late], load[PAPER], load)
     sustained, beyond = map(partial(group_of, 3), RATES_OF_RANDOM)
     yield _growth(sustained, RANDOM, found[sustained], {})
     yield _grown(beyond, RANDOM, found[beyond])
@@ -318,7 +318,7 @@ def _rows_of_figure_2(rate: float, measured: Measured) -> Iterator[Row]:
 
 
 def _rows_of_figure_3(rate: float, measured: Measured) -> Iterator[Row]:
-    """The paper's agents compare very well with least loaded; both keep up until g = .22."""
+    """The paper's agents compare very well with least loaded; both keep up until g = 0.22."""
     group, load = group_of(3, rate), measured.load
     same = rate == RATE_OF_DYNAMICS  # the paper says "the same value" for this rate alone
     column, statistic = (SAME, _either_way) if same else (TO_LEAST_LOADED, ratio_of_means)
@@ -329,7 +329,7 @@ def _rows_of_figure_3(rate: float, measured: Measured) -> Iterator[Row]:
 
 
 def _figures_4_and_5(found: Mapping[str, Measured]) -> Iterator[Row]:
-    """Load with leaving agents; and with noise, sustained up to eps = R Cmin / (g N Jav) = .025."""
+    """Load with leaving agents, and with noise, sustained up to R Cmin / (g N Jav) = 0.025."""
     steady = found[FIGURE_5].load[with_noise(PAPER, 0.0)]
     for leaving in LEAVING[1:]:
         group = group_of_leaving(leaving)

@@ -282,14 +282,14 @@ def _draw_figure_3(trials: Mapping[float, PairedTrial]) -> Any:
     for axis, goal in zip(axes, (INTERACTIVE_WAIT_GOAL, 1.0), strict=True):
         axis.axhline(0.9, color="grey", linewidth=0.8)
         axis.axvline(goal, color="grey", linewidth=0.8)
-    axes[1].set_xlabel("wait / run time (below .001 drawn at .001)")
+    axes[1].set_xlabel("wait / run time (below 0.001 drawn at 0.001)")
     across = "wait (s, below 1 s drawn at 1 s; line at 2 minutes)"
-    up = "fraction of interactive jobs (line at .9)"
+    up = "fraction of interactive jobs (line at 0.9)"
     return finished(figure, axes, across, up, log="x", columns=3)
 
 
 def _draw_fairness(feasible: PairedTrial, infeasible: PairedTrial) -> Any:
-    titles = ("targets .7/.2/.05/.05 (feasible)", "targets .4/.2/.2/.2 (infeasible)")
+    titles = ("targets 0.7/0.2/0.05/0.05 (feasible)", "targets 0.4/0.2/0.2/0.2 (infeasible)")
     figure, axes = panels(titles, (5, 4.5))
     for axis, trial in zip(axes, (feasible, infeasible), strict=True):
         for colour, policy in zip(_COLOURS, (FIFO, load.RL, SJF), strict=True):
@@ -305,7 +305,9 @@ def _draw_fairness(feasible: PairedTrial, infeasible: PairedTrial) -> Any:
             hours = seconds / HOUR
             axis.plot(hours, middle, color=colour, label=f"{policy}, median of the logs")
             axis.fill_between(hours, low, high, color=colour, alpha=0.12, linewidth=0)
-    axes[0].axhline(0.94, color="grey", linestyle=":", label=".94 (paper, at 13.9 h) or bound .625")
+    axes[0].axhline(
+        0.94, color="grey", linestyle=":", label="0.94 (paper, at 13.9 h) or bound 0.625"
+    )
     axes[1].axhline(claims.INFEASIBLE_BOUND, color="grey", linestyle=":")
     across = "simulated time (h), first 500 jobs left out"
     up = "fairness (eq. 4); band: middle 95 % of the logs"

@@ -201,7 +201,7 @@ def _tails(
 
 
 TO_PLAN = "median |log10 error| / plan's by limits"
-COVERAGE, DAYS = "coverage of the 90 % band", "part of days with coverage of .80 to .97"
+COVERAGE, DAYS = "coverage of the 90 % band", "part of days with coverage of 0.80 to 0.97"
 #: Goals for the coverage of all jobs, and of a day.
 _POOLED, _A_DAY = (0.88, 0.92), (0.80, 0.97)
 DECLARED = Declared(__package__)

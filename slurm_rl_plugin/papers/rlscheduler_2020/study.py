@@ -54,7 +54,7 @@ TRACES = {
     "HPC2N": ("HPC2N-2002-2.2-cln", 240),
     "Lublin-2": ("lublin_256_new2", 256),
 }
-#: Starts of a sequence on so many processors under a rule.
+#: Starts of a sequence: (jobs, processors, rule) -> seconds, shape [n].
 Scheduler = Callable[[BenchmarkJobs, int, str], FloatArray]
 
 

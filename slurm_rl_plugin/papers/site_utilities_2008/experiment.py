@@ -128,7 +128,7 @@ class _Stream(NamedTuple):
 def _window(
     segment: JobLog, rng: np.random.Generator, *, jobs: int = 0, work: float = 0.0
 ) -> _Stream:
-    """Consecutive jobs from a random place, wrapping around: so many `jobs`, or so much `work`."""
+    """Consecutive jobs from a random place, wrapping around, by number or by work."""
     first = int(rng.integers(SEGMENT_JOBS))
     order = (first + np.arange(SEGMENT_JOBS)) % SEGMENT_JOBS
     if not jobs:

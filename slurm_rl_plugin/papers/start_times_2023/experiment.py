@@ -259,7 +259,7 @@ ERROR, WITHIN_2, WITHIN_3 = (
     "part within a factor of 2",
     "part within a factor of 3",
 )
-COVERAGE, DAYS = "coverage of the 90 % band", "part of days with coverage of .80 to .97"
+COVERAGE, DAYS = "coverage of the 90 % band", "part of days with coverage of 0.80 to 0.97"
 #: The source that knows all earlier days under that protocol.
 SIMILAR = SOURCES[1]
 #: Bounds of the coverage, pooled and of a day.
@@ -305,7 +305,7 @@ def _rows_on_medians(
 
 
 def _coverages(tested: Tested) -> dict[str, float]:
-    """Coverage of the baselines with a band, and of ours before calibration."""
+    """Coverage of the baselines with a band, and of the forecasts before calibration."""
     spread = {name: each for name, each in tested.others.items() if has_bands(each)}
     return {
         name: float(covered(each, tested.jobs.wait, 0.9).mean())

@@ -97,7 +97,7 @@ class Printed:
 
     @classmethod
     def of(cls, text: str) -> Printed:
-        """Read texts such as "2676", ".215", "7.9k" or "2.48E-04"."""
+        """Read texts such as `2676`, `.215`, `7.9k` or `2.48E-04`."""
         mantissa, _, exponent = text.partition("E")
         digits = mantissa.removesuffix("k")
         scale = (1000.0 if digits != mantissa else 1.0) * 10.0 ** int(exponent or 0)

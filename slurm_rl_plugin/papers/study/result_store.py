@@ -36,7 +36,7 @@ def stem_of(name: str, *key: Any, module: str) -> str:
     """Name of a result's file without its ending, different for each result.
 
     Args:
-        key: the inputs besides the code: settings, texts, a `digest_of` arrays.
+        key: the inputs: settings, texts, a `digest_of` arrays; the code is added.
         module: the module that computes the result; its source and its imports are in the digest.
     """
     described = [__version__, numba.__version__, closure_digest(module), *key]

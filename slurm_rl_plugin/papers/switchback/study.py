@@ -85,7 +85,7 @@ class HeldTrial:
     found: Sequence[GoalFinding]  #: of the blocks, by goal
     guard: int | None  #: number of blocks when a guard tripped first; None for never
     ratio: float  #: true mean bounded slowdown, always our order over always the site's
-    #: Blocks -> damage to all jobs if our order is rolled back after so many blocks, by a
+    #: Blocks -> damage to all jobs if our order is rolled back after these blocks, by a
     #: simulation of the same cluster without the experiment; only for HARM.
     really: dict[int, Damage]
 
@@ -112,7 +112,7 @@ class HeldTrial:
         return min(known) if known else None
 
     def hours(self, blocks: int | None) -> float:
-        """From the begin of the experiment to the end of so many blocks; inf for None."""
+        """From the begin of the experiment to the end of these blocks; inf for None."""
         if blocks is None:
             return np.inf
         return (self.declared.blocks[blocks - 1].end - self.declared.begin) / HOUR
@@ -129,7 +129,7 @@ class HeldTrial:
         return bool(effect.low <= np.log(self.ratio) <= effect.high)
 
     def blocks_within(self, hours: float) -> int:
-        """Number of blocks that end within so many hours."""
+        """Number of blocks that end within some hours."""
         return self.declared.closed(self.declared.begin + hours * HOUR)
 
     def damage(self, blocks: int) -> Damage:
@@ -315,7 +315,7 @@ def _naive_says(held: HeldTrial) -> bool:
 _SHOWN, _APART = 3, 2
 #: Log of a ratio beyond every axis, for infinite ends.
 _BEYOND = 5.0
-_RATIO = "cost of ours over the site's"
+_RATIO = "cost of our order over the site's"
 
 
 def _sequences(found: Mapping[str, Sequence[HeldTrial]]) -> Any:
