@@ -93,8 +93,8 @@ def test_the_tables_are_printed_for_people(tmp_path: Path, typed: Typed) -> None
 @pytest.mark.parametrize(
     ("days", "more", "said"),
     [
-        (1, [], "the file has jobs of 1 poll(s), which is too little to learn from"),
-        (20, [], "give at least 21, of which 20 are only learned from"),
+        (1, [], "the file has jobs of 1 poll(s), which is too little to train on"),
+        (20, [], "give at least 21; the first 20 are only for training"),
         (2, ["--quick"], "give at least 7"),
         (2, ["--seeds", "3"], "--seeds is not for start-times"),
         (2, ["--policy", "a.onnx"], "--policy is not for start-times"),

@@ -119,11 +119,11 @@ def _connected(host: str, port: int, timeout: float | None) -> socket.socket:
         if (why := why_refused(address, host)) is not None:
             raise RequestRefused("", f"it is not asked: {host} resolves to {address}, {why}")
     failed: OSError = OSError("no address")
-    for family, kind, protocol, _, address in found:
+    for family, kind, protocol, _, where in found:
         connection = socket.socket(family, kind, protocol)
         try:
             connection.settimeout(timeout)
-            connection.connect(address)
+            connection.connect(where)
         except OSError as error:
             connection.close()
             failed = error
