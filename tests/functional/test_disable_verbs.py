@@ -167,7 +167,7 @@ def test_until_is_told_in_local_time(words: Typed) -> None:
 def test_a_daemon_that_goes_by_another_file_is_no_success(
     words: Typed, site: FakeCluster, tmp_path: Path
 ) -> None:
-    """No factor stands only because nothing waits: the next job would get one."""
+    """No factor is outstanding only because the queue is empty: the next job would get one."""
     port = free_port()
     configure(tmp_path, port)
     for job in (1, 2, 3):

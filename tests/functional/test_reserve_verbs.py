@@ -125,7 +125,7 @@ class TestRun:
     def test_beside_a_bounded_order_an_interactive_job_goes_before_the_batch_jobs(
         self, site: Site
     ) -> None:
-        """The site puts it 100,000 points behind them, and the first place is worth far fewer."""
+        """The site puts it 100,000 points behind them, and the first place adds far fewer."""
         site.hook["influence_hours"] = 24
         for job in (2, 3):
             site.cluster.change(job, factors={**FACTORS, "qos": 100_000})
@@ -264,7 +264,7 @@ def check(site: Site) -> dict[str, tuple[str, str]]:
 
 class TestWhoMayUseIt:
     def flood(self, site: Site) -> None:
-        """Five interactive jobs of alice, beside the one that runs: 4 x 0.33 is 2 of hers."""
+        """Five interactive jobs of alice, in addition to a running one: 4 x 0.33 is 2 of hers."""
         now = site.cluster.state["now"]
         for job in range(4, 9):
             site.cluster.add(job, submit=now, eligible=now, time_limit="1:00")

@@ -22,7 +22,7 @@ JOBS = 300
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
-    """A queue of which the policy makes another order than the site, and a day of past jobs."""
+    """A queue that the policy and the site order differently, and a day of past jobs."""
     fake = FakeCluster(tmp_path)
     now = int(time.time())  # noqa: TID251 - the clock of the commands
     fake.set(now=now, accounting=ended_load(JOBS, now - 86400))
@@ -107,7 +107,7 @@ def test_no_page_without_a_replay_or_a_place(words: Typed, site: FakeCluster) ->
     site.set(accounting=[])
     status, out, err = words("shadow-report", "--committee", "page.html")
     assert (status, "no page without a replay: sacct: no job ended" in err) == (2, True)
-    assert "No replay: " in out  # the rest is told all the same
+    assert "No replay: " in out  # the rest is reported all the same
     assert not Path("page.html").exists()
 
 
@@ -243,7 +243,7 @@ def test_the_price_is_that_of_the_limit_with_the_bounds_of_the_site(
     words: Typed, tmp_path: Path, site: FakeCluster
 ) -> None:
     text = (tmp_path / "site.toml").read_text().replace('"sjf"', '"reserve:2"')
-    # nobody has come for so long at any decision that no limit is ever set
+    # at each decision no job has come for so long that no limit is ever set
     idle = f"{RESERVE}idle_minutes = 0.0000001\n"
     (tmp_path / "site.toml").write_text(text + idle + FROM_A_TERMINAL)
     site.change(2, batch=0)

@@ -68,7 +68,7 @@ def test_it_says_and_asks_nothing_where_no_factor_of_ours_stands(
     assert unattended(site) == 0
     assert asked == []
     assert capsys.readouterr() == ("", "")
-    assert factors(site) == [500, 700, 0]  # somebody else's
+    assert factors(site) == [500, 700, 0]  # another program's
 
 
 def test_it_leaves_a_running_daemon_alone(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The audit log: one JSON line a cycle with the decided order, one a write; and its reader."""
+"""The audit log: a JSON line for each cycle with its order, one for each write; and its reader."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class AuditLog:
         failed: Sequence[str] = (),
         new_jobs: bool = False,
     ) -> None:
-        """Append one cycle line, one line a changed request, one a write, one a changed limit.
+        """Append a line for the cycle, each changed request, each write and a changed limit.
 
-        The `changes` are about to be written, or would be in shadow mode; `failed` are the cycles
-        since the last one in the log; `new_jobs` alone get no cycle line. ConfigurationError where
-        the file cannot be written: nothing may be changed unaudited.
+        The `changes` are about to be written, or would be in active mode; `failed` are the failed
+        cycles since the last line. A cycle of `new_jobs` only has no line of its own.
+        ConfigurationError if the file cannot be written: nothing may be changed unaudited.
         """
         if self.path is None:
             return
@@ -87,8 +87,8 @@ class AuditLog:
             lines.append({"event": event.replace("write", "limit"), **words, **limits})
         self._append("".join(json.dumps(line) + "\n" for line in lines))
 
-    def tell_experiment(self, time: float, mode: str, policy: str, reason: str) -> None:
-        """Append a line: whose turn it is in an experiment, or why the site has the queue."""
+    def record_turn(self, time: float, mode: str, policy: str, reason: str) -> None:
+        """Append whose turn it is in an experiment, or why the site has the queue."""
         if self.path is None:
             return
         line = {"event": "experiment", "time": time, "mode": mode, "policy": policy, "model": ""}
@@ -126,21 +126,21 @@ def _first(plan: QueuePlan, order: IntArray, count: int) -> dict[str, Any]:
 
 
 def _opened(path: str, flags: int) -> int:
-    """A new file names jobs and accounts; one that is there stays as open as the site made it.
+    """A new file is private, since it names jobs and accounts; an existing one keeps its mode.
 
-    A link, such as /dev/stdout, is followed only in a folder of this user's or of root's.
+    A link, such as /dev/stdout, is followed only in a folder of this user or of root.
     """
     follows = Path(path).parent.stat().st_uid in {0, os.geteuid()}
     return os.open(path, flags | (0 if follows else os.O_NOFOLLOW), PRIVATE)
 
 
-#: What `event` of a line can be.
+#: Values of `event`.
 EVENTS = ("cycle", "write", "would_write", "limit", "would_limit", "request", "experiment")
-#: Those of them that are of no single job.
+#: Events that are not of a single job.
 WITHOUT_JOB = ("cycle", "limit", "would_limit", "experiment")
-#: Of a limit's line: amounts of other resources than processors, by name.
+#: Key of a limit's line: amounts of resources other than processors, by name.
 AMOUNTS = "resources"
-#: A longer line is not one of the daemon; a cycle line names at most 1000 jobs.
+#: The daemon writes no longer line; a cycle line names at most 1000 jobs.
 LONGEST_LINE = 1_000_000
 #: Largest number of a line, up to which jobs of OpenPBS go.
 _LARGEST = 2**63 - 1
@@ -209,7 +209,7 @@ class AuditReader:
 
 
 def audit_files(path: Path) -> list[Path]:
-    """The audit log and what logrotate made of it, oldest first; ConfigurationError for none."""
+    """The audit log and its rotated files, oldest first; ConfigurationError if there is none."""
     try:
         beside = [each for each in path.parent.iterdir() if each.name.startswith(path.name)]
     except OSError as error:
@@ -227,12 +227,12 @@ def audit_files(path: Path) -> list[Path]:
 
 
 def _may_follow() -> bool:
-    """Whether a link is followed: root does not, because the folder is a lesser account's."""
+    """Whether to follow a link: root does not, since the daemon's account owns the folder."""
     return os.geteuid() != 0
 
 
 def tail_of(path: Path, size: int) -> list[AuditLine]:
-    """The lines in the last `size` bytes of an audit log that still grows; none without it."""
+    """The lines in the last `size` bytes of an audit log that still grows; [] without one."""
     try:
         with plain_file(path, follow=_may_follow()) as file:
             behind = max(file.seek(0, 2) - size, 0)
@@ -261,7 +261,7 @@ def _plain(stored: io.BufferedReader) -> io.BufferedIOBase:
 
 
 def _bounded_lines(file: io.BufferedIOBase) -> Iterator[bytes]:
-    """Lines without their end; of a too long one only the beginning, so that memory is bounded."""
+    """The lines; only the beginning of one that is too long, so that memory is bounded."""
     while raw := file.readline(LONGEST_LINE):
         begin = raw
         while len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):

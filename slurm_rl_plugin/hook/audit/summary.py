@@ -16,15 +16,15 @@ from slurm_rl_plugin.units import IntArray
 
 #: Highest number of a Slurm job; the bits above it name the cluster of a federation.
 HIGHEST_JOB = 0x03FF_FFFF
-#: Ones in each byte.
+#: Number of ones in each byte.
 _ONES = np.array([byte.bit_count() for byte in range(256)], dtype=np.uint8)
-#: Accounts, reasons and other names that are counted apart; all others count as one.
+#: Accounts, reasons and other names that are counted separately; all others count as one.
 MOST_NAMES = 500
 REST = "(others)"
 LIMIT_EVENTS = ("limit", "would_limit")
 #: Seconds between two cycles beyond which the state in between is unknown.
 LONGEST_GAP = 900.0
-#: Moves up to this many ranks are counted each, longer ones in steps of 10 %.
+#: Moves up to this number of ranks are counted exactly, longer ones in steps of 10 %.
 _EXACT = 100
 _STEPS = _EXACT * 1.1 ** np.arange(1, 120)
 #: Upper edges of the bins of a move's length; what is longer counts as the last.
@@ -42,7 +42,7 @@ def kendall_tau(site_rank: IntArray) -> float | None:
 
 
 def inversions(values: IntArray) -> int:
-    """Pairs of different values that stand the wrong way round, bit by bit of their ranks."""
+    """Number of pairs of different values in the wrong order, bit by bit of their ranks."""
     rank = np.argsort(np.argsort(values, kind="stable"), kind="stable")
     found = 0
     for bit in range(max(len(rank) - 1, 1).bit_length()):
@@ -75,7 +75,7 @@ class RankMoves:
         return int(self.counts.sum())
 
     def shares(self, further_than: int) -> tuple[float | None, float | None]:
-        """Shares that start over `further_than` <= 100 ranks earlier, and later; None for none."""
+        """Parts that move over `further_than` <= 100 ranks earlier, and later; None for no job."""
         if not self.count:
             return None, None
         earlier = self.counts[further_than < _RANKS].sum()
@@ -102,7 +102,7 @@ class RankMoves:
 
 @dataclass(slots=True)
 class JobsSeen:
-    """Which job numbers were met: a bit for each, so 8 MB at most."""
+    """The job numbers that were seen: a bit for each, so 8 MB at most."""
 
     _bits: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(1 << 13, dtype=np.uint8))
 
@@ -143,7 +143,7 @@ class LimitsSeen:
             self._lowest = min(self._lowest, new)
 
     def pass_time(self, now: float, longest: float) -> None:
-        """A cycle was run; a gap of more than `longest` seconds, a stop perhaps, is not counted."""
+        """A cycle ran; a gap of more than `longest` seconds, such as a stop, is not counted."""
         gap = now - self._since
         if self._stands and 0.0 < gap <= longest:
             self._limited += gap
@@ -185,7 +185,7 @@ class AuditSummary:
     _known: tuple[Any, float | None] = (None, None)
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Take one line of any release; what an old one does not say is not counted."""
+        """Take one line of any release; fields that an old one lacks are not counted."""
         time = float(line["time"])
         self.first, self.last = min(self.first, time), max(self.last, time)
         if line["event"] in LIMIT_EVENTS:
@@ -235,7 +235,7 @@ class AuditSummary:
 
     def _add_tau(self, site: IntArray) -> None:
         key = site.tobytes()
-        if key != self._known[0]:  # from one cycle to the next mostly nothing changes
+        if key != self._known[0]:  # it rarely changes between two cycles
             self._known = (key, kendall_tau(site))
         if self._known[1] is not None:
             self._tau[0] += self._known[1]

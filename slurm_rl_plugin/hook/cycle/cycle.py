@@ -187,7 +187,7 @@ class Cycle:
             self._accounting.look(load.backlog, self.disturbances)
         if load.struggles is not None:
             return self._failed("busy", load.struggles)
-        # two daemons that are at fault would undo each other's order
+        # two faulty daemons would undo each other's order
         harm = self.settings.controller_fault(facts) or facts.harm
         if harm is not None and not self.writes_nothing:
             return self._failed("refused", harm)

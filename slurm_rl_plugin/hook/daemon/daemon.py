@@ -243,7 +243,7 @@ class Daemon:
             turn.why or {OURS: "our turn", SITE: "the site's turn", "": "no experiment"}[turn.arm]
         )
         try:
-            self.cycle.audit.tell_experiment(self.clock(), mode, self.cycle.policy.name, words)
+            self.cycle.audit.record_turn(self.clock(), mode, self.cycle.policy.name, words)
         except SlurmRLError as error:
             logger.warning("experiment=unaudited reason=%s", error)
 

@@ -1,8 +1,8 @@
 """Service of accounts in the last fortnight, and its effects: lifts and lost classes.
 
-Each cycle adds what running jobs have, times the seconds since the cycle before. The queue shows
-what more an account could have used: jobs that wait, up to their limits and the time that they have
-waited, and what running jobs lost by their waits (docs/research/definitions.md#who-got-what).
+Each cycle adds the resources of running jobs times the seconds since the cycle before. The queue
+shows how much more an account could have used: pending jobs up to their limits and their waits, and
+what running jobs lost by their waits (docs/research/definitions.md#who-got-what).
 A job that starts and ends between two cycles is not seen. An account that is short of its
 entitlement and has jobs that wait gains a lift (`Lifts`), and so does a group of jobs whose mean
 wait is above its target. While an experiment gives the site's own order its turns, the waits under
@@ -38,22 +38,22 @@ from slurm_rl_plugin.utility.fairness import FORTNIGHT, SMALL, entitled_service
 #: which figures are reported; the time between two writes of the file.
 _LONGEST_GAP, _ENOUGH, _KEPT_EVERY = 10 * MINUTE, 7 * DAY, HOUR
 _DAYS = round(FORTNIGHT / DAY)
-#: Doublings by which a lift moves in a day. What it answers to is a mean over a fortnight: eight
-#: days to the bound leave that mean time to move first.
+#: Doublings by which a lift moves in a day. It follows a mean over a fortnight: eight days to the
+#: bound give that mean time to move first.
 A_DAY = 0.25
-#: Doublings at most: a quarter of the usage. What a lift of two cannot correct, a person must.
+#: Doublings at most: a quarter of the usage. If a lift of two is not enough, a person must act.
 MOST = 2.0
 #: Part of its entitlement below which an account is short. Running jobs do not stop at a share, so
 #: 0.9 is usual under an order that keeps shares (docs/research/order-measured.md: 5 % quantile
 #: 0.87).
 SHORT = 0.9
-#: Standard deviations by which an account of small entitlement must be short before it is lifted:
-#: one job more or less is much of its service.
+#: Standard deviations by which an account of small entitlement must be short before it is lifted: a
+#: single job is a large part of its service.
 SURE = 2.0
-#: Times its target above which a group waits too long, and starts in a fortnight by which it is
-#: judged: the mean of a hundred waits that differ much is known within a fifth.
+#: Multiple of its target above which a group waits too long, and the starts in a fortnight that are
+#: needed: the mean of a hundred waits that differ much is known within a fifth.
 LATE, ENOUGH_STARTS = 1.2, 100
-#: Seconds as which a shorter mean wait under the site's own order counts.
+#: Seconds: a shorter mean wait under the site's own order counts as this.
 LEAST_TARGET = 5 * MINUTE
 #: A limit of fifteen minutes makes a job interactive. If such limits end more than ALLOWED runs of
 #: a user in PERIOD, and more than ALLOWED_PART of them, the user's jobs with such limits count as
@@ -82,7 +82,7 @@ class Lifts:
         return snapshot
 
     def _of_jobs(self, snapshot: QueueSnapshot) -> FloatArray:
-        """Doublings of each pending job, shape [pending]: the greater of its two groups."""
+        """Doublings of each pending job, shape [pending]: the greater lift of its two groups."""
         by_width, by_limit = (
             np.array([self.groups.get(name, 0.0) for name in each.names])[each.place]
             for each in groupings(snapshot.pending.jobs, snapshot.capacity)
@@ -97,7 +97,7 @@ def groupings(jobs: JobTable, capacity: int) -> tuple[Grouping, Grouping]:
 
 
 def moved(lifts: Mapping[str, float], rising: Collection[str], seconds: float) -> dict[str, float]:
-    """The lifts after some time, those above 0: of rising names higher, of all others lower."""
+    """The lifts above 0 after some time: higher for rising names, lower for all others."""
     step = A_DAY * seconds / DAY
     found = {name: lift - step for name, lift in lifts.items() if name not in rising}
     found |= {name: min(lifts.get(name, 0.0) + step, MOST) for name in rising}
@@ -155,7 +155,7 @@ class Overruns:
             self._lost[user] = Overrun(until=now + PERIOD, timed_out=timed_out, runs=runs)
 
     def _forget(self, now: float) -> None:
-        """Drop what has expired, and what has a time in the future: a clock was wrong."""
+        """Drop what has expired or has a time in the future, which a wrong clock wrote."""
         today, week = int(now // DAY), round(PERIOD / DAY)
         self._days = {day: n for day, n in self._days.items() if today - week < day <= today}
         self._lost = {
@@ -196,7 +196,7 @@ class ServiceSeen:
 
     @property
     def ratios(self) -> FloatArray:
-        """Delivered over entitled, shape [accounts]; NaN where too little is due to judge it by."""
+        """Delivered over entitled, shape [accounts]; NaN if the entitlement is too small."""
         judged = self.entitled > SMALL * self.delivered.sum()
         found = np.full(len(self.entitled), math.nan)
         np.divide(self.delivered, self.entitled, out=found, where=judged)
@@ -247,7 +247,7 @@ class AccountService:
     _is_read: bool = False
 
     def look(self, snapshot: QueueSnapshot, *, sites_turn: bool = False) -> ServiceSeen | None:
-        """Count what has run since the last look; None until a week has been seen."""
+        """Count what has run since the last cycle; None until a week has been seen."""
         self._read()
         now = snapshot.now
         since = now - self._last
@@ -273,13 +273,13 @@ class AccountService:
             self._lifts = moved(self._lifts, self._robbed(snapshot, found), since)
             self._group_lifts = moved(self._group_lifts, self._late_groups(), since)
         if now - self._written >= _KEPT_EVERY or len(self._overruns) != known:
-            self.keep(now)  # `explain` reads there which users have lost the class
+            self.keep(now)  # `explain` reads in the file which users have lost the class
         return found
 
     def keep(self, now: float) -> None:
         """Replace the file; a cycle does not wait for the disk."""
         if not self._is_read:
-            return  # never replace a file that was not read
+            return  # a file that was not read must stay
         self._written = now
         self._record.keep(
             {
@@ -360,8 +360,8 @@ class AccountService:
     def _count_sites_turn(self, snapshot: QueueSnapshot, since: float) -> None:
         """Count the waits under the site's own order, and measure each group's mean wait.
 
-        By Little's law the mean wait is the time for which jobs were pending over how many came, or
-        started. So each second of a wait counts for the order that was in force in it.
+        By Little's law the mean wait is the pending time of jobs over the number of jobs that came,
+        or started. So each second of a wait counts for the order that was in force then.
         """
         day, jobs = self._days[int(snapshot.now // DAY)], snapshot.pending.jobs
         day.site_seen += since
@@ -398,8 +398,8 @@ class AccountService:
     def _targets(self) -> dict[str, float]:
         """Mean wait that each group should have, seconds: as given, else as measured.
 
-        What was measured grows with the load: by as much as all jobs together wait longer now, with
-        the widths that start now.
+        Measured targets grow with the load: by the factor by which all jobs together wait longer
+        now, for the widths that start now.
         """
         now = {name: each for name, each in self._starts().items() if name in WIDTHS}
         now = {name: each for name, each in now.items() if name in self._site_waits}
@@ -415,7 +415,7 @@ class AccountService:
         return {name for name, target in late.items() if waits.get(name, 0.0) > target}
 
     def _forget(self, today: int) -> None:
-        """Drop days outside the fortnight, and those of a clock that was ahead."""
+        """Drop days outside the fortnight, and days in the future, which a wrong clock wrote."""
         for day in [each for each in self._days if not today - _DAYS < each <= today]:
             del self._days[day]
 
@@ -431,7 +431,7 @@ class AccountService:
             self._record.read(self._take)
 
     def _take(self, found: dict[str, Any]) -> None:
-        """Go on from a document; nothing is taken from a broken one."""
+        """Take over a document; a broken one changes nothing."""
         days = {int(day): _day(of_day) for day, of_day in found["days"].items()}
         lifts = found.get("lifts", {})  # an earlier release left none
         accounts, groups = (_bounded(lifts.get(name, {})) for name in ("accounts", "groups"))
@@ -456,10 +456,10 @@ def _still_wanted(snapshot: QueueSnapshot) -> FloatArray:
 
 
 def _work_of_a_job(snapshot: QueueSnapshot) -> FloatArray:
-    """Processor-seconds of a job of each account as asked for, [accounts]; 0 where it has none.
+    """Requested processor-seconds of a job of each account, [accounts]; 0 for no job.
 
-    The mean in which each job counts by its work. A number of such jobs that comes by chance
-    (Poisson's) makes the variance of their service its mean times this.
+    Each job counts by its work in this mean. If the number of such jobs is Poisson distributed, the
+    variance of their service is its mean times this.
     """
     sums = np.zeros((2, len(snapshot.accounts)))
     running, pending = snapshot.running.jobs, snapshot.pending.jobs
@@ -473,7 +473,7 @@ def _work_of_a_job(snapshot: QueueSnapshot) -> FloatArray:
 
 
 def _of_accounts(snapshot: QueueSnapshot, jobs: JobTable, values: FloatArray) -> FloatArray:
-    """Values of jobs summed up by account, shape [accounts]; of no account they do not count."""
+    """Values of jobs summed up by account, shape [accounts]; jobs of no account do not count."""
     known = jobs.account >= 0
     count = len(snapshot.accounts)
     return np.bincount(jobs.account[known], values[known], minlength=count).astype(np.float64)

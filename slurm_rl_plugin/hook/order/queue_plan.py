@@ -1,4 +1,4 @@
-"""What a decision means for the queue: the order, and the writes that would bring it about."""
+"""What a decision means for the queue: the order, and the writes that give it."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def jobs_to_keep(
     lost: BoolArray | None = None,
     floor: int = LOWEST_PRIORITY - 1,
 ) -> BoolArray:
-    """Which jobs of a wanted order may keep their priority, as many as possible.
+    """Which jobs of a wanted order can keep their priority, as many as possible.
 
-    Jobs a before b can both stay iff priority[a] - priority[b] >= b - a: then the jobs between find
-    distinct whole numbers. So priority + place must not rise: a longest non-increasing subsequence,
-    found in O(n log n). All stay between `floor` and `ceiling`; those `lost` do not keep theirs.
-    Arrays are in the wanted order, first to start first, shape [n].
+    Job a before job b can both keep theirs iff priority[a] - priority[b] >= b - a: then the jobs
+    between find distinct whole numbers. So priority + place must not rise: a longest non-increasing
+    subsequence, found in O(n log n). All stay between `floor` and `ceiling`; `lost` jobs do not
+    keep theirs. Arrays are in the wanted order, first to start first, shape [n].
     """
     count = len(priority)
     place = np.arange(count)
@@ -69,7 +69,7 @@ def jobs_to_keep(
     before = [-1] * count
     chosen = np.flatnonzero(has_room)
     for index, value in zip(chosen.tolist(), level[chosen].tolist(), strict=True):
-        if not tails or value >= tails[-1]:  # most jobs of a queue that is in order
+        if not tails or value >= tails[-1]:  # as for most jobs of a queue that is in order
             before[index] = tail_place[-1] if tails else -1
             tails.append(value)
             tail_place.append(index)
@@ -120,7 +120,7 @@ def order_changes(
 
 
 def _placed(priority: IntArray, keep: BoolArray, ceiling: int) -> IntArray:
-    """Priorities with those that are not kept placed into the gaps."""
+    """Priorities, with jobs that do not keep theirs placed into the gaps."""
     wanted = priority.astype(np.int64).copy()
     edges = [-1, *np.flatnonzero(keep).tolist(), len(priority)]
     for left, right in pairwise(edges):
@@ -162,7 +162,7 @@ def _head_first(
     after[last + 1 : head] = high - step * np.arange(1, head - last, dtype=np.int64)
     given = np.arange(len(priority)) < head
     given[sunk] = True
-    after = _placed(after, given, ceiling)  # the others in between: their turn comes later
+    after = _placed(after, given, ceiling)  # the others in between are written in later cycles
     moved = ~keep
     moved[sunk] = False
     places = np.concatenate([sunk, np.flatnonzero(moved)])
@@ -210,7 +210,7 @@ def _out_of_room(priority: IntArray, keep: BoolArray) -> bool:
 
 
 def _spaced_anew(priority: IntArray, ceiling: int) -> OrderChanges | None:
-    """Every job above the lowest of today, with room below; None where that does not fit."""
+    """Every job above the present lowest one, with room below; None if that does not fit."""
     count = len(priority)
     wanted = int(priority.min()) + ROOM_BELOW + _SPACING * np.arange(count, 0, -1, dtype=np.int64)
     if wanted[0] >= ceiling:
@@ -240,10 +240,10 @@ def _between(priority: IntArray, left: int, right: int, ceiling: int) -> IntArra
 
 
 def in_safe_order(changes: Sequence[FactorChange]) -> list[FactorChange]:
-    """Changes so that no two jobs pass each other on the way: Slurm may start a job in between.
+    """Changes so that no two jobs pass each other, since Slurm may start a job meanwhile.
 
-    Of changes whose highest placed job comes first, jobs that rise go first, the highest foremost;
-    then those that sink, the lowest foremost.
+    `changes` begin with the highest placed job. Jobs that rise go first, the highest foremost; then
+    jobs that sink, the lowest foremost.
     """
     rising = [change for change in changes if change.new >= change.old]
     sinking = [change for change in changes if change.new < change.old]
@@ -258,11 +258,11 @@ def bounded_changes(
     lost: BoolArray | None = None,
     steps: IntArray | None = None,
 ) -> OrderChanges:
-    """What to write so that the best place adds `points`, the last one next to nothing.
+    """What to write so that the best place adds `points` and the last almost nothing.
 
-    The terms fall evenly from place to place, as the simulator's do. A term that is off by less
-    than INFLUENCE_TOLERANCE of the influence stays as it is, so a queue that hardly changes costs
-    hardly any writes. Two jobs closer than that may be in either order. All jobs of a step
+    The terms fall evenly from place to place, as in the simulator. A term that is off by less than
+    INFLUENCE_TOLERANCE of the influence is not changed, so a queue that hardly changes costs hardly
+    any writes. Two jobs closer than that may be in either order. All jobs of a step
     (`Decision.steps`) get the same points on top, as many as put them before the lower steps. All
     arrays are in the wanted order, shape [n]: the site's own priorities, our terms, and those
     `lost`, which were for another request. The lowest job that must stay before all of these has
@@ -308,7 +308,7 @@ NO_RANK = 0
 
 
 class PlannedChanges(Sequence[FactorChange]):
-    """Writes as columns, made objects when they are asked for: few of many are sent in a cycle."""
+    """Writes as columns; objects are made on demand, since a cycle sends few of many."""
 
     def __init__(self, job_id: IntArray, old: IntArray, new: IntArray) -> None:
         self._job_id, self._old, self._new = job_id, old, new
@@ -335,16 +335,16 @@ class QueuePlan:
     decision: Decision  #: as the guard rails left it; FIFO's where the policy cannot be used
     fallback_reason: str | None  #: why the policy is not used; None when it is
     order: list[int]  #: places of the orderable jobs, first to start first
-    #: The most valuable first; before them those that take away a place for another request.
+    #: The most valuable first; before them those that remove a place for another request.
     changes: Sequence[FactorChange]
-    releases: bool = False  #: our factors go, whatever `changes` says
+    releases: bool = False  #: all factors are removed, whatever `changes` says
     memory: Memory | None = None  #: before this decision
     limit: LimitReport = field(default_factory=LimitReport)  #: to set on batch jobs
     lifts: Lifts = field(default_factory=Lifts)  #: with which the policy saw the queue
     service: ServiceSeen | None = None  #: in the last fortnight; None until enough is seen
     #: Number of each user whose time limits make no job interactive -> why.
     overruns: Mapping[int, Overrun] = field(default_factory=dict)
-    #: What ranked jobs have changed since they were ordered.
+    #: Requests that changed since the jobs were ordered.
     requests: ChangedRequests = field(default_factory=ChangedRequests)
 
     @property
@@ -448,7 +448,7 @@ def orderable_by_score(
 def _ceiling(
     snapshot: QueueSnapshot, order: IntArray, untouched: UntouchedJobs, highest: int
 ) -> int:
-    """Below the untouched jobs that the site itself puts before all jobs we may order."""
+    """Below the untouched jobs that the site itself puts before all jobs that may be ordered."""
     pending = snapshot.pending
     others = ~untouched.orderable(snapshot) & ~pending.held
     others &= pending.jobs.eligible <= snapshot.now
@@ -461,9 +461,9 @@ def _ceiling(
 class ConsideredJobs:
     """Columns of shape [n], one row for each pending job of the plan's snapshot.
 
-    Ranks count from 1 over all jobs that the site may start, those included that we never touch.
-    They are by the tier of the partition and then by priority, as the batch system tries them;
-    reservations and room are not considered.
+    Ranks count from 1 over all jobs that the site may start, also those that the daemon never
+    changes: by the tier of the partition and then by priority, as the batch system tries them.
+    Reservations and free resources are not considered.
     """
 
     plan: QueuePlan
@@ -473,11 +473,11 @@ class ConsideredJobs:
     untouched: tuple[str, ...]  #: why a job never gets a factor; "" for one that may
     wait: FloatArray  #: seconds since the job was eligible; 0 before
     accrued: FloatArray  #: seconds that count for the score, starvation bound and lifts
-    passed_over: BoolArray  #: waits by its own doing: the starvation bound does not count
+    passed_over: BoolArray  #: waits for a reason of its own: the starvation bound does not count
 
     @classmethod
     def of(cls, plan: QueuePlan, untouched: UntouchedJobs) -> Self:
-        """What a plan makes of each job."""
+        """The columns of a plan."""
         snapshot = plan.snapshot
         pending = snapshot.pending
         startable = ~pending.held & (pending.jobs.eligible <= snapshot.now)

@@ -1,4 +1,4 @@
-"""What a site and its users said of the order, kept in ours: points of QOS and the like, nice."""
+"""The site's points (of QOS, for example) and users' nice, kept in the daemon's order."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def in_site_order(
     steps: IntArray | None = None,
     kept: BoolArray | None = None,
 ) -> IntArray:
-    """Order jobs by the points of their place in our order, plus the site's own for them.
+    """Order jobs by the points of their place in the daemon's order plus the site's own points.
 
     The first of m places in `order` adds `span` points (of age, fair share and size), each
-    further one 1/m of them less. Jobs pass others of their step only. A kept job counts for as much
-    as the best of its account, so that it stays before them (see `Decision`).
+    further one 1/m of them less. Jobs pass only others of their step. A kept job has the points of
+    the best of its account, so that it stays before these (see `Decision`).
     """
     if pending.standing is None:
         return order
@@ -58,12 +58,12 @@ def in_own_order(
     steps: IntArray | None = None,
     kept: BoolArray | None = None,
 ) -> IntArray:
-    """Put each user's jobs in the order of their nice, lower first, equal nice as they are.
+    """Put each user's jobs in the order of their nice, lower first; equal nice changes nothing.
 
-    The jobs of one user, account, partition and QOS exchange places, as `scontrol top` has it. A
-    job moves forward only to the place of a job that is as large and asks for as much time, or
-    more. Else those of higher nice move back to behind it. So no other user's job gets more work
-    before it. Jobs move among others of their step only; kept ones, and those of unknown users,
+    The jobs of one user, account, partition and QOS exchange places, as under `scontrol top`. A job
+    moves forward only to the place of a job that is at least as large and asks for at least as much
+    time; otherwise the jobs of higher nice move back behind it. So no other user's job gets more
+    work before it. Jobs move only among others of their step; kept jobs, and jobs of unknown users,
     keep their places (see `Decision`). `order` has shape [m], the nice of all pending jobs [n].
     """
     if not nice[order].any():
@@ -90,9 +90,9 @@ def in_own_order(
 
 
 def _slots(sequence: IntArray, size: FloatArray, limit: FloatArray) -> list[int]:
-    """Which of the places of k jobs each gets, in their sequence; some share one.
+    """The place of k jobs that each job gets, in their sequence; some share one.
 
-    Jobs are numbered by place; processors and seconds that they ask for are by place, shape [k].
+    Jobs are numbered by place; requested processors and seconds are by place, shape [k].
     """
     asks = list(zip(size.tolist(), limit.tolist(), strict=True))
     slot_of = list(range(len(asks)))
@@ -110,9 +110,9 @@ def _slots(sequence: IntArray, size: FloatArray, limit: FloatArray) -> list[int]
 
 
 def own_jobs(pending: PendingJobs) -> IntArray:
-    """Number of the user, account, partition and QOS that each pending job is of, shape [n].
+    """Number of each pending job's user, account, partition and QOS together, shape [n].
 
-    A job that may also start in a partition of a higher tier is of that tier.
+    A job that may also start in a partition of a higher tier belongs to that tier.
     """
     jobs = pending.jobs
     parts = [jobs.user, jobs.account, jobs.partition, pending.each_tier]
@@ -127,17 +127,17 @@ def own_jobs(pending: PendingJobs) -> IntArray:
 
 @dataclass(slots=True, kw_only=True)
 class OwnNice:
-    """The nice of each job as its user meant it: less what `scontrol top` books on other jobs.
+    """The nice of each job as its user meant it, without what `scontrol top` adds to other jobs.
 
-    `scontrol top` moves a job by nice alone. It subtracts from the job's nice the points up to the
-    user's first job, and adds them, in equal parts, to the nice of his other jobs. The points are
-    those of that moment, so later values cannot be compared with them: the second of two jobs that
-    were put on top may keep the higher nice, a job that the user submits afterwards has less than
-    those that paid, and parts that do not divide evenly differ by a point. So a job that was put on
-    top gets the lowest nice of its user's jobs here, and the others keep what they had.
+    `scontrol top` moves a job by nice only. It subtracts the points up to the user's first job from
+    the job's nice, and adds them, in equal parts, to the nice of the user's other jobs. These are
+    the points of that moment, so later values cannot be compared with them: the second of two jobs
+    that were put on top may have the higher nice, a job submitted afterwards has a lower nice than
+    the jobs that paid, and parts that do not divide evenly differ by a point. So a job that was put
+    on top gets the lowest nice of its user's jobs here, and the others keep theirs.
 
-    Jobs whose nice differs from what their user meant are kept in a file, so that a restart and
-    the verbs that only look know them. Without the file the nice of the batch system counts.
+    A file keeps the jobs whose nice differs from what their user meant, for a restart and for
+    commands that only read. Without the file the nice of the batch system counts.
     """
 
     path: Path
@@ -165,7 +165,7 @@ class OwnNice:
         return found
 
     def _away(self, pending: IntArray, running: set[int], now: int) -> IntArray:
-        """Rows of jobs that are not pending and may be again: Slurm can requeue them."""
+        """Rows of jobs that are not pending but may be again, since Slurm can requeue them."""
         assert self._seen is not None
         away = self._seen[~np.isin(self._seen[:, 0], pending)]
         runs = np.isin(away[:, 0], list(running))
@@ -173,7 +173,7 @@ class OwnNice:
         return away[now - away[:, 3] <= REMEMBERED_AFTER_END]
 
     def keep(self) -> None:
-        """Replace the file where it has to say something else; no cycle waits for the disk."""
+        """Replace the file if its content has changed; no cycle waits for the disk."""
         if self._seen is None:
             return
         differing = self._seen[self._seen[:, 1] != self._seen[:, 2], :3].tolist()
@@ -183,7 +183,7 @@ class OwnNice:
             self._kept = differing
 
     def _before(self, job_id: IntArray, nice: IntArray, now: int) -> tuple[IntArray, IntArray]:
-        """What the nice of each job was, and was meant to be; that of now for a new job."""
+        """The earlier nice of each job, and the intended one; the present one for a new job."""
         if self._seen is None:
             kept = self._read()
             self._seen = np.column_stack([kept, np.full(len(kept), now)])
@@ -200,7 +200,7 @@ class OwnNice:
         return JsonRecord(self.path, "own_nice")
 
     def _read(self) -> IntArray:
-        """The rows of the file, by number; none where there is no such file."""
+        """The rows of the file, by number; no rows without a file."""
         found = None
         with suppress(FileNotFoundError):
             found = self._record.read(_rows)
@@ -215,10 +215,9 @@ def _rows(found: dict[str, Any]) -> IntArray:
 def _without_top(
     found: IntArray, meant: IntArray, change: IntArray, priority: IntArray, own: BoolArray
 ) -> None:
-    """Undo in `found` what `scontrol top` did to the nice of one user's own jobs, where it did.
+    """Undo in `found` what `scontrol top` did to the nice of one user's jobs, if it did.
 
-    Then the first job is one whose nice fell from what was meant, and jobs below it have paid for
-    that.
+    If so, the nice of the first job is below the intended one, and jobs below it paid for that.
     """
     fell, paid = own & (change < 0), own & (change > 0)
     if not fell.any() or not paid.any():

@@ -18,7 +18,7 @@ from slurm_rl_plugin.policies.registry import rule_policy
 from slurm_rl_plugin.units import HOUR, MINUTE, BoolArray, IntArray
 
 logger = logging.getLogger(__name__)
-#: Seconds between two writes of the memory file; a kill loses what was learnt since the last one.
+#: Seconds between two writes of the memory file; a kill loses what was learnt since the last write.
 MEMORY_INTERVAL = 300.0
 
 
@@ -32,7 +32,7 @@ class GuardRail(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FiniteScores:
-    """One finite score for each pending job, no more and no fewer."""
+    """Exactly one finite score for each pending job."""
 
     def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
         """Refuse a decision with missing, surplus or infinite scores, or NaN (ScoreInvalid)."""
@@ -47,9 +47,9 @@ class FiniteScores:
         return decision
 
 
-#: Seconds for which a job is passed over before it has its turn for some: the reason that Slurm
-#: shows is that of its last look, and it looks at the first jobs of the queue alone (the backfill
-#: at `bf_max_job_test` of them), so a limit may be long gone.
+#: Seconds for which a job is passed over, and then counted again: Slurm shows the reason of its
+#: last attempt, and it tries only the first jobs of the queue (backfill `bf_max_job_test` of them),
+#: so the limit may no longer apply.
 PASSED_OVER, LOOKED_AT = 4.0 * HOUR, 5.0 * MINUTE
 
 
@@ -57,11 +57,12 @@ PASSED_OVER, LOOKED_AT = 4.0 * HOUR, 5.0 * MINUTE
 class StarvationBound:
     """A job whose unserved wait is longer than `bound` seconds goes first of its account.
 
-    Within the account it takes the best place, the others move down: no other account loses one.
+    It takes the best place of its account and the account's other jobs move down, so no other
+    account loses a place.
 
-    One that waits by its own doing is passed over until it waits for the machine again: what it
-    accrued is kept, so a job that reaches a limit of its own now and then does not starve. Now and
-    then it has its turn, so that the batch system looks whether its reason still holds.
+    A job that waits for a reason of its own is passed over until it waits for the machine again. It
+    keeps its accrued wait, so a job that reaches its own limit from time to time does not starve.
+    It is counted again from time to time, so that the batch system tests its reason again.
     """
 
     bound: float
@@ -85,7 +86,7 @@ class StarvationBound:
         return decision.keeping(may[starved], moved)
 
     def _passed_over(self, snapshot: QueueSnapshot, own: BoolArray) -> BoolArray:
-        """Those of them that do not have their turn now, shape [n]."""
+        """Which jobs of `own` are passed over now, shape [n]."""
         places, now = np.flatnonzero(own), snapshot.now
         jobs = snapshot.pending.jobs.job_id[places].tolist()
         since = {job: min(self._since.get(job, now), now) for job in jobs}
@@ -98,14 +99,14 @@ class StarvationBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UntouchedJobs:
-    """Jobs that are never given a factor, each for the first reason that holds."""
+    """Jobs that never get a factor, each for the first reason that applies."""
 
     accounts: Collection[str] = ()  #: exempt names, as those below
     partitions: Collection[str] = ()
     qos: Collection[str] = ()
 
     def reasons(self, snapshot: QueueSnapshot) -> dict[str, BoolArray]:
-        """Reason -> which pending jobs it keeps untouched, shape [n]; a job has one at most."""
+        """Reason -> the pending jobs that it keeps untouched, shape [n]; a job has at most one."""
         pending = snapshot.pending
         candidates = {
             "held": pending.held,
@@ -126,7 +127,7 @@ class UntouchedJobs:
         return reasons
 
     def exempt(self, snapshot: QueueSnapshot) -> BoolArray:
-        """Jobs exempt by a name, whose factor may be taken back, shape [n]."""
+        """Jobs exempt by a name, whose factor may be removed, shape [n]."""
         reasons = self.reasons(snapshot)
         return reasons["exempt_account"] | reasons["exempt_partition"] | reasons["exempt_qos"]
 
@@ -174,7 +175,7 @@ class PolicyGuard:
     acted: tuple[str, ...] = ()  #: names of the guard rails that changed the last decision
     #: When the memory file was last written; None where a write is due.
     _written: float | None = None
-    _is_kept: bool = True  #: whether the file has it all
+    _is_kept: bool = True  #: whether the file holds the memory
     _failures: int = 0
     _rest: int = 0
     _reason: str | None = None
@@ -183,13 +184,13 @@ class PolicyGuard:
         self.memory = self.memory_file.read()
 
     def begin_anew(self) -> None:
-        """Go on with what the file says; another daemon may have written it."""
+        """Read the memory file again; another daemon may have written it."""
         self.memory = self.memory_file.read()
         self._written, self._is_kept, self._reason, self.acted = None, True, None, ()
         self._failures = self._rest = 0
 
     def remember(self) -> None:
-        """Write the memory file, where it does not know everything."""
+        """Write the memory file if the memory has changed."""
         if self.memory is not None and not self._is_kept:
             self.memory_file.write(self.memory)
             self._is_kept, self._written = True, self.monotonic()
@@ -202,10 +203,10 @@ class PolicyGuard:
         *,
         remembers: bool = True,
     ) -> tuple[Decision, str | None]:
-        """The guarded decision, and why it is FIFO's if it is; never raises PolicyError.
+        """The guarded decision, and why it is FIFO's if so; never raises PolicyError.
 
-        The policy sees `seen`, with lifts, or the queue as it is. It `remembers` unless the
-        running jobs are those of an earlier poll: some of them may have ended.
+        The policy sees `seen`, which has the lifts, or the queue as it is. It `remembers` unless
+        the running jobs are those of an earlier poll: some of them may have ended.
         """
         try:
             decision = self._checked(policy, snapshot, seen or snapshot, remembers=remembers)
@@ -257,6 +258,6 @@ class PolicyGuard:
             return policy.decide(snapshot, self.memory)
         except PolicyError:
             raise
-        except Exception as error:  # a bug in a policy is no reason to leave the queue unordered
+        except Exception as error:  # a fault of a policy must not leave the queue unordered
             logger.exception("policy=broken")
             raise PolicyError(f"the policy broke ({type(error).__name__}: {error}).") from error

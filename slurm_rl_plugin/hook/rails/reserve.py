@@ -1,7 +1,8 @@
 """How much is kept free of batch work, which jobs may use it, and the limit that keeps it free.
 
-The reserve is counted as in training: processors that stay idle next to all running jobs. So batch
-jobs may use the capacity less the reserve and less the processors of running interactive jobs.
+As in training, the reserve is the number of processors that stay idle in addition to all running
+jobs. So batch jobs may use the capacity less the reserve less the processors of running interactive
+jobs.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from slurm_rl_plugin.units import BoolArray, IntArray
 from slurm_rl_plugin.whole_file import may_exist
 
 logger = logging.getLogger(__name__)
-#: Why the reserve is what it is; a closed list, since a metric's label takes these values.
+#: Reasons for the size of the reserve; a closed list, since they are values of a metric's label.
 KEPT, UNWANTED, NOBODY, STARVING = "kept", "unwanted", "nobody_came", "starving"
 ACCOUNT, USER, OVERRUN = "account_share", "user_share", "overrun"
 NO_RESERVE = "no_reserve"
-#: Why a job of the interactive class counts as batch; `PendingJobs.as_batch` has places in it.
+#: Why a job of the interactive class counts as batch; `PendingJobs.as_batch` is an index into it.
 AS_BATCH = (ACCOUNT, USER, OVERRUN, NO_RESERVE)
-#: In `PendingJobs.as_batch`: the job counts as its class says.
+#: In `PendingJobs.as_batch`: the job counts as its class.
 AS_CLASSED = -1
 OFF, FALLBACK = "off", "fallback"
-#: Why the limit is what it is.
+#: Reasons for the limit.
 LIMIT_REASONS = (OFF, UNWANTED, KEPT, NOBODY, STARVING, FALLBACK)
-#: Directions of changes: batch jobs get less of something, get more, or have no limit any more.
+#: Directions of changes: batch jobs get less of a resource, get more, or have no limit.
 LIMIT_CHANGES = ("lowered", "raised", "lifted")
 #: Why a limit could not be set or restored.
 LIMIT_FAILURES = ("refused", "unavailable")
@@ -50,13 +51,13 @@ class ReserveSettings:
     #: Seconds of waiting after which a batch job of several processors lifts the limit until it
     #: starts; inf for never.
     lift_after: float = math.inf
-    #: Seconds since the last interactive job came, after which nothing is kept; inf for ever.
+    #: Seconds since the last interactive job came, after which nothing is kept; inf for no end.
     idle_after: float = math.inf
     #: Batch jobs wider than `widest_batch_job` go behind the others while something is kept.
     narrow_first: bool = False
     #: As `most`, of other resources; whole numbers, memory in MiB.
     most_resources: Mapping[str, int] = field(default_factory=dict)
-    #: What of these a batch job may ask for and always fits; 1 where nothing is said.
+    #: Amounts of these that always fit for a batch job; 1 if not given.
     widest_batch_resources: Mapping[str, int] = field(default_factory=dict)
     #: account_share, user_share: part of `most` that the interactive jobs of one account, and of
     #: one user, hold at most; see `counted_classes`.
@@ -80,12 +81,12 @@ class ReserveSettings:
 
 @dataclass(slots=True)
 class ReserveRail:
-    """Bounds the reserve, drops it when no job needs it or a job starves, puts interactive first.
+    """Bounds the reserve, drops it if no job needs it or a job starves, puts interactive first.
 
-    While it is above 0 every interactive job goes before every batch job: a batch job that waits
-    for processors below the limit would block those behind it. A wide batch job blocks narrow ones
-    too, and the limit may then keep it from starting: with `narrow_first` it waits behind them,
-    until it starves.
+    While the reserve is above 0, every interactive job goes before every batch job: a batch job
+    that waits below the limit would block the jobs behind it. A wide batch job blocks narrow ones
+    too, and the limit may keep it from starting: with `narrow_first` it waits behind them until it
+    starves.
     """
 
     settings: ReserveSettings
@@ -95,7 +96,7 @@ class ReserveRail:
     def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
         """The decision with a reserve and an order within bounds; see `GuardRail.check`."""
         newest = max(self._last_arrival, newest_interactive(snapshot))
-        self._last_arrival = min(newest, snapshot.now)  # no job came tomorrow: the clock was wrong
+        self._last_arrival = min(newest, snapshot.now)  # a time in the future: the clock was wrong
         wanted = self.settings.most if decision.reserve is None else max(decision.reserve, 0)
         reserve = min(wanted, self.settings.most, snapshot.capacity)
         starving = starving_jobs(snapshot, self.settings)
@@ -122,7 +123,7 @@ class ReserveRail:
         return np.where(jobs.interactive, 2, narrow).astype(np.int64)
 
     def go_on_from(self, earlier: ReserveRail) -> None:
-        """After a reload: when the last interactive job came."""
+        """After a reload, take over when the last interactive job came."""
         self._last_arrival = earlier._last_arrival
 
 
@@ -133,13 +134,12 @@ def newest_interactive(snapshot: QueueSnapshot) -> float:
 
 
 def starving_jobs(snapshot: QueueSnapshot, settings: ReserveSettings) -> IntArray:
-    """Places of the wide batch jobs that have waited beyond `settings.lift_after` seconds.
+    """Places of the wide batch jobs that have waited longer than `settings.lift_after` seconds.
 
-    Narrower jobs starve these below a limit, as they take each processor that becomes free. They
-    ask for several processors, for several GPUs where these are limited, or for more memory than
-    always fits. A job that more room would not help is not among them: it would take the reserve
-    from all and not start. Nor is a job that waits for an unknown reason. The longest waiting comes
-    first.
+    Below a limit, narrower jobs starve these, since they take each processor that becomes free.
+    Wide jobs ask for several processors, for several GPUs if these are limited, or for more memory
+    than always fits. A job that waits for another reason, or an unknown one, is left out: it would
+    take the reserve from all and not start. The longest waiting comes first.
     """
     pending = snapshot.pending
     jobs = pending.jobs
@@ -167,9 +167,9 @@ def batch_limit(
 ) -> dict[str, int] | None:
     """What batch jobs may use together so that the reserve stays free; None for no limit.
 
-    Of each resource: capacity - interactive in use - reserve, and never below what the widest batch
-    job asks for. A resource that the machine lacks, or that the system does not show, is not
-    limited.
+    For each resource: capacity - use by interactive jobs - reserve, but at least what the widest
+    batch job asks for. A resource that the machine lacks, or that the batch system does not show,
+    is not limited.
     """
     if reserve <= 0:
         return None
@@ -187,11 +187,11 @@ def batch_limit(
 
 
 def _of_resource(snapshot: QueueSnapshot, name: str) -> tuple[int, int]:
-    """What of it the machine has, and what interactive jobs use."""
+    """The amount that the machine has, and the amount that interactive jobs use."""
     now, jobs = snapshot.resources, snapshot.running.jobs
     if now is None:
         return 0, 0
-    # OpenPBS shows no requests where every running job asks for processors alone
+    # OpenPBS shows no requests if every running job asks for processors only
     in_use = 0.0 if jobs.requests is None else jobs.requests.of(name)[jobs.interactive].sum()
     return math.floor(now.of(name, now.capacity)), math.ceil(in_use)
 
@@ -201,16 +201,16 @@ def counted_classes(
 ) -> QueueSnapshot:
     """The queue with the classes that count for the reserve: which jobs may use it.
 
-    Users choose the class of their jobs, by a time limit for example. So the interactive jobs of
-    one account, and of one user, hold at most a part of the reserve; further jobs count as batch.
-    So do jobs that are interactive only by their time limit, or because their user chose so, if
-    limits end too many runs of that user (`account_service.Overruns`). Where no reserve bounds
-    them, no user's choice counts (`classes_without_reserve`).
+    Users choose the class of their jobs, for example by a time limit. So the interactive jobs of an
+    account, and of a user, hold at most a part of the reserve; further jobs count as batch. If time
+    limits end too many runs of a user (`account_service.Overruns`), jobs that are interactive only
+    by their limit or by that user's choice count as batch too. Without a reserve, no user's choice
+    counts (`classes_without_reserve`).
 
     Running jobs claim processors first, in the order of their starts; then pending ones by
     priority. A pending job that could not start now holds nothing, and an array holds what all its
-    waiting tasks ask for. A job that started and ended since the last snapshot holds nothing. No
-    bound holds for an account that is the only one.
+    waiting tasks ask for. A job that started and ended since the last snapshot holds nothing. The
+    only account of a cluster has no bound.
     """
     room = _Room(
         account_most=settings.account_most if len(snapshot.accounts) > 1 else math.inf,
@@ -237,7 +237,7 @@ def counted_classes(
 
 
 def classes_without_reserve(snapshot: QueueSnapshot) -> QueueSnapshot:
-    """The queue with classes as they count where nothing bounds what one user's jobs hold."""
+    """The queue with the classes that count if no reserve bounds what a user's jobs hold."""
     running, pending, started = snapshot.running, snapshot.pending, snapshot.started
     chosen = pending.jobs.by_user
     if chosen is None:
@@ -274,7 +274,7 @@ class _Room:
     ) -> IntArray:
         """Let interactive jobs claim amounts in their order while there is room; all shape [n].
 
-        `holds` says whether later jobs lack what the job claims.
+        Only jobs that `holds` marks reduce the room of later jobs.
         """
         found = np.full(len(jobs), AS_CLASSED, dtype=np.int64)
         for lost in (jobs.by_limit, jobs.by_user):
@@ -301,12 +301,12 @@ class _Room:
 class LimitReport:
     """The limit on batch jobs in one cycle."""
 
-    #: By resource, what batch jobs may use together (in shadow mode: might); None for no limit.
+    #: Resource -> amount that batch jobs may use together (in shadow mode: might); None for none.
     amounts: Mapping[str, int] | None = None
     before: Mapping[str, int] | None = None  #: in the last cycle
     reason: str = OFF  #: one of LIMIT_REASONS
     change: str | None = None  #: one of LIMIT_CHANGES; None for no change
-    failure: str | None = None  #: one of LIMIT_FAILURES; then the limit is what it was
+    failure: str | None = None  #: one of LIMIT_FAILURES; the limit is then unchanged
     failure_reason: str | None = None  #: one sentence
     failing: bool = False  #: the last try failed; the next one comes later
 
@@ -326,7 +326,7 @@ class BatchLimit:
     """Turns the reserve of a decision into a limit on what batch jobs use, and sets it."""
 
     rail: ReserveRail | None = None  #: None where the site keeps nothing free
-    #: The adapter keeps the site's own limit here while ours may be in force.
+    #: The adapter keeps the site's own limit here while the daemon's may be in force.
     path: Path | None = None
     #: Seconds, for the time between changes.
     monotonic: Callable[[], float] = field(default=lambda: 0.0)
@@ -338,17 +338,17 @@ class BatchLimit:
     words = "a limit of the daemon on batch jobs may be outstanding"
 
     def is_outstanding(self) -> bool:
-        """Whether our limit may be in force; see `Outstanding`."""
+        """Whether the daemon's limit may be in force; see `Outstanding`."""
         return self.path is not None and may_exist(self.path)
 
     def go_on_from(self, earlier: BatchLimit) -> None:
-        """After a reload: which limit is set, when it was changed, when interactive jobs came."""
+        """After a reload, take over the limit, when it changed, and the last interactive job."""
         self._limit, self._changed = earlier._limit, earlier._changed
         if self.rail is not None and earlier.rail is not None:
             self.rail.go_on_from(earlier.rail)
 
     def planned(self, snapshot: QueueSnapshot, reserve: int, *, fallback: bool) -> LimitReport:
-        """Which limit this cycle is to set; nothing is remembered."""
+        """The limit that this cycle must set; changes no state."""
         rail = self.rail
         wanted: Mapping[str, int] | None = None
         if rail is None:
@@ -416,7 +416,7 @@ class BatchLimit:
     def _failed(self, planned: LimitReport, error: SlurmRLError) -> LimitReport:
         """Report the failure; the next try waits as long as the next change would."""
         self._changed = self.monotonic()
-        if str(error) != self._complained:  # the same line every minute would fill the log
+        if str(error) != self._complained:  # the same line each minute would fill the log
             self._complained = str(error)
             logger.error("batch_limit=failed reason=%s", error)
         failure = "unavailable" if isinstance(error, BatchSystemUnavailable) else "refused"
