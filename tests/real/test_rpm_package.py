@@ -35,9 +35,11 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rpm(root: ThrowawayRoot, *words: str) -> str:
-    """Run the machine's rpm on the root; what Debian has installed there is no RPM."""
+    """Run the machine's rpm on the root, in the namespace that sees it under its path."""
+    folder = Path(f"/proc/{root.pid}/root").readlink()
+    enter = ("nsenter", f"--target={root.pid}", "--mount", "--net")
     done = subprocess.run(
-        ["rpm", f"--root={root.folder}", "--nodeps", *words],
+        [*enter, "rpm", f"--root={folder}", "--nodeps", "--force-debian", *words],
         capture_output=True,
         text=True,
         check=False,
