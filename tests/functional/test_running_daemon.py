@@ -88,7 +88,7 @@ class RunningDaemon:
             time.sleep(0.05)
 
     def reload(self, answer: str, times: int = 1) -> None:
-        """SIGHUP, and wait until the log holds the answer `count` times."""
+        """SIGHUP, and wait until the log holds the answer `times` times."""
         self.process.send_signal(signal.SIGHUP)
         self.wait_for(answer, times)
 

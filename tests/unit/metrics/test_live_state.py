@@ -17,9 +17,9 @@ from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.experiment.turns import ExperimentReport, GoalSeen
 from slurm_rl_plugin.hook.live_state import LiveState
 from slurm_rl_plugin.hook.rails.reserve import LimitReport
-from slurm_rl_plugin.metrics import served
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from slurm_rl_plugin.metrics.served import read_live_state
+from slurm_rl_plugin.services import configured_site
+from slurm_rl_plugin.services.configured_site import read_live_state
 from tests.unit.hook.queues import pending_jobs, snapshot_of
 
 
@@ -117,7 +117,7 @@ def test_someone_else_at_the_port_is_said(
 def test_a_server_that_does_not_answer_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     import socket  # noqa: PLC0415
 
-    monkeypatch.setattr(served, "TIMEOUT", 0.2)
+    monkeypatch.setattr(configured_site, "TIMEOUT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         answer = read_live_state("127.0.0.1", silent.getsockname()[1])
     assert isinstance(answer, str)

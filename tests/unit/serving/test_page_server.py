@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.live_state import LiveState
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import serve_metrics
-from slurm_rl_plugin.metrics.served import read_live_state
+from slurm_rl_plugin.services.configured_site import read_live_state
 from slurm_rl_plugin.serving import page_server
 from slurm_rl_plugin.serving.page_server import PageServer, serve_pages
 from slurm_rl_plugin.serving.tls import ServedTls, TlsFiles, reading_context
@@ -58,7 +59,8 @@ def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
 def test_the_landing_page_tells_how_the_daemon_is(port: int) -> None:
     status, page = get(port, "/")
     assert status == 200
-    for text in ("fallback", "2026-11-21 22:26:40", "0123456789ab", 'href="/metrics"'):
+    last = datetime.fromtimestamp(1795300000.0).isoformat()
+    for text in ("fallback active", last, "0123456789ab", 'href="/metrics"'):
         assert text in page, page
     assert "<b>model" not in page
 
