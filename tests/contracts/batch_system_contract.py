@@ -25,7 +25,7 @@ class PreparedQueue:
 
     Attributes:
         system: the adapter, fresh.
-        waiting: at least three pending, eligible jobs that nobody holds, of any priorities.
+        waiting: at least three pending, eligible jobs that are not held, of any priorities.
         held: a pending job on hold; None where the system knows no hold.
         start: makes one of the waiting jobs start; None where the test cannot say so.
         start_untold: makes one of them run before the batch system shows since when; None as above.
@@ -235,7 +235,7 @@ class BatchSystemContract:
         self, queue: PreparedQueue
     ) -> None:
         if queue.start is None or not queue.system.lists_pending:
-            pytest.skip("this system tells who waits by whole snapshots alone")
+            pytest.skip("this system lists pending jobs only by whole snapshots")
         first = queue.system.snapshot()
         queue.system.apply([set_factor(queue.waiting[0], 7)])
         queue.start(queue.waiting[1])
@@ -250,7 +250,7 @@ class BatchSystemContract:
 
     def test_a_start_that_is_not_told_yet_spoils_no_score(self, queue: PreparedQueue) -> None:
         if queue.start_untold is None:
-            pytest.skip("this system tells every start")
+            pytest.skip("this system shows every start")
         queue.system.snapshot()
         queue.start_untold(queue.waiting[1])
         snapshot = queue.system.snapshot()

@@ -62,7 +62,7 @@ TRAINING, VALIDATION = [load_of(1), load_of(2)], [load_of(3)]
 
 
 class Interrupted(Exception):
-    """Stands for a power cut."""
+    """Simulates a power cut."""
 
 
 def trained(name: str, **more: object) -> TrainedPolicy:

@@ -35,7 +35,7 @@ def arrays_of(value: Any) -> Iterator[np.ndarray]:
 
 
 def queue(accrued: bool = False) -> QueueSnapshot:
-    """Eight jobs, one of which asked for no time; five run, since when is not told of one."""
+    """Eight jobs, one without a time limit; five run, one since an unknown time."""
     seen = probe_snapshot()
     start = seen.running.start.copy()
     start[2] = np.nan

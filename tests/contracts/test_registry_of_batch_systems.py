@@ -1,4 +1,4 @@
-"""The registry: what each entry tells by name, what it makes, and that names are cheap."""
+"""The registry: names import no adapter, and each entry makes a working one."""
 
 from __future__ import annotations
 

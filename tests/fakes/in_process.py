@@ -1,6 +1,6 @@
 """Runs fake commands in the process of the test: nothing starts a Python for each of them.
 
-What a fake cannot do in here runs as a child as ever: hanging, and being a program of ours.
+A hanging fake, and a program of the package, still run as a child process.
 """
 
 from __future__ import annotations

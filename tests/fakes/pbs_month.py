@@ -40,9 +40,9 @@ def job_records(rng: np.random.Generator, number: int, submit: int) -> Iterator[
         f"Resource_List.walltime={clock(2 * run)}"
     )
     times = f"ctime={submit} qtime={submit} etime={submit}"
-    told = f"{who} jobname=train_{number % 50} queue=workq {times}"
+    header = f"{who} jobname=train_{number % 50} queue=workq {times}"
     start, end = submit + wait, submit + wait + run
-    yield submit, f"Q;{job};{told} {asked}"
+    yield submit, f"Q;{job};{header} {asked}"
     if number % 40 == 3:
         yield start, f"D;{job};requestor=u{user}@head"
         return
@@ -50,21 +50,21 @@ def job_records(rng: np.random.Generator, number: int, submit: int) -> Iterator[
         yield submit + wait // 2, f"a;{job};Resource_List.rl_score={4000 + number % 1000}"
     node = f"n{number % 90}"
     where = f"start={start} exec_host={node}/0*{ncpus} exec_vnode=({node}:ncpus={ncpus})"
-    yield start, f"S;{job};{told} {where} {asked} resource_assigned.ncpus={ncpus}"
+    yield start, f"S;{job};{header} {where} {asked} resource_assigned.ncpus={ncpus}"
     runs = 2 if number % 50 == 7 else 1
     if runs == 2:
-        yield start + run // 2, f"R;{job};{told} {where} {asked} session=0 run_count=1"
+        yield start + run // 2, f"R;{job};{header} {where} {asked} session=0 run_count=1"
     used = (
         f"session={number % 30000} end={end} Exit_status=0 resources_used.cpupercent=98 "
         f"resources_used.cput={clock(run * ncpus)} resources_used.mem=2097152kb "
         f"resources_used.ncpus={ncpus} resources_used.vmem=4194304kb "
         f"resources_used.walltime={clock(run)} run_count={runs}"
     )
-    yield end, f"E;{job};{told} {where} {asked} {used}"
+    yield end, f"E;{job};{header} {where} {asked} {used}"
 
 
 def write_month(folder: Path, records: int, *, seed: int = 1, packed: int = 3) -> dict[str, int]:
-    """Write daily files of about so many records in all; the first `packed` days are gzipped.
+    """Write daily files of about `records` lines in all; the first `packed` days are gzipped.
 
     Returns:
         Type -> number of records written.

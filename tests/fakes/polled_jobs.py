@@ -72,7 +72,7 @@ def polled_jobs(
             "q_jobs_above": np.maximum(1000 * load + rng.normal(500, 20, n), 0).astype(int),
             "q_p_core_hours_above": rng.uniform(0, 1e4, n),
             "r_p_cores_above": rng.integers(0, 1000, n),
-            "q_core_run_hours": wait / 3600.0,  # known later only: nobody may look at it
+            "q_core_run_hours": wait / 3600.0,  # known only later, so no code may read it
             "level_fs_poll": np.where(account == 0, np.inf, rng.uniform(0.1, 2.0, n)),
         }
     )  # fmt: skip

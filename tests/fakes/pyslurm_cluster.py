@@ -1,4 +1,4 @@
-"""The fake Slurm with a fake pyslurm beside its commands."""
+"""The fake Slurm with its commands and a fake pyslurm."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.fakes.fake_cluster import FakeCluster
 
 FAKES = Path(__file__).parent
-#: For a child only: here nobody is to import it.
+#: Only a child process may import it.
 PYTHONPATH = os.pathsep.join([str(FAKES / "with_pyslurm"), str(FAKES)])
 #: One of each behaviour from the first release that can change jobs to the newest.
 RELEASES = ("22.5.2", "22.5.3", "25.5.0", "25.11.2")

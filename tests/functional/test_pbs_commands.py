@@ -103,7 +103,7 @@ def test_without_the_formula_active_mode_is_refused(site: FakePbs, typed: Typed)
 def test_a_daemon_beside_each_server_is_refused(
     site: FakePbs, tmp_path: Path, typed: Typed
 ) -> None:
-    """Both would act: nothing here tells which of two servers is in charge."""
+    """Both would act, since a daemon cannot see which of two servers is in charge."""
     path = tmp_path / "site.toml"
     path.write_text(path.read_text().replace("[hook]", "[hook]\nbeside_controllers = true"))
     assert "beside_controllers is for Slurm alone" in typed.refused(
@@ -245,7 +245,7 @@ def test_a_formula_of_server_and_schedulers_is_given_back_to_each(
 
 
 def test_setup_keeps_the_terms_of_a_schedulers_own_formula(site: FakePbs, typed: Typed) -> None:
-    """PBS refuses one of the server beside it."""
+    """PBS refuses a formula of the server in addition to it."""
     site.set_server(job_sort_formula="")
     site.set(sched={"default": {"job_sort_formula": "queue_priority"}})
     lines = setup_lines(typed)

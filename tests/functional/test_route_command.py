@@ -161,7 +161,7 @@ def test_sites_forward_a_request_within_hops_and_once(
             assert status == 0, err
             assert sorted(each["site"] for each in document["ranking"]) == found
             assert document["skipped"] == []
-        assert document["ranking"][0]["site"] == "far"  # it alone has nobody waiting
+        assert document["ranking"][0]["site"] == "far"  # only this site has no pending job
         assert "site=east reason=this request was here before" in services["west"].log
         status, out, _ = route("--config", str(own), "--submit", *JOB)
         assert sites.submitted == [["--clusters=far", *JOB[2:]]]
@@ -303,7 +303,7 @@ def test_ended_jobs_are_taken_over_from_accounting(sites: Sites, route: Typed) -
     sites.own.set(accounting=[row])
     file = sites.home / "slurm-rl" / "routed-jobs.json"
     waiting = file.read_text()
-    assert route("--broker", "earliest", *JOB)[0] == 0  # learns nothing, so it asks nobody
+    assert route("--broker", "earliest", *JOB)[0] == 0  # learns nothing, so it asks no site
     assert file.read_text() == waiting
     assert route("--broker", "learning", *JOB)[0] == 0
     kept = json.loads(file.read_text())
@@ -346,7 +346,7 @@ def test_users_of_a_login_node_share_what_they_met(
     folder.mkdir()
     folder.chmod(0o1777)
     other = folder / f"{os.getuid() + 1}.json"
-    heard = time.time()  # noqa: TID251 - as the other user's own call tells it
+    heard = time.time()  # noqa: TID251 - as in the other user's own call
     other.write_text(f'{{"sites": {{"near": {{"mean_wait": 900, "heard": {heard}}}}}}}')
     if os.getuid() == 0:
         os.chown(other, os.getuid() + 1, -1)

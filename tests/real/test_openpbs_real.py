@@ -18,11 +18,10 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import job_number
-from slurm_rl_plugin.batch_systems.pbs.setup import CLASS_HOOK
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.queue import PbsQueueReader
 from slurm_rl_plugin.batch_systems.pbs.scores import Ifl, Qalter
-from slurm_rl_plugin.batch_systems.pbs.setup import STALE_SECONDS, setup_steps
+from slurm_rl_plugin.batch_systems.pbs.setup import CLASS_HOOK, STALE_SECONDS, setup_steps
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier

@@ -84,7 +84,7 @@ def test_a_job_in_a_reservation_waits_for_that(fake: FakePbs, reservation: str |
 def test_an_array_that_its_user_keeps_back_waits_for_that(
     fake: FakePbs, most: int | None, own: bool
 ) -> None:
-    """Of an array that has begun PBS tells no other reason than that (fifo.cpp of 23.06)."""
+    """PBS shows no other reason for an array that has begun (fifo.cpp of 23.06)."""
     count = "Queued:5 Running:2 Exiting:0 Expired:0 "
     fake.add("9[].head", job_state="B", array_state_count=count, max_run_subjobs=most)
     fake.change("9[].head", comment="Job Array Began at Sat Nov 21 at 00:13")
@@ -99,7 +99,7 @@ def test_an_array_that_its_user_keeps_back_waits_for_that(
 def test_what_a_job_was_given_is_taken_back_though_another_of_its_number_came(
     fake: FakePbs, named: bool
 ) -> None:
-    """Peer scheduling brings it; which of the two was ours nobody knows, and needs not."""
+    """Peer scheduling brings it; which of the two was ours is unknown and does not matter."""
     fake.add("2.head")
     system = adapter(fake)
     system.apply([FactorChange(job_id=2, old=0, new=50)])
@@ -140,7 +140,7 @@ def nobody(names: Sequence[str]) -> list[PbsJob]:
 @pytest.mark.parametrize(
     ("looks", "starts"),
     [
-        # PBS says R of a job whose prologue runs, and tells no stime before it is over
+        # PBS shows R for a job whose prologue runs, and no stime before it is over
         ((job("Q"), job("R"), job("R", stime=130), job("R", stime=130)), [[], [], [130.0], []]),
         (
             (job("Q"), job("R", stime=130), job("Q"), job("R", stime=190)),

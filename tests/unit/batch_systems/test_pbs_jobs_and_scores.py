@@ -232,7 +232,7 @@ NUMBERS = st.integers() | st.integers(-HIGHEST_SCORE, 2 * HIGHEST_SCORE) | st.fl
 def test_only_whole_scores_that_single_precision_keeps_are_ever_sent(
     factors: list[Any], default: float | None
 ) -> None:
-    """Whatever the hook asks for, and whatever default the server tells."""
+    """For any request of the hook and any default of the server."""
     system = Pbs(
         AdapterParts(shares=None, classifier=JobClassifier(), clock=lambda: 0.0, environment={})
     )

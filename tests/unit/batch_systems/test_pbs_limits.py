@@ -1,4 +1,4 @@
-"""A limit on batch queues: ours stands beside the site's own, and always gives way to it again."""
+"""A limit on batch queues: ours is never above the site's own, which is always restored."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def adapter(fake: FakePbs, record: Path, queues: Sequence[str] = ("batch",)) -> 
 
 
 def changes(fake: FakePbs) -> list[str]:
-    """What qmgr was told to change."""
+    """Changes sent to qmgr."""
     calls: list[list[str]] = fake.state.get("calls", [])
     return [words[-1] for words in calls if words[0] == "qmgr" and words[-1].startswith("set")]
 
@@ -332,7 +332,7 @@ def test_a_limit_that_is_gone_does_not_come_back_with_the_server(
 
 
 def test_gpus_that_a_queue_does_not_tell_are_those_of_its_jobs(fake: FakePbs, record: Path) -> None:
-    """qstat -Q tells of ngpus only where the site made it with flag q."""
+    """qstat -Q shows ngpus only if the site made it with flag q."""
     for name in ("batch", "long"):
         fake.set_queue(name, in_use=2, queued=4 if name == "long" else 0)
     for job in ("1.head", "2.head"):

@@ -1,4 +1,4 @@
-"""The machine that pbsnodes and qstat tell of, on answers in the form of OpenPBS 22.05."""
+"""The machine by pbsnodes and qstat, from answers in the form of OpenPBS 22.05."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ def test_past_runs(jobs: dict[str, int], rows: dict[int, QueueRow], answers: Pat
         row = rows[job_id]
         assert (run.start, run.end, run.user) == (row.start, row.end, "bob")
         assert (run.submit, run.time_limit) == (row.submit, row.time_limit)
-    # squeue tells what it got, accounting what it had asked for, as squeue does while it waits
+    # squeue shows what it got; accounting shows its request, as squeue does while it waits
     assert (rows[jobs["whole node"]].processors, of[jobs["whole node"]].processors) == (4, 1)
 
 
@@ -402,7 +402,7 @@ def running_now(*jobs: tuple[int, int, float, float]) -> RunningJobs:
         ((0, 10, 600.0, 960.0), 100.0 + 2 * 400.0),
         # it has run for 20 s, and no more can have been left out
         ((0, 10, 600.0, 980.0), 100.0 + 2 * 200.0),
-        ((0, 10, math.nan, 960.0), 100.0),  # what it has left nobody knows
+        ((0, 10, math.nan, 960.0), 100.0),  # the time left is unknown
         ((0, 20, 600.0, 960.0), 100.0),  # it has just started, after sshare was asked
     ],
 )

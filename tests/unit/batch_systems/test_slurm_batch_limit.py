@@ -1,4 +1,4 @@
-"""A limit on batch jobs in Slurm: set, read back, the site's own kept and given back."""
+"""A limit on batch jobs in Slurm: set, read back, the site's own kept and restored."""
 
 from __future__ import annotations
 

@@ -477,7 +477,7 @@ class TestEnds:
         assert running.jobs.processors.tolist() == [4, 4]
         assert dict(zip(running.jobs.job_id.tolist(), running.requested.tolist(), strict=True)) == {
             1: 1,
-            2: 4,  # ran at the first look: nobody knows
+            2: 4,  # ran at the first snapshot: its request is unknown
         }
 
 
@@ -491,7 +491,7 @@ class TestPastRuns:
             past(93, Start="None", State="CANCELLED by 0"),
             past(94, AllocCPUS=0, State="CANCELLED by 0"),
             past(95, State="REQUEUED"),
-            past(1),  # ended since squeue answered: told when squeue tells
+            past(1),  # ended after squeue answered: reported when squeue shows it
         ]
         cluster.set(accounting=lines)
         system = adapter(cluster)

@@ -127,7 +127,7 @@ def test_each_end_is_told_once(
     happened: list[tuple[int, float, float]] = []
     told: list[tuple[int, float, float]] = []
     seen_running: set[int] = set()
-    seen_waiting: set[int] = set()  # jobs, or tasks of arrays of which something waited
+    seen_waiting: set[int] = set()  # jobs, or arrays with pending tasks
     for look in range(200):
         rows = queue.rows
         answers = queue.asked_for(watch.ask_about(rows))

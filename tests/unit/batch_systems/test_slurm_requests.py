@@ -1,4 +1,4 @@
-"""What squeue and sinfo tell of memory and GPUs, as recorded on each release and in a snapshot."""
+"""Memory and GPUs by squeue and sinfo, as recorded on each release and in a snapshot."""
 
 from __future__ import annotations
 

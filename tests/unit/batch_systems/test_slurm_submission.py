@@ -227,7 +227,7 @@ def test_in_doubt_the_job_may_be_there(tmp_path: Path, said: str) -> None:
 
 
 class Interrupted(CommandRunner):
-    """Somebody presses Ctrl-C while a command runs."""
+    """The user presses Ctrl-C while a command runs."""
 
     def call(self, *_: object, **__: object) -> Answer:
         raise KeyboardInterrupt

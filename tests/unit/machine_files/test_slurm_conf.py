@@ -261,7 +261,7 @@ def test_weights_of_priorities(tmp_path: Path) -> None:
 
 
 def test_age_that_is_whole_at_once(tmp_path: Path) -> None:
-    """Slurm takes PriorityMaxAge=0; nobody can divide by it."""
+    """Slurm accepts PriorityMaxAge=0, by which no one can divide."""
     assert machine_with(tmp_path, "PriorityMaxAge=0").weights.highest_age == 1.0
     assert machine_with(tmp_path, "PriorityMaxAge=UNLIMITED").weights.highest_age == math.inf
 

@@ -17,7 +17,7 @@ def machine_of_lines(folder: Path, *lines: str, **files: str) -> Machine:
     Args:
         folder: where it is written.
         lines: of slurm.conf.
-        files: content of further files beside it, by name with _ for a point.
+        files: content of further files in its folder, by name with _ for a point.
     """
     for name, text in files.items():
         folder.joinpath(name.replace("_", ".")).write_text(text)
