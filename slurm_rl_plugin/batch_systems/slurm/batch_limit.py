@@ -95,8 +95,9 @@ class QosLimit(LimitCarrier):
             if not bar:
                 raise not_understood("sacctmgr", line)
             if name.lower() == self.names[0].lower():
-                found = {name: int(amount) for name, amount in parse_tres(limits).items()}
-                return tuple(found.get(TRES[each]) for each in self.resources)
+                found = parse_tres(limits)
+                amounts = (found.get(TRES[each]) for each in self.resources)
+                return tuple(None if amount is None else int(amount) for amount in amounts)
         raise no_such_qos(self.names[0])
 
     def write(self, limit: Amounts) -> None:

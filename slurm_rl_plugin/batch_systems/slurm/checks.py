@@ -21,14 +21,12 @@ from slurm_rl_plugin.batch_systems.slurm.batch_limit import (
     TRES,
     LicenseLimit,
     LimitCarrier,
-    QosLimit,
     carrier_as_configured,
-    names_of,
 )
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, some_jobs
+from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.nodes import machine_resources
-from slurm_rl_plugin.domain.resources import CPUS
 from slurm_rl_plugin.errors import BatchSystemError, ChangeRejected
 
 #: A query of slurmdbd that costs it nothing.
@@ -124,36 +122,30 @@ def limit_checks(
 ) -> Iterator[Check]:
     """Every check of the configured mechanism."""
     limit = given.limit
-    is_interactive = given.classifier.is_interactive
-    batch = [row for row in rows if not is_interactive(describe(row))]
-    quick = [row for row in rows if is_interactive(describe(row))]
-    if limit.mechanism == QOS:
-        yield _enforced(commands)
-        yield _qos(QosLimit(commands, (limit.qos,), (CPUS, *limit.resources)), given)
-        yield _only_this_cluster(commands, limit.qos)
-        having = {row.job_id for row in rows if row.qos.lower() == limit.qos.lower()}
-        fix = f"make {limit.qos} their DefaultQOS, or set it in a job_submit.lua of the site"
-        yield _jobs(batch, quick, having, f"QOS {limit.qos}", fix)
-    elif limit.mechanism == LICENSES:
-        yield _licenses(LicenseLimit(commands, names_of(limit, LICENSES)), commands, sinfo)
-        fix = f"let a job_submit.lua of the site add --licenses={limit.license}:<processors>"
-        having = _with_license(commands.read(LICENSES_OF_JOBS), limit.license)
-        yield _jobs(batch, quick, having, f"licence {limit.license}", fix)
-    else:
+    if limit.mechanism not in (QOS, LICENSES):
         words = f'"{limit.mechanism}" is not for Slurm: set [reserve] mechanism = "qos"'
         yield Check(FAIL, "reserve", words)
         return
-    yield _right(carrier_as_configured(commands, limit), writes=writes)
+    carrier = carrier_as_configured(commands, limit)
+    if isinstance(carrier, LicenseLimit):
+        yield _licenses(carrier, commands, sinfo)
+        what = f"licence {limit.license}"
+        fix = f"let a job_submit.lua of the site add --licenses={limit.license}:<processors>"
+        having = _with_license(commands.read(LICENSES_OF_JOBS), limit.license)
+    else:
+        unlimited = parse_settings(commands.read(SHOW_CONFIG)).unlimited
+        words = "slurmctld enforces limits of a QOS"
+        yield Check(FAIL if unlimited else PASS, "reserve limits", unlimited or words)
+        yield _qos(carrier, given)
+        yield _only_this_cluster(commands, limit.qos)
+        what = f"QOS {limit.qos}"
+        fix = f"make {limit.qos} their DefaultQOS, or set it in a job_submit.lua of the site"
+        having = {row.job_id for row in rows if row.qos.lower() == limit.qos.lower()}
+    yield _jobs(rows, given.classifier, having, what, fix)
+    yield _right(carrier, writes=writes)
 
 
-def _enforced(commands: CommandRunner) -> Check:
-    unlimited = parse_settings(commands.read(SHOW_CONFIG)).unlimited
-    if unlimited is not None:
-        return Check(FAIL, "reserve limits", unlimited)
-    return Check(PASS, "reserve limits", "slurmctld enforces limits of a QOS")
-
-
-def _qos(carrier: QosLimit, given: AdapterParts) -> Check:
+def _qos(carrier: LimitCarrier, given: AdapterParts) -> Check:
     (name,) = carrier.names
     try:
         own = carrier.stored()
@@ -187,15 +179,13 @@ def _only_this_cluster(commands: CommandRunner, name: str) -> Check:
 
 
 def _jobs(
-    batch: Sequence[QueueRow],
-    quick: Sequence[QueueRow],
-    having: set[int],
-    what: str,
-    fix: str,
+    rows: Sequence[QueueRow], classifier: JobClassifier, having: set[int], what: str, fix: str
 ) -> Check:
     """Whether the limit applies to all batch jobs and to no other job."""
-    without = [row.job_id for row in batch if row.job_id not in having]
-    wrong = [row.job_id for row in quick if row.job_id in having]
+    quick = {row.job_id for row in rows if classifier.is_interactive(describe(row))}
+    batch = [row.job_id for row in rows if row.job_id not in quick]
+    without = [job for job in batch if job not in having]
+    wrong = [row.job_id for row in rows if row.job_id in quick and row.job_id in having]
     if wrong:
         words = f"interactive jobs have {what}, so the limit applies to them: {some_jobs(wrong)}"
         return Check(FAIL, "reserve jobs", f"{words}; give them another")

@@ -239,7 +239,7 @@ class SlurmCommands(BatchSystem):
             capacity=capacity,
             accounts=accounts,
             partitions=build.partitions.all,
-            shares=_of_sum_one(np.array([shares.get(name, 0.0) for name in accounts])),
+            shares=_of_sum_one(np.array([shares.get(each, 0.0) for each in accounts], dtype=float)),
             usage=_of_sum_one(usage_now(tree, accounts, running_jobs, now)),
             ended=ended_jobs,
             users=build.users.all,
