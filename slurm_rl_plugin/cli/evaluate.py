@@ -355,7 +355,7 @@ def _by_site(options: argparse.Namespace, log: NamedLog, _: list[Candidate]) -> 
         configuration,
         log,
         parts_bar,
-        beside=options.policy or (),
+        others=options.policy or (),
         cycle=options.cycle,
         backfilling=_backfilling(options),
     )

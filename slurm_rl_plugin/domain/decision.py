@@ -28,7 +28,7 @@ class Decision:
     #: parts]; called by `explain` and by evaluations only. None without predictions.
     run_times: Callable[[], FloatArray] | None = None
     #: Jobs of a higher step go before those of a lower one, also where the site's own priority
-    #: bounds what the order is worth; the site's points and a user's own order move jobs within a
+    #: bounds the weight of the order; the site's points and a user's own order move jobs within a
     #: step only; int64[n]. None where all jobs have one step.
     steps: IntArray | None = None
     #: Jobs whose place a guard rail gave: no other job of their users takes it; bool[n].

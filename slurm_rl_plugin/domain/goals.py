@@ -1,4 +1,4 @@
-"""What a site wants of its queue: how much each thing counts beside what a model was trained to."""
+"""What a site wants of its queue: the weight of each goal relative to a model's training."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Goals:
 
     @property
     def points_a_doubling(self) -> float:
-        """Points of `shares`; none where nobody said."""
+        """Points of `shares`; none if not set."""
         return 0.0 if self.shares is None else self.shares
 
     def resolved(self, shares: FloatArray) -> Goals:
         """The same where it is known whether the site has configured shares.
 
-        Equal shares are what a batch system gives every account that nobody gave any: they count
+        Equal shares are what a batch system gives to accounts without configured shares: they count
         where a goal says so.
         """
         if self.shares is not None:

@@ -141,7 +141,7 @@ def _fits(pattern: str, text: str) -> bool:
     return re.search(pattern, text) is not None
 
 
-#: Of the default rule for jobs without a batch script: a working day. Nobody sits before a longer
+#: Of the default rule for jobs without a batch script: a working day. No user attends a longer
 #: one, and without a bound `salloc` would be a way for any batch work.
 LONGEST_SESSION = 8 * HOUR
 #: Used where a site configures none: what names itself interactive, comes without a batch script

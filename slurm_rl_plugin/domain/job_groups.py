@@ -1,4 +1,4 @@
-"""Groups of jobs by width and by time limit, of which waits are told."""
+"""Groups of jobs by width and by time limit, whose waits are reported."""
 
 from __future__ import annotations
 

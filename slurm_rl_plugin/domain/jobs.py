@@ -24,7 +24,7 @@ class JobColumns(Rows):
     account: IntArray  #: index into the snapshot's or the log's account names
     user: IntArray  #: index into user names; -1 where unknown
     partition: IntArray  #: index into partition names
-    #: What they ask of nodes beside processors; None where the source tells nothing.
+    #: What they ask of nodes in addition to processors; None if the source has none.
     requests: ResourceRequests | None = None
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class JobTable(JobColumns):
 
 
 def float_columns(table: type) -> tuple[str, ...]:
-    """Names of the float64 columns of a table, also of those that not every source tells of."""
+    """Names of the float64 columns of a table, also of those that not every source has."""
     kinds = get_type_hints(table).items()
     return tuple(name for name, kind in kinds if FloatArray in (kind, *get_args(kind)))
 
@@ -89,8 +89,8 @@ class PendingJobs(Rows):
     admin_set: BoolArray  #: an administrator fixed the priority by hand; never touched
     nice: IntArray  #: the user's own order of the user's jobs, lower first; kept as it is
     qos: IntArray | None = None  #: index into the snapshot's QOS; None where there are none
-    #: A job of several components is tried at several priorities, at most so many points from its
-    #: own; 0 for other jobs. None where the system knows no components.
+    #: A job of several components is tried at several priorities, at most this number of points
+    #: from its own; 0 for other jobs. None where the system knows no components.
     spread: IntArray | None = None
     #: Jobs of a higher one start first whatever the priorities; of several partitions that a job
     #: may start in, the highest counts. None where the system knows none.
@@ -100,14 +100,14 @@ class PendingJobs(Rows):
     #: Seconds of waiting that the batch system counts; None where all since a job was eligible.
     accrued: FloatArray | None = None
     #: Waits by what its user controls: a hold, a dependency, a limit of the user's or account's
-    #: own, nodes asked for that are down. None where the system tells of none.
+    #: own, nodes asked for that are down. None if the system lists none.
     own_doing: BoolArray | None = None
-    #: Why each waits: index into the snapshot's reasons. None where the system tells none.
+    #: Why each waits: index into the snapshot's reasons. None if the system gives none.
     reason: IntArray | None = None
     #: Waits for processors alone, so more of them would let it start; not so where the reason is
-    #: unknown. None where the system tells no reasons.
+    #: unknown. None if the system gives no reasons.
     for_processors: BoolArray | None = None
-    #: How many jobs each row stands for, > 0: waiting tasks of an array. None where each is one.
+    #: How many jobs each row represents, > 0: waiting tasks of an array. None where each is one.
     tasks: IntArray | None = None
     #: When a task of each array last started, seconds since the epoch; NaN where no task has
     #: started, and for a job that is no array. None where the system shows no starts.
@@ -133,12 +133,12 @@ class PendingJobs(Rows):
 
     @property
     def each_own_doing(self) -> BoolArray:
-        """Which jobs wait by their own doing, shape [n]; none where the system tells of none."""
+        """Which jobs wait by their own doing, shape [n]; none if the system lists none."""
         return np.zeros(len(self), dtype=np.bool_) if self.own_doing is None else self.own_doing
 
     @property
     def each_for_processors(self) -> BoolArray:
-        """Which jobs wait for processors alone, shape [n]; all where nothing else is told."""
+        """Which jobs wait for processors alone, shape [n]; all if nothing else is known."""
         return ~self.each_own_doing if self.for_processors is None else self.for_processors
 
     @property
@@ -162,7 +162,7 @@ class RunningJobs(Rows):
     jobs: JobTable  #: the columns that any job has; processors are those that it got
     start: FloatArray  #: seconds since the epoch, shape [n]
     #: Processors that each had asked for, shape [n]; None where they got just that. Where jobs get
-    #: whole cores or nodes, it is what tells them from others that wait.
+    #: whole cores or nodes, it distinguishes them from others that wait.
     requested: IntArray | None = None
     asked: ResourceRequests | None = None  #: what each had asked of nodes; None if they got that
     #: Number that each had while it waited, a task that of its array; None where all have it still.
@@ -214,13 +214,13 @@ class StartedJobs:
 class EndedJobs:
     """Jobs first seen to have ended since the last snapshot, each reported exactly once."""
 
-    #: As any job's, with requested processors; account and partition are -1 where nobody told.
+    #: As any job's, with requested processors; account and partition are -1 if unknown.
     jobs: JobTable
     #: start, end: seconds since the epoch, shape [n]; the end may be before the last snapshot.
     start: FloatArray
     end: FloatArray
-    #: These are the runs of the past that the first snapshot reports; whoever remembers runs from
-    #: an earlier process has counted those before its memory's time.
+    #: Past runs that the first snapshot reports. A memory from an earlier process has already
+    #: counted those before its time.
     from_accounting: bool = False
     #: Whether its time limit ended each, shape [n]; None where that is not known.
     timed_out: BoolArray | None = None

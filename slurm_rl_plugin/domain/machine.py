@@ -19,7 +19,7 @@ OF_USERS, OF_ACCOUNTS, OF_QUEUES = "users", "accounts", "queues"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeKind:
-    """Nodes that are alike."""
+    """Nodes with equal resources."""
 
     name: str  #: their names as a hostlist, such as n[001-087]
     count: int  #: how many, > 0
@@ -108,7 +108,7 @@ class PriorityWeights:
 class Machine:
     """Nodes, partitions, limits and settings of one cluster."""
 
-    name: str = ""  #: of the cluster; "" where none is told
+    name: str = ""  #: of the cluster; "" if unknown
     resources: tuple[str, ...] = BASIC_RESOURCES  #: names of what nodes have, BASIC_RESOURCES first
     kinds: tuple[NodeKind, ...]  #: of its nodes, in the order in which Slurm numbers them
     partitions: tuple[MachinePartition, ...]  #: in the order of its configuration
@@ -131,7 +131,7 @@ class Machine:
     whole_nodes: bool = False  #: nodes are given out whole (select/linear, or exclusive jobs)
     backfill: BackfillSettings = field(default_factory=BackfillSettings)  #: how it schedules
     weights: PriorityWeights = field(default_factory=PriorityWeights)  #: of its priorities
-    left_out: tuple[str, ...] = ()  #: sentences on what the configuration says and nobody models
+    left_out: tuple[str, ...] = ()  #: sentences on configured rules that are not modelled
 
     @property
     def capacity(self) -> FloatArray:

@@ -89,10 +89,10 @@ def machine_resources(nodes: Iterable[NodeNow]) -> MachineResources | None:
 
 
 def resources_now(nodes: Sequence[NodeNow]) -> ResourcesNow | None:
-    """What nodes have and what of it is free, as they tell it themselves; None as above.
+    """What nodes have and what of it is free by their own report; None as above.
 
-    Where a batch system tells both of one moment: what nobody uses of a node that one job has for
-    itself is not free.
+    For a batch system that reports both at one moment. Resources of a node that one job holds
+    exclusively are not free, even if the job does not use them.
     """
     machine = machine_resources(nodes)
     if machine is None:

@@ -18,8 +18,8 @@ from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, write
 
 #: First entry of each file; another number is another form.
 _FORM = "slurm-rl queue 1"
-#: What is raised where a file is none of ours or damaged: zipfile knows flags that we never set,
-#: and a broken head asks for more than there is.
+#: Errors of a foreign or damaged file: zipfile knows flags that we never set, and a broken head
+#: asks for more bytes than there are.
 _NO_LOOK = (
     *(ValueError, KeyError, TypeError, AttributeError, OverflowError, RuntimeError, MemoryError),
     *(EOFError, zipfile.BadZipFile, zlib.error),
@@ -37,7 +37,7 @@ class QueueOnFile:
 
 
 def write_queue(path: Path, queue: QueueOnFile) -> None:
-    """Replace the file: written beside, then renamed, for its owner and group to read."""
+    """Replace the file by renaming a new one; its owner and group may read it."""
     content = io.BytesIO()
     np.savez(content, **dict(_entries(queue, "")))
     write_whole(path, content.getvalue(), sync=False, mode=PRIVATE)
@@ -79,7 +79,7 @@ def _entries(table: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _built(table: type, entries: Mapping[str, Any], prefix: str) -> Any:
-    """A table of what stands under a prefix; what is missing has its default."""
+    """A table of the columns under a prefix; missing ones have their defaults."""
     values: dict[str, Any] = {}
     for name, kind in get_type_hints(table).items():
         full = prefix + name

@@ -39,7 +39,7 @@ class QueueSnapshot:
     users: tuple[str, ...] = ()  #: user names; `JobTable.user` indexes them
     qos: tuple[str, ...] = ()  #: names of QOS; `PendingJobs.qos` indexes them
     reasons: tuple[str, ...] = ()  #: why jobs wait, as sentences; `PendingJobs.reason` indexes them
-    #: What the machine has beside processors; None where the system tells nothing.
+    #: What the machine has in addition to processors; None if unknown.
     resources: ResourcesNow | None = None
 
     @property
@@ -79,10 +79,10 @@ class QueueSnapshot:
 
     @property
     def each_waits_as(self) -> FloatArray:
-        """How many jobs each pending row is to those who count a queue, shape [pending].
+        """How many jobs each pending row counts as in the queue, shape [pending].
 
-        A row may be the waiting tasks of an array; who could not start is none, as a log tells of
-        jobs from when they were eligible.
+        A row may be the waiting tasks of an array. A job that could not start counts as none, since
+        a log has jobs from when they were eligible.
         """
         tasks = self.pending.tasks
         return np.where(self.waits_for_machine, 1 if tasks is None else tasks, 0).astype(np.float64)
@@ -102,7 +102,7 @@ class QueueSnapshot:
     def weighed(self, jobs: JobTable) -> JobTable:
         """Jobs of this queue with the processors that they weigh on this machine.
 
-        As they are where only processors are told, of the machine or of the jobs.
+        As they are if only processors are known, of the machine or of the jobs.
         """
         if self.resources is None or jobs.requests is None:
             return jobs
@@ -127,7 +127,7 @@ class ResourceUse:
 
 
 def resource_use(snapshot: QueueSnapshot) -> tuple[ResourceUse, ...]:
-    """Each resource of the machine; none where the system tells of processors alone."""
+    """Each resource of the machine; none if only processors are known."""
     machine = snapshot.resources
     waiting, having = snapshot.pending.jobs.requests, snapshot.running.jobs.requests
     if machine is None:

@@ -1,7 +1,7 @@
 """What jobs ask for, remembered with their places: a place is not kept for another request.
 
-A user may raise a limit after the job was ranked as a short one. The next decision scores what is
-asked for by then; this tells of it, and says whose place is to be taken away before all else.
+A user may raise a limit after the job was ranked as a short one. The next decision scores the new
+request; this module detects it, and says which jobs must lose their place first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 #: What is watched; a closed list, since a metric's label takes these values. `resources` are all
 #: that have no part of their own, such as types of GPUs.
 REQUEST_PARTS = ("time_limit", "processors", "memory", "gpus", "resources", "partition", "qos")
-#: Parts that every look tells.
+#: Parts that every look has.
 _ALWAYS_TOLD = frozenset({"time_limit", "processors", "partition", "qos"})
 _PARTS_OF = {MEMORY: "memory", GPUS: "gpus"}
 #: By part, and what has none of its own by the name of the resource.
@@ -133,7 +133,7 @@ class RequestWatch:
                 numbers = [now_of.get(name, -1) for name in self._names[key]]
                 same_number = np.array(numbers or [0])[before]
             differs = known & (now != same_number)
-            if key not in _ALWAYS_TOLD:  # what a look did not tell is no change
+            if key not in _ALWAYS_TOLD:  # an unknown part is no change
                 differs &= ~(np.isnan(now) | np.isnan(before))
             lost |= differs
             for place in np.flatnonzero(differs).tolist():
@@ -151,7 +151,7 @@ class RequestWatch:
         return row, remembered[row] == job_id
 
     def _remembered(self, job_id: IntArray, columns: Columns, places: IntArray) -> Columns:
-        """The columns of these places; what this look does not tell stays as it was.
+        """The columns of these places; what this look lacks stays as it was.
 
         Else a job could be changed behind a look at which the nodes gave no answer.
         """
@@ -167,7 +167,7 @@ class RequestWatch:
 
 
 def _columns(snapshot: QueueSnapshot) -> Columns:
-    """Of each pending job, shape [n]; NaN for an amount that is not told."""
+    """Of each pending job, shape [n]; NaN for an unknown amount."""
     jobs, qos = snapshot.pending.jobs, snapshot.pending.qos
     told: dict[str, NDArray[Any]] = {}
     if jobs.requests is not None:

@@ -67,7 +67,7 @@ class ResourceRequests(Rows):
     def of_totals(
         cls, total: FloatArray, *, names: tuple[str, ...] = BASIC_RESOURCES, nodes: IntArray
     ) -> Self:
-        """Requests of which only totals and nodes are known: plain jobs without any constraint.
+        """Requests known by totals and nodes alone: plain jobs without a constraint.
 
         `total` has shape [n, resources], `nodes` [n], 0 for as few as hold the job.
         """
@@ -90,7 +90,7 @@ class ResourcesNow:
     names: tuple[str, ...]  #: BASIC_RESOURCES, then others; memory in MiB
     capacity: FloatArray  #: of each, shape [resources]; 0 where the machine has none
     free: FloatArray  #: not taken by a job, shape [resources]; it may be on different nodes
-    #: CPUs of the nodes that have any of each, shape [resources]; None where nobody tells.
+    #: CPUs of the nodes that have any of each, shape [resources]; None if unknown.
     beside: FloatArray | None = None
 
     def of(self, name: str, amounts: FloatArray) -> float:
@@ -122,7 +122,7 @@ def weighed_processors(
     requests: ResourceRequests | None,
     names: tuple[str, ...],
     machine: FloatArray,
-    beside: FloatArray | None = None,
+    cpus_of_nodes: FloatArray | None = None,
 ) -> FloatArray:
     """Processors that jobs weigh: those asked for, more where another resource dominates; [n].
 
@@ -136,14 +136,14 @@ def weighed_processors(
         requests: what else they ask for.
         names: of the machine's resources, CPUS among them.
         machine: what all nodes have together, shape [resources].
-        beside: CPUs of the nodes that have any of each, shape [resources]; by default all.
+        cpus_of_nodes: CPUs of the nodes that have any of each; by default of all, [resources].
     """
     if requests is None:
         return processors
-    if beside is None:
-        beside = np.full(len(names), machine[names.index(CPUS)])
+    if cpus_of_nodes is None:
+        cpus_of_nodes = np.full(len(names), machine[names.index(CPUS)])
     weighed = processors
-    for name, whole, cpus in zip(names, machine.tolist(), beside.tolist(), strict=True):
+    for name, whole, cpus in zip(names, machine.tolist(), cpus_of_nodes.tolist(), strict=True):
         if name != CPUS and whole > 0.0:
             weighed = np.maximum(weighed, requests.of(name) * (cpus / whole))
     return weighed

@@ -1,4 +1,4 @@
-"""A site as a broker sees it: told of a job, it answers with an offer."""
+"""A site as a broker sees it: it answers a job's request with an offer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JOB_CLASSES = ("interactive", "batch")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """What sites are told of a job before it is submitted anywhere."""
+    """What sites know of a job before it is submitted anywhere."""
 
     job: JobDescription  #: its words; `job.time_limit` is the run time it asks for, in seconds
     processors: int  #: how many it asks for
@@ -49,7 +49,7 @@ class SiteOffer:
     utility: float
     price: float  #: in the unit of the site's price function; 0 where it asks for none
     processors: int  #: that the site has in all
-    published: bool = False  #: whether the site's own model tells the utility
+    published: bool = False  #: whether the site's own model gives the utility
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class PublishedUtilities:
 
     site: str  #: its name
     time: float  #: of the queue that it speaks of, seconds since the epoch
-    valid_for: float  #: seconds after `time` from which on nobody should use it
+    valid_for: float  #: seconds after `time` after which it is stale
     model: str  #: sha256 of the model, hexadecimal
     #: Job class -> account -> utility in [0, 1]; at 0.5 the site's objective neither gains nor
     #: loses by such a job.

@@ -3,7 +3,7 @@
 Site and daemon, or two models, hold the same queue in turns. A pair is the same hours of two days
 that follow each other; a coin of its own says who holds it on the first day, and the other has the
 second. So every hour of the day is held once by each of both in two days, and which one comes first
-is known to nobody before (Bojinov, Simchi-Levi and Zhao 2023).
+is not known beforehand (Bojinov, Simchi-Levi and Zhao 2023).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import DAY, HOUR, BoolArray, FloatArray, IntArray
 
 #: Whose order a block has: what the site would have without the experiment (its own order, our
-#: factors taken back; or, beside a challenger, the model in service), or what is on trial.
+#: factors removed; or, with a challenger, the model in service), or what is on trial.
 SITE, OURS = "site", "ours"
 ARMS = (SITE, OURS)
-#: What users are cost by, the first where nobody says what decides (`what_if.switchback.costs`).
+#: What users are cost by, the first by default (`what_if.switchback.costs`).
 GOAL_NAMES = (
     *("bounded_slowdown", "interactive_wait", "wait", "longest_wait"),
     *("unused", "unfairness"),
@@ -64,7 +64,7 @@ class Declaration:
 
     goal: str  #: name of the goal that decides whether anything is gained
     harm: float  #: ratio of a goal's cost, ours over the site's, beyond which it is harm
-    longest_wait: float  #: seconds that no job may wait longer in a block of ours; inf for no bound
+    longest_wait: float  #: most seconds that a job may wait under our order; inf for no bound
     policy: str  #: its name
     model_sha256: str  #: of the model on trial; "" for a rule
     seed: int  #: of the coins
@@ -73,7 +73,7 @@ class Declaration:
     #: Path of the model on trial, a challenger of the one in service; "" where the one in service
     #: is itself on trial, against the site's own order.
     candidate: str = ""
-    champion: str = ""  #: name of the policy in service, beside a challenger; else ""
+    champion: str = ""  #: name of the policy in service, with a challenger; else ""
     champion_sha256: str = ""  #: of its model
     misdelivered: float = MISDELIVERED  #: part of a fortnight's service that may go wrong
 
@@ -106,7 +106,7 @@ class Declaration:
 
     @property
     def name(self) -> str:
-        """Tells it from others, 16 digits: a hash of all that was declared."""
+        """Its identity, 16 digits: a hash of all that was declared."""
         text = json.dumps(self.as_json(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""An experiment by its files alone: what a head node without a simulator can tell and stop."""
+"""An experiment by its files alone: a head node without a simulator can report it and stop it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DeclaredExperiment:
         return ExperimentFiles(state_file=Path(self.configuration.sections.hook.state_file))
 
     def declared(self) -> tuple[Declaration, ExperimentStanding]:
-        """The declared experiment and its standing."""
+        """The declared experiment and its state."""
         files = self.files
         try:
             declared = files.declared()
@@ -59,7 +59,7 @@ class DeclaredExperiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentStatus:
-    """What `status` and `report` tell."""
+    """What `status` and `report` print."""
 
     declared: Declaration
     standing: ExperimentStanding

@@ -148,7 +148,7 @@ def _refuse(site: DeclaredExperiment) -> None:
     if site.configuration.sections.hook.mode != "active":
         raise ConfigurationError(
             "[hook] mode is shadow, in which ours never has its turn: set it to active; it counts "
-            "in blocks of ours alone while the experiment lasts."
+            "only in blocks of our order while the experiment lasts."
         )
 
 
@@ -165,7 +165,7 @@ def _foretold(site: ExperimentSite, options: argparse.Namespace, bar: Bar) -> fl
         return ratio
     if ratio is None:
         raise ConfigurationError(
-            "accounting tells of no waits in the two weeks before, so nothing can be foretold: "
+            "accounting has no waits in the two weeks before, so no cost can be predicted: "
             "wait until it does, or give --insist."
         )
     if ratio > max(options.harm, _FORETOLD):
@@ -201,7 +201,7 @@ class ExperimentWatch:
             self._look(now)
         except SlurmRLError as error:
             self._complain(str(error))
-        except Exception:  # a bug of ours: the watch stops, and the queue goes back to the site
+        except Exception:  # a bug: the watch stops, and the queue goes back to the site
             logger.exception("experiment=unwatched")
         else:
             self._complaint = ""
@@ -258,7 +258,7 @@ class ExperimentWatch:
     def _ended(
         self, declared: Declaration, trial: Trial | None, now: float
     ) -> ExperimentStanding | None:
-        """Its new standing; None if it goes on or nothing new is known."""
+        """Its new state; None if it goes on or nothing new is known."""
         if trial is None or len(trial.costs) == self._judged:
             return None
         blocks = len(trial.costs)

@@ -166,7 +166,7 @@ def _draw_moves(axis: Any, summary: AuditSummary, further_than: int) -> None:
     axis.invert_yaxis()
     axis.axvline(0.0, color="black", linewidth=0.8)
     axis.set_xlabel(f"later   share moved more than {further_than} ranks   earlier")
-    axis.set_title("the decided order beside the site's")
+    axis.set_title("the decided order and the site's")
 
 
 def draw_variants(folder: Path, variants: Mapping[str, VariantStudy]) -> list[str]:
@@ -372,7 +372,7 @@ def _draw_blocks(axis: Any, blocks: list[Block], window: tuple[float, float], un
 
 
 def _first_changed_row(blocks: list[Block], capacity: int) -> int:
-    """The lowest row that a job takes or gives back in the window; the capacity if none does."""
+    """The lowest row that a job takes or frees in the window; the capacity if none does."""
     through = [each.top for each in blocks if each.began_before and each.ends_after]
     changed = [each.bottom for each in blocks if not (each.began_before and each.ends_after)]
     return min(changed) if changed else max([capacity, *through])

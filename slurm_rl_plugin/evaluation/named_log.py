@@ -64,9 +64,9 @@ class NamedLog:
     name: str  #: file name without its folder, or the generator's words
     prepared: PreparedLog
     report: ReadReport  #: of the reader; a generated log drops nothing
-    #: what else a manifest tells of a log that came from no file; empty for others
+    #: further entries of a manifest for a log that came from no file; empty for others
     origin: Mapping[str, Any] = field(default_factory=dict)
-    #: of such a log, who told its processors and its shares
+    #: of such a log, the source of its processors and its shares
     whence: Mapping[str, str] = field(default_factory=dict)
     notice: str = ""  #: what users should know of its shares; "" for nothing
 
@@ -117,10 +117,10 @@ class ReadJobs:
     jobs: JobLog
     report: ReadReport  #: as of a `NamedLog`
     options: LogOptions  #: how they become a workload
-    shares: Mapping[str, float] | None  #: of accounts; None where the log or the machine tells them
+    shares: Mapping[str, float] | None  #: of accounts; None if the log or the machine has them
     #: processors, where the log is simulated on a pool of them; None for its own
     capacity: int | None
-    billing: Billing | None = None  #: of the site, where no machine tells it
+    billing: Billing | None = None  #: of the site, without a machine that has it
     origin: Mapping[str, Any] = field(default_factory=dict)  #: as of a `NamedLog`
     whence: Mapping[str, str] = field(default_factory=dict)  #: as of a `NamedLog`
 

@@ -59,9 +59,9 @@ class HeldoutStudy:
     ratio_to_best_heuristic: dict[str, WindowRatio]  #: of bounded slowdowns, of each policy
     ratio_to_multifactor: dict[str, WindowRatio]  #: of bounded slowdowns, of each policy
     policies: dict[str, dict[str, float | None]]
-    run_time_scores: Mapping[str, Any]  #: how well past runs tell run times
+    run_time_scores: Mapping[str, Any]  #: how well past runs predict run times
     class_rule: str
-    jobs_without_request: int  #: whose run time stands for the request, which is no forecast
+    jobs_without_request: int  #: whose run time replaces the request, so it is no prediction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class ContinuousStudy:
     #: on nodes, the rule with the best `training_bounded_slowdown`
     best_heuristic: str | None = absent()
     training_bounded_slowdown: dict[str, float] | None = absent()
-    days: int | None = absent()  #: behind the training part, of which intervals are drawn on nodes
+    days: int | None = absent()  #: after the training part; intervals on nodes are drawn from them
     policies: dict[str, dict[str, float]]
     ratio_to_fifo: _Ratios
     ratio_to_multifactor: _Ratios

@@ -50,10 +50,10 @@ FEWEST_JOBS = 20
 #: What a replay does not know, said with every one.
 NOT_KNOWN = (
     "users who would submit other jobs if they waited less",
-    "nodes, memory and GPUs: the machine is so many equal processors",
+    "nodes, memory and GPUs: the machine is a pool of equal processors",
     "outages, reservations, QOS limits and partitions",
     "jobs that waited and never ran",
-    "run times as they would have been beside other jobs",
+    "run times as they would have been next to other jobs",
 )
 #: The same on nodes, whose description lists what is not simulated.
 NOT_KNOWN_ON_NODES = (NOT_KNOWN[0], "outages and reservations", *NOT_KNOWN[3:])
@@ -93,14 +93,14 @@ class Prediction:
     #: mean waits with the reserve over those without, of classes that waited; None without a
     #: reserve
     reserve_price: dict[str, float] | None
-    figures: dict[str, ComparedFigure]  #: each of the model beside the site's
-    goals: tuple[str, ...]  #: the figures of which the verdict is made
+    figures: dict[str, ComparedFigure]  #: each of the model and the site
+    goals: tuple[str, ...]  #: the figures of the verdict
     verdict: str
     not_known: tuple[str, ...]
 
     @property
     def sentence(self) -> str:
-        """`After N jobs: ...`: each goal, and how many jobs would tell where it is not known."""
+        """`After N jobs: ...`: each goal, and how many jobs a verdict would need."""
         goals = (f"{figure_name(name)} {_verdict(self.figures[name])}" for name in self.goals)
         return f"After {self.counted_jobs:,} jobs: {'; '.join(goals)}."
 
@@ -127,7 +127,7 @@ def replay_site(
     log: NamedLog,
     bar: Bar,
     *,
-    beside: Sequence[str] = (),
+    others: Sequence[str] = (),
     cycle: float = 0.0,
     backfilling: str | None = None,
 ) -> SiteReplay | str:
@@ -136,7 +136,7 @@ def replay_site(
     Args:
         configuration: of the site: model, job classes, and how far its order goes.
         log: with recorded starts; its shares are those that count.
-        beside: policies that are compared too, each as if it were the configured one.
+        others: policies to compare, each as if it were the configured one.
         cycle: seconds between decisions of the batch system.
         backfilling: of the batch system; by default EASY, on nodes as slurmctld does it.
     """
@@ -145,7 +145,7 @@ def replay_site(
         return f"{few}, take a longer one."
     own = policies_in_force(configuration)
     candidates = own | {
-        name: candidate_of(name) for name in beside if name not in ALWAYS and name not in own
+        name: candidate_of(name) for name in others if name not in ALWAYS and name not in own
     }
     rules = configuration.classifier if configuration.has_class_rules else None
     known = class_known_at_submission(log.prepared, rules)
@@ -273,7 +273,7 @@ def _notices(
         yield "Exempt jobs (exempt_accounts, _partitions, _qos) are ordered like any other here."
     absent = sorted({*known.accounts} - {*known.log.accounts, OTHER_ACCOUNT})
     if absent:
-        yield f"Accounts with a share of which the log has no job: {', '.join(absent)}."
+        yield f"Accounts with a share and without a job in the log: {', '.join(absent)}."
     if without := int((known.shares[known.account] == 0.0).sum()):
         yield (
             f"{without} jobs are of accounts without a share: fairness counts their work as too "
@@ -305,7 +305,7 @@ def _verdict(figure: ComparedFigure) -> str:
         words += f" by {difference:.3g}"
         words += f" ({100.0 * difference / site:.2g} %)" if site else ""
     if needed := figure.jobs_needed:
-        unit = int(10.0 ** max(len(str(needed)) - 2, 0))  # two digits are all that it is worth
+        unit = int(10.0 ** max(len(str(needed)) - 2, 0))  # two digits are as precise as it is
         words += f" - about {-(-needed // unit) * unit:,} jobs needed"
     return words
 

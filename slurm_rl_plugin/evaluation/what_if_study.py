@@ -51,7 +51,7 @@ class ClusterAndJobs:
     jobs: JobLog  #: of it, in the order in which they came
     cluster: DescribedCluster
     settings: SimulationSettings  #: how slurmctld and, in variants with our hook, the daemon act
-    #: of accounts, where neither options nor the cluster tell them
+    #: of accounts, if neither options nor the cluster give them
     shares: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -106,7 +106,7 @@ def without_nodes(read: ReadJobs) -> tuple[DescribedCluster, JobLog, str]:
 
     Raises:
         ConfigurationError: the jobs ask for nodes, memory or GPUs, which such a cluster lacks; of
-            memory in SWF nobody knows how much there was.
+            memory in SWF the amount is unknown.
     """
     asked = None if read.jobs.kind == "swf" else read.jobs.requests
     if asked is not None and (asked.total[:, 1:].any() or (asked.nodes > 1).any()):
@@ -237,7 +237,7 @@ class Tuning:
     """What a search found, in addition to the effects of each order."""
 
     goals: RewardWeights
-    search: dict[str, Any]  #: how many settings were tried, and what they were worth on the past
+    search: dict[str, Any]  #: how many settings were tried, and what they gained on the past
     words: dict[str, str]  #: order -> the change that makes it
     settings: dict[str, str]  #: key of slurm.conf -> value that was found
     #: order -> what it gains on the rest, with interval and verdict
@@ -250,7 +250,7 @@ class Tuning:
 
 
 def blocks_of(pair: ReplayedPair, seed: int) -> Blocks:
-    """Stretches of the counted jobs, drawn alike for all pairs of the same jobs."""
+    """Stretches of the counted jobs, the same draws for all pairs of the same jobs."""
     return Blocks.over(pair.submit, np.random.default_rng(seed))
 
 

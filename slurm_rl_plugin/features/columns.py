@@ -1,4 +1,4 @@
-"""The feature columns of a snapshot, for a policy that runs beside the batch system."""
+"""The feature columns of a snapshot, for a policy of a live batch system."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ def feature_columns(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Queue features float32[Fq] and job features float32[n, Fx] of a snapshot.
 
-    Of one of KNOWN_SCHEMAS; arguments as `site_queue_features` and `site_job_features`, of which
-    past, goals and longest count for `site` only.
+    Of one of KNOWN_SCHEMAS; arguments as `site_queue_features` and `site_job_features`; past,
+    goals and longest count for `site` only.
     """
     if schema == SITE:
         queue = site_queue_features(snapshot, estimate, running_estimate, arrived)
@@ -169,7 +169,7 @@ def offered_job_features(
 ) -> NDArray[np.float32]:
     """Job features of the `site` schema of one more job of each kind, float32[kinds, Fj].
 
-    Rows are in the order of `offered_jobs`; estimates by class median tell typical run times.
+    Rows are in the order of `offered_jobs`; estimates by class median give typical run times.
     """
     jobs = offered_jobs(snapshot.now, interactive, len(snapshot.accounts))
     joined = replace(snapshot, pending=PendingJobs.untouched(jobs))

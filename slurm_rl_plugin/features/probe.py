@@ -1,4 +1,4 @@
-"""What this release computes for each feature of a fixed queue: tells a changed formula.
+"""The value of each feature on a fixed queue in this release: detects a changed formula.
 
 Names and version of a schema say what a feature is called, not what it is. The queue below gives
 each feature a value of its own, made by the whole way from a snapshot to the columns.
@@ -47,7 +47,7 @@ _AGE = np.array([50.0, 420.0, 2000.0, 9950.0, 40_000.0])
 _RAN = np.array([5.0, 40.0, 70.0, 300.0, 800.0, 1000.0, 3000.0, 3700.0, 9000.0, 2.0, 55.0, 2e4])
 
 
-#: What all nodes of the machine have together, CPUs beside each, and what is free.
+#: What all nodes of the machine have together, CPUs of their nodes, and what is free.
 _NAMES = (*BASIC_RESOURCES, "gres/gpu:x")
 _HAS = np.array([96.0, 400_000.0, 12.0, 8.0])
 _BESIDE, _FREE = np.array([96.0, 96.0, 48.0, 32.0]), np.array([66.0, 210_000.0, 3.0, 2.0])
@@ -80,9 +80,9 @@ def _jobs(ago: FloatArray, processors: IntArray, asked: FloatArray, *, resources
 
 
 def probe_snapshot(*, resources: bool = False) -> QueueSnapshot:
-    """Eight jobs wait, five run, twelve have ended; some alike, one that asked for no time.
+    """Eight jobs wait, five run, twelve have ended; some equal, one without a time limit.
 
-    With `resources` the machine and the jobs tell of more than processors.
+    With `resources` the machine and the jobs have more than processors.
     """
     wait = np.array([30.0, 4000.0, 200.0, 90_000.0, 10.0])
     asked = np.array([600.0, 3600.0, 86_400.0, 10_000.0, 172_800.0])

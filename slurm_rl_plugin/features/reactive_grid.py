@@ -2,7 +2,7 @@
 
 The simulator compiles the very same functions for one job at a time. Nothing that the papers see
 of a job changes while it waits; a third schema adds the wait, without which jobs of one class, one
-VO and one estimate cannot be told apart.
+VO and one estimate cannot be distinguished.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from slurm_rl_plugin.features.schema import FeatureSchema, log_seconds, log_work
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.time_utility import paper_row, time_utility
 
-#: Virtual organisations (VO) that the papers' networks tell apart; the last stands for all others.
+#: Virtual organisations (VO) that the papers' networks distinguish; the last represents all others.
 VO_PLACES = 4
 _JOBS = ("interactive", "vo_place", "log_estimate")
 

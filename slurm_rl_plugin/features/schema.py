@@ -39,7 +39,7 @@ class FeatureSchema:
     queue: tuple[str, ...]  #: names of the queue features, in column order
     static_jobs: tuple[str, ...]  #: names of job features that do not change while the job waits
     dynamic_jobs: tuple[str, ...]  #: names of job features that change with time; next
-    history_jobs: tuple[str, ...] = ()  #: of those made of past runs and of jobs alike; last
+    history_jobs: tuple[str, ...] = ()  #: of those made of past runs and of similar jobs; last
 
     @property
     def jobs(self) -> tuple[str, ...]:

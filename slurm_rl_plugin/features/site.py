@@ -19,7 +19,7 @@ from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray
 #: Seconds in which an interactive job should start (definitions: within_120s).
 SOON = 120.0
 
-#: The queue features that tell how many processors to hold, in the order of `reserve_features`.
+#: The queue features that set how many processors to hold, in the order of `reserve_features`.
 RESERVE_FEATURES = (
     "log_pending_interactive",
     "log_pending_batch",
@@ -63,15 +63,15 @@ USUAL = {
     "log_run_time_spread": (1.5, 1.5),
     "log_alike_none_running": (1.0, 1.0),
 }
-#: Seconds of waiting that count like none: ages are told apart beyond them.
+#: Seconds of waiting that count like none.
 PATIENCE = 4.0 * HOUR
-#: A job is overdue beyond this part of the longest wait that the site has known lately.
+#: A job is overdue beyond this part of the site's recent longest wait.
 LATE = 0.5
 #: Seconds in which the longest wait of a site counts half.
 HALF_LIFE = 30.0 * DAY
-#: Doublings of usage over share beyond which nothing is told apart.
+#: Doublings of usage over share at which the feature saturates.
 MOST_DOUBLINGS = 4.0
-#: The least part of a machine that is told from none.
+#: The least part of a machine that differs from none.
 _LEAST_PART = 1e-6
 
 
@@ -118,7 +118,7 @@ def reserve_features(
     shortest_batch: Any,
     arrived: Any,
 ) -> tuple[Any, ...]:
-    """The queue features that tell how many processors to hold, after those of `queue_features`.
+    """The queue features that set how many processors to hold, after those of `queue_features`.
 
     They count jobs and processors themselves and not parts of the site: a burst of thirty jobs
     wants the same processors on a large machine as on a small one.
@@ -178,7 +178,7 @@ def static_job_features(
 
 
 def longest_wait(before: Any, since: Any, wait: Any) -> Any:
-    """The longest wait that a site has known lately, seconds.
+    """The recent longest wait of a site, seconds.
 
     It was `before`, `since` seconds ago; `wait` is that of the job that waits longest now.
     """

@@ -1,1 +1,1 @@
-"""What a schedule is worth: time utility, responsiveness, fairness, reward, summaries."""
+"""The value of a schedule: time utility, responsiveness, fairness, reward, summaries."""

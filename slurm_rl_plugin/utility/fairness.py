@@ -1,7 +1,7 @@
 """Fairness of service against shares (2008, eq. 4), and who got what.
 
 Fairness lies within a few percent whatever the order, since demand bounds it; the service that
-accounts received against their shares tells orders apart (docs/research/definitions.md).
+accounts received against their shares distinguishes orders (docs/research/definitions.md).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def fairness_at_starts(
 
 #: Length of a window and the step from window to window, seconds.
 FORTNIGHT, _STEP = 14 * DAY, 2 * DAY
-#: Windows that share time: so many, one behind the other.
+#: Number of consecutive windows.
 WINDOWS_TOGETHER = 7
 #: Windows at most: of a log with a false time of a thousand years they are further apart.
 _MOST_WINDOWS = 5_000

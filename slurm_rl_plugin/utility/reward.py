@@ -26,8 +26,9 @@ class RewardWeights:
     time; groups are of widths and of time limits, and the site's waits are those of its own
     priority's order. The term of batch_delay bounds what batch jobs pay for processors that are
     held for interactive ones, that of groups what any pays for the mean slowdown; with a slowdown
-    of 10 the first three hardly count. J of the 2008 paper is (.5, 0, .5, 0), JR of the 2011 paper
-    is (0, .5, .5, 0). The default serves both kinds of user goal and does not reward starvation.
+    of 10 the first three hardly count. J of the 2008 paper is (0.5, 0, 0.5, 0), JR of the 2011
+    paper is (0, 0.5, 0.5, 0). The default serves both kinds of user goal and does not reward
+    starvation.
 
     Raises:
         ConfigurationError: a weight is negative, or the first three do not sum to 1.

@@ -64,7 +64,7 @@ class ScheduledJobs:
 
     @property
     def charged(self) -> FloatArray | IntArray:
-        """What each job is charged for a second, of which accounts have shares; shape [n]."""
+        """What each job is charged for a second; accounts have shares of it; shape [n]."""
         return self.processors if self.billed is None else self.billed
 
     @property

@@ -78,7 +78,7 @@ def time_utility_loss_rate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobUtilities:
-    """The classes of n jobs, of which a site has configured some."""
+    """The classes of n jobs, some of them configured by the site."""
 
     names: tuple[str, ...]  #: of all classes
     table: FloatArray  #: a row for each class, shape [classes, places]

@@ -15,19 +15,19 @@ from slurm_rl_plugin.utility.fairness import WINDOWS_TOGETHER, Service
 from slurm_rl_plugin.utility.summary import service_of
 from slurm_rl_plugin.what_if.replay import ReplayedPair, ReplayedVariant
 
-#: A difference of less than this part of a figure is none, nor one of so many seconds, or units.
+#: A difference below this part of a figure, this number of seconds or of units, counts as none.
 SMALL, FEW_SECONDS, LITTLE = 0.01, 1.0, 0.001
 #: The part of a fortnight's service that does not matter.
 MISDELIVERED_LITTLE = 0.01
 _LEVELS = {"median_wait": 0.5, "p90_wait": 0.9, "p99_wait": 0.99}
-#: Figures of which the longest has no interval: draws of what happened know no longer one.
+#: The figures. The longest wait has no interval: no draw of past waits exceeds it.
 FIGURES = (
     *("mean_wait", *_LEVELS, "longest_wait", "within_120s", "bounded_slowdown"),
     "misdelivered",
 )
 #: All jobs, the only group with a figure of misdelivery: that is of the whole cluster.
 ALL = "all jobs"
-#: Accounts told of, those with most jobs.
+#: Accounts that are reported, those with most jobs.
 MOST_ACCOUNTS = 30
 
 
@@ -38,7 +38,7 @@ class Effect:
     before: float
     after: float
     difference: float  #: after less before
-    ci95: tuple[float, float] | None  #: its 95 % interval; None where there is none to be told
+    ci95: tuple[float, float] | None  #: its 95 % interval; None for none
     ratio: float | None  #: after over before; None where that was 0
     ratio_ci95: tuple[float, float] | None
     #: one of `measure.intervals`; INCONCLUSIVE without an interval, but where nothing differs
@@ -47,7 +47,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEffects:
-    """Every figure of FIGURES of one group, of which `jobs` are counted."""
+    """Every figure of FIGURES of the counted `jobs` of one group."""
 
     jobs: int
     figures: dict[str, Effect]
@@ -160,7 +160,7 @@ def judged_effect(
         values: before and after.
         drawn: the same of each draw, shape [resamples] each; of no draw for no interval.
         blocks: that were drawn.
-        least: a smaller difference matters to nobody; in the unit of the figure.
+        least: a smaller difference does not matter; in the unit of the figure.
     """
     before, after = values
     bounds = widened(drawn[1] - drawn[0], after - before, blocks.count)
@@ -230,7 +230,7 @@ class Knowledge:
         """What that means for every answer."""
         if self.is_known is None:
             return (
-                "The log records no starts, so nobody can tell how well this cluster is known: "
+                "The log records no starts, so it is unknown how well this cluster is known: "
                 "take every answer as one about the simulated cluster."
             )
         part = 100.0 * (self.known_part or 0.0)

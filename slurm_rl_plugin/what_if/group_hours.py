@@ -24,9 +24,9 @@ from slurm_rl_plugin.utility.summary import ScheduledJobs
 from slurm_rl_plugin.what_if.effects import ALL, Effect, judged_effect, members
 from slurm_rl_plugin.what_if.switchback.block_costs import JobTimes, ReplayedCluster
 
-#: What jobs are grouped by, in the order in which it is told; classes are no word of users.
+#: What jobs are grouped by, in the order of the report; users do not choose classes.
 GROUPED_BY = ("account", "width", "limit", "resource")
-#: Groups of fewer jobs are not told of: their waits are those of a day or two.
+#: Groups of fewer jobs are not reported: their waits are those of a day or two.
 FEWEST_IN_GROUP = 10
 
 
@@ -41,8 +41,8 @@ class GroupHours:
     after: float  #: hours, of what `HoursWaited` says
     longest_before: float  #: hours that the job waited that waited longest
     longest_after: float  #: hours that the job waited that waited longest
-    ratio: float | None  #: after over before; None where nobody waited before
-    ratio_ci95: tuple[float, float] | None  #: its 95 % interval; None where none can be told
+    ratio: float | None  #: after over before; None if no job waited before
+    ratio_ci95: tuple[float, float] | None  #: its 95 % interval; None for none
     word: str  #: its verdict; see `measure.intervals`
 
     @classmethod
@@ -88,13 +88,13 @@ class HoursWaited:
     #: whether hours are those of a job in the mean; else they are those that all jobs of the group
     #: waited together in an hour
     each: bool
-    stretches: int  #: over so many weeks, days or the like it was drawn again
-    unit: str  #: over so many weeks, days or the like it was drawn again
+    stretches: int  #: number of stretches from which intervals are drawn
+    unit: str  #: of a stretch, such as weeks or days
     has_intervals: bool  #: whether there were enough of them
 
     @classmethod
     def of(cls, rows: list[GroupHours], blocks: Blocks, *, each: bool) -> HoursWaited:
-        """Rows in any order, of which one is ALL."""
+        """Rows in any order; one is ALL."""
         (everybody,) = (row for row in rows if row.by == ALL)
         groups = [row for row in rows if row.by in GROUPED_BY and row.jobs >= FEWEST_IN_GROUP]
         accounts = sorted((row for row in groups if row.by == "account"), key=lambda row: -row.jobs)
@@ -147,7 +147,7 @@ def hours_in_replays(
 
 #: What the stretches that are drawn again are called.
 _UNIT = "pairs of stretches"
-#: Changes below so many hours in an hour matter to nobody: a job's wait of 36 s.
+#: Smaller changes, in hours per hour, do not matter: a job's wait of 36 s.
 _LEAST = 0.01
 
 
@@ -162,7 +162,7 @@ def hours_in_blocks(
     resources: Sequence[str] = (),
     progress: Callable[[int], None] = lambda _: None,
 ) -> HoursWaited:
-    """Hours that each group waited in an hour of ours, and would have by the site's order.
+    """Hours that each group waited in an hour of our order, and would have by the site's order.
 
     Without replays the latter are those of the site's blocks of the same pairs.
 
@@ -172,11 +172,11 @@ def hours_in_blocks(
         accounts: names; `times.jobs.account` counts in them.
         rng: draws the pairs again.
         now: seconds since the epoch; pairs whose both blocks are over by then count.
-        resources: names of the columns of `times.jobs.asked`, where a resource is to be told.
+        resources: names of the columns of `times.jobs.asked`, if a resource is reported.
     """
     pairs = Pairs.closed(declared, declared.closed(now))
     if len(pairs.first) == 0:
-        raise ConfigurationError("no pair of blocks is over yet, so nothing can be told of groups.")
+        raise ConfigurationError("no pair of blocks has ended yet, so nothing is known of groups.")
     groups = _Groups.of(times, tuple(accounts), tuple(resources))
     counted = np.sort(np.concatenate([pairs.first, pairs.second])).tolist()
     hours, unexplained = (np.zeros((len(declared.blocks), len(groups.names))) for _ in range(2))

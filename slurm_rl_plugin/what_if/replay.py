@@ -25,7 +25,7 @@ from slurm_rl_plugin.what_if.variant import ClusterVariant, admitted
 
 #: Puts jobs on a machine.
 Placed = Callable[[JobLog, Machine], PreparedLog]
-#: Fewer jobs tell nothing.
+#: Fewer jobs say nothing.
 FEWEST_JOBS = 20
 
 
@@ -111,7 +111,7 @@ def replay_variants(
     counted_from: float | None = None,
     checkpoint: Path | None = None,
 ) -> list[ReplayedPair]:
-    """Simulate all jobs once under each variant, variants beside each other.
+    """Simulate all jobs once under each variant, several variants at a time.
 
     Args:
         settings: with the bounds of the hook where there is one.

@@ -148,7 +148,7 @@ def test_shares_that_fit_no_job_are_told(
 ) -> None:
     path = configure("[shares]\nphysics = 1.0\n")
     notices = typed.json("evaluate", log, "--config", path)["study"]["notices"]
-    assert notices[0] == "Accounts with a share of which the log has no job: physics."
+    assert notices[0] == "Accounts with a share and without a job in the log: physics."
     assert notices[1].startswith("800 jobs are of accounts without a share:")
 
 
@@ -352,7 +352,7 @@ def test_people_read_the_same_tables(typed: Typed) -> None:
     ]
     assert {"cpus", "memory", "gpus", "openb"} <= {line[0] for line in lines if line}
     assert "Not simulated: nodes.csv: jobs get whole CPUs" in out
-    assert "so many equal processors" not in out
+    assert "pool of equal processors" not in out
 
 
 def test_a_reserve_is_a_limit_on_batch_jobs_on_nodes(told: Told, site: Path) -> None:

@@ -1,1 +1,1 @@
-"""What past runs tell of a job: means by site, user and template, and a prediction."""
+"""Past runs of similar jobs: means by site, user and template, and a prediction."""

@@ -1,9 +1,9 @@
-"""What is predicted of jobs from past runs and the queue: features of a snapshot, and quantiles.
+"""Predictions for jobs from past runs and the queue: features of a snapshot, and quantiles.
 
 Predictions are computed once for all jobs that have the same one, however many are pending: the
 jobs of a template with a past run, or a user's jobs of one request class and time limit. Only a run
-that was foretold can say whether a quantile was right, so what was foretold of a job as it started
-is remembered until it ends.
+with a prediction can say whether a quantile was right, so the prediction of a job as it started is
+remembered until it ends.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ class ForetoldRuns:
         return np.concatenate([[_LAYOUT, len(self.lines)], self.asked, self.lines.ravel()])
 
     def after(self, snapshot: QueueSnapshot, past: PastRuns) -> Self:
-        """What is known after a snapshot: ends teach, and who has started is foretold by `past`."""
+        """Update by a snapshot: ended runs are learned, started ones get predictions by `past`."""
         learned = replace(self, asked=self._learned(snapshot))
         running = snapshot.running.as_requested
         order = np.argsort(running.job_id)

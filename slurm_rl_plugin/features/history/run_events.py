@@ -28,7 +28,7 @@ from slurm_rl_plugin.units import HOUR, MINUTE, FloatArray, IntArray
 
 #: A float64 holds integers of 53 bits; at 10,000 keys two are the same once in 10^8 tables.
 _SPARE_BITS = np.uint64(12)
-#: What stands for the limit of a job without one.
+#: In place of the limit of a job without one.
 _NO_LIMIT = -1.0
 
 
@@ -76,7 +76,7 @@ def template_keys(user: FloatArray, processors: IntArray, time_limit: FloatArray
 
 
 def limit_keys(user: FloatArray, time_limit: FloatArray) -> FloatArray:
-    """Keys of users' jobs whose time limits are alike (`run_history.limit_class`).
+    """Keys of users' jobs with similar time limits (`run_history.limit_class`).
 
     Time limits are in seconds, `run_history.NO_LIMIT` where there is none.
     """

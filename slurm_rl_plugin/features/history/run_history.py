@@ -1,12 +1,12 @@
-"""What past runs tell: rows of counts for a site's requests alike, users, their limits, templates.
+"""Counts of past runs: rows for a site's similar requests, users, their limits, templates.
 
 A user's jobs whose time limits lie within the same powers of two have a row. So has a template: a
 user's jobs that ask for the same processors (Gibbons 1997) and for time limits of one step
-(`limit_step`), so that nobody sheds what past runs tell by asking for a minute more.
+(`limit_step`), so that no user escapes past runs by asking for a minute more.
 A row counts, for each of BOUNDS, runs that ended before it of those that had outlived the bound
-before: how likely a run is to end there if it has come so far. So a running job tells what it has
-outlived while it runs, and one that is ended by its own time limit tells nothing of what it would
-have run (Kaplan and Meier 1958). Newer runs weigh more.
+before: how likely a run is to end there if it has come so far. So a running job counts with what it
+has outlived, and one that is ended by its own time limit says nothing about how long it would have
+run (Kaplan and Meier 1958). Newer runs weigh more.
 
 A large request is judged by its user's runs only where they cost as much as it asks for, and by
 those of all users elsewhere, each of whom has about one voice: a place in the queue would be had
@@ -35,7 +35,7 @@ BOUNDS = (
 ENDED_BEFORE, AT_RISK = 0, len(BOUNDS)
 SPENT, LAST, PREVIOUS, INVERSE = (2 * len(BOUNDS) + place for place in range(4))
 HISTORY = 2 * len(BOUNDS) + 4
-#: How much a run weighs once the next has told: at a site, of a user, limits alike, a template.
+#: Weight of a run after the next one: at a site, of a user, similar limits, a template.
 SITE_KEEPS, USER_KEEPS, LIMIT_KEEPS, TEMPLATE_KEEPS = 0.999, 0.9, 0.93, 0.6
 #: Run time in seconds from which a run is a long one: what was spent before it no longer counts.
 LONG_RUN = 2 * HOUR
@@ -45,7 +45,7 @@ LARGE_REQUEST = 1536 * HOUR
 NO_LIMIT = BOUNDS[-1]
 #: From this part of its time limit on a run counts as ended by the limit.
 AS_ASKED = 0.99
-#: Seconds under which bounded slowdown counts every run alike.
+#: Seconds below which bounded slowdown counts all runs as equal.
 SHORTEST = 10.0
 #: Weight of the newest run in the mean of inverses.
 SLOW = 0.1
@@ -99,7 +99,7 @@ def asked_time(time_limit: Any) -> Any:
 
 
 def weight_at_site(runs: Any) -> Any:
-    """The weight of a run in its request class: the more runs its user had told there, the less.
+    """The weight of a run in its request class; it falls with the user's runs there.
 
     So each user has about the weight of one run: a thousand dummy runs weigh some ten times as
     much as one. Elementwise.

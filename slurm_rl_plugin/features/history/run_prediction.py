@@ -1,13 +1,13 @@
-"""How long a job will run, as its request and the runs before it tell: a distribution.
+"""The distribution of a job's run time, predicted from its request and the runs before it.
 
-Each level - requests alike at the site, the user, the user's jobs with limits alike, the template -
-is drawn towards the one above it by as many runs as PRIOR_RUNS says, bound by bound. Nothing is
-fitted: each run that ends or goes on tells (`run_history`). What an order needs of it are the mean
-run time, which says what a start costs, and the mean of 1 / max(run time, 10 s), which says what a
+Each level (similar requests at the site, the user, the user's jobs with similar limits, the
+template) is drawn towards the one above it by as many runs as PRIOR_RUNS says, bound by bound.
+Nothing is fitted: each run that ends or goes on counts (`run_history`). An order needs the mean run
+time, which says what a start costs, and the mean of 1 / max(run time, 10 s), which says what a
 second of waiting costs in bounded slowdown. Forecasts take quantiles.
 
-The share that is asked of a distribution moves with each run that ends above or below what was
-foretold of it, as in adaptive conformal inference (Gibbs and Candes 2021, equation 2): in the long
+The share that is asked of a distribution moves with each run that ends above or below its
+prediction, as in adaptive conformal inference (Gibbs and Candes 2021, equation 2): in the long
 run a tenth of the runs ends below the quantile of a tenth.
 
 Elementwise, plain numpy style: the simulator compiles these very lines for one job, the head node
@@ -32,7 +32,7 @@ from slurm_rl_plugin.units import DAY, MINUTE, FloatArray
 
 #: Part of the runs that end before the next bound where nothing is known.
 UNKNOWN_HAZARD = 0.12
-#: By how many runs of the level above those of a site, a user, limits alike, a template are drawn.
+#: By how many runs of the level above a site, a user, similar limits, a template are drawn.
 PRIOR_RUNS = (5.0, 10.0, 6.0, 3.0)
 #: The parts of the runs that are to end below the quantiles.
 PARTS = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -48,7 +48,7 @@ _LOG_BOUNDS = tuple(math.log(bound) for bound in BOUNDS)
 _LOG_MINUTE = math.log(MINUTE)
 #: Mean seconds of runs that end before the first bound.
 _AT_ONCE = 6.0
-#: Alike jobs that count at most where none of them runs: a thousand copies are worth no more.
+#: Most similar jobs that count if none of them runs: a thousand copies count no more.
 MOST_ALIKE = 8.0
 #: How far a run moves what is asked for, and its least distance from 0 and 1.
 _RATE, _EDGE = 0.005, 0.001
@@ -60,7 +60,7 @@ def drawn(above: Any, row: Any, place: int, runs: float) -> Any:
     """The part of the runs that end before a bound, drawn towards that of the level above.
 
     `row` is of the level (`run_history`), shape [HISTORY] or [HISTORY, n]; the level above counts
-    as so many `runs`, one of PRIOR_RUNS. Elementwise.
+    as a number of `runs`, one of PRIOR_RUNS. Elementwise.
     """
     return (row[ENDED_BEFORE + place] + runs * above) / (row[AT_RISK + place] + runs)
 
@@ -70,14 +70,14 @@ def fill_hazards(
 ) -> None:
     """Parts of the runs that end before each of BOUNDS, of those that have come so far.
 
-    Where its user's runs do not speak for a request they may say that it runs longer than requests
-    alike, not that it ends sooner: nobody gains by asking for so much that he is not believed.
+    If its user's runs do not speak for a request, they may only say that it runs longer than
+    similar requests, not that it ends sooner: no user gains by an incredibly large request.
 
     Args:
         hazards: filled, shape [len(BOUNDS)] for one job or [len(BOUNDS), n] for columns.
-        site: row of requests alike (`run_history`), shape [HISTORY] or [HISTORY, n].
+        site: row of similar requests (`run_history`), shape [HISTORY] or [HISTORY, n].
         user: the same of the user; zeros where nothing is known.
-        limits: the same of the user's jobs with limits alike.
+        limits: the same of the user's jobs with similar limits.
         template: the same of the template.
         speaks: as `run_history.speaks_for` says.
     """
@@ -137,8 +137,8 @@ def history_features(mean: Any, rate: Any) -> tuple[Any, ...]:
 def alike_features(pending_alike: Any, running_alike: Any) -> tuple[Any, ...]:
     """Features of how many jobs of the same template there are, after those of the prediction.
 
-    Where many wait, the job itself included, and none runs, one of them tells what the others are:
-    it is worth trying.
+    If many wait, the job itself included, and none runs, starting one of them shows how long the
+    others run.
     """
     return (np.log(np.minimum(1.0 * pending_alike, MOST_ALIKE)) * (running_alike == 0),)
 
@@ -169,19 +169,19 @@ def run_time_at(shares: Any, asked: Any) -> Any:
     return 10.0**length
 
 
-def learn_shares(asked: Any, told: Any, run_time: float) -> None:
+def learn_shares(asked: Any, predicted: Any, run_time: float) -> None:
     """A run has ended: what is asked for moves, so that PARTS of the runs end below.
 
     Args:
         asked: changed in place, shape [len(PARTS)].
-        told: quantiles of this run as it started, seconds, shape [len(PARTS)]; NaN for one that
-            was not foretold, which teaches nothing.
+        predicted: quantiles of this run at its start, seconds, shape [len(PARTS)]; NaN without a
+            prediction, which teaches nothing.
         run_time: seconds.
     """
-    if math.isnan(told[0]):
+    if math.isnan(predicted[0]):
         return
     for place in range(len(PARTS)):
-        below = 1.0 if run_time <= told[place] else 0.0
+        below = 1.0 if run_time <= predicted[place] else 0.0
         moved = asked[place] + _RATE * (PARTS[place] - below)
         asked[place] = min(max(moved, _EDGE), 1.0 - _EDGE)
         if place > 0 and asked[place] < asked[place - 1]:

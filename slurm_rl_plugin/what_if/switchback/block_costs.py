@@ -37,7 +37,7 @@ _SHORTEST_RUN = 10.0
 class JobTimes:
     """Jobs, and when they started; those that have not yet have NaN or inf."""
 
-    #: in order of submission; of one that has not ended, the run time is what is foretold
+    #: in order of submission; of one that has not ended, the run time is predicted
     jobs: Workload
     start: FloatArray  #: seconds, shape [n]
     capacity: int  #: processors of the machine
@@ -90,7 +90,7 @@ def _longest_wait(times: JobTimes, begin: float, end: float) -> float:
 
 
 def _unused(times: JobTimes, begin: float, end: float) -> float:
-    """The part of the machine that nobody used."""
+    """The unused part of the machine."""
     used = float(times.running(begin, end) @ times.jobs.processors)
     return max(1.0 - used / (times.capacity * (end - begin)), 0.0)
 
@@ -197,7 +197,7 @@ class ReplayedCluster:
     usage: Callable[[float], FloatArray] | None = None
     #: the same of accounts and users; see QueueNow
     fair: Callable[[float], FairShare | None] | None = None
-    #: what runs had told until a time; None where no order asks, or `times` says it
+    #: the run history until a time; None if no order reads it, or `times` has it
     past: Callable[[float], WorkloadHistory] | None = None
 
     def costs(self, block: TurnBlock) -> BlockCosts:
@@ -270,7 +270,7 @@ def live_cluster(
     recorded, last = RecordedPast(site.prepared), -np.inf
 
     def past(time: float) -> WorkloadHistory:
-        """What runs had told before a time; asked in order of time it costs no more than once."""
+        """The run history before a time; in order of time all calls cost no more than one."""
         nonlocal recorded, last
         if time < last:
             recorded = RecordedPast(site.prepared)
@@ -290,10 +290,10 @@ def live_cluster(
 
 
 def _run_times(played: ReplayedSite, queue: QueueNow) -> FloatArray:
-    """Of all jobs; of those that have not ended the median of what is foretold, seconds.
+    """Of all jobs; of those that have not ended the median prediction, seconds.
 
     A job's slowdown grows the faster, the shorter it runs. By their limits those who ask for much
-    would wait for nothing, and whoever leaves them waiting would seem to do no harm.
+    would wait for nothing, and an order that leaves them waiting would seem to do no harm.
     """
     jobs = np.concatenate([queue.running, queue.pending])
     found = played.jobs.run_time.copy()

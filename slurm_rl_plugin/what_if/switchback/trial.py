@@ -11,12 +11,12 @@ nothing but the sign of what is left of its difference: what is left is +x or -x
 starts with 1 and stakes the part k of what he has on the sign gains nothing on average, so that he
 ever has c is no likelier than 1 / c (Ville 1939): having 1 / level is evidence against the
 hypothesis at that level, at each moment at once. He stakes several k at a time (Waudby-Smith and
-Ramdas 2024), less on differences that are small beside the usual ones, and hardly anything on hours
-in which the order of the queue matters to nobody. All effects that no such gambler has refuted are
-the confidence sequence (Howard, Ramdas, McAuliffe and Sekhon 2021).
+Ramdas 2024), less on differences that are small relative to the usual ones, and hardly anything on
+hours in which the order of the queue does not matter. All effects that no such gambler has refuted
+are the confidence sequence (Howard, Ramdas, McAuliffe and Sekhon 2021).
 
-What breaks it: somebody who knows the coins and chooses when to submit; effects of a block that
-last beyond the wash-out of the next one, which make both orders look more alike than they are.
+What breaks it: a user who knows the coins and chooses when to submit; effects of a block that
+last beyond the wash-out of the next one, which make both orders look more similar than they are.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ from slurm_rl_plugin.what_if.switchback.block_costs import (
 
 #: Parts of what the gambler has that he stakes, each with the same part of his first money.
 _STAKES = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9])
-#: A difference counts in full from so many times the median of the earlier ones on; before there
-#: are so many of these it is the log of a ratio that counts in full, and never one that is smaller.
+#: A difference counts in full from this multiple of the median of the earlier ones on; before there
+#: are _FEWEST of these, the log of a ratio that counts in full is _FIRST, and it is never smaller
+#: than _LEAST.
 _FULL, _FEWEST, _FIRST, _LEAST = 2.0, 3, 0.5, 0.05
 #: Logs of ratios between which effects are looked for, and how finely.
 _FURTHEST, _HALVINGS = 8.0, 40
@@ -50,10 +51,10 @@ _FURTHEST, _HALVINGS = 8.0, 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairDifferences:
-    """What pairs of blocks tell, in the order in which they were over."""
+    """The differences of pairs of blocks, in the order in which they ended."""
 
     logs: FloatArray  #: of the ratio of costs, ours over the site's, one a pair, shape [n]
-    #: how much each pair counts, above 0 and at most 1, whoever held which of its blocks; shape [n]
+    #: how much each pair counts, above 0 and at most 1, the same for both assignments; shape [n]
     weight: FloatArray
 
     def __len__(self) -> int:
@@ -97,7 +98,7 @@ class EffectSoFar:
 
 
 def effect_of(pairs: PairDifferences, level: float) -> EffectSoFar:
-    """The effect that pairs tell of, with a confidence sequence.
+    """The effect by the pairs, with a confidence sequence.
 
     `level` is the chance that the effect ever lies outside, at most.
     """
@@ -156,7 +157,7 @@ _FURTHER = 1.1
 #: A pair counts in full where replays let the orders differ by so much, as a log of ratios, and
 #: always a little: they may be wrong.
 _FULL_WEIGHT, _LEAST_WEIGHT = 0.2, 0.05
-#: Costs of which this part of the usual ones makes no difference.
+#: Part of the usual costs that makes no difference.
 _FLOOR, _LEAST_FLOOR = 0.03, 1e-6
 
 
@@ -176,7 +177,7 @@ class GoalFinding:
 
 
 def findings(declared: Declaration, found: BlockCosts, floors: FloatArray) -> list[GoalFinding]:
-    """What the closed pairs tell, goal by goal.
+    """The result of the closed pairs, goal by goal.
 
     `found` are costs of the first blocks, which are over; `floors` costs of each goal below which
     differences do not matter, shape [goals].
@@ -200,7 +201,7 @@ def findings(declared: Declaration, found: BlockCosts, floors: FloatArray) -> li
 
 
 def _differences(pairs: Pairs, found: BlockCosts, goal: int, floor: float) -> PairDifferences:
-    """Costs over those of replays, of which the average counts: neither order's load is left."""
+    """Costs over the average of those of replays: neither order's load is left."""
     measured, by_site, by_ours = (
         np.log(each[:, goal] + floor) for each in (found.measured, found.by_site, found.by_ours)
     )
@@ -255,7 +256,7 @@ _SURE_HARM, _EARLY_DAYS = 1.4, 2
 _ROUNDING = 1.0
 #: Its own blocks gainsay it where they cost less than replays of the site's order, by this log.
 _GAINSAID = -0.05
-#: What is watched so beside the goal that decides.
+#: What is watched in the same way in addition to the goal that decides.
 _WATCHED = "wait"
 #: The least part of its blocks that each order must have been in force.
 LEAST_HELD = 0.8
@@ -491,7 +492,7 @@ def foretold_cost(
 ) -> float | None:
     """What ours would have cost over the site's order by replays of past blocks.
 
-    None where accounting begins later, or nobody waited; `progress` is called with 1 for each
+    None if accounting begins later, or no job waited; `progress` is called with 1 for each
     block.
     """
     known = [block for block in blocks if _is_known(cluster, block)]

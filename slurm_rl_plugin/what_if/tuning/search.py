@@ -1,8 +1,8 @@
 """CMA-ES over settings of slurm.conf inside the compiled simulator (Hansen and Ostermeier 2001).
 
 Candidates are compared on stretches of the past of a log, all on the same ones; the best few on
-more of them; of the best one every change goes back that the gain does not need. Beside what was
-found stand simple rules and a reserve; each is measured on jobs that no search saw.
+more of them; of the best one every change is undone that the gain does not need. Simple rules
+and a reserve are measured with the result, all on jobs that no search saw.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from slurm_rl_plugin.what_if.variant import AS_IT_IS, HOOK, RESERVE
 
 #: Part of the service that a setting may deliver to the wrong account on the past beyond what the
 #: cluster as it is does, in the mean of the stretches on which anybody waits: of a single one of
-#: some thousand jobs it is mostly chance, and where nobody waits no order delivers any wrongly.
+#: some thousand jobs it is mostly chance, and without waiting jobs no order delivers any wrongly.
 MISDELIVERED_MORE = 0.01
 #: How many times the longest wait of the cluster as it is a setting's may be there.
 LONGEST_WAITS = 1.5
@@ -51,7 +51,7 @@ LONGEST_WAITS = 1.5
 _PENALTY, _STARVING = 1000.0, 10.0
 #: Stretches are tried with arrivals so much denser too: settings must hold where a load grows.
 DENSER = 1.15
-#: Part of the gain that a change must be worth, or it goes back.
+#: Part of the gain that a change must contribute, or it is undone.
 WORTH = 0.03
 #: Parts of a stretch at its ends that are simulated and not counted.
 _UNCOUNTED = (0.1, 0.05)
@@ -92,8 +92,8 @@ class TuningTask:
     ) -> TuningTask:
         """The task on some parts of a log.
 
-        What objectives are told over (longest waits, slowdowns) are those of the cluster as it is,
-        not of simple orders as in training: that is a constant to every candidate.
+        Objectives are relative to the longest waits and slowdowns of the cluster as it is, not of
+        simple orders as in training: that is a constant to every candidate.
         """
         loads = tuple(_load(each, settings) for each in parts)
         own = Candidate(name=SITES_OWN)
@@ -135,7 +135,7 @@ def _load(prepared: PreparedLog, settings: SimulationSettings) -> TrainingLoad:
 
 def _starts(load: TrainingLoad, candidate: Candidate) -> FloatArray:
     settings = load.settings
-    if candidate.name == SITES_OWN:  # nothing of ours acts on it but a reserve
+    if candidate.name == SITES_OWN:  # only a reserve acts on it
         settings = replace(settings, influence=math.inf, refresh=0.0, starvation=math.inf)
     return starts_under(candidate, load.prepared, load.workload, settings)
 
@@ -143,7 +143,7 @@ def _starts(load: TrainingLoad, candidate: Candidate) -> FloatArray:
 def _guarded(load: TrainingLoad, start: FloatArray) -> tuple[float, float]:
     """Misdelivered part and longest wait of the counted jobs; less than a minute is no wait.
 
-    Where nobody configured shares none is misdelivered: past work promises nothing.
+    Without configured shares none is misdelivered: past work promises nothing.
     """
     counted = np.zeros(len(start), dtype=np.bool_)
     counted[load.drop[0] : len(start) - load.drop[1]] = True
@@ -202,7 +202,7 @@ def _objective(task: TuningTask, loads: Sequence[TrainingLoad], candidate: Candi
 
 
 def past_of(prepared: PreparedLog) -> PreparedLog:
-    """The first 60 % of a log's time, of which alone anything is chosen.
+    """The first 60 % of a log's time; all choices rest on it alone.
 
     Raises:
         ConfigurationError: nothing could be chosen on it, or what was chosen not be judged.
@@ -373,7 +373,7 @@ def choices_of(
 def best_rule(task: TuningTask) -> str:
     """The simple rule that serves the goals best, whatever it misdelivers or lets wait.
 
-    That is what a learned order is compared with; nobody is advised to take it.
+    A learned order is compared with it; it is not advised.
     """
     return _best_of(NODE_HEURISTICS, candidate_objective, task)
 
@@ -386,7 +386,7 @@ def _best_of(
 
 
 def _reserve(tuned: TunedCluster, short: TuningTask, processors: int) -> int:
-    """CPUs that are best kept from batch jobs beside the tuned settings on the past; 0 for none."""
+    """CPUs that are best kept from batch jobs with the tuned settings on the past; 0 for none."""
     sizes = sorted({max(round(part * processors), 1) for part in _RESERVES})
     changes = dict(tuned.changes)
     values = {size: objective_of(short, changes, size) for size in (0, *sizes)}
@@ -415,7 +415,7 @@ def gain_of(pair: ReplayedPair, blocks: Blocks, weights: RewardWeights) -> Objec
     """Gain in time utility, responsiveness, fairness and slowdown, each by its weight.
 
     The terms of the longest wait and of what a reserve costs batch jobs are left out: draws of what
-    happened know no longer wait, and both are shown beside. `blocks` are over the counted jobs.
+    happened know no longer wait, and both are shown. `blocks` are over the counted jobs.
     """
     every = np.arange(len(pair.counted))
     sides = [

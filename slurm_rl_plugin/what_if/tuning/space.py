@@ -1,7 +1,7 @@
 """What of slurm.conf is searched: weights of priorities and parameters of backfill, as numbers.
 
 Each setting is a number between 0 and 1 to the search, and words of slurm.conf to everybody else.
-Numbers are rounded to two digits: more would say more than a log can tell.
+Numbers are rounded to two digits: more would claim more than a log shows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TunedSetting:
 
     @property
     def is_parameter(self) -> bool:
-        """It stands in SchedulerParameters."""
+        """It is set in SchedulerParameters."""
         return self.key.islower()
 
     def value(self, place: float) -> float:
@@ -62,7 +62,7 @@ class TunedSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningSpace:
-    """All settings that are searched, and two words beside them."""
+    """All settings that are searched, and two words of theirs."""
 
     settings: tuple[TunedSetting, ...]  #: numbers
     favours_small: bool  #: PriorityFavorSmall and SMALL_RELATIVE_TO_TIME as they are now
