@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime
 
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 
@@ -10,6 +11,14 @@ from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 def printable(text: str) -> str:
     """A text without control characters, because users choose names."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def time_text(seconds: float) -> str:
+    """`YYYY-MM-DDTHH:MM:SS` in local time."""
+    try:
+        return datetime.fromtimestamp(seconds).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return "a time out of range"
 
 
 def span_text(seconds: float) -> str:

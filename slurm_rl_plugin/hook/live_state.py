@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import datetime
-from types import UnionType
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -19,7 +17,7 @@ from slurm_rl_plugin.hook.experiment.turns import ExperimentReport, goal_of
 from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
 from slurm_rl_plugin.hook.order.queue_plan import out_of_order
 from slurm_rl_plugin.hook.rails.reserve import AS_BATCH, LimitReport
-from slurm_rl_plugin.readable import span_text
+from slurm_rl_plugin.readable import span_text, time_text
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.fairness import fairness, share_deficit
 
@@ -122,7 +120,7 @@ class LiveState:
         }
         values = {**found, **parts}
         for name, default in ((each.name, getattr(cls(), each.name)) for each in fields(cls)):
-            if not _is_like(values[name], default, str if name == "model" else int | float):
+            if not _is_like(values[name], default, of_words=name == "model"):
                 raise TypeError(name)
         return cls(**values)
 
@@ -146,10 +144,9 @@ class LiveState:
     def lines(self) -> list[str]:
         """What `status` prints of the daemon, each `name: value`."""
         failed = ", ".join(f"{count} {reason}" for reason, count in self.failures.items())
-        last = datetime.fromtimestamp(self.last_success).isoformat(timespec="seconds")
         lines = [
             f"daemon's mode: {self.mode}, fallback {'active' if self.fallback else 'no'}",
-            f"last success: {last if self.last_success else 'never'}",
+            f"last success: {time_text(self.last_success) if self.last_success else 'never'}",
             f"cycles: {self.cycles}, failed: {failed or '0'}, writes: {self.writes}",
         ]
         if self.limit.processors is not None:
@@ -276,17 +273,24 @@ def _plus(counts: Mapping[str, T], more: Mapping[str, T]) -> dict[str, T]:
     return {**counts, **{label: counts.get(label, 0) + each for label, each in more.items()}}
 
 
-def _is_like(value: object, default: object, of_label: type | UnionType) -> bool:
+def _is_like(value: object, default: object, *, of_words: bool) -> bool:
     """Whether a value that a server sent is of the kind of a field's default."""
     if isinstance(default, Mapping):
         return isinstance(value, Mapping) and all(
-            isinstance(each, of_label) for each in value.values()
+            isinstance(each, str) if of_words else _is_number(each) for each in value.values()
         )
     if isinstance(default, LimitReport):
-        return isinstance(value, LimitReport) and isinstance(value.amounts, Mapping | None)
+        amounts = value.amounts if isinstance(value, LimitReport) else None
+        return amounts is None or _is_like(amounts, {}, of_words=False)
     if default is None:
-        return value is None or isinstance(value, int | float)
-    return isinstance(value, str if isinstance(default, str) else type(default) | int | float)
+        return value is None or _is_number(value)
+    if isinstance(default, int | float):
+        return _is_number(value)
+    return isinstance(value, type(default))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and abs(value) < 2**63  # NaN is not
 
 
 def _one(label: str | None) -> dict[str, int]:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from slurm_rl_plugin.errors import DisableFileError
+from slurm_rl_plugin.readable import time_text
 from slurm_rl_plugin.whole_file import plain_file, write_whole
 
 #: Bytes of the longest file that `slurm-rl disable` writes.
@@ -40,8 +41,8 @@ class Disablement:
     def words(self) -> str:
         """The disablement for people, such as `by alice since 2026-11-22T03:00:00, until ...`."""
         parts = [f"by {self.by}"] if self.by else []
-        parts += [f"since {_local(self.at)}"] if math.isfinite(self.at) else []
-        end = f"until {_local(self.until)}" if math.isfinite(self.until) else "without end"
+        parts += [f"since {time_text(self.at)}"] if math.isfinite(self.at) else []
+        end = f"until {time_text(self.until)}" if math.isfinite(self.until) else "without end"
         text = " ".join([*parts, end])
         return text + "".join(f", {each}" for each in (self.reason, self.fault) if each)
 
@@ -150,10 +151,3 @@ def _moment(text: str) -> float:
 def _stamp(seconds: float) -> str:
     """With the zone, so that daemon and admin may live in different ones."""
     return datetime.fromtimestamp(seconds, UTC).astimezone().isoformat(timespec="seconds")
-
-
-def _local(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):
-        return "a time out of range"

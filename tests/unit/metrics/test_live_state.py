@@ -72,6 +72,9 @@ def test_who_got_what_is_said() -> None:
         ("limit", {"amounts": [1]}),
         ("limit", {"strange": 1}),
         ("pending", [[1]]),
+        ("misdelivered", 10**400),
+        ("last_success", float("inf")),
+        ("usage", {"physics": float("nan")}),
         ("strange", 1),
     ],
 )
