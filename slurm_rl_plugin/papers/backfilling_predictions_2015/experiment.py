@@ -8,21 +8,7 @@ from functools import partial
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.manifest import file_checksum
 from slurm_rl_plugin.learning.onnx_file import import_model
-from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
-    CELLS,
-    EASY,
-    PLUS_PLUS,
-    REQUEST,
-    TRUE,
-    BenchmarkLog,
-    Cell,
-    Flows,
-    by_prediction,
-    flows_of,
-    read_benchmark_log,
-    starts_of,
-    starts_under,
-)
+from slurm_rl_plugin.papers.backfilling_predictions_2015 import plan
 from slurm_rl_plugin.papers.study.claims import Declared, Judgement, Printed, Row, TextTable, row_of
 from slurm_rl_plugin.papers.study.figures import comparison
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
@@ -49,13 +35,13 @@ def _predicting_network(network: object) -> QNetwork:
     return network
 
 
-def flows_under(slack: float, network: QNetwork, log: BenchmarkLog) -> Flows:
+def flows_under(slack: float, network: QNetwork, log: plan.BenchmarkLog) -> plan.Flows:
     """Figures of the network's order with pending jobs planned by its predictions."""
     workload, capacity = log.workload, log.prepared.capacity
     order = QueueOrder(network=network)
     queue = SimulationSettings(capacity=capacity).ordered_queue(workload, order)
-    estimates = by_prediction(workload, network, slack)
-    return flows_of(log, starts_under(workload, capacity, queue, estimates))
+    estimates = plan.by_prediction(workload, network, slack)
+    return plan.flows_of(log, plan.starts_under(workload, capacity, queue, estimates))
 
 
 DECLARED = Declared(__package__)
@@ -73,13 +59,13 @@ ONE_METHOD = "one online method"
 #: Replaces a wait, which they do not publish.
 _FLOWS = "their best learned cell, longest flow time"
 #: Simulated on each log.
-_EVERY: tuple[Cell | float, ...] = (*CELLS, *SETTINGS)
+_EVERY: tuple[plan.Cell | float, ...] = (*plan.CELLS, *SETTINGS)
 
-_BASE, _CLAIRVOYANT = Cell(EASY, REQUEST), Cell(PLUS_PLUS, TRUE)
+_BASE, _CLAIRVOYANT = plan.Cell(plan.EASY, plan.REQUEST), plan.Cell(plan.PLUS_PLUS, plan.TRUE)
 
 
 #: Cell without learning, or slack of the one method -> its figures on a log.
-LogResults = Mapping[Cell | float, Flows]
+LogResults = Mapping[plan.Cell | float, plan.Flows]
 
 
 def _longest_ratio(found: LogResults, slack: float) -> float:
@@ -87,12 +73,12 @@ def _longest_ratio(found: LogResults, slack: float) -> float:
     return found[slack].longest_wait / found[_BASE].longest_wait
 
 
-def _simulated(log: BenchmarkLog, network: QNetwork, add: Add) -> list[Flows]:
+def _simulated(log: plan.BenchmarkLog, network: QNetwork, add: Add) -> list[plan.Flows]:
     """Figures of CELLS and of SETTINGS on a log."""
     found = []
     for each in _EVERY:
-        if isinstance(each, Cell):
-            found.append(flows_of(log, starts_of(each, log)))
+        if isinstance(each, plan.Cell):
+            found.append(plan.flows_of(log, plan.starts_of(each, log)))
         else:
             found.append(flows_under(each, network, log))
         add(1)
@@ -108,7 +94,7 @@ def _published(log: str, cell: str) -> tuple[str, float]:
 def rows_of(results: Mapping[str, LogResults]) -> Iterator[Row]:
     """The cells without learning, then the shipped method, of all logs."""
     for log, found in results.items():
-        for cell in CELLS:
+        for cell in plan.CELLS:
             text, longest_flow = _published(log, cell.name)
             printed, flows = Printed.of(text), found[cell]
             ratio, flow = flows.slowdown / printed.value, flows.longest_flow / longest_flow
@@ -141,14 +127,14 @@ def run(asked: Asked) -> Outcome:
     path = asked.policy or asked.shipped(_SHIPPED)
     network = _predicting_network(import_model(path))
     most = QUICK_JOBS if asked.quick else None
-    logs = {name: read_benchmark_log(traces, file, most) for name, file in LOGS.items()}
+    logs = {name: plan.read_benchmark_log(traces, file, most) for name, file in LOGS.items()}
     found = dict[str, LogResults]()
     with asked.bar("simulating", len(LOGS) * len(_EVERY)) as add:
         store, model = ResultStore(asked.models, add), file_checksum(path)
         for name, log in logs.items():
             stem = stem_of("backfilling-predictions", log.checksum, most, model, module=__name__)
             flows = store.figures(stem, partial(_simulated, log, network, add))
-            kept = (Flows(*each) for each in flows)
+            kept = (plan.Flows(*each) for each in flows)
             found[name] = dict(zip(_EVERY, kept, strict=True))
     claims = DECLARED.claims(rows_of(found))
     fronts = {

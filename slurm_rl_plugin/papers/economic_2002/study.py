@@ -10,27 +10,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.brokers.market.formula import MACHINE_FUNCTIONS, USER_FUNCTIONS
-from slurm_rl_plugin.papers.economic_2002.markets import (
-    ASKED,
-    CONFIGURATIONS,
-    EASY,
-    EASY_EXACT,
-    EXACT,
-    EXTRACT_JOBS,
-    FCFS,
-    FORWARDED,
-    LIKE_CTC,
-    QUICK_JOBS,
-    RESCHEDULED,
-    SPLIT_WHERE_TOO_WIDE,
-    TABULATED,
-    LogResults,
-    Market,
-    combinations,
-    read_ctc,
-    reproduce,
-    steps,
-)
+from slurm_rl_plugin.papers.economic_2002 import markets
 from slurm_rl_plugin.papers.study.claims import (
     Declared,
     Judgement,
@@ -53,70 +33,75 @@ WIDE_SPLIT = "only jobs wider than a machine split"
 _BALANCED = (("MF1", "UF1"), ("MF1", "UF2"), ("MF2", "UF2"))
 
 
-def rows_of(logs: Mapping[str, LogResults], drawn: Sequence[LogResults]) -> Iterator[Row]:
+def rows_of(
+    logs: Mapping[str, markets.LogResults], drawn: Sequence[markets.LogResults]
+) -> Iterator[Row]:
     """Goals first, then the paper's sentences figure by figure, then the whole table."""
     for name, results in logs.items():
-        for configuration in TABULATED:
+        for configuration in markets.TABULATED:
             yield row_of(
                 *(f"goal, {name}", f"{configuration} MF1 UF1, rescheduling", _TO_EASY),
-                results.response(Market(configuration)) / results.conventional[EASY],
+                results.response(markets.Market(configuration))
+                / results.conventional[markets.EASY],
                 baselines=results.conventional,
             )
     yield from rows_over_seeds(drawn)
     for name, results in logs.items():
         yield from _comparisons(name, results)
-    yield from _rows_on_functions(logs[LIKE_CTC])
+    yield from _rows_on_functions(logs[markets.LIKE_CTC])
     for name, results in logs.items():
         yield from _table(name, results)
 
 
-def rows_over_seeds(drawn: Sequence[LogResults]) -> Iterator[Row]:
+def rows_over_seeds(drawn: Sequence[markets.LogResults]) -> Iterator[Row]:
     """Rows over logs of drawn weeks; the interval is the middle 95 % of the logs.
 
     The interval of their mean would shrink with the number of draws, which add no new weeks.
     """
-    easy = np.array([each.conventional[EASY] for each in drawn])
-    for configuration in TABULATED:
-        plain = Market(configuration)
+    easy = np.array([each.conventional[markets.EASY] for each in drawn])
+    for configuration in markets.TABULATED:
+        plain = markets.Market(configuration)
         mean, ci95 = resampled_ratio(np.array([each.response(plain) for each in drawn]), easy)
         policy = f"{configuration} MF1 UF1, rescheduling"
         measured = Measurement(value=mean, ci95=ci95)
         yield row_of("logs of untouched weeks", policy, _TO_EASY, measured, logs=len(easy))
 
 
-def _comparisons(name: str, results: LogResults) -> Iterator[Row]:
+def _comparisons(name: str, results: markets.LogResults) -> Iterator[Row]:
     """Figures 10 to 13: relative to the conventional scheduler, and to each other."""
-    for configuration in CONFIGURATIONS:
+    for configuration in markets.CONFIGURATIONS:
         best = results.best(configuration)
         label = f"{configuration} best ({best.owner} {best.user})"
         yield _against_control(name, results, "Fig. 10", label, best)
-    for configuration in TABULATED:
-        markets = [Market(configuration, way=way) for way in (EXACT, ASKED)]
+    for configuration in markets.TABULATED:
+        tried = [markets.Market(configuration, way=way) for way in (markets.EXACT, markets.ASKED)]
         if configuration == "m128":
-            markets.append(SPLIT_WHERE_TOO_WIDE[EXACT])
-        for market in markets:
-            split = f", {WIDE_SPLIT}" if market == SPLIT_WHERE_TOO_WIDE[EXACT] else ""
+            tried.append(markets.SPLIT_WHERE_TOO_WIDE[markets.EXACT])
+        for market in tried:
+            split = (
+                f", {WIDE_SPLIT}" if market == markets.SPLIT_WHERE_TOO_WIDE[markets.EXACT] else ""
+            )
             label = f"{configuration} MF1 UF1{split}"
             yield _against_control(name, results, "Fig. 11", label, market)
     group, column = f"Fig. 12-13, {name}", "AWRT / that of one machine"
-    for way in (EXACT, RESCHEDULED):
-        single = results.response(Market("m512", way=way))
-        for configuration in CONFIGURATIONS:
+    for way in (markets.EXACT, markets.RESCHEDULED):
+        single = results.response(markets.Market("m512", way=way))
+        for configuration in markets.CONFIGURATIONS:
             if configuration != "m512":
-                several = results.response(Market(configuration, way=way))
+                several = results.response(markets.Market(configuration, way=way))
                 yield row_of(group, f"{configuration} MF1 UF1, {way}", column, several / single)
-        split_ratio = results.response(SPLIT_WHERE_TOO_WIDE[way]) / single
+        split_ratio = results.response(markets.SPLIT_WHERE_TOO_WIDE[way]) / single
         yield row_of(group, f"m128 MF1 UF1, {way}, {WIDE_SPLIT}", column, split_ratio)
-    if name == LIKE_CTC:
+    if name == markets.LIKE_CTC:
         yield from _sizes(results)
 
 
 def _against_control(
-    name: str, results: LogResults, figure: str, label: str, market: Market
+    name: str, results: markets.LogResults, figure: str, label: str, market: markets.Market
 ) -> Row:
     """A market's response time over that of FCFS with backfilling on the same machines."""
     control, least = results.control(market)
-    one = results.conventional[EASY_EXACT if market.way == EXACT else EASY]
+    one = results.conventional[markets.EASY_EXACT if market.way == markets.EXACT else markets.EASY]
     return row_of(
         f"{figure}, {name}",
         f"{label}, {market.way}",
@@ -126,9 +111,9 @@ def _against_control(
     )
 
 
-def _sizes(results: LogResults) -> Iterator[Row]:
-    names = list(CONFIGURATIONS)
-    found = [results.markets[Market(each, way=EXACT)] for each in names]
+def _sizes(results: markets.LogResults) -> Iterator[Row]:
+    names = list(markets.CONFIGURATIONS)
+    found = [results.markets[markets.Market(each, way=markets.EXACT)] for each in names]
     for small, large, several, fewer in zip(names, names[1:], found, found[1:], strict=False):
         policy = f"MF1 UF1, {large} over {small}"
         yield row_of("Fig. 13", policy, "AWRT", fewer.response / several.response)
@@ -137,9 +122,11 @@ def _sizes(results: LogResults) -> Iterator[Row]:
         yield row_of("Fig. 13", f"{each} MF1 UF1", column, _ratio(several.wait, found[-1].wait))
 
 
-def _rows_on_functions(results: LogResults) -> Iterator[Row]:
+def _rows_on_functions(results: markets.LogResults) -> Iterator[Row]:
     """Figures 14 to 18: how functions change the balance of m128 and response times."""
-    plain, even, uneven = (results.markets[Market("m128", *each, EXACT)] for each in _BALANCED)
+    plain, even, uneven = (
+        results.markets[markets.Market("m128", *each, markets.EXACT)] for each in _BALANCED
+    )
     one, two, three = "m128 MF1 UF1", "m128 MF1 UF2", "m128 MF2 UF2"
     # the largest difference of the work of machines, percent of the largest
     spread, even_spread = (
@@ -168,10 +155,11 @@ def _rows_on_functions(results: LogResults) -> Iterator[Row]:
     del users["UF1"]
     yield _winner(results, "Fig. 18", "UF3", users)
     slow = [
-        results.response(Market("m128", *owners.pop(each), EXACT)) for each in ("MF1", "MF3", "MF6")
+        results.response(markets.Market("m128", *owners.pop(each), markets.EXACT))
+        for each in ("MF1", "MF3", "MF6")
     ]
     ratio = min(slow) / max(
-        results.response(Market("m128", *pair, EXACT)) for pair in owners.values()
+        results.response(markets.Market("m128", *pair, markets.EXACT)) for pair in owners.values()
     )
     column = "least AWRT / the largest of the others"
     yield row_of("Fig. 17", "m128, MF1, MF3 and MF6 (`under`)", column, ratio)
@@ -183,11 +171,12 @@ def _ratio(value: float, base: float) -> float:
 
 
 def _winner(
-    results: LogResults, figure: str, paper: str, pairs: Mapping[str, tuple[str, str]]
+    results: markets.LogResults, figure: str, paper: str, pairs: Mapping[str, tuple[str, str]]
 ) -> Row:
     """Whether the paper's best function of its kind is the best here."""
     responses = {
-        name: results.response(Market("m128", *pair, EXACT)) for name, pair in pairs.items()
+        name: results.response(markets.Market("m128", *pair, markets.EXACT))
+        for name, pair in pairs.items()
     }
     best = min(responses, key=lambda name: responses[name])
     others = min(value for name, value in responses.items() if name != paper)
@@ -200,17 +189,17 @@ def _winner(
     )
 
 
-def _table(name: str, results: LogResults) -> Iterator[Row]:
+def _table(name: str, results: markets.LogResults) -> Iterator[Row]:
     """Every market's and every conventional scheduler's AWRT."""
     for configuration, ways in results.same_machines.items():
         for way, schedulers in ways.items():
             for scheduler, seconds in schedulers.items():
                 yield row_of(name, f"{configuration} {scheduler}, {way}", RESPONSE, seconds)
-    for scheduler in (FCFS, EASY, EASY_EXACT):
+    for scheduler in (markets.FCFS, markets.EASY, markets.EASY_EXACT):
         yield row_of(name, scheduler, RESPONSE, results.conventional[scheduler])
-    for configuration in TABULATED:
-        for way in (EXACT, RESCHEDULED):
-            for market in combinations(configuration, way):
+    for configuration in markets.TABULATED:
+        for way in (markets.EXACT, markets.RESCHEDULED):
+            for market in markets.combinations(configuration, way):
                 policy = f"{configuration} {market.owner} {market.user}, {way}"
                 yield row_of(name, policy, RESPONSE, results.response(market))
 
@@ -227,15 +216,15 @@ def _bars(axis: Any, names: Sequence[str], series: Mapping[str, Sequence[float]]
     axis.set_xticks(range(len(names)), names)
 
 
-def _against_conventional(logs: Mapping[str, LogResults]) -> Any:
-    titles = [f"Figures 10 and 11: {each}, exact times" for each in CONFIGURATIONS]
+def _against_conventional(logs: Mapping[str, markets.LogResults]) -> Any:
+    titles = [f"Figures 10 and 11: {each}, exact times" for each in markets.CONFIGURATIONS]
     figure, axes = panels(titles, (5.5, 3.6), rows=2, share=True)
     found = logs.values()
-    for axis, configuration in zip(axes, CONFIGURATIONS, strict=True):
-        plain = Market(configuration, way=EXACT)
+    for axis, configuration in zip(axes, markets.CONFIGURATIONS, strict=True):
+        plain = markets.Market(configuration, way=markets.EXACT)
         bars = [
             ("FCFS with backfilling, same machines", [each.control(plain)[1] for each in found]),
-            ("EASY, one machine of 512", [each.conventional[EASY_EXACT] for each in found]),
+            ("EASY, one machine of 512", [each.conventional[markets.EASY_EXACT] for each in found]),
             ("MF1 UF1", [each.response(plain) for each in found]),
             ("best functions", [each.response(each.best(configuration)) for each in found]),
         ]
@@ -244,10 +233,10 @@ def _against_conventional(logs: Mapping[str, LogResults]) -> Any:
     return finished(figure, axes, "", _RESPONSE)
 
 
-def _configurations(logs: Mapping[str, LogResults]) -> Any:
+def _configurations(logs: Mapping[str, markets.LogResults]) -> Any:
     cells = [
         (way, label, column)
-        for way in (EXACT, RESCHEDULED)
+        for way in (markets.EXACT, markets.RESCHEDULED)
         for label, column in ((_RESPONSE, "response"), (_WAIT, "wait"))
     ]
     titles = [f"Figures 12 and 13: MF1 UF1, {way}, {label}" for way, label, _ in cells]
@@ -255,24 +244,27 @@ def _configurations(logs: Mapping[str, LogResults]) -> Any:
     for axis, (way, _, column) in zip(axes, cells, strict=True):
         series = {
             name: [
-                getattr(each.markets[Market(name, way=way)], column) / HOUR
+                getattr(each.markets[markets.Market(name, way=way)], column) / HOUR
                 for each in logs.values()
             ]
-            for name in CONFIGURATIONS
+            for name in markets.CONFIGURATIONS
         }
         _bars(axis, list(logs), series)
     return finished(figure, axes, "", "hours")
 
 
-def _balance(results: LogResults) -> Any:
+def _balance(results: markets.LogResults) -> Any:
     titles = (
         "Figure 14: squashed area (processor-hours)",
         "Figure 15: utilization",
         "Figure 16: hours",
     )
     figure, axes = panels(titles, (4.4, 4))
-    found = {" ".join(each): results.markets[Market("m128", *each, EXACT)] for each in _BALANCED}
-    machines = [f"machine {place + 1}" for place in range(len(CONFIGURATIONS["m128"]))]
+    found = {
+        " ".join(each): results.markets[markets.Market("m128", *each, markets.EXACT)]
+        for each in _BALANCED
+    }
+    machines = [f"machine {place + 1}" for place in range(len(markets.CONFIGURATIONS["m128"]))]
     areas = {name: [area / HOUR for area in each.squashed_area] for name, each in found.items()}
     times = {name: [each.response / HOUR, each.wait / HOUR] for name, each in found.items()}
     _bars(axes[0], machines, areas)
@@ -281,18 +273,20 @@ def _balance(results: LogResults) -> Any:
     return finished(figure, axes, "", "")
 
 
-def _functions(logs: Mapping[str, LogResults]) -> Any:
+def _functions(logs: Mapping[str, markets.LogResults]) -> Any:
     cells = [
-        (way, kind) for way in (EXACT, RESCHEDULED) for kind in ("17: m128, UF3", "18: m128, MF2")
+        (way, kind)
+        for way in (markets.EXACT, markets.RESCHEDULED)
+        for kind in ("17: m128, UF3", "18: m128, MF2")
     ]
     figure, axes = panels([f"Figure {kind}, {way}" for way, kind in cells], (5.5, 3.6), rows=2)
     for axis, (way, kind) in zip(axes, cells, strict=True):
-        markets = {name: Market("m128", name, "UF3", way) for name in MACHINE_FUNCTIONS}
+        tried = {name: markets.Market("m128", name, "UF3", way) for name in MACHINE_FUNCTIONS}
         if kind.startswith("18"):
-            markets = {name: Market("m128", "MF2", name, way) for name in USER_FUNCTIONS}
+            tried = {name: markets.Market("m128", "MF2", name, way) for name in USER_FUNCTIONS}
         series = {
             name: [each.response(market) / HOUR for each in logs.values()]
-            for name, market in markets.items()
+            for name, market in tried.items()
         }
         _bars(axis, list(logs), series)
         axis.set_ylim(0.0, 1.3 * max(value for values in series.values() for value in values))
@@ -307,10 +301,10 @@ def run(asked: Asked) -> Outcome:
     asked.refuse_policy("it has no network")
     needed = "economic needs CTC-SP2: give the directory of the traces."
     traces, seeds = asked.traces_or_refuse(needed), asked.number_of_seeds()
-    jobs = QUICK_JOBS if asked.quick else EXTRACT_JOBS
-    log = read_ctc(traces, jobs)
-    with asked.bar("simulating", steps(seeds)) as add:
-        logs, drawn = reproduce(log, seeds, jobs, ResultStore(asked.models, add))
+    jobs = markets.QUICK_JOBS if asked.quick else markets.EXTRACT_JOBS
+    log = markets.read_ctc(traces, jobs)
+    with asked.bar("simulating", markets.steps(seeds)) as add:
+        logs, drawn = markets.reproduce(log, seeds, jobs, ResultStore(asked.models, add))
     facts = {
         "combinations": list(_combinations(logs)),
         "controls": list(_controls(logs)),
@@ -323,7 +317,7 @@ def run(asked: Asked) -> Outcome:
     }
     headers = {
         "controls": ["WORKLOAD", "MACHINES", "SAME MACHINES", "ONE OF 512"],
-        "hops": ["WORKLOAD", *(f"{each} HOPS" for each in FORWARDED)],
+        "hops": ["WORKLOAD", *(f"{each} HOPS" for each in markets.FORWARDED)],
         "combinations": ["WORKLOAD", "MACHINES", "WAY", "MF", *USER_FUNCTIONS],
     }
     more: list[str | TextTable] = []
@@ -339,42 +333,46 @@ def run(asked: Asked) -> Outcome:
         drawings={
             "economic-10-11.png": lambda: _against_conventional(logs),
             "economic-12-13.png": lambda: _configurations(logs),
-            "economic-14-16.png": lambda: _balance(logs[LIKE_CTC]),
+            "economic-14-16.png": lambda: _balance(logs[markets.LIKE_CTC]),
             "economic-17-18.png": lambda: _functions(logs),
         },
-        manifest={"workloads": list(logs), "jobs": jobs, "full_size": jobs == EXTRACT_JOBS},
+        manifest={"workloads": list(logs), "jobs": jobs, "full_size": jobs == markets.EXTRACT_JOBS},
     )
 
 
-def _controls(logs: Mapping[str, LogResults]) -> Iterator[dict[str, Any]]:
+def _controls(logs: Mapping[str, markets.LogResults]) -> Iterator[dict[str, Any]]:
     """AWRT of the best functions over that of either control, exact times."""
     for workload, results in logs.items():
-        for machines in CONFIGURATIONS:
+        for machines in markets.CONFIGURATIONS:
             best = results.best(machines)
             response = results.response(best)
             yield {
                 "workload": workload,
                 "machines": machines,
                 "same_machines": response / results.control(best)[1],
-                "one_machine": response / results.conventional[EASY_EXACT],
+                "one_machine": response / results.conventional[markets.EASY_EXACT],
             }
 
 
-def _hops(logs: Mapping[str, LogResults]) -> Iterator[dict[str, Any]]:
+def _hops(logs: Mapping[str, markets.LogResults]) -> Iterator[dict[str, Any]]:
     """AWRT on m128 by the hops of a request, over that on one machine of 512."""
     for workload, results in logs.items():
-        one = results.response(Market("m512", way=EXACT))
-        ratios = {str(each): results.response(FORWARDED[each]) / one for each in FORWARDED}
+        one = results.response(markets.Market("m512", way=markets.EXACT))
+        ratios = {
+            str(each): results.response(markets.FORWARDED[each]) / one for each in markets.FORWARDED
+        }
         yield {"workload": workload, **ratios}
 
 
-def _combinations(logs: Mapping[str, LogResults]) -> Iterator[dict[str, Any]]:
+def _combinations(logs: Mapping[str, markets.LogResults]) -> Iterator[dict[str, Any]]:
     """AWRT over EASY's with user estimates: a row for each machine function."""
     for workload, results in logs.items():
-        for machines, way, owner in product(TABULATED, (EXACT, RESCHEDULED), MACHINE_FUNCTIONS):
+        for machines, way, owner in product(
+            markets.TABULATED, (markets.EXACT, markets.RESCHEDULED), MACHINE_FUNCTIONS
+        ):
             row: dict[str, Any] = {"workload": workload, "machines": machines}
             row |= {"way": way, "owner": owner}
             for user in USER_FUNCTIONS:
-                market = Market(machines, owner, user, way)
-                row[user] = results.response(market) / results.conventional[EASY]
+                market = markets.Market(machines, owner, user, way)
+                row[user] = results.response(market) / results.conventional[markets.EASY]
             yield row

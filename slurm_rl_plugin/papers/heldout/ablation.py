@@ -21,14 +21,7 @@ from slurm_rl_plugin.learning.evaluation.heldout import (
 )
 from slurm_rl_plugin.learning.training_load import class_known_at_submission
 from slurm_rl_plugin.measure.intervals import overlapping_windows
-from slurm_rl_plugin.papers.heldout.experiment import (
-    TO_BEST,
-    HeldoutPlan,
-    HeldoutTraining,
-    figures_by_kind,
-    ratio_over_logs,
-    ratio_over_seeds,
-)
+from slurm_rl_plugin.papers.heldout import experiment
 from slurm_rl_plugin.papers.study.claims import Claim, row_of
 from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, panels
 from slurm_rl_plugin.papers.study.result_store import ResultStore
@@ -71,13 +64,13 @@ class AblatedLog:
 
 
 def ablate(
-    plan: HeldoutPlan, store: ResultStore, after_log: Callable[[], None]
+    plan: experiment.HeldoutPlan, store: ResultStore, after_log: Callable[[], None]
 ) -> dict[str, AblatedLog]:
     """Train every variant with every seed, then measure each log."""
     logs = list(plan.logs)
     networks: dict[str, list[QNetwork]] = {variant: [] for variant in (*VARIANTS, FITTED_Q)}
     for seed in range(plan.seeds):
-        training = HeldoutTraining(plan, seed, store)
+        training = experiment.HeldoutTraining(plan, seed, store)
         for variant, changes in VARIANTS.items():
             networks[variant].append(training.pooled(logs, changes).q_network)
         networks[FITTED_Q].append(training.fitted(logs).q_network)
@@ -88,11 +81,13 @@ def ablate(
     return found
 
 
-def _measured(log: Any, networks: Mapping[str, list[QNetwork]], plan: HeldoutPlan) -> AblatedLog:
+def _measured(
+    log: Any, networks: Mapping[str, list[QNetwork]], plan: experiment.HeldoutPlan
+) -> AblatedLog:
     known, protocol = class_known_at_submission(log), plan.size.test
     training, test = training_and_test_windows(known, protocol)
     best = best_heuristic(heuristics_on_training_part(known, training, protocol))
-    rules, variants = figures_by_kind([best], networks, known, test, protocol)
+    rules, variants = experiment.figures_by_kind([best], networks, known, test, protocol)
     return AblatedLog(
         best=best,
         rule=rules[best],
@@ -103,13 +98,19 @@ def _measured(log: Any, networks: Mapping[str, list[QNetwork]], plan: HeldoutPla
 
 def ablation_claims(found: Mapping[str, AblatedLog]) -> Iterator[Claim]:
     """Every variant on every log, then on all logs together, without verdicts."""
-    cells = [(variant, column) for variant in (*VARIANTS, FITTED_Q) for column in (TO_BEST, TO_ALL)]
+    cells = [
+        (variant, column)
+        for variant in (*VARIANTS, FITTED_Q)
+        for column in (experiment.TO_BEST, TO_ALL)
+    ]
     for name, log in found.items():
         for cell in cells:
-            yield Claim(row=row_of(name, *cell, ratio_over_seeds(log.ratios(*cell), log.block)))
+            yield Claim(
+                row=row_of(name, *cell, experiment.ratio_over_seeds(log.ratios(*cell), log.block))
+            )
     for cell in cells:
         logs = ((log.ratios(*cell), log.block) for log in found.values())
-        yield Claim(row=row_of(ALL_LOGS, *cell, ratio_over_logs(logs)))
+        yield Claim(row=row_of(ALL_LOGS, *cell, experiment.ratio_over_logs(logs)))
 
 
 def _ratios(found: Mapping[str, AblatedLog]) -> Any:
@@ -118,7 +119,8 @@ def _ratios(found: Mapping[str, AblatedLog]) -> Any:
     for axis, log in zip(axes, found.values(), strict=True):
         rows = {each: log.ratios(each, TO_ALL) for each in [*list(VARIANTS)[1:], FITTED_Q][::-1]}
         draw_intervals(
-            axis, {name: ratio_over_seeds(each, log.block) for name, each in rows.items()}
+            axis,
+            {name: experiment.ratio_over_seeds(each, log.block) for name, each in rows.items()},
         )
         for place, each in enumerate(rows.values()):
             axis.plot(np.exp(each.mean(axis=1)), [place] * len(each), ".", color="tab:grey")
@@ -129,7 +131,7 @@ def _ratios(found: Mapping[str, AblatedLog]) -> Any:
 
 def run(asked: Asked) -> Outcome:
     """Train every variant and measure."""
-    plan = HeldoutPlan.of(asked)
+    plan = experiment.HeldoutPlan.of(asked)
     each = len(VARIANTS) * plan.size.settings.generations + plan.size.fitted.iterations
     with asked.bar("training and measuring", plan.seeds * each + len(plan.logs)) as add:
         found = ablate(plan, ResultStore(asked.models, add), partial(add, 1))

@@ -16,6 +16,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.learning.evaluation.paired import medians_of
 from slurm_rl_plugin.papers.reactive_grids_2008.load import FEASIBLE
+from slurm_rl_plugin.papers.study import trials
 from slurm_rl_plugin.papers.study.claims import (
     Claim,
     Declared,
@@ -29,17 +30,6 @@ from slurm_rl_plugin.papers.study.claims import (
 )
 from slurm_rl_plugin.papers.study.figures import comparison
 from slurm_rl_plugin.papers.study.study import Add, Asked, Outcome
-from slurm_rl_plugin.papers.study.trials import (
-    FIFO,
-    PROCESSORS_OF_2011,
-    SEGMENT_DROP,
-    SJF,
-    columns_of,
-    measures_of,
-    read_lpc,
-    rules,
-    segment_of,
-)
 from slurm_rl_plugin.simulator.workloads.generators import egee_log, mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import FloatArray
@@ -65,8 +55,8 @@ def reproduce(seeds: int, traces: Path | None, add: Add) -> list[Claim]:
     """Measure every figure; `add` is called for each log."""
     segments: dict[str, Iterable[JobLog]] = {}
     if traces is not None:
-        log = read_lpc(traces)
-        segments = {f"LPC-EGEE segment {each}": [segment_of(log, each)] for each in SEGMENTS}
+        log = trials.read_lpc(traces)
+        segments = {f"LPC-EGEE segment {each}": [trials.segment_of(log, each)] for each in SEGMENTS}
     rows: list[Row] = []
     for p in FRACTIONS:
         drawn = (mmn_log(np.random.default_rng(seed), interactive=p) for seed in range(seeds))
@@ -75,8 +65,8 @@ def reproduce(seeds: int, traces: Path | None, add: Add) -> list[Claim]:
         rows += [*_rows(group, sample), *_ratios(group, sample)]
     loads = {"EGEE-like": (egee_log(np.random.default_rng(seed)) for seed in range(seeds))}
     for group, logs in {**loads, **segments}.items():
-        drop = SEGMENT_DROP if group in segments else _DROP_GENERATED
-        rows += _rows(group, _sample(group, logs, PROCESSORS_OF_2011, drop, add))
+        drop = trials.SEGMENT_DROP if group in segments else _DROP_GENERATED
+        rows += _rows(group, _sample(group, logs, trials.PROCESSORS_OF_2011, drop, add))
     return DECLARED.claims(rows)
 
 
@@ -99,7 +89,7 @@ def _sample(
         for name, each in found.items():
             each.append(figures_of(name, prepared, drop))
         add(1)
-    return {name: columns_of(each) for name, each in found.items()}
+    return {name: trials.columns_of(each) for name, each in found.items()}
 
 
 def figures_of(name: str, prepared: PreparedLog, drop: tuple[int, int]) -> dict[str, float]:
@@ -107,8 +97,11 @@ def figures_of(name: str, prepared: PreparedLog, drop: tuple[int, int]) -> dict[
 
     Class medians are those of the log itself.
     """
-    jobs, log = rules(name, medians=medians_of(prepared))[name].schedule(prepared), prepared.log
-    found = measures_of(jobs, drop)
+    jobs, log = (
+        trials.rules(name, medians=medians_of(prepared))[name].schedule(prepared),
+        prepared.log,
+    )
+    found = trials.measures_of(jobs, drop)
     shares = np.array([FEASIBLE.get(name, 0.0) for name in log.accounts])
     fairness = np.full(len(log), np.nan)  # of other loads than that of 2008
     if shares.any():
@@ -124,10 +117,10 @@ def _rows(group: str, sample: Sample) -> Iterator[Row]:
 
 def _ratios(group: str, sample: Sample) -> Iterator[Row]:
     def row(name: str, values: FloatArray, statistic: Statistic) -> Row:
-        return row_of(group, f"{FIFO} / {SJF}", name, measure(values, statistic))
+        return row_of(group, f"{trials.FIFO} / {trials.SJF}", name, measure(values, statistic))
 
     for column in ("mean wait", "interactive mean wait", "batch mean wait"):
-        pair = np.stack([sample[FIFO][column], sample[SJF][column]])
+        pair = np.stack([sample[trials.FIFO][column], sample[trials.SJF][column]])
         ratio = pair[0] / pair[1]
         yield row(f"{column}, median of the seeds", ratio, median)
         yield row(f"{column}, ratio of the means", pair, ratio_of_means)

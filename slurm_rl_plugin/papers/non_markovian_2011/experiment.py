@@ -26,6 +26,7 @@ from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.papers.reactive_grids_2008.claims import fairness_gap
 from slurm_rl_plugin.papers.reactive_grids_2008.load import training_loads
 from slurm_rl_plugin.papers.reactive_grids_2008.study import crowded_segment
+from slurm_rl_plugin.papers.study import trials
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
     Declared,
@@ -45,26 +46,6 @@ from slurm_rl_plugin.papers.study.result_store import (
     ResultStore,
 )
 from slurm_rl_plugin.papers.study.study import Add, Asked, Effort, Outcome, Plan
-from slurm_rl_plugin.papers.study.trials import (
-    FIFO,
-    INTERACTIVE_FIRST,
-    MIN_RUN_WAIT,
-    NATIVE,
-    PROCESSORS_OF_2011,
-    PROCESSORS_OF_LPC,
-    SEGMENT_DROP,
-    SJF,
-    Contender,
-    PairedTrial,
-    figures_by_learner,
-    measure_over_learners,
-    measures_of,
-    prepared_segments,
-    read_lpc,
-    rules,
-    run_trial,
-    with_averages,
-)
 from slurm_rl_plugin.policies.echo_state import ReservoirSettings
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
@@ -87,8 +68,15 @@ AS_PRINTED = tuple(f"{name}{PRINTED}" for name in LEARNED)
 #: Controls: the same echo state network without memory.
 FORGETFUL = ("ESN0-ORA", "ESN0-EST")
 #: Policies that the learned ones are compared with in every claim.
-_HOLDING = f"{SJF}, 4 held"
-BASELINES = (NATIVE, FIFO, SJF, INTERACTIVE_FIRST, MIN_RUN_WAIT, _HOLDING)
+_HOLDING = f"{trials.SJF}, 4 held"
+BASELINES = (
+    trials.NATIVE,
+    trials.FIFO,
+    trials.SJF,
+    trials.INTERACTIVE_FIRST,
+    trials.MIN_RUN_WAIT,
+    _HOLDING,
+)
 
 JOBS, PROCESSORS = 9500, 81
 SHARES = {"vo0": 0.53, "vo1": 0.19, "vo2": 0.10, "vo3": 0.18}
@@ -158,15 +146,15 @@ def learn(effort: Effort, store: ResultStore) -> dict[str, list[LearnedNetwork]]
 
 def contenders(
     networks: Mapping[str, Sequence[LearnedNetwork]], medians: ClassMedian, *, native: bool
-) -> dict[str, Contender]:
+) -> dict[str, trials.Contender]:
     """The policies of an experiment; learned ones as "<name> <learner>"."""
-    found = rules(NATIVE) if native else {}
-    names = (FIFO, INTERACTIVE_FIRST, SJF, MIN_RUN_WAIT, _HOLDING)
-    found |= rules(*names, medians=medians)
+    found = trials.rules(trials.NATIVE) if native else {}
+    names = (trials.FIFO, trials.INTERACTIVE_FIRST, trials.SJF, trials.MIN_RUN_WAIT, _HOLDING)
+    found |= trials.rules(*names, medians=medians)
     for name, learned in networks.items():
         estimates = medians if "EST" in name else None
         for learner, network in enumerate(learned, start=1):
-            found[f"{name} {learner}"] = Contender(network=network, estimates=estimates)
+            found[f"{name} {learner}"] = trials.Contender(network=network, estimates=estimates)
     return found
 
 
@@ -182,22 +170,22 @@ _ESTIMATES = ("ORA", "EST")
 _PERIOD = (date(2006, 7, 25), date(2006, 10, 19))
 
 
-def rows_of_tables(group: str, trial: PairedTrial) -> Iterator[Row]:
+def rows_of_tables(group: str, trial: trials.PairedTrial) -> Iterator[Row]:
     """Every cell of Tables 2 and 3 with a policy of the trial."""
     for table in ("Table 2", "Table 3"):
-        for printed in (NATIVE, *LEARNED):
+        for printed in (trials.NATIVE, *LEARNED):
             for policy in (printed, f"{printed}{PRINTED}"):
                 if policy in trial.measures:
                     for column in DECLARED.of(f"{table}, *").columns:
                         yield _row(f"{table}, {group}", trial, policy, column)
 
 
-def _row(group: str, trial: PairedTrial, policy: str, column: str) -> Row:
-    fifo, sjf = (float(trial.figure(each, column).mean()) for each in (FIFO, SJF))
+def _row(group: str, trial: trials.PairedTrial, policy: str, column: str) -> Row:
+    fifo, sjf = (float(trial.figure(each, column).mean()) for each in (trials.FIFO, trials.SJF))
     return trial.row(group, policy, column, BASELINES, words={"fifo": fifo, "sjf": sjf})
 
 
-def rows_of_sentences(group: str, trial: PairedTrial) -> Iterator[Row]:
+def rows_of_sentences(group: str, trial: trials.PairedTrial) -> Iterator[Row]:
     """The sentences of section 5, on one load."""
     for section, column in _BOUNDS:
         for policy in LEARNED:
@@ -210,11 +198,11 @@ def rows_of_sentences(group: str, trial: PairedTrial) -> Iterator[Row]:
         yield memory_row(group, trial, estimates, "NN")
         yield memory_row(group, trial, estimates, "ESN0")
         yield _wait_row(group, trial, estimates)
-    if NATIVE in trial.measures:
+    if trials.NATIVE in trial.measures:
         yield from rows_on_native(group, trial)
 
 
-def memory_row(group: str, trial: PairedTrial, estimates: str, other: str) -> Row:
+def memory_row(group: str, trial: trials.PairedTrial, estimates: str, other: str) -> Row:
     """The gain of the echo state network for the 5 % least responsive interactive jobs."""
     one, two = pair = (f"ESN-{estimates}", f"{other}-{estimates}")
     column = "worst 5 %"
@@ -224,19 +212,23 @@ def memory_row(group: str, trial: PairedTrial, estimates: str, other: str) -> Ro
 
 
 def _difference(
-    group: str, trial: PairedTrial, pair: tuple[str, str], columns: tuple[str, str], **more: Any
+    group: str,
+    trial: trials.PairedTrial,
+    pair: tuple[str, str],
+    columns: tuple[str, str],
+    **more: Any,
 ) -> Row:
     """The paired difference of two policies over learners and logs; `columns`: figure, shown."""
-    one, two = (figures_by_learner(trial, name, columns[0]) for name in pair)
+    one, two = (trials.figures_by_learner(trial, name, columns[0]) for name in pair)
     return row_of(
-        *(group, " - ".join(pair), columns[1], measure_over_learners(one - two)),
-        logs=len(trial.schedules[FIFO]),
+        *(group, " - ".join(pair), columns[1], trials.measure_over_learners(one - two)),
+        logs=len(trial.schedules[trials.FIFO]),
         baselines=trial.means(columns[0], BASELINES),
         **more,
     )
 
 
-def _wait_row(group: str, trial: PairedTrial, estimates: str) -> Row:
+def _wait_row(group: str, trial: trials.PairedTrial, estimates: str) -> Row:
     """Mean wait of interactive jobs, echo state over feed-forward network (Table 3)."""
     column, table = "interactive mean wait", DECLARED.of("Table 3, *")
     names = [f"{network}-{estimates}" for network in ("ESN", "NN")]
@@ -251,7 +243,7 @@ def _wait_row(group: str, trial: PairedTrial, estimates: str) -> Row:
     )
 
 
-def rows_on_native(group: str, trial: PairedTrial) -> Iterator[Row]:
+def rows_on_native(group: str, trial: trials.PairedTrial) -> Iterator[Row]:
     """What section 5 says about the native scheduler, on a load with recorded starts."""
     for policy in LEARNED:
         for column, section in (
@@ -260,15 +252,16 @@ def rows_on_native(group: str, trial: PairedTrial) -> Iterator[Row]:
             ("F", "Fig. 4"),
         ):
             means = trial.means(column, BASELINES)
-            native, over = trial.figure(NATIVE, column), f"{policy} - {NATIVE}"
+            native, over = trial.figure(trials.NATIVE, column), f"{policy} - {trials.NATIVE}"
             yield row(
                 *(f"{section}, {group}", over, column, trial.figure(policy, column) - native),
                 baselines={
-                    f"{name} - {NATIVE}": each - means[NATIVE] for name, each in means.items()
+                    f"{name} - {trials.NATIVE}": each - means[trials.NATIVE]
+                    for name, each in means.items()
                 },
                 words={
                     "policy": policy,
-                    "fifo": float((trial.figure(FIFO, column) - native).mean()),
+                    "fifo": float((trial.figure(trials.FIFO, column) - native).mean()),
                 },
             )
 
@@ -370,13 +363,13 @@ def estimate_figures(
     def figures(rule: str, nets: Sequence[LearnedNetwork | None]) -> dict[str, float]:
         found = {}
         for name, kind in estimates.items():
-            tried = (Contender(rule=rule, network=each, estimates=kind) for each in nets)
+            tried = (trials.Contender(rule=rule, network=each, estimates=kind) for each in nets)
             jobs = (each.schedule(prepared) for each in tried)
-            found[name] = float(np.mean([measures_of(each, (0, 0))["J"] for each in jobs]))
+            found[name] = float(np.mean([trials.measures_of(each, (0, 0))["J"] for each in jobs]))
         return found
 
-    rules = {name: figures(rule, [None]) for name, rule in _RULES.items()}
-    return rules | {name: figures("", nets) for name, nets in networks.items()}
+    by_rule = {name: figures(rule, [None]) for name, rule in _RULES.items()}
+    return by_rule | {name: figures("", nets) for name, nets in networks.items()}
 
 
 def estimate_report(found: EstimateFigures) -> Report:
@@ -394,7 +387,7 @@ MEASURED_SEGMENTS = (17, 18, 19)
 _EARLIER = 16
 #: The first and last jobs are not counted (2011, section 4.1).
 _DROP = (500, 500)
-_CAPACITIES = (PROCESSORS_OF_2011, PROCESSORS_OF_LPC)
+_CAPACITIES = (trials.PROCESSORS_OF_2011, trials.PROCESSORS_OF_LPC)
 
 
 def _steps(plan: Plan) -> int:
@@ -406,22 +399,24 @@ def _steps(plan: Plan) -> int:
 
 def _on_segments(
     plan: Plan, log: JobLog, networks: Mapping[str, Sequence[LearnedNetwork]], add: Add
-) -> dict[int, PairedTrial]:
+) -> dict[int, trials.PairedTrial]:
     """Processors -> policies on the segments of LPC-EGEE."""
     found = {}
     for capacity in _CAPACITIES:
-        earlier = prepared_segments(log, [_EARLIER], capacity)[_EARLIER]
-        logs = prepared_segments(log, MEASURED_SEGMENTS, capacity, plan.effort.jobs)
+        earlier = trials.prepared_segments(log, [_EARLIER], capacity)[_EARLIER]
+        logs = trials.prepared_segments(log, MEASURED_SEGMENTS, capacity, plan.effort.jobs)
         policies = contenders(networks, medians_of(earlier), native=True)
-        trial = run_trial(logs.values(), policies, plan.effort.drop_of(SEGMENT_DROP), add)
-        found[capacity] = with_averages(trial, networks)
+        trial = trials.run_trial(
+            logs.values(), policies, plan.effort.drop_of(trials.SEGMENT_DROP), add
+        )
+        found[capacity] = trials.with_averages(trial, networks)
     return found
 
 
 _STYLES = {
-    NATIVE: ("black", "-"),
-    FIFO: ("grey", "--"),
-    SJF: ("tab:purple", ":"),
+    trials.NATIVE: ("black", "-"),
+    trials.FIFO: ("grey", "--"),
+    trials.SJF: ("tab:purple", ":"),
     "NN-ORA": ("tab:blue", "-"),
     "NN-EST": ("tab:blue", "--"),
     "ESN-ORA": ("tab:orange", "-"),
@@ -429,11 +424,13 @@ _STYLES = {
 }
 
 
-def _draw_responsiveness(trials: Mapping[str, PairedTrial]) -> Any:
+def _draw_responsiveness(groups_shown: Mapping[str, trials.PairedTrial]) -> Any:
     """P(R > x): all jobs above, the least responsive below."""
-    titles = [*trials, *["its least responsive jobs"] * len(trials)]
+    titles = [*groups_shown, *["its least responsive jobs"] * len(groups_shown)]
     figure, axes = panels(titles, (4.5, 3.75), rows=2)
-    for above, below, trial in zip(axes, axes[len(trials) :], trials.values(), strict=False):
+    for above, below, trial in zip(
+        axes, axes[len(groups_shown) :], groups_shown.values(), strict=False
+    ):
         for name, (colour, style) in _STYLES.items():
             if name in trial.schedules:
                 values = np.sort(responsiveness(*trial.pooled(name, interactive=True)))
@@ -450,9 +447,9 @@ def _draw_responsiveness(trials: Mapping[str, PairedTrial]) -> Any:
     return finished(figure, axes, "responsiveness x", up, columns=7)
 
 
-def _draw_delays(trials: Mapping[str, PairedTrial]) -> Any:
-    figure, axes = panels(list(trials), (4.5, 4.6))
-    for axis, trial in zip(axes, trials.values(), strict=True):
+def _draw_delays(groups_shown: Mapping[str, trials.PairedTrial]) -> Any:
+    figure, axes = panels(list(groups_shown), (4.5, 4.6))
+    for axis, trial in zip(axes, groups_shown.values(), strict=True):
         for name, (colour, style) in _STYLES.items():
             if name in trial.schedules:
                 waits, _ = trial.pooled(name, interactive=True)
@@ -462,10 +459,10 @@ def _draw_delays(trials: Mapping[str, PairedTrial]) -> Any:
     return finished(figure, axes, across, "fraction of interactive jobs", log="x", columns=7)
 
 
-def _draw_memory(trials: Mapping[str, PairedTrial]) -> Any:
+def _draw_memory(groups_shown: Mapping[str, trials.PairedTrial]) -> Any:
     """Paired differences in R of the worst 5 %: echo state less feed-forward or forgetful."""
-    figure, axes = panels(list(trials), (4.2, 3.4), share=True)
-    for axis, (group, trial) in zip(axes, trials.items(), strict=True):
+    figure, axes = panels(list(groups_shown), (4.2, 3.4), share=True)
+    for axis, (group, trial) in zip(axes, groups_shown.items(), strict=True):
         rows = [
             memory_row(group, trial, estimates, other)
             for estimates in ("ORA", "EST")
@@ -479,12 +476,12 @@ def _draw_memory(trials: Mapping[str, PairedTrial]) -> Any:
     return finished(figure, axes, across, "")
 
 
-def _draw_fairness(trial: PairedTrial) -> Any:
+def _draw_fairness(trial: trials.PairedTrial) -> Any:
     titles = [f"LPC-EGEE segment {number}" for number in MEASURED_SEGMENTS]
     figure, axes = panels(titles, (4.3, 4.4))
     for place, axis in enumerate(axes):
         for name, (colour, style) in _STYLES.items():
-            if name != NATIVE:
+            if name != trials.NATIVE:
                 seconds, gap = fairness_gap(trial, name, place)
                 axis.plot(seconds / DAY, gap, style, color=colour, label=name)
         axis.axhline(0.0, color="black", linewidth=0.8)
@@ -496,26 +493,32 @@ def run(asked: Asked) -> Outcome:
     """Train all networks and measure."""
     plan = Plan.of(asked)
     asked.refuse_policy("it compares four networks")
-    log = None if plan.traces is None else read_lpc(plan.traces)  # may fail: before the trainings
+    log = (
+        None if plan.traces is None else trials.read_lpc(plan.traces)
+    )  # may fail: before the trainings
     with asked.bar("training and simulating", _steps(plan)) as add:
         networks = learn(plan.effort, ResultStore(asked.models, add))
         policies = contenders(networks, medians_of(*training_logs(plan.effort)), native=False)
         groups, drop = {}, plan.effort.drop_of(_DROP)
         for load in LOADS:
             logs = generated(load, range(plan.seeds), plan.effort)
-            trial = with_averages(run_trial(logs, policies, drop, add), networks)
+            trial = trials.with_averages(trials.run_trial(logs, policies, drop, add), networks)
             groups[f"EGEE-like load {load}"] = trial
         segments = {} if log is None else _on_segments(plan, log, networks, add)
         estimates: EstimateFigures = {}
         if log is not None and plan.traces is not None:
-            past = prepared_segments(log, [_EARLIER], PROCESSORS_OF_2011)[_EARLIER]
+            past = trials.prepared_segments(log, [_EARLIER], trials.PROCESSORS_OF_2011)[_EARLIER]
             learned = {name: networks[name] for name in LEARNED}
             estimates = estimate_figures(plan, learned, asked.shipped, medians_of(past))
     shown = dict(groups)
     if segments:
         title = "LPC-EGEE segments {}, {} processors"
-        groups[title.format("17 to 19", PROCESSORS_OF_2011)] = segments[PROCESSORS_OF_2011]
-        shown[title.format("17-19", PROCESSORS_OF_2011)] = segments[PROCESSORS_OF_2011]
+        groups[title.format("17 to 19", trials.PROCESSORS_OF_2011)] = segments[
+            trials.PROCESSORS_OF_2011
+        ]
+        shown[title.format("17-19", trials.PROCESSORS_OF_2011)] = segments[
+            trials.PROCESSORS_OF_2011
+        ]
     rows = list(rows_of_table_1(generated(LOADS[0], range(plan.seeds), plan.effort)))
     for group, trial in groups.items():
         rows += [*rows_of_tables(group, trial), *rows_of_sentences(group, trial)]
@@ -525,9 +528,9 @@ def run(asked: Asked) -> Outcome:
         "memory.png": lambda: _draw_memory(shown),
     }
     if segments:  # only on its own machine is the native scheduler compared fairly
-        group = title.format("17 to 19", PROCESSORS_OF_LPC)
-        rows += rows_on_native(group, segments[PROCESSORS_OF_LPC])
-        drawings["fig-4-fairness.png"] = lambda: _draw_fairness(segments[PROCESSORS_OF_2011])
+        group = title.format("17 to 19", trials.PROCESSORS_OF_LPC)
+        rows += rows_on_native(group, segments[trials.PROCESSORS_OF_LPC])
+        drawings["fig-4-fairness.png"] = lambda: _draw_fairness(segments[trials.PROCESSORS_OF_2011])
     return Outcome(
         claims=DECLARED.claims(rows),
         seeds=range(plan.seeds),

@@ -11,18 +11,7 @@ import numpy as np
 
 from slurm_rl_plugin.features.reactive_grid import grid_job_features
 from slurm_rl_plugin.learning.sarsa import SarsaSettings
-from slurm_rl_plugin.papers.reactive_grids_2008.load import (
-    BASELINES,
-    DECLARED,
-    FRACTIONS,
-    HOLDING,
-    JOBS,
-    RL,
-    learning_task,
-    printed_factor,
-    printed_waits,
-    rates,
-)
+from slurm_rl_plugin.papers.reactive_grids_2008 import load
 from slurm_rl_plugin.papers.study.claims import (
     FEW_LOGS,
     Judgement,
@@ -66,7 +55,7 @@ def run_time_moments(interactive: float) -> dict[str, tuple[float, float, float]
     more than an exponential time; interactive jobs have the rest of the moments. Their part of the
     jobs is p = 1 - exp(-900 mu).
     """
-    mu, _ = rates(interactive)
+    mu, _ = load.rates(interactive)
     cut, mean = SHORT_JOB_RUN_TIME, 1.0 / mu
     batch = (cut + mean, cut**2 + 2 * cut * mean + 2 * mean**2)
     rest = 1.0 - interactive
@@ -87,22 +76,22 @@ def implied_ratio(interactive: float, *, most: bool) -> float:
     class. Under another order E[pW] <= E[p] E[W] + std(p) std(W) (Cauchy and Schwarz). `most` gives
     that upper bound for RL; otherwise run time and wait are taken as independent.
     """
-    means = {FIFO: 0.0, RL: 0.0}
+    means = {FIFO: 0.0, load.RL: 0.0}
     for job_class, (part, mean, deviation) in run_time_moments(interactive).items():
         for policy in means:
-            wait, spread, _ = printed_waits(interactive, policy, job_class)
-            bound = deviation * spread if most and policy == RL else 0.0
+            wait, spread, _ = load.printed_waits(interactive, policy, job_class)
+            bound = deviation * spread if most and policy == load.RL else 0.0
             means[policy] += part * (mean * wait + bound)
-    return means[RL] / means[FIFO]
+    return means[load.RL] / means[FIFO]
 
 
 def rows_of_table_1() -> Iterator[Row]:
     """Table I follows from p, the 900 s bound, the load and the number of processors."""
-    for interactive in FRACTIONS:
-        mu, arrivals = rates(interactive)
-        computed = (mu, arrivals, 1.0 / mu / MINUTE, JOBS / arrivals / HOUR)
+    for interactive in load.FRACTIONS:
+        mu, arrivals = load.rates(interactive)
+        computed = (mu, arrivals, 1.0 / mu / MINUTE, load.JOBS / arrivals / HOUR)
         group = f"Table I, p = {interactive}"
-        for column, value in zip(DECLARED.of(group).columns, computed, strict=True):
+        for column, value in zip(load.DECLARED.of(group).columns, computed, strict=True):
             yield row(group, "load", column, np.array([value]), **_ANY_LOGS)
 
 
@@ -118,18 +107,18 @@ def rows_of_waits(interactive: float, trial: PairedTrial) -> Iterator[Row]:
         return {**words, "best": least, "least": means[least]}
 
     for job_class in _CLASSES:
-        for policy in (FIFO, RL):
+        for policy in (FIFO, load.RL):
             for statistic in ("mean wait", "std of waits", "longest wait"):
                 column = f"{job_class} {statistic}"
-                more = {"words": best(trial.means(column, BASELINES)), **_ANY_LOGS}
-                yield trial.row(group, policy, column, BASELINES, f"{column} (s)", **more)
+                more = {"words": best(trial.means(column, load.BASELINES)), **_ANY_LOGS}
+                yield trial.row(group, policy, column, load.BASELINES, f"{column} (s)", **more)
     for job_class in _CLASSES:
         column = f"{job_class} mean wait"
-        means = trial.means(column, BASELINES)
+        means = trial.means(column, load.BASELINES)
         yield trial.ratio_row(
-            *(group, FIFO, RL, column),
-            draws=trial.ratio(column, FIFO, RL),
-            printed=printed_factor(interactive, job_class),
+            *(group, FIFO, load.RL, column),
+            draws=trial.ratio(column, FIFO, load.RL),
+            printed=load.printed_factor(interactive, job_class),
             baselines={
                 f"{FIFO} / {each}": means[FIFO] / wait for each, wait in means.items() if wait > 0
             },
@@ -143,12 +132,12 @@ def rows_of_waits(interactive: float, trial: PairedTrial) -> Iterator[Row]:
         words=words,
     )
     for policy, column, shown in (
-        (RL, _WITHIN, _WITHIN),
-        (RL, "overhead <= 1", "interactive, overhead <= 1"),
+        (load.RL, _WITHIN, _WITHIN),
+        (load.RL, "overhead <= 1", "interactive, overhead <= 1"),
         (FIFO, "overhead <= 1", "interactive, overhead <= 1"),
     ):
         more = {"words": {"best": trial.figure(SJF, column).mean()}, **_ANY_LOGS}
-        yield trial.row(f"Fig. 3, p = {interactive}", policy, column, BASELINES, shown, **more)
+        yield trial.row(f"Fig. 3, p = {interactive}", policy, column, load.BASELINES, shown, **more)
 
 
 def rows_of_holding(interactive: float, trial: PairedTrial) -> Iterator[Row]:
@@ -158,14 +147,14 @@ def rows_of_holding(interactive: float, trial: PairedTrial) -> Iterator[Row]:
     schedulers are greedy (2008, section III.B). SJF that reserves one or two processors shows the
     gain of that action and its cost.
     """
-    group, baselines = f"Hold action, p = {interactive}", (RL, *BASELINES)
-    for policy in HOLDING:
+    group, baselines = f"Hold action, p = {interactive}", (load.RL, *load.BASELINES)
+    for policy in load.HOLDING:
         yield trial.row(group, policy, _WITHIN, baselines, **_ANY_LOGS)
-        gain = trial.figure(policy, "J") - trial.figure(RL, "J")
+        gain = trial.figure(policy, "J") - trial.figure(load.RL, "J")
         means = trial.means("J", baselines)
-        yield row(group, f"{policy} - {RL}", "J", gain, baselines=means, **_ANY_LOGS)
+        yield row(group, f"{policy} - {load.RL}", "J", gain, baselines=means, **_ANY_LOGS)
         means = trial.means("batch mean wait", baselines)
-        yield trial.ratio_row(group, policy, RL, "batch mean wait", baselines=means)
+        yield trial.ratio_row(group, policy, load.RL, "batch mean wait", baselines=means)
 
 
 #: Networks: the reward alone is as printed, and all settings are.
@@ -198,14 +187,14 @@ def rows_of_literal_reward(trial: PairedTrial, networks: Mapping[str, QNetwork])
     only that long jobs pay well, and learns to start the longest first. The difference reward
     subtracts what a start costs the jobs left waiting, which orders them shortest first.
     """
-    means = trial.means("mean wait", (RL, LONGEST_FIRST, *BASELINES))
+    means = trial.means("mean wait", (load.RL, LONGEST_FIRST, *load.BASELINES))
     for name in (LITERAL, PRINTED):
         yield trial.ratio_row(
             *("Reward as printed, p = 0.2", FIFO, name, "mean wait"),
             baselines={f"{FIFO} / {each}": means[FIFO] / value for each, value in means.items()},
             words={
                 "slope": preference_for_long_jobs(networks[name]),
-                "learned": preference_for_long_jobs(networks[RL]),
+                "learned": preference_for_long_jobs(networks[load.RL]),
             },
         )
 
@@ -243,16 +232,16 @@ def rows_of_shares(feasible: PairedTrial, infeasible: PairedTrial) -> Iterator[R
     at_the_end = {name: feasible.figure(name, "F at the end") for name in feasible.schedules}
     missed = {name: infeasible.figure(name, "F") for name in infeasible.schedules}
     for group, policy, column, figures in (
-        ("Fig. 4, feasible targets", RL, "F at 50,000 s", settled),
-        ("Fig. 4, feasible targets", RL, "F in the long run", at_the_end),
+        ("Fig. 4, feasible targets", load.RL, "F at 50,000 s", settled),
+        ("Fig. 4, feasible targets", load.RL, "F in the long run", at_the_end),
         ("Fig. 4, feasible targets", FIFO, "F in the long run", at_the_end),
-        ("Fig. 5, infeasible targets", RL, "F", missed),
+        ("Fig. 5, infeasible targets", load.RL, "F", missed),
         ("Fig. 5, infeasible targets", FIFO, "F", missed),
     ):
         means = means_of(figures)
         yield row(
             *(group, policy, column, figures[policy]),
-            baselines={name: means[name] for name in BASELINES if name in means},
+            baselines={name: means[name] for name in load.BASELINES if name in means},
             words={"lowest": min(means.values()), "highest": max(means.values())},
             **_ANY_LOGS,
         )
@@ -283,7 +272,7 @@ def curve_tasks(effort: Effort) -> dict[str, list[LearningTask]]:
     size = effort if small else replace(effort, **_FULL_CURVES)
     return {
         kind: [
-            learning_task(
+            load.learning_task(
                 *(f"learning-{kind}", _INTERACTIVE, size),
                 SarsaSettings(pretraining=kind, seed=seed, learning_rate=_LEARNING_RATE),
                 recorded=True,
@@ -326,18 +315,18 @@ _LEAST_WAIT = 1.0
 
 def rows_of_segment(group: str, trial: PairedTrial, machine: str) -> Iterator[Row]:
     """What section VI.C says, on one segment; `machine` describes the native starts."""
-    for column, (native, learned, *factor) in DECLARED.tables["table_iii"].items():
+    for column, (native, learned, *factor) in load.DECLARED.tables["table_iii"].items():
         for least in factor:  # the paper says nothing about the others
             printed = Printed.rounded(native / learned, 1)
             yield _factor_row(f"Table III, {group}", trial, column, printed, least, machine)
-    yield trial.row(f"Fig. 6, {group}", RL, _WITHIN, (NATIVE, *BASELINES), **_ANY_LOGS)
+    yield trial.row(f"Fig. 6, {group}", load.RL, _WITHIN, (NATIVE, *load.BASELINES), **_ANY_LOGS)
     gaps = {
         name: float(np.abs(fairness_gap(trial, name)[1]).max())
-        for name in (RL, *BASELINES)
+        for name in (load.RL, *load.BASELINES)
         if name in trial.schedules
     }
-    figure = (f"Fig. 7, {group}", f"{RL} - {NATIVE}", "largest difference of F")
-    yield row(*figure, np.array([gaps.pop(RL)]), baselines=gaps, **_ANY_LOGS)
+    figure = (f"Fig. 7, {group}", f"{load.RL} - {NATIVE}", "largest difference of F")
+    yield row(*figure, np.array([gaps.pop(load.RL)]), baselines=gaps, **_ANY_LOGS)
 
 
 def _factor_row(
@@ -346,10 +335,10 @@ def _factor_row(
     native = float(trial.figure(NATIVE, column)[0])
     factors = {
         name: max(native, _LEAST_WAIT) / max(float(trial.figure(name, column)[0]), _LEAST_WAIT)
-        for name in (RL, *BASELINES)
+        for name in (load.RL, *load.BASELINES)
         if name in trial.measures
     }
-    measured = Measurement(value=factors[RL])
+    measured = Measurement(value=factors[load.RL])
     judged = as_bound(measured, least, least=True)
     because = (
         f"native / RL {judged.because}; native / FIFO is {factors[FIFO]:.3g}; the native figure is "
@@ -361,9 +350,11 @@ def _factor_row(
     if printed.value < least:
         because += f"; the paper's own figures give {printed.value:.1f}"
     return row_of(
-        *(group, f"{NATIVE} / {RL}", column, measured),
+        *(group, f"{NATIVE} / {load.RL}", column, measured),
         printed=printed,
-        baselines={f"{NATIVE} / {name}": value for name, value in factors.items() if name != RL},
+        baselines={
+            f"{NATIVE} / {name}": value for name, value in factors.items() if name != load.RL
+        },
         judged=Judgement(judged.holds and not at_once, because),
     )
 

@@ -33,6 +33,7 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     printed_factor,
     training_loads,
 )
+from slurm_rl_plugin.papers.study import trials
 from slurm_rl_plugin.papers.study.claims import (
     Report,
     Row,
@@ -45,16 +46,6 @@ from slurm_rl_plugin.papers.study.claims import (
 )
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
 from slurm_rl_plugin.papers.study.study import Plan
-from slurm_rl_plugin.papers.study.trials import (
-    FIFO,
-    NATIVE,
-    PROCESSORS_OF_LPC,
-    SEGMENT_DROP,
-    Contender,
-    columns_of,
-    measures_of,
-    prepared_segments,
-)
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 
@@ -117,13 +108,13 @@ def learn(plan: Plan, log: JobLog | None, store: ResultStore) -> OnLine:
     for p in FRACTIONS:
         seeds = [TRAINING_SEED, TRAINING_SEED + 1, *range(min(plan.seeds, _LOGS))]
         every = training_loads(generated(p, seeds, effort, FEASIBLE))
-        loads[p] = _trial(f"p={p}", every, effort.drop_of(DROP), (FIFO,), plan, store)
+        loads[p] = _trial(f"p={p}", every, effort.drop_of(DROP), (trials.FIFO,), plan, store)
     segments: Trial = {}
     if log is not None:
         numbers = (_CALIBRATION, _TRAINING, *MEASURED_SEGMENTS)
-        found = prepared_segments(log, numbers, PROCESSORS_OF_LPC, effort.jobs)
-        every, drop = training_loads(found.values()), effort.drop_of(SEGMENT_DROP)
-        segments = _trial("LPC-EGEE", every, drop, (FIFO, NATIVE), plan, store)
+        found = trials.prepared_segments(log, numbers, trials.PROCESSORS_OF_LPC, effort.jobs)
+        every, drop = training_loads(found.values()), effort.drop_of(trials.SEGMENT_DROP)
+        segments = _trial("LPC-EGEE", every, drop, (trials.FIFO, trials.NATIVE), plan, store)
     return OnLine(generated=loads, segments=segments)
 
 
@@ -143,7 +134,7 @@ def _trial(
 
     def entry(jobs: ScheduledJobs) -> dict[str, Any]:
         parts = np.array_split(JobMeasures.of(jobs).time_utility, WINDOWS)
-        figures = measures_of(jobs, drop)
+        figures = trials.measures_of(jobs, drop)
         windows = [float(part.mean()) for part in parts]
         return {"windows": windows, **{column: figures[column] for column in _COLUMNS}}
 
@@ -165,13 +156,13 @@ def _trial(
 
     found = {}
     for rule in rules:
-        schedule = Contender(rule=rule.lower()).schedule
-        found[rule] = columns_of([entry(schedule(each.prepared)) for each in measured])
+        schedule = trials.Contender(rule=rule.lower()).schedule
+        found[rule] = trials.columns_of([entry(schedule(each.prepared)) for each in measured])
     for reading in READINGS:
         key = (source, reading, len(measured), plan.effort.jobs, REPLAYED)
         stem = stem_of("on-line", *key, module=__name__)
         for how, entries in store.figures(stem, partial(acted, reading)).items():
-            found[f"{reading.name}, {how}"] = columns_of(entries)
+            found[f"{reading.name}, {how}"] = trials.columns_of(entries)
         store.add(len(measured))
     return found
 
@@ -201,22 +192,25 @@ def _rows_on_generated(p: float, trial: Trial, name: str) -> Iterator[Row]:
     for job_class in ("interactive", "batch"):
         column = f"{job_class} mean wait"
         wait = {how: trial[f"{name}, {how}"][column] for how in (ON_LINE, *_COMPARED)}
-        pair = np.stack([trial[FIFO][column], wait[ON_LINE]])
+        pair = np.stack([trial[trials.FIFO][column], wait[ON_LINE]])
         means = {how: float(pair[0].mean() / wait[how].mean()) for how in _COMPARED}
         yield row_of(
-            *(group, f"{FIFO} / {name}", column, measure(pair, ratio_of_means)),
+            *(group, f"{trials.FIFO} / {name}", column, measure(pair, ratio_of_means)),
             draws=pair[0] / pair[1],
             printed=printed_factor(p, job_class),
-            baselines={f"{FIFO} / {how}": mean for how, mean in means.items()},
+            baselines={f"{trials.FIFO} / {how}": mean for how, mean in means.items()},
         )
     yield _within(group, trial, name)
 
 
 def _rows_on_segments(trial: Trial, name: str) -> Iterator[Row]:
     group = "Learning on line, LPC-EGEE, 140 processors"
-    policies = {**{how: f"{name}, {how}" for how in (ON_LINE, *_COMPARED)}, FIFO: FIFO}
+    policies = {
+        **{how: f"{name}, {how}" for how in (ON_LINE, *_COMPARED)},
+        trials.FIFO: trials.FIFO,
+    }
     after = {
-        how: overtakes_after(trial[policy]["windows"], trial[NATIVE]["windows"])
+        how: overtakes_after(trial[policy]["windows"], trial[trials.NATIVE]["windows"])
         for how, policy in policies.items()
     }
     mine = after.pop(ON_LINE)
@@ -230,7 +224,7 @@ def _rows_on_segments(trial: Trial, name: str) -> Iterator[Row]:
 
 def _within(group: str, trial: Trial, name: str) -> Row:
     column = "interactive within 120 s"
-    others = [FIFO, *(f"{name}, {how}" for how in _COMPARED)]
+    others = [trials.FIFO, *(f"{name}, {how}" for how in _COMPARED)]
     means = means_of({other: trial[other][column] for other in others})
     return row(group, name, column, trial[f"{name}, {ON_LINE}"][column], baselines=means)
 
@@ -253,10 +247,10 @@ def facts(found: OnLine) -> dict[str, Any]:
 def report(found: OnLine) -> Report:
     """Means over the logs, and the utility of each window."""
     report: list[str | TextTable] = []
-    trials = {f"p = {p}": trial for p, trial in found.generated.items()}
+    by_group = {f"p = {p}": trial for p, trial in found.generated.items()}
     if found.segments:
-        trials["LPC-EGEE, 140 processors"] = found.segments
-    for group, trial in trials.items():
+        by_group["LPC-EGEE, 140 processors"] = found.segments
+    for group, trial in by_group.items():
         rows = [[name, *(float(each[c].mean()) for c in _COLUMNS)] for name, each in trial.items()]
         report += [f"\nLearning on line, {group}, means over the logs:"]
         report += [TextTable.of(["POLICY", *map(str.upper, _COLUMNS)], rows, ".4g")]

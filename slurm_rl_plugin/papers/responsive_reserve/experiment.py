@@ -22,16 +22,8 @@ from slurm_rl_plugin.learning.policy_search import PolicySearchSettings
 from slurm_rl_plugin.learning.sarsa import SarsaSettings
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.measure.intervals import BLOCK_JOBS
-from slurm_rl_plugin.papers.reactive_grids_2008.load import (
-    DROP,
-    FEASIBLE,
-    FRACTIONS,
-    TRAINING_SEED,
-    VALIDATION_SEED,
-    generated,
-    learning_task,
-    training_loads,
-)
+from slurm_rl_plugin.papers.reactive_grids_2008 import load
+from slurm_rl_plugin.papers.study import trials
 from slurm_rl_plugin.papers.study.claims import (
     Claim,
     Declared,
@@ -49,21 +41,6 @@ from slurm_rl_plugin.papers.study.result_store import (
     ResultStore,
 )
 from slurm_rl_plugin.papers.study.study import Add, Asked, Effort, Outcome, Plan
-from slurm_rl_plugin.papers.study.trials import (
-    FIFO,
-    INTERACTIVE_FIRST,
-    MIN_RUN_WAIT,
-    NATIVE,
-    PROCESSORS_OF_2011,
-    SEGMENT_DROP,
-    SJF,
-    Contender,
-    PairedTrial,
-    prepared_segments,
-    read_lpc,
-    rules,
-    run_trial,
-)
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
@@ -78,34 +55,36 @@ FAIRNESS_LOST = "F less FIFO's"
 
 #: Column -> the figure, and the policy of the denominator (definitions: paired ratio).
 _RATIOS = {
-    WAIT_TO_SJF: ("mean wait", SJF),
-    WAIT_TO_FIFO: ("mean wait", FIFO),
-    BATCH_TO_SJF: ("batch mean wait", SJF),
+    WAIT_TO_SJF: ("mean wait", trials.SJF),
+    WAIT_TO_FIFO: ("mean wait", trials.FIFO),
+    BATCH_TO_SJF: ("batch mean wait", trials.SJF),
 }
 
 
-def measured(trial: PairedTrial, policy: str, column: str) -> Measurement:
+def measured(trial: trials.PairedTrial, policy: str, column: str) -> Measurement:
     """A figure with its interval over the logs."""
     if column in _RATIOS:
         figure, other = _RATIOS[column]
         return trial.ratio_of_means(figure, policy, other)
     if column == INTERACTIVE_GAIN:
-        return trial.ratio_of_means("interactive mean wait", FIFO, policy)
+        return trial.ratio_of_means("interactive mean wait", trials.FIFO, policy)
     if column == LONGEST_TO_FIFO:
-        return measure(trial.ratio("longest wait", policy, FIFO), median)
+        return measure(trial.ratio("longest wait", policy, trials.FIFO), median)
     if column == FAIRNESS_LOST:
-        return measure(trial.figure(policy, "F") - trial.figure(FIFO, "F"))
+        return measure(trial.figure(policy, "F") - trial.figure(trials.FIFO, "F"))
     return measure(trial.figure(policy, column))
 
 
 WITHIN = "interactive within 120 s"
 
 
-def _fraction(trial: PairedTrial, policy: str, column: str) -> tuple[FloatArray, FloatArray]:
+def _fraction(trial: trials.PairedTrial, policy: str, column: str) -> tuple[FloatArray, FloatArray]:
     """Numerator and denominator of a figure that are summed over blocks; of each counted job."""
     [jobs] = trial.schedules[policy]
     counted = slice(trial.drop[0], len(jobs.submit) - trial.drop[1])
-    mine, fifo, sjf = (JobMeasures.of(trial.schedules[each][0]) for each in (policy, FIFO, SJF))
+    mine, fifo, sjf = (
+        JobMeasures.of(trial.schedules[each][0]) for each in (policy, trials.FIFO, trials.SJF)
+    )
     wait, quick = mine.wait[counted], jobs.interactive[counted]
     if column == WITHIN:
         soon = quick & (wait <= INTERACTIVE_WAIT_GOAL)
@@ -117,7 +96,7 @@ def _fraction(trial: PairedTrial, policy: str, column: str) -> tuple[FloatArray,
     return mine.responsiveness[counted], np.ones_like(wait)
 
 
-def measured_on_one_log(trial: PairedTrial, policy: str, column: str) -> Measurement:
+def measured_on_one_log(trial: trials.PairedTrial, policy: str, column: str) -> Measurement:
     """A figure of a trial of one log, its interval by bootstrap over blocks of BLOCK_JOBS jobs."""
     fraction = _fraction(trial, policy, column)
     blocks = max(len(fraction[0]) // BLOCK_JOBS, 2)
@@ -138,13 +117,18 @@ SYNTHETIC_COLUMNS = (
     *(WAIT_TO_FIFO, LONGEST_TO_FIFO),
 )
 SEGMENT_COLUMNS = ("R", "interactive within 120 s", BATCH_TO_SJF, FAIRNESS_LOST)
-BASELINES = (FIFO, SJF)
+BASELINES = (trials.FIFO, trials.SJF)
 
 
 #: A figure of a policy in a trial, by its column.
-Figure = Callable[[PairedTrial, str, str], Measurement]
+Figure = Callable[[trials.PairedTrial, str, str], Measurement]
 #: Rules that the networks are compared with.
-_RULES = (FIFO, INTERACTIVE_FIRST, SJF, *(f"{SJF}, {held} held" for held in (1, 2, 4)))
+_RULES = (
+    trials.FIFO,
+    trials.INTERACTIVE_FIRST,
+    trials.SJF,
+    *(f"{trials.SJF}, {held} held" for held in (1, 2, 4)),
+)
 #: Logs of each fraction to learn on, and to choose on.
 _LOGS = 2
 _J = {"time_utility": 0.5, "responsiveness": 0.0, "fairness": 0.5}
@@ -175,9 +159,9 @@ def _generations(settings: PolicySearchSettings, effort: Effort) -> int:
 def _steps(plan: Plan) -> int:
     """Simulated logs and training steps, for a progress bar."""
     searched = sum(_generations(each, plan.effort) for each, _ in SEARCHES.values())
-    learned = len(FRACTIONS) * plan.effort.sweeps + searched
+    learned = len(load.FRACTIONS) * plan.effort.sweeps + searched
     segments = len(_SEGMENTS) * (plan.traces is not None)
-    return learned + len(FRACTIONS) * plan.seeds + segments
+    return learned + len(load.FRACTIONS) * plan.seeds + segments
 
 
 def _scaled(network: QNetwork, factor: float) -> QNetwork:
@@ -195,24 +179,24 @@ def _task(name: str, effort: Effort) -> LearningTask:
     return LearningTask(
         name=name.replace(" ", "-").lower(),
         settings=settings,
-        sources=[f"mmn p={FRACTIONS} logs={_LOGS} jobs={effort.jobs} oracle={oracle}"],
+        sources=[f"mmn p={load.FRACTIONS} logs={_LOGS} jobs={effort.jobs} oracle={oracle}"],
         loads=lambda: (
-            _loads(TRAINING_SEED, effort, oracle),
-            _loads(VALIDATION_SEED, effort, oracle),
+            _loads(load.TRAINING_SEED, effort, oracle),
+            _loads(load.VALIDATION_SEED, effort, oracle),
         ),
     )
 
 
 def _loads(first: int, effort: Effort, oracle: bool) -> list[TrainingLoad]:
     found: list[TrainingLoad] = []
-    for interactive in FRACTIONS:
-        logs = generated(interactive, range(first, first + _LOGS), effort, FEASIBLE)
-        found += training_loads(logs, None if oracle else _medians(interactive, effort))
+    for interactive in load.FRACTIONS:
+        logs = load.generated(interactive, range(first, first + _LOGS), effort, load.FEASIBLE)
+        found += load.training_loads(logs, None if oracle else _medians(interactive, effort))
     return found
 
 
 def _medians(interactive: float, effort: Effort) -> ClassMedian:
-    [training_log] = generated(interactive, [TRAINING_SEED], effort, FEASIBLE)
+    [training_log] = load.generated(interactive, [load.TRAINING_SEED], effort, load.FEASIBLE)
     return medians_of(training_log)
 
 
@@ -221,38 +205,43 @@ def _on_synthetic(
     plan: Plan,
     searched: Mapping[str, LearnedNetwork],
     store: ResultStore,
-) -> PairedTrial:
+) -> trials.PairedTrial:
     greedy = store.network(
-        learning_task("reactive-grids", interactive, plan.effort, SarsaSettings())
+        load.learning_task("reactive-grids", interactive, plan.effort, SarsaSettings())
     )
     medians = _medians(interactive, plan.effort)
-    policies = {**rules(*_RULES), GREEDY: Contender(network=greedy.network)}
-    policies |= rules(MIN_RUN_WAIT, medians=medians)
+    policies = {**trials.rules(*_RULES), GREEDY: trials.Contender(network=greedy.network)}
+    policies |= trials.rules(trials.MIN_RUN_WAIT, medians=medians)
     for name, (_, oracle) in SEARCHES.items():
-        policies[name] = Contender(network=searched[name], estimates=None if oracle else medians)
-    logs = generated(interactive, range(plan.seeds), plan.effort, FEASIBLE)
-    return run_trial(logs, policies, plan.effort.drop_of(DROP), store.add)
+        policies[name] = trials.Contender(
+            network=searched[name], estimates=None if oracle else medians
+        )
+    logs = load.generated(interactive, range(plan.seeds), plan.effort, load.FEASIBLE)
+    return trials.run_trial(logs, policies, plan.effort.drop_of(load.DROP), store.add)
 
 
 def _on_segments(
     log: JobLog, reserve: QNetwork, effort: Effort, add: Add
-) -> dict[int, PairedTrial]:
-    logs = prepared_segments(log, _SEGMENTS, PROCESSORS_OF_2011, effort.jobs)
+) -> dict[int, trials.PairedTrial]:
+    logs = trials.prepared_segments(log, _SEGMENTS, trials.PROCESSORS_OF_2011, effort.jobs)
     found = {}
     for number, segment in logs.items():
         policies = {
-            **rules(NATIVE, *_RULES),
-            HOLD: Contender(network=reserve),
-            HOLD_EST: Contender(network=reserve, estimates=medians_of(segment)),
+            **trials.rules(trials.NATIVE, *_RULES),
+            HOLD: trials.Contender(network=reserve),
+            HOLD_EST: trials.Contender(network=reserve, estimates=medians_of(segment)),
             **{
-                name: Contender(network=_scaled(reserve, factor)) for name, factor in SCALED.items()
+                name: trials.Contender(network=_scaled(reserve, factor))
+                for name, factor in SCALED.items()
             },
         }
-        found[number] = run_trial([segment], policies, effort.drop_of(SEGMENT_DROP), add)
+        found[number] = trials.run_trial(
+            [segment], policies, effort.drop_of(trials.SEGMENT_DROP), add
+        )
     return found
 
 
-def _rows(group: str, trial: PairedTrial, figure: Figure) -> Iterator[Row]:
+def _rows(group: str, trial: trials.PairedTrial, figure: Figure) -> Iterator[Row]:
     """The figures with a goal."""
     for goal in DECLARED.goals(group):
         policy, column = str(goal.policy), str(goal.column)
@@ -260,7 +249,7 @@ def _rows(group: str, trial: PairedTrial, figure: Figure) -> Iterator[Row]:
         yield row_of(group, policy, column, figure(trial, policy, column), baselines=means)
 
 
-def _figures(group: str, trial: PairedTrial, figure: Figure) -> Iterator[Row]:
+def _figures(group: str, trial: trials.PairedTrial, figure: Figure) -> Iterator[Row]:
     """Every policy's figures, for a complete table."""
     columns = SYNTHETIC_COLUMNS if figure is measured else SEGMENT_COLUMNS
     for policy in trial.measures:
@@ -271,18 +260,18 @@ def _figures(group: str, trial: PairedTrial, figure: Figure) -> Iterator[Row]:
 _MARKERS = "osD^v<>PX*hp"
 
 
-def _draw_synthetic(trials: Mapping[float, PairedTrial]) -> Any:
-    figure, axes = plt.subplots(1, len(trials), figsize=(12, 4.6), layout="constrained")
-    for axis, (p, trial) in zip(axes, trials.items(), strict=True):
+def _draw_synthetic(by_group: Mapping[float, trials.PairedTrial]) -> Any:
+    figure, axes = plt.subplots(1, len(by_group), figsize=(12, 4.6), layout="constrained")
+    for axis, (p, trial) in zip(axes, by_group.items(), strict=True):
         _panel(axis, trial, (WAIT_TO_FIFO, "J"), f"2008 load, p = {p}")
         axis.set_title(f"2008 load, p = {p}")
     legend_above(figure, axes[0], columns=6)
     return figure
 
 
-def _draw_segments(trials: Mapping[int, PairedTrial]) -> Any:
+def _draw_segments(by_group: Mapping[int, trials.PairedTrial]) -> Any:
     figure, axes = plt.subplots(2, 2, figsize=(11, 8.5), layout="constrained")
-    for axis, (number, trial) in zip(axes.flat, trials.items(), strict=True):
+    for axis, (number, trial) in zip(axes.flat, by_group.items(), strict=True):
         _panel(axis, trial, (BATCH_TO_SJF, "R"), f"LPC-EGEE segment {number}")
         points = [
             [measured(trial, name, column).value for name in SCALED if name in trial.measures]
@@ -294,9 +283,9 @@ def _draw_segments(trials: Mapping[int, PairedTrial]) -> Any:
     return figure
 
 
-def _panel(axis: Any, trial: PairedTrial, columns: tuple[str, str], group: str) -> None:
+def _panel(axis: Any, trial: trials.PairedTrial, columns: tuple[str, str], group: str) -> None:
     # the native starts come from another machine, far to the left
-    shown = [name for name in trial.measures if name not in SCALED and name != NATIVE]
+    shown = [name for name in trial.measures if name not in SCALED and name != trials.NATIVE]
     for place, name in enumerate(shown):
         across, up = (measured(trial, name, column).value for column in columns)
         marker = _MARKERS[place % len(_MARKERS)]
@@ -319,9 +308,9 @@ def run(asked: Asked) -> Outcome:
     with asked.bar("training and simulating", _steps(plan)) as add:
         store = ResultStore(asked.models, add)
         if plan.traces is not None:
-            segments = _on_segments(read_lpc(plan.traces), reserve, plan.effort, add)
+            segments = _on_segments(trials.read_lpc(plan.traces), reserve, plan.effort, add)
         searched = {name: store.network(_task(name, plan.effort)).network for name in SEARCHES}
-        synthetic = {p: _on_synthetic(p, plan, searched, store) for p in FRACTIONS}
+        synthetic = {p: _on_synthetic(p, plan, searched, store) for p in load.FRACTIONS}
     parts = [(f"2008 load, p = {p}", each, measured) for p, each in synthetic.items()]
     parts += [
         (f"LPC-EGEE segment {number}", each, measured_on_one_log)

@@ -24,13 +24,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
 from slurm_rl_plugin.learning.side_by_side import side_by_side
-from slurm_rl_plugin.papers.rlscheduler_2020.protocol import (
-    STATE_TERMS,
-    BenchmarkJobs,
-    benchmark_starts,
-    read_benchmark_jobs,
-    scored_starts,
-)
+from slurm_rl_plugin.papers.rlscheduler_2020 import protocol
 from slurm_rl_plugin.papers.study.claims import Claim, Declared, Judgement, Printed, Report, row_of
 from slurm_rl_plugin.papers.study.figures import comparison
 from slurm_rl_plugin.papers.study.study import Add, Asked, Outcome
@@ -55,11 +49,11 @@ TRACES = {
     "Lublin-2": ("lublin_256_new2", 256),
 }
 #: Starts of a sequence: (jobs, processors, rule) -> seconds, shape [n].
-Scheduler = Callable[[BenchmarkJobs, int, str], FloatArray]
+Scheduler = Callable[[protocol.BenchmarkJobs, int, str], FloatArray]
 
 
 def kernel_starts(
-    jobs: BenchmarkJobs, capacity: int, rule: str, *, backfilling: str = "easy"
+    jobs: protocol.BenchmarkJobs, capacity: int, rule: str, *, backfilling: str = "easy"
 ) -> FloatArray:
     """Start of each job in this package's kernel, seconds, shape [n]."""
     count = len(jobs.submit)
@@ -88,16 +82,18 @@ def kernel_starts(
 
 #: Group -> scheduler of its sequences.
 SCHEDULERS: Mapping[str, Scheduler] = {
-    "no backfilling": benchmark_starts,
-    "their backfilling": partial(benchmark_starts, backfilling=True),
-    "no backfilling, wait mended": partial(benchmark_starts, wait_is_known=True),
+    "no backfilling": protocol.benchmark_starts,
+    "their backfilling": partial(protocol.benchmark_starts, backfilling=True),
+    "no backfilling, wait mended": partial(protocol.benchmark_starts, wait_is_known=True),
     "EASY, our kernel": kernel_starts,
 }
 
 
 def reproduce(folder: Path) -> list[Claim]:
     """Measure every cell, mean bounded slowdowns first."""
-    traces = {trace: read_benchmark_jobs(folder, name) for trace, (name, _) in TRACES.items()}
+    traces = {
+        trace: protocol.read_benchmark_jobs(folder, name) for trace, (name, _) in TRACES.items()
+    }
     rows = [
         row_of(
             *(group, f"{trace} {rule}", ""),
@@ -116,14 +112,14 @@ def reproduce(folder: Path) -> list[Claim]:
 
 
 def mean_over_sequences(
-    jobs: BenchmarkJobs, capacity: int, rule: str, scheduler: Scheduler
+    jobs: protocol.BenchmarkJobs, capacity: int, rule: str, scheduler: Scheduler
 ) -> float:
     """Bounded slowdown: mean over the jobs of a sequence, then over the sequences."""
     sequences = [jobs.part(first, SEQUENCE_JOBS) for first in SEQUENCE_STARTS]
     return float(np.mean([_slowdown(each, scheduler(each, capacity, rule)) for each in sequences]))
 
 
-def _slowdown(jobs: BenchmarkJobs, start: FloatArray) -> float:
+def _slowdown(jobs: protocol.BenchmarkJobs, start: FloatArray) -> float:
     return float(bounded_slowdown(start - jobs.submit, jobs.run_time).mean())
 
 
@@ -141,10 +137,10 @@ JOB_TERMS = (
 _LONG_REQUEST = 1e5
 #: Weights of a score. Those of "one" with "one" and with "free_fraction" shift all jobs of a queue
 #: equally and have no effect.
-WEIGHTS = len(JOB_TERMS) * len(STATE_TERMS)
+WEIGHTS = len(JOB_TERMS) * len(protocol.STATE_TERMS)
 
 
-def job_terms(jobs: BenchmarkJobs, capacity: int) -> FloatArray:
+def job_terms(jobs: protocol.BenchmarkJobs, capacity: int) -> FloatArray:
     """JOB_TERMS of each job, of order 1, shape [n, len(JOB_TERMS)]; requests of at least 1 s."""
     requested = np.log(np.maximum(jobs.requested, 1.0)) / np.log(_LONG_REQUEST)
     processors = np.log(jobs.processors) / np.log(capacity)
@@ -155,8 +151,8 @@ def job_terms(jobs: BenchmarkJobs, capacity: int) -> FloatArray:
 
 def sjf_weights() -> FloatArray:
     """Weights under which the shortest requested time starts first, shape [WEIGHTS]."""
-    weights = np.zeros((len(JOB_TERMS), len(STATE_TERMS)))
-    weights[JOB_TERMS.index("log_requested"), STATE_TERMS.index("one")] = 1.0
+    weights = np.zeros((len(JOB_TERMS), len(protocol.STATE_TERMS)))
+    weights[JOB_TERMS.index("log_requested"), protocol.STATE_TERMS.index("one")] = 1.0
     return weights.ravel()
 
 
@@ -171,20 +167,22 @@ class Scored(NamedTuple):
 class ScoredSequences:
     """Sequences of one trace for a search."""
 
-    sequences: tuple[BenchmarkJobs, ...]  #: each on an empty machine
+    sequences: tuple[protocol.BenchmarkJobs, ...]  #: each on an empty machine
     capacity: int  #: processors, more than one
     terms: tuple[FloatArray, ...]  #: JOB_TERMS of the jobs of each sequence
 
     @classmethod
-    def of(cls, sequences: Iterable[BenchmarkJobs], capacity: int) -> ScoredSequences:
+    def of(cls, sequences: Iterable[protocol.BenchmarkJobs], capacity: int) -> ScoredSequences:
         """Compute the terms of each sequence."""
         kept = tuple(sequences)
         return cls(kept, capacity, tuple(job_terms(each, capacity) for each in kept))
 
     def starts(self, place: int, weights: FloatArray) -> tuple[FloatArray, int]:
         """Starts of one sequence with the benchmark's backfilling, and the number of decisions."""
-        table = weights.reshape(len(JOB_TERMS), len(STATE_TERMS))
-        return scored_starts(self.sequences[place], self.capacity, self.terms[place] @ table)
+        table = weights.reshape(len(JOB_TERMS), len(protocol.STATE_TERMS))
+        return protocol.scored_starts(
+            self.sequences[place], self.capacity, self.terms[place] @ table
+        )
 
     def scored(self, weights: FloatArray) -> Scored:
         """Run all sequences under weights of shape [WEIGHTS]."""
@@ -255,7 +253,7 @@ def search_all(folder: Path, settings: SearchSettings, seeds: Sequence[int], add
     """Search on each trace once a seed; `add` is called for each generation."""
     found = {}
     for trace, (name, capacity) in TRACES.items():
-        jobs = read_benchmark_jobs(folder, name)
+        jobs = protocol.read_benchmark_jobs(folder, name)
         parts = [jobs.part(first, SEQUENCE_JOBS) for first in SEQUENCE_STARTS]
         sequences = ScoredSequences.of(parts, capacity)
         found[trace] = [

@@ -317,7 +317,7 @@ def test_a_checkpoint_is_not_taken_up_by_another_machine_other_requests_or_windo
     assert _load_key(replace(PLAN_STEPS, logs=[node_load(1)])) == _load_key(plans[0])
 
 
-@pytest.mark.parametrize("harm", [None, "cut", "of another training"])
+@pytest.mark.parametrize("harm", [None, "newline", "cut", "of another training"])
 def test_steps_of_a_finished_training_are_not_done_again(tmp_path, monkeypatch, harm):
     """What they were is in the checkpoint of each training until all outputs are written."""
     expected = files(SEVERAL, tmp_path / "a")
@@ -332,8 +332,8 @@ def test_steps_of_a_finished_training_are_not_done_again(tmp_path, monkeypatch, 
         train_model(SEVERAL, folder / "site.onnx", progress=stop)
     first, second = sorted(folder.iterdir())
     assert (steps_kept(first), steps_kept(second)) == (2, 1)
-    if harm == "cut":
-        first.write_bytes(first.read_bytes()[:-9])
+    if harm in ("newline", "cut"):
+        first.write_bytes(first.read_bytes()[: -1 if harm == "newline" else -9])
     elif harm is not None:
         first.write_bytes(first.read_bytes().replace(b'"seed": 1', b'"seed": 9'))
     searched, side_by_side = [], search.side_by_side
@@ -344,7 +344,7 @@ def test_steps_of_a_finished_training_are_not_done_again(tmp_path, monkeypatch, 
 
     monkeypatch.setattr(search, "side_by_side", counted)
     train_model(SEVERAL, folder / "site.onnx")
-    assert len(searched) == {None: 1, "cut": 2}.get(harm, 3)
+    assert len(searched) == {None: 1, "newline": 2, "cut": 2}.get(harm, 3)
     endings = (".onnx", ".json", ".md")
     assert [(folder / f"site{ending}").read_bytes() for ending in endings] == expected
     assert len(list(folder.iterdir())) == 3

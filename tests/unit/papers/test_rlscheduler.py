@@ -12,6 +12,7 @@ import pytest
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.papers.rlscheduler_2020.protocol import (
     RULES,
+    STATE_TERMS,
     BenchmarkJobs,
     benchmark_starts,
 )
@@ -22,7 +23,6 @@ from slurm_rl_plugin.papers.rlscheduler_2020.study import (
     SEARCHED,
     SEQUENCE_JOBS,
     SEQUENCE_STARTS,
-    STATE_TERMS,
     TRACES,
     WEIGHTS,
     ScoredSequences,
@@ -219,12 +219,14 @@ def made_up_traces(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_tells_how_it_searched(
+def test_the_command_reports_its_search_and_draws(
     made_up_traces: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["reproduce", "rlscheduler", str(made_up_traces), "--search", "--quick", "--seeds", "2"]
-    assert main([*words, "--json"]) == 0
+    assert main([*words, "--json", "--plot", str(made_up_traces / "figures")]) == 0
     document = json.loads(capsys.readouterr().out)
+    assert (document["paper"], len(document["seeds"])) == ("rlscheduler", 10)
+    assert [Path(path).read_bytes()[:4] for path in document["figures"]] == [b"\x89PNG"]
     search = document["search"]
     assert search["in_sample"] is True
     assert search["seeds"] == [0, 1]
@@ -273,17 +275,3 @@ def test_every_cell_reproduces(claims: list[Claim], group: str, cells: int) -> N
     found = [each for each in claims if each.cell.group == group]
     assert len(found) == cells
     assert [each.as_json() for each in found if not each.reproduces] == []
-
-
-@needs_traces
-def test_the_command_prints_one_document_and_draws(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["reproduce", "rlscheduler", "--json", "--plot", str(tmp_path)]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["paper"] == "rlscheduler"
-    assert len(document["seeds"]) == 10
-    assert {"name", "printed", "measured", "difference", "verdict", "because"} <= set(
-        document["claims"][0]
-    )
-    assert [Path(path).read_bytes()[:4] for path in document["figures"]] == [b"\x89PNG"]
