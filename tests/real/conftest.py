@@ -98,11 +98,13 @@ def closed_slurm(slurm: PrivateSlurm) -> PrivateSlurm:
 
 
 def private_slurm(
-    plan: ClusterPlan, prepare: Callable[[PrivateSlurm], object] = lambda slurm: None
+    plan: ClusterPlan,
+    prepare: Callable[[PrivateSlurm], object] = lambda slurm: None,
+    scope: Any = "module",
 ) -> Any:
-    """Makes a fixture of a module: a cluster of this plan, prepared once."""
+    """Makes a fixture: a cluster of this plan, prepared once."""
 
-    @pytest.fixture(scope="module")
+    @pytest.fixture(scope=scope)
     def cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
         skip_without_daemons(release)
         with running_slurm(plan, release) as slurm:

@@ -59,8 +59,7 @@ class Rehearsal:
 
     def say(self, *words: str, check: bool = True) -> str:
         """What `slurm-rl experiment` says."""
-        command = (*ENTRY, "experiment", *words, "--config", str(self.folder / "slurm-rl.toml"))
-        done = self.slurm.run(*command, check=False, timeout=120)
+        done = self.slurm.slurm_rl("experiment", *words, folder=self.folder, timeout=120)
         assert done.returncode == 0 or not check, done.stderr
         return done.stdout + done.stderr
 

@@ -20,11 +20,10 @@ import pytest
 
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.utility.time_utility import time_utility
-from tests.real.conftest import running_slurm, skip_without_daemons
+from tests.real.conftest import private_slurm
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.load import Outcome, mean, outcomes
 from tests.real.private_cluster import PrivateSlurm
-from tests.real.slurm_releases import SlurmRelease
 from tests.real.test_first_light import FIFO_PLAN, MODEL
 
 pytestmark = pytest.mark.real
@@ -89,13 +88,8 @@ CLASS_OF = {"own deadline": "urgent", "not allowed": "batch"}
 HEADS = ("utility, Slurm alone", "utility, daemon", "wait, Slurm alone", "wait, daemon")
 
 
-@pytest.fixture(scope="module")
-def cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
-    """One node of 8 processors, first come, first served; batch jobs have a QOS."""
-    skip_without_daemons(release)
-    with running_slurm(PLAN, release) as cluster:
-        cluster.add_qos("batch")
-        yield cluster
+#: One node of 8 processors, first come, first served; batch jobs have a QOS.
+cluster = private_slurm(PLAN, lambda slurm: slurm.add_qos("batch"))
 
 
 def submit(cluster: PrivateSlurm, kind: str, user: str, seconds: float) -> int:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
-from tests.real.conftest import running_slurm, skip_without_daemons
+from tests.real.conftest import private_slurm
 from tests.real.daemon_under_test import running_hook, write_configuration
 from tests.real.drawn_order import settings_of
 from tests.real.private_cluster import PrivateSlurm
-from tests.real.slurm_releases import SlurmRelease
 from tests.real.test_kinds_of_nodes import PLAN
 from tests.real.test_operator_commands import Operator
 from tests.real.test_resources_seen import close, states, submit
@@ -21,13 +19,8 @@ from tests.real.test_resources_seen import close, states, submit
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture(scope="module")
-def cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
-    """Two nodes with a feature, one of much memory, one of two GPUs; two licences."""
-    skip_without_daemons(release)
-    options = {**PLAN.options, "Licenses": "matlab:2"}
-    with running_slurm(replace(PLAN, options=options), release) as cluster:
-        yield cluster
+#: Two nodes with a feature, one of much memory, one of two GPUs; two licences.
+cluster = private_slurm(replace(PLAN, options={**PLAN.options, "Licenses": "matlab:2"}))
 
 
 def test_what_jobs_wait_for_is_told(cluster: PrivateSlurm, tmp_path: Path) -> None:

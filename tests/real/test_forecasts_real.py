@@ -56,10 +56,8 @@ class ForetoldSlurm:
 
     def start(self, *words: str, user: str) -> subprocess.CompletedProcess[str]:
         """`slurm-rl start` as a user, whatever its exit code."""
-        # as the service's user is entered: the interpreter may lie where only root may look
-        as_user = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups")
-        command = (*as_user, *ENTRY, "start", "--config", str(self.configuration), *words)
-        return self.slurm.run(*command, check=False, timeout=60)
+        options = ("start", "--config", str(self.configuration), *words)
+        return self.slurm.slurm_rl(*options, user=user)
 
     def document(self, job: int, user: str) -> dict[str, Any]:
         """The forecast of a job as a user sees it."""

@@ -6,19 +6,18 @@ QOS are exempt: the site has put them first already, and our order would not kno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from tests.real.conftest import running_slurm, skip_without_daemons
+from tests.real.conftest import private_slurm
 from tests.real.daemon_under_test import running_hook
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.load import Outcome, PlannedJob, mean, mixed_load, submit_all
 from tests.real.private_cluster import PrivateSlurm
-from tests.real.slurm_releases import SlurmRelease
 from tests.real.test_first_light import (
     BATCH,
     FIFO_PLAN,
@@ -35,12 +34,7 @@ PLAN = replace(FIFO_PLAN, options={**FIFO_PLAN.options, "PriorityWeightQOS": "10
 Waits = dict[str, float]
 
 
-@pytest.fixture(scope="module")
-def qos_slurm(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
-    skip_without_daemons(release)
-    with running_slurm(PLAN, release) as cluster:
-        cluster.add_qos("interactive", "priority=1000")
-        yield cluster
+qos_slurm = private_slurm(PLAN, lambda slurm: slurm.add_qos("interactive", "priority=1000"))
 
 
 def kind(job: PlannedJob) -> str:

@@ -11,16 +11,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.real.cluster_files import CLOSED_PARTITIONS
-from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.conftest import ACCOUNTS, private_slurm
 from tests.real.daemon_under_test import write_configuration
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.slurm_releases import SlurmRelease
 
 pytestmark = pytest.mark.real
 
@@ -31,17 +30,16 @@ PLAN = ClusterPlan(
 )
 
 
-@pytest.fixture(scope="module")
-def closed_cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
-    """A cluster of its own with its partitions down and a mixed queue; nothing starts in it."""
-    skip_without_daemons(release)
-    with running_slurm(PLAN, release) as it:
-        options = [(), ("--nice=70",), ("--hold",), ("--priority=4000",), ("--array=1-50",)]
-        for number in range(JOBS):
-            user, account = (("alice", "physics"), ("bob", "biology"))[number % 2]
-            chosen = options[number] if number < len(options) else ()
-            it.submit(*chosen, user=user, account=account)
-        yield it
+def fill(slurm: PrivateSlurm) -> None:
+    """A mixed queue, in which nothing starts."""
+    options = [(), ("--nice=70",), ("--hold",), ("--priority=4000",), ("--array=1-50",)]
+    for number in range(JOBS):
+        user, account = (("alice", "physics"), ("bob", "biology"))[number % 2]
+        chosen = options[number] if number < len(options) else ()
+        slurm.submit(*chosen, user=user, account=account)
+
+
+closed_cluster = private_slurm(PLAN, fill)
 
 
 def queue_of(cluster: PrivateSlurm) -> list[str]:

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.real.cluster_files import CLOSED_PARTITIONS
-from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.conftest import ACCOUNTS, private_slurm
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.slurm_releases import SlurmRelease
 
 pytestmark = pytest.mark.real
 
@@ -47,18 +46,15 @@ def test_nice_orders_the_starts_of_one_users_jobs(
     assert cluster.run_order(asked) == by_nice
 
 
-@pytest.fixture(scope="module")
-def topping_slurm(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
-    """A closed cluster on which users may call `scontrol top`."""
-    skip_without_daemons(release)
-    plan = ClusterPlan(
+#: A closed cluster on which users may call `scontrol top`.
+topping_slurm = private_slurm(
+    ClusterPlan(
         nodes=1,
         accounts=ACCOUNTS,
         partitions=CLOSED_PARTITIONS,
         options={"SchedulerParameters": "enable_user_top"},
     )
-    with running_slurm(plan, release) as cluster:
-        yield cluster
+)
 
 
 @pytest.fixture

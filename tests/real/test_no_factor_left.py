@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -71,13 +68,9 @@ def test_release_after_a_kill_also_frees_jobs_that_run(
         slurm.set_partition("up")
         slurm.wait_state(written[0], "RUNNING")
         hook.wait_for("running=", 5)
-        os.kill(hook.process.pid, signal.SIGKILL)
+        hook.process.kill()
         hook.process.wait(timeout=10)
-    done = slurm.run(
-        *(sys.executable, "-m", "slurm_rl_plugin.cli.entry"),
-        *("release", "--config", str(tmp_path / "slurm-rl.toml")),
-        check=False,
-    )
+    done = slurm.slurm_rl("release", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     slurm.set_partition("down")
     for job in jobs:

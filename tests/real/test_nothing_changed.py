@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.conftest import ACCOUNTS, private_slurm
 from tests.real.daemon_under_test import write_configuration
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.ordinary_user import NAME, STAFF, give_him, make_him_operator
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.slurm_releases import SlurmRelease
-from tests.real.system_users import add_system_user
 
 pytestmark = [pytest.mark.real, pytest.mark.promise]
 
@@ -25,14 +23,10 @@ STILL = ClusterPlan(
 )
 
 
-@pytest.fixture(scope="module")
-def shared_still_slurm(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
-    """A cluster in which priorities stand still, its partitions down."""
-    skip_without_daemons(release)
-    add_system_user(NAME)
-    with running_slurm(STILL, release) as cluster:
-        cluster.set_partition("down", "batch", "short")
-        yield cluster
+#: Priorities do not change here, and the partitions are down.
+shared_still_slurm = private_slurm(
+    STILL, lambda slurm: slurm.set_partition("down", "batch", "short")
+)
 
 
 @pytest.fixture

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.conftest import ACCOUNTS, StartSlurm, running_slurm, skip_without_daemons
+from tests.real.conftest import (
+    ACCOUNTS,
+    StartSlurm,
+    private_slurm,
+)
 from tests.real.daemon_under_test import RunningHook, running_hook, write_configuration
 from tests.real.ordinary_user import AS_HIM, NAME, STAFF, give_him, make_him_operator
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
-from tests.real.system_users import add_system_user
 
 pytestmark = pytest.mark.real
 
@@ -36,14 +39,8 @@ change_seconds = 1
 """
 
 
-@pytest.fixture(scope="module")
-def limited_slurm(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
-    """One node of 8 processors that enforces limits; batch jobs have QOS batch."""
-    skip_without_daemons(release)
-    add_system_user(NAME)
-    with running_slurm(PLAN, release) as cluster:
-        cluster.add_qos("batch")
-        yield cluster
+#: One node of 8 processors that enforces limits; batch jobs have QOS batch.
+limited_slurm = private_slurm(PLAN, lambda slurm: slurm.add_qos("batch"))
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from tests.real.daemon_under_test import write_configuration
 from tests.real.ordinary_user import NAME, STAFF, give_him
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
-from tests.real.system_users import add_system_user
 
 pytestmark = pytest.mark.real
 
@@ -38,7 +37,6 @@ def cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
     skip_without_daemons(release)
     if release is not None:
         pytest.skip("only root can enter another release's folder")
-    add_system_user(NAME)
     fewer = [line.replace(":256", ":8") for line in SETTINGS]
     with running_slurm(replace(PLAN, lines=fewer)) as it:
         for line in SET_UP:

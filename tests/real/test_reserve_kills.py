@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.conftest import ACCOUNTS, private_slurm
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.slurm_releases import SlurmRelease
 from tests.real.test_kills import KILLS, RestlessDaemon
 
 pytestmark = pytest.mark.real
@@ -40,23 +38,16 @@ name = "quick"
 """
 
 
-@pytest.fixture(scope="module")
-def cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
-    """Eight processors: one interactive job and six batch jobs run, others of theirs wait."""
-    skip_without_daemons(release)
-    with running_slurm(PLAN, release) as it:
-        it.add_qos("batch", f"GrpTRES={OWN}")
-        it.submit(user="bob", account="biology", minutes=900, seconds=9000, name="quick")
-        for processors in (1, 1, 1, 1, 1, 1, 1, 2, 3, 1):
-            it.submit(
-                "--qos=batch",
-                user="alice",
-                account="physics",
-                minutes=900,
-                seconds=9000,
-                processors=processors,
-            )
-        yield it
+def fill(slurm: PrivateSlurm) -> None:
+    """One interactive and six batch jobs run on 8 processors, other batch jobs are pending."""
+    slurm.add_qos("batch", f"GrpTRES={OWN}")
+    long = {"minutes": 900, "seconds": 9000}
+    slurm.submit(user="bob", account="biology", name="quick", **long)
+    for processors in (1, 1, 1, 1, 1, 1, 1, 2, 3, 1):
+        slurm.submit("--qos=batch", user="alice", account="physics", processors=processors, **long)
+
+
+cluster = private_slurm(PLAN, fill)
 
 
 def live_limit_of(cluster: PrivateSlurm) -> str:

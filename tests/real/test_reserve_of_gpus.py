@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.conftest import ACCOUNTS, private_slurm
 from tests.real.daemon import ClusterError
 from tests.real.daemon_under_test import running_hook, write_configuration
 from tests.real.private_cluster import ClusterPlan, NodeKind, PrivateSlurm
-from tests.real.slurm_releases import SlurmRelease
 
 pytestmark = pytest.mark.real
 
@@ -36,13 +34,8 @@ change_seconds = 1
 """
 
 
-@pytest.fixture(scope="module")
-def cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
-    """A node of four GPUs that enforces limits; batch jobs have QOS batch."""
-    skip_without_daemons(release)
-    with running_slurm(PLAN, release) as cluster:
-        cluster.add_qos("batch")
-        yield cluster
+#: A node of four GPUs that enforces limits; batch jobs have QOS batch.
+cluster = private_slurm(PLAN, lambda slurm: slurm.add_qos("batch"))
 
 
 def limit_of(cluster: PrivateSlurm) -> set[str]:

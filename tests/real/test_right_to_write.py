@@ -15,7 +15,6 @@ from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.ordinary_user import AS_HIM, NAME, STAFF, give_him, make_him_operator
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
-from tests.real.system_users import add_system_user
 
 pytestmark = pytest.mark.real
 
@@ -51,7 +50,6 @@ def guarded(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
         pytest.skip("only root can enter another release's folder")
     if not list(Path("/usr/lib").glob(f"*/{PLUGIN}")) + list(Path("/usr/lib64").glob(PLUGIN)):
         pytest.skip("needs Slurm's job_submit/lua: install slurm-wlm-basic-plugins")
-    add_system_user(NAME)
     with running_slurm(PLAN) as cluster:
         yield cluster
 

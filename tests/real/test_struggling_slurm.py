@@ -12,10 +12,9 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import BUSY_THREADS
 from tests.real.cluster_files import CLOSED_PARTITIONS
-from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.conftest import ACCOUNTS, private_slurm
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.slurm_releases import SlurmRelease
 
 pytestmark = pytest.mark.real
 
@@ -30,12 +29,7 @@ PLAN = ClusterPlan(
 )
 
 
-@pytest.fixture
-def closed(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
-    """A cluster of its own, in which nothing starts."""
-    skip_without_daemons(release)
-    with running_slurm(PLAN, release) as cluster:
-        yield cluster
+closed = private_slurm(PLAN, scope="function")
 
 
 @contextmanager

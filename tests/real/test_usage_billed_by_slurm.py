@@ -6,7 +6,6 @@ Some are of a QOS whose UsageFactor is not 1.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -28,7 +27,6 @@ from tests.real.slurm_releases import SlurmRelease, installed_number
 
 pytestmark = pytest.mark.real
 
-TOP = Path(__file__).parents[2]
 FLAGS = {"sum": None, "dearest": "MAX_TRES", "dearest and gres": "MAX_TRES_GRES"}
 #: The first release that knows MAX_TRES_GRES.
 WITH_GRES = (25, 5)
@@ -145,12 +143,8 @@ def test_evaluate_and_the_snapshot_have_the_same_fractions(
     both = usage["physics"] + usage["biology"]  # sshare cuts each number off, root's as well
     expected = {name: usage[name] / both for name in ("physics", "biology")}
     words = ("evaluate", str(path), "--cluster", str(cluster.directory / "etc"))
-    done = cluster.run(
-        *(sys.executable, "-m", "slurm_rl_plugin.cli.entry", *words),
-        *("--policy", "native", "--policy", "multifactor", "--json"),
-        env={"PYTHONPATH": str(TOP)},
-        timeout=300,  # the first run compiles the simulator
-    )
+    policies = ("--policy", "native", "--policy", "multifactor", "--json")
+    done = cluster.slurm_rl(*words, *policies, timeout=300)  # the first run compiles the simulator
     document = json.loads(done.stdout)
     assert document["log"]["shares"] == pytest.approx(expected, rel=0.01)
     accounts = document["policies"]["native"]["accounts"]

@@ -1,4 +1,4 @@
-"""All that is fuzzed: what takes the input, sound inputs to begin with, and words of the format."""
+"""All fuzz targets: what takes the input, sound inputs, and words of the format."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def read_conf(content: bytes, folder: Path) -> bool:
 
 
 def read_priorities(content: bytes, folder: Path) -> bool:
-    """What sprio prints in each cycle."""
+    """Output of sprio in each cycle."""
     text = content.decode("utf-8", "replace")
     try:
         reader = PriorityReader()
@@ -81,7 +81,7 @@ def read_priorities(content: bytes, folder: Path) -> bool:
 
 
 def read_queue(content: bytes, folder: Path) -> bool:
-    """What squeue prints in each cycle, as far as columns; also where memory and GPUs count."""
+    """Output of squeue in each cycle, without and with memory and GPUs."""
     text = content.decode("utf-8", "replace")
     plain, with_requests = (
         _read(text, fields) for fields in (QUEUE_FIELDS, request_fields((24, 11)))
@@ -101,12 +101,12 @@ def _read(text: str, fields: Sequence[str]) -> bool:
     return bool(rows)
 
 
-#: An end of a run in PBS's form.
+#: The end of a run in a PBS log.
 _PBS_END = re.compile(rb"([^\s;]*:)?\d\d/\d\d/\d{4} \d\d:\d\d:\d\d(\.\d+)?;E;[^;]*;")
 
 
 def read_swf(content: bytes, folder: Path) -> bool:
-    """A workload log; every row is a record."""
+    """A log in SWF; every row is a record."""
     content, file = _file(content)
     try:
         log, report = SwfReader().read(file)
@@ -118,7 +118,7 @@ def read_swf(content: bytes, folder: Path) -> bool:
 
 
 def read_sacct(content: bytes, folder: Path) -> bool:
-    """A dump of sacct; every line that is a whole row, and of no step, is a record."""
+    """A dump of sacct; every whole row of a job, not of a step, is a record."""
     content, file = _file(content)
     try:
         log, report = SacctReader().read(file)
@@ -135,7 +135,7 @@ def read_sacct(content: bytes, folder: Path) -> bool:
 
 
 def read_pbs(content: bytes, folder: Path) -> bool:
-    """An accounting file of PBS; every line is a record, or malformed, and every end is read."""
+    """An accounting file of PBS; every line is counted, and every end is read."""
     content, file = _file(content)
     try:
         log, report = PbsReader(UTC).read(file)
@@ -149,7 +149,7 @@ def read_pbs(content: bytes, folder: Path) -> bool:
 
 
 def read_any(content: bytes, folder: Path) -> bool:
-    """A file of whatever form, as a user gives it; also gzipped, cut and of the wrong kind."""
+    """A file of any format, also gzipped, cut or wrong."""
     path = folder / "any"
     path.write_bytes(content)
     try:
@@ -160,7 +160,7 @@ def read_any(content: bytes, folder: Path) -> bool:
 
 
 def convert_log(content: bytes, folder: Path) -> bool:
-    """What is converted reads as the log does."""
+    """A converted log equals the log."""
     path, output = folder / "log", folder / "log.parquet"
     path.write_bytes(content)
     try:
@@ -193,13 +193,13 @@ def read_parquet(content: bytes, folder: Path) -> bool:
 
 
 def _file(content: bytes) -> tuple[bytes, LogFile]:
-    """A log without the bytes for which every reader refuses a file."""
+    """A log without the bytes that every reader refuses."""
     content = content.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf")
     return content, LogFile(Path("log"), content)
 
 
 def _told(error: AccountingLogError) -> bool:
-    """One sentence that names the file."""
+    """Checks the message of a refused log."""
     words = str(error)
     assert words
     assert "Traceback" not in words
@@ -221,7 +221,7 @@ def _accounted_for(log: JobLog, report: ReadReport) -> bool:
 
 
 _CORPUS = Path(__file__).with_name("corpus")
-#: Takes an input and a folder for files; says whether it was taken for sound.
+#: Takes an input and a folder for files; returns whether it accepted the input.
 Target = Callable[[bytes, Path], bool]
 
 
@@ -230,11 +230,11 @@ class Fuzzed:
     """One target.
 
     Attributes:
-        build: makes it; is given a folder that stays.
-        seeds: makes sound inputs, likewise.
+        build: makes it, in a folder that is kept.
+        seeds: makes sound inputs in that folder.
         tokens: words of the format.
-        inputs: of a whole campaign.
-        kept: name of the folder in `corpus` with inputs that reach further code.
+        inputs: number in a whole campaign.
+        kept: folder in `corpus` with inputs that reach further code.
     """
 
     build: Callable[[Path], Target]
@@ -244,12 +244,12 @@ class Fuzzed:
     kept: str = ""
 
     def kept_inputs(self) -> list[bytes]:
-        """Inputs that were findings, or that reach code which the sound ones do not reach."""
+        """Former findings, and inputs that reach code which sound inputs do not reach."""
         found = sorted((_CORPUS / self.kept).iterdir()) if self.kept else []
         return [path.read_bytes() for path in found]
 
     def generator(self, folder: Path, seed: int) -> Callable[[int], bytes]:
-        """Makes the input of each number, the same in every run."""
+        """A function from a number to its input, the same in every run."""
         sound, kept = self.seeds(folder), self.kept_inputs()
 
         def generate(number: int) -> bytes:
@@ -270,7 +270,7 @@ def _case(*names: str) -> list[bytes]:
 
 @cache
 def _demo() -> bytes:
-    """The first jobs of the dump of a real cluster that we ship."""
+    """The first jobs of the shipped dump of a real cluster."""
     text = (resources.files("slurm_rl_plugin") / "cli/demo/logs/cluster-sacct.log").read_bytes()
     return b"\n".join(text.split(b"\n")[:8]) + b"\n"
 
@@ -290,15 +290,7 @@ def _sacct(folder: Path) -> list[bytes]:
 
 
 def _logs(folder: Path) -> list[bytes]:
-    return [*_sacct(folder), *_swf(folder), *_pbs(folder), *_case("sbatch")]
-
-
-def _swf(folder: Path) -> list[bytes]:
-    return _case("swf")
-
-
-def _pbs(folder: Path) -> list[bytes]:
-    return _case("pbs", "torque")
+    return [*_sacct(folder), *_case("swf", "pbs", "torque", "sbatch")]
 
 
 def _any(folder: Path) -> list[bytes]:
@@ -317,9 +309,9 @@ def _parquet(folder: Path) -> list[bytes]:
 
 
 def _data_sets(folder: Path) -> list[bytes]:
-    """Generated samples of published data sets.
+    """Generated samples of published data sets, as csv.
 
-    Of csv alone: a damaged parquet file may name 2^61 bytes to polars, which then ends the process.
+    A damaged parquet file may make polars allocate 2^61 bytes, which ends the process.
     """
     samples = [sample(6) for sample in (f_data, pm100, pods)]
     return [*(as_csv(each, folder / "sample").read_bytes() for each in samples), *_case("f-data")]
@@ -370,7 +362,7 @@ def _scrapes(folder: Path) -> list[bytes]:
 
 
 def _heads(folder: Path) -> list[bytes]:
-    """Requests of several clients, each with what the others lack."""
+    """Requests of several clients."""
     many = {f"X-{number}": "v" * 40 for number in range(30)}
     return [
         *_offers(folder),
@@ -383,13 +375,9 @@ def _heads(folder: Path) -> list[bytes]:
 
 
 def _printed(name: str, folder: Path) -> list[bytes]:
-    """What a command of each release printed, as it was recorded."""
+    """Recorded output of a command of each release."""
     recorded = sorted((TOP / "tests/assets/slurm").glob(f"*/{name}"))
     return [path.read_bytes() for path in recorded]
-
-
-def _slurm_confs(folder: Path) -> list[bytes]:
-    return [CONF.encode(), _CONF_OF_GPUS.encode()]
 
 
 _CONF_OF_GPUS = """\
@@ -415,20 +403,9 @@ PartitionName=DEFAULT MaxTime=7-00:00:00 State=UP
 PartitionName=batch Nodes=big Default=YES PriorityTier=1 TRESBillingWeights="CPU=1.0,Mem=0.25G"
 PartitionName=gpu Nodes=g[1-4]x[1-2] PriorityTier=2 OverSubscribe=EXCLUSIVE MaxNodes=4
 """
-_CONF = [
-    *(
-        b"NodeName=",
-        b"PartitionName=",
-        b"Include ",
-        b"n[1-9999]",
-        b"n[1-3,7]",
-        b"[",
-        b"]",
-        b"\\\n",
-    ),
-    *(b"gpu:a:4", b"CR_Core", b"DEFAULT", b"CPUs=", b"Sockets=", b"RealMemory=", b"7-00:00:00"),
-    *(b"MaxTime=UNLIMITED", b"Nodes=ALL", b"DownNodes=", b"SchedulerParameters=bf_window=0"),
-]
+_CONF = rb"""NodeName=~PartitionName=~Include ~n[1-9999]~n[1-3,7]~[~]""".split(b"~")
+_CONF += [b"\\\n", *b"gpu:a:4~CR_Core~DEFAULT~CPUs=~Sockets=~RealMemory=~7-00:00:00".split(b"~")]
+_CONF += b"MaxTime=UNLIMITED~Nodes=ALL~DownNodes=~SchedulerParameters=bf_window=0".split(b"~")
 _QUEUE = [
     *(MARK.encode(), b"|" + MARK.encode() + b"|", b"|;|", b"N/A"),
     *(b"NOT_SET", b"1-4%2", b"1,3-9:2", b"PENDING", b"RUNNING", b"JobHeldUser", b"365-00:00:00"),
@@ -439,43 +416,20 @@ _COLUMNS = [
     *(b"1e400", b"-1", b"4294967295", b"1e30", b"adt", b"gpu_spec", b"|"),
 ]
 _NAMES = [name.lower().encode() for name in SACCT_FIELDS]
-_HTTP = [
-    *(
-        b"HTTP/1.0",
-        b"HTTP/9.9",
-        b"GET",
-        b"HEAD",
-        b"PUT",
-        b"Content-Length: 9",
-        b"Expect: 100-continue",
-    ),
-    *(b"Transfer-Encoding: chunked", b"\r\n\r\n", b"%00", b"../", b"?name[]=a", b"Accept: */*"),
-]
-_TOML = [
-    b"[",
-    b"]]",
-    b'"""',
-    b"'''",
-    b"[[job_class]]",
-    b"inf",
-    b"{}",
-    b"=",
-    b"1979-05-27",
-    b"[shares]",
-]
-_JSON = [each.encode() for each in FIELDS] + [
-    b"NaN",
-    b"Infinity",
-    b"1e999",
-    b'""',
-    b"\\ud800",
-    b"[[[[",
-]
+_HTTP = b"HTTP/1.0~HTTP/9.9~GET~HEAD~PUT~Content-Length: 9~Expect: 100-continue".split(b"~")
+_HTTP += b"Transfer-Encoding: chunked~\r\n\r\n~%00~../~?name[]=a~Accept: */*".split(b"~")
+_TOML = b"[ ]] \"\"\" ''' [[job_class]] inf {} = 1979-05-27 [shares]".split()
+_JSON = [*map(str.encode, FIELDS), *rb'NaN Infinity 1e999 "" \ud800 [[[['.split()]
 
 TARGETS = {
-    "swf": Fuzzed(_always(read_swf), _swf, [b"; MaxProcs: 4"], 400_000),
+    "swf": Fuzzed(_always(read_swf), lambda _: _case("swf"), [b"; MaxProcs: 4"], 400_000),
     "sacct": Fuzzed(_always(read_sacct), _sacct, [b"|", *_NAMES], 100_000, "sacct"),
-    "pbs": Fuzzed(_always(read_pbs), _pbs, [b"exec_host=", b";S;", b"ctime="], 100_000),
+    "pbs": Fuzzed(
+        _always(read_pbs),
+        lambda _: _case("pbs", "torque"),
+        [b"exec_host=", b";S;", b"ctime="],
+        100_000,
+    ),
     "any log": Fuzzed(_always(read_any), _any, [b"PAR1"], 30_000),
     "conversion": Fuzzed(_always(convert_log), _logs, [b"|"], 2_000),
     "data set": Fuzzed(_always(convert_log), _data_sets, _COLUMNS, 4_000),
@@ -487,7 +441,13 @@ TARGETS = {
     "offer": Fuzzed(service_targets.offer_target, _offers, [*_HTTP, *_JSON], 150_000),
     "offer body": Fuzzed(service_targets.offer_body_target, _bodies, _JSON, 150_000),
     "heads": Fuzzed(service_targets.heads_target, _heads, _HTTP, 50_000, "heads"),
-    "slurm.conf": Fuzzed(_always(read_conf), _slurm_confs, _CONF, 50_000, "slurm.conf"),
+    "slurm.conf": Fuzzed(
+        _always(read_conf),
+        lambda _: [CONF.encode(), _CONF_OF_GPUS.encode()],
+        _CONF,
+        50_000,
+        "slurm.conf",
+    ),
     "squeue": Fuzzed(
         _always(read_queue),
         partial(_printed, "*squeue.txt"),
@@ -501,7 +461,7 @@ TARGETS = {
 
 
 def quiet() -> None:
-    """What is refused is no news; what is broken is."""
+    """Silences refusals; raises bugs."""
     logging.getLogger("slurm_rl_plugin").setLevel(logging.CRITICAL)
     for name in ("brokers.live.offer_pages", "metrics.pages"):
         logger = logging.getLogger(f"slurm_rl_plugin.{name}")
