@@ -14,10 +14,9 @@ import pytest
 
 from tests.real.conftest import ACCOUNTS, skip_without_daemons
 from tests.real.daemon import ClusterError, wait_until
-from tests.real.package_under_test import skip_without
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.system_users import add_system_user
-from tests.real.throwaway_root import ThrowawayRoot, booted_root
+from tests.real.throwaway_root import ThrowawayRoot, booted_root, skip_without
+from tests.real.users import add_system_user
 
 SHARED = ClusterPlan(accounts=ACCOUNTS)
 DAEMON, WATCHDOG = "slurm-rl.service", "slurm-rl-watchdog.service"

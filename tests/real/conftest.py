@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.real.package_under_test import build_package
 from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import RELEASES, SlurmRelease, missing_programs, missing_release
+from tests.real.throwaway_root import build_package
 
 ACCOUNTS = {
     "physics": Account(share=70, users=("alice",)),

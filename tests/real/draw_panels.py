@@ -18,8 +18,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-from tests.real.dashboard_queries import Panel, rows, substituted
-from tests.real.prometheus_server import api, query
+from tests.real.prometheus_server import Panel, api, query, rows, substituted
 
 mpl.use("Agg")
 #: Inches of one column and one line of Grafana's grid.

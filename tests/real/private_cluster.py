@@ -31,7 +31,7 @@ from tests.real.cluster_files import (
 from tests.real.daemon import ClusterError, Daemon, wait_until
 from tests.real.release_root import OwnRoot, ReleaseRoot
 from tests.real.slurm_releases import SlurmRelease, installed_number
-from tests.real.system_users import add_system_user
+from tests.real.users import add_system_user
 
 __all__ = ["Account", "ClusterError", "ClusterPlan", "NodeKind", "PrivateSlurm"]
 
@@ -235,6 +235,10 @@ class PrivateSlurm:
         self.run("sacctmgr", "-i", "add", "qos", name, *settings)
         where = ("where", f"name={users}")
         self.run("sacctmgr", "-i", "modify", "user", *where, "set", f"qos+={name}")
+
+    def make_operator(self, user: str) -> None:
+        """Gives a user the right to write factors."""
+        self.run("sacctmgr", "-i", "modify", "user", user, "set", "AdminLevel=Operator")
 
     def cancel(self, *users: str) -> None:
         """Cancels all jobs of these users."""

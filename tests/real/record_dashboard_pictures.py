@@ -20,11 +20,10 @@ from pathlib import Path
 
 from tests.real.conftest import ACCOUNTS, running_slurm
 from tests.real.daemon_under_test import RunningHook, running_hook
-from tests.real.dashboard_queries import DASHBOARDS
 from tests.real.draw_panels import Span, draw_dashboard
 from tests.real.load import mixed_load, submit_all
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.prometheus_server import prometheus_remembering, prometheus_scraping
+from tests.real.prometheus_server import DASHBOARDS, prometheus_remembering, prometheus_scraping
 from tests.real.test_dashboards import RULES, change_mode, hurried
 from tests.real.test_first_light import MODEL, not_a_number_model
 

@@ -15,7 +15,7 @@ from slurm_rl_plugin.configuration.sections import KEYS
 from tests.architecture.markdown_documents import TOP, code_blocks, code_spans, table_rows
 from tests.real.booted_head_node import DAEMON, HeadNode, booted_head_node
 from tests.real.daemon import wait_until
-from tests.real.package_under_test import skip_without
+from tests.real.throwaway_root import skip_without
 
 pytestmark = pytest.mark.real
 

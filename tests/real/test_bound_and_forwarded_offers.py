@@ -17,10 +17,10 @@ import pytest
 from tests.real.conftest import skip_without_daemons
 from tests.real.load import outcomes
 from tests.real.offer_under_test import OfferService, offer_service
-from tests.real.ordinary_user import AS_HIM, NAME, make_him_operator
 from tests.real.private_cluster import PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
 from tests.real.two_sites import NAMES, TwoSites, two_sites, write_sites
+from tests.real.users import AS_HIM, NAME
 
 pytestmark = pytest.mark.real
 
@@ -42,7 +42,7 @@ def sites(release: SlurmRelease | None) -> Iterator[TwoSites]:
         if subprocess.run([*AS_ALICE, sys.executable, "-c", ""], check=False).returncode:
             pytest.skip("alice cannot run this Python: open its folders to other users")
         both.clusters[NORTH].run("sacctmgr", "-i", "add", "user", NAME, "account=physics")
-        make_him_operator(both.clusters[NORTH])
+        both.clusters[NORTH].make_operator(NAME)
         yield both
 
 

@@ -14,10 +14,16 @@ import pytest
 
 from tests.real.conftest import ACCOUNTS, StartSlurm
 from tests.real.daemon_under_test import RunningHook, running_hook
-from tests.real.dashboard_queries import DASHBOARDS, expressions, substituted
 from tests.real.load import mixed_load, submit_all
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.prometheus_server import api, prometheus_scraping, query
+from tests.real.prometheus_server import (
+    DASHBOARDS,
+    api,
+    expressions,
+    prometheus_scraping,
+    query,
+    substituted,
+)
 from tests.real.test_first_light import (
     MODEL,
     not_a_number_model,

@@ -14,9 +14,8 @@ from packaging.utils import canonicalize_name
 from requirements.lock import HERE, packages_of
 from slurm_rl_plugin import RELEASE
 from tests.architecture.markdown_documents import TOP
-from tests.real.package_under_test import skip_without
 from tests.real.slurm_releases import MARK
-from tests.real.throwaway_root import BOOKWORM, ThrowawayRoot, held_root
+from tests.real.throwaway_root import BOOKWORM, ThrowawayRoot, held_root, skip_without
 
 pytestmark = pytest.mark.real
 

@@ -21,10 +21,9 @@ from slurm_rl_plugin.simulator.kernel.kept_code import keep_compiled_code, kept_
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.drawn_order import wall_clock
-from tests.real.ordinary_user import AS_HIM, NAME, STAFF
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
-from tests.real.system_users import add_system_user
+from tests.real.users import AS_HIM, NAME, STAFF, add_system_user
 
 pytestmark = pytest.mark.real
 

@@ -10,8 +10,8 @@ import pytest
 from tests.real.conftest import ACCOUNTS, private_slurm
 from tests.real.daemon_under_test import write_configuration
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
-from tests.real.ordinary_user import NAME, STAFF, give_him, make_him_operator
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+from tests.real.users import NAME, STAFF, give_him
 
 pytestmark = [pytest.mark.real, pytest.mark.promise]
 
@@ -104,7 +104,7 @@ def test_an_ordinary_user_with_the_right_of_an_operator_runs_it_all(
     limits = (30, 20, 10)
     jobs = [still_slurm.submit(user="alice", account="physics", minutes=each) for each in limits]
     still_slurm.wait_eligible(tuple(jobs))
-    make_him_operator(still_slurm)
+    still_slurm.make_operator(NAME)
     write_configuration(operator_folder, "sjf", mode="active", cycle=1)
     for words, said in ((("run", "--once"), "writes=2"), (("release",), "")):
         done = still_slurm.slurm_rl(*words, folder=operator_folder, user=NAME)

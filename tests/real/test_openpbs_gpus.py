@@ -24,7 +24,7 @@ from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
 from tests.architecture.markdown_documents import TOP
 from tests.real.daemon_under_test import running_hook, write_configuration
 from tests.real.openpbs_server import InstalledPbs, missing_openpbs
-from tests.real.system_users import add_system_user
+from tests.real.users import add_system_user
 
 pytestmark = pytest.mark.real
 

@@ -29,7 +29,7 @@ from slurm_rl_plugin.services.hook import shipped_folder
 from tests.architecture.markdown_documents import TOP
 from tests.real.drawn_order import DrawnOrder, cycle_of
 from tests.real.openpbs_server import InstalledPbs, missing_openpbs
-from tests.real.system_users import add_system_user
+from tests.real.users import add_system_user
 
 pytestmark = pytest.mark.real
 

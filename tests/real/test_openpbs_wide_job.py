@@ -19,7 +19,7 @@ from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
 from slurm_rl_plugin.batch_systems.pbs.setup import setup_steps
 from tests.real.daemon_under_test import running_hook
 from tests.real.openpbs_server import InstalledPbs, missing_openpbs
-from tests.real.system_users import add_system_user
+from tests.real.users import add_system_user
 
 pytestmark = pytest.mark.real
 

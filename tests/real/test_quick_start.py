@@ -12,8 +12,7 @@ import pytest
 from tests.architecture.markdown_documents import TOP, shell_lines
 from tests.real.booted_head_node import DAEMON, HeadNode, booted_head_node
 from tests.real.daemon import wait_until
-from tests.real.dashboard_queries import DASHBOARDS, expressions, substituted
-from tests.real.prometheus_server import api, query
+from tests.real.prometheus_server import DASHBOARDS, api, expressions, query, substituted
 
 pytestmark = pytest.mark.real
 

@@ -16,9 +16,9 @@ from tests.real.conftest import (
     private_slurm,
 )
 from tests.real.daemon_under_test import RunningHook, running_hook, write_configuration
-from tests.real.ordinary_user import AS_HIM, NAME, STAFF, give_him, make_him_operator
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
+from tests.real.users import AS_HIM, NAME, STAFF, give_him
 
 pytestmark = pytest.mark.real
 
@@ -183,7 +183,7 @@ def test_who_is_operator_only_is_told_so_and_may_use_licences(
 ) -> None:
     if release is not None:
         pytest.skip("only root can enter another release's folder")
-    make_him_operator(cluster)
+    cluster.make_operator(NAME)
     folder = give_him(tmp_path)
     cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
     write_configuration(folder, "reserve:2", mode="active", cycle=0.5, more=BY_QOS)

@@ -12,9 +12,9 @@ import pytest
 from tests.architecture.markdown_documents import TOP, code_blocks, shell_lines
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import write_configuration
-from tests.real.ordinary_user import NAME, STAFF, give_him
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
+from tests.real.users import NAME, STAFF, give_him
 
 pytestmark = pytest.mark.real
 

@@ -12,9 +12,9 @@ from tests.real.cluster_files import CLOSED_PARTITIONS
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import running_hook, write_configuration
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
-from tests.real.ordinary_user import AS_HIM, NAME, STAFF, give_him, make_him_operator
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
+from tests.real.users import AS_HIM, NAME, STAFF, give_him
 
 pytestmark = pytest.mark.real
 
@@ -79,7 +79,7 @@ def test_without_the_right_it_is_said_nothing_is_written_and_it_resumes_once_giv
         assert "mode=active" not in log.partition(SENTENCE)[2]
         assert "mode=shadow" in log.rpartition("cycle=done")[2]
         assert not any(guarded.site_factors().values())
-        make_him_operator(guarded)
+        guarded.make_operator(NAME)
         hook.wait_for("mode=active policy=sjf pending=3 running=0 writes=2", 60)
         assert any(guarded.site_factors().values())
         assert hook.log.count(SENTENCE) == 1

@@ -14,8 +14,8 @@ from tests.architecture.markdown_documents import TOP
 from tests.real.booted_head_node import DAEMON, HeadNode, booted_head_node
 from tests.real.conftest import ACCOUNTS
 from tests.real.daemon import wait_until
-from tests.real.package_under_test import build_package
 from tests.real.private_cluster import ClusterPlan
+from tests.real.throwaway_root import build_package
 
 pytestmark = pytest.mark.real
 

@@ -1,9 +1,4 @@
-"""A root folder to install our package in: what is written there is gone afterwards.
-
-The folder below stays as it is; changes go to memory. Programs run in namespaces of the root, so
-its mounts and processes end with it. Either a process merely holds it, without a network, or
-systemd is booted in it, as on a head node.
-"""
+"""Our Debian package, and a root folder to install it in: changes are gone afterwards."""
 
 from __future__ import annotations
 
@@ -18,8 +13,36 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from tests.architecture.markdown_documents import TOP
 from tests.real.daemon import ClusterError, wait_until
 from tests.real.slurm_releases import SEARCH_PATH
+
+
+def skip_without(*programs: str) -> None:
+    """Skip the test where it is not run by root, or a program is missing."""
+    missing = [each for each in programs if shutil.which(each, path=SEARCH_PATH) is None]
+    if os.geteuid() != 0 or missing:
+        lacking = f" (missing: {' '.join(missing)})" if missing else ""
+        pytest.skip(f"needs root and Debian: run tests/real/install_daemons.sh{lacking}")
+
+
+def build_package(folder: Path, source: Path = TOP) -> Path:
+    """Build it from a checkout; skips the test without Debian or a Python of Debian's."""
+    skip_without("dpkg-deb", "/usr/bin/python3")
+    asked = subprocess.run(["/usr/bin/python3", "-c", "import ensurepip"], check=False)
+    if asked.returncode:
+        pytest.skip("needs python3-venv: run tests/real/install_daemons.sh")
+    done = subprocess.run(
+        [source / "deploy" / "debian" / "build.sh", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.strip())
+
 
 BOOKWORM = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").joinpath(
     "slurm-rl-plugin", "releases", "bookworm"

@@ -13,11 +13,10 @@ from typing import Any
 
 from tests.real.conftest import ACCOUNTS, running_slurm
 from tests.real.offer_under_test import OfferService, offer_service
-from tests.real.ordinary_user import AS_HIM
-from tests.real.ordinary_user import NAME as ORDINARY
 from tests.real.private_cluster import ClusterPlan, NodeKind, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
-from tests.real.system_users import add_system_user
+from tests.real.users import AS_HIM, add_system_user
+from tests.real.users import NAME as ORDINARY
 
 NAMES = ("north", "south")
 

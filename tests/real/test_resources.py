@@ -1,8 +1,9 @@
-"""A real Slurm that counts memory and GPUs: read, ordered, explained, and in the metrics."""
+"""Memory, GPUs, whole nodes, features and licences: read, ordered, explained, measured."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,16 +12,81 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
-from tests.real.conftest import running_slurm, skip_without_daemons
+from slurm_rl_plugin.machine_files.statements import expand
+from tests.real.conftest import ACCOUNTS, private_slurm, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import running_hook, write_configuration
 from tests.real.drawn_order import settings_of
 from tests.real.load import outcomes
-from tests.real.private_cluster import NodeKind, PrivateSlurm
+from tests.real.private_cluster import ClusterPlan, NodeKind, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
-from tests.real.test_kinds_of_nodes import PLAN
 from tests.real.test_operator_commands import Operator
 
 pytestmark = pytest.mark.real
+
+PLAN = ClusterPlan(
+    kinds=(
+        NodeKind(name="n", count=2, processors=4, memory=8000, features=("old",), weight=10),
+        NodeKind(name="b", count=1, processors=4, memory=64000, weight=20),
+        NodeKind(name="g", count=1, processors=4, memory=8000, gpus=2, weight=30),
+    ),
+    accounts=ACCOUNTS,
+    options={
+        "SelectTypeParameters": "CR_Core_Memory,CR_CORE_DEFAULT_DIST_BLOCK",
+        "AccountingStorageTRES": "gres/gpu",
+    },
+    partitions=(
+        "PartitionName=all Nodes=ALL Default=YES DefMemPerCPU=1000 State=UP",
+        "PartitionName=gpu Nodes=g1 DefMemPerCPU=1000 PriorityTier=2 State=UP",
+    ),
+)
+#: sbatch's options, processors, and where it runs; those that wait are the last, because a plan for
+#: one keeps its whole nodes from all later ones.
+JOBS: tuple[tuple[tuple[str, ...], int, list[str] | None], ...] = (
+    (("--nodes=1",), 3, ["n1"]),
+    (("--nodes=1", "--mem=8000"), 1, ["n2"]),  # n1 has a processor left and 5000 MB
+    (("--nodes=1", "--mem=60000"), 1, ["b1"]),
+    (("--nodes=1", "--partition=gpu", "--gres=gpu:1"), 1, ["g1"]),
+    (("--nodes=1", "--gres=gpu:1"), 1, ["g1"]),
+    (("--nodes=2", "--mem=1000"), 2, ["b1", "n1"]),
+    (("--nodes=1", "--partition=gpu", "--gres=gpu:1"), 1, []),  # one of its processors is free
+    (("--nodes=1", "--constraint=old", "--mem=6000"), 1, []),  # three are free on n2
+    (("--nodes=1", "--mem=20000"), 1, []),  # two are free on b1
+    (("--nodes=1", "--mem=70000"), 1, None),
+    (("--nodes=1", "--exclusive", "--partition=gpu"), 1, []),
+    (("--nodes=1", "--partition=gpu"), 1, []),  # would fit, after its turn
+)
+
+
+mixed = private_slurm(PLAN)
+
+
+def test_memory_and_gpus_bind(mixed: PrivateSlurm) -> None:
+    wanted = {}
+    for options, processors, where in JOBS:
+        words = (*options, "--chdir=/", "--output=/dev/null", f"--ntasks={processors}", "--time=5")
+        done = mixed.run("sbatch", "--parsable", *words, "--wrap=sleep 300", check=False)
+        if where is None:
+            assert "configuration is not available" in done.stderr
+            continue
+        job = int(done.stdout)
+        wanted[job] = where
+        if where:
+            mixed.wait_until(lambda job=job: placed(mixed, job) != [], 20, str(options))  # type: ignore[misc]
+    time.sleep(4.0)  # rounds of both schedulers
+    assert {job: placed(mixed, job) for job in wanted} == wanted
+    assert " Nodes=n1 CPU_IDs=0-2 Mem=3000" in shown(mixed, 1)  # DefMemPerCPU
+    assert " JOB_GRES=gpu:1 " in shown(mixed, 4)
+    assert re.search(r" Nodes=g1 CPU_IDs=\d Mem=1000", shown(mixed, 4))
+
+
+def shown(cluster: PrivateSlurm, job: int) -> str:
+    return cluster.run("scontrol", "-o", "-d", "show", "job", str(job)).stdout
+
+
+def placed(cluster: PrivateSlurm, job: int) -> list[str]:
+    """Names of its nodes; none while it waits."""
+    return expand(cluster.run("squeue", "-h", "-j", str(job), "-o", "%N").stdout.strip())
+
 
 PARTITIONS = ("all", "gpu")
 TYPED = [
@@ -146,3 +212,73 @@ def resource_metrics(text: str) -> dict[tuple[str, str], float]:
 
 def states(cluster: PrivateSlurm, job: int) -> list[str]:
     return cluster.run("squeue", "-h", "-j", str(job), "-o", "%t", check=False).stdout.split()
+
+
+#: Two nodes with a feature, one of much memory, one of two GPUs; two licences.
+licensing = private_slurm(replace(PLAN, options={**PLAN.options, "Licenses": "matlab:2"}))
+
+
+def test_what_jobs_wait_for_is_told(licensing: PrivateSlurm, tmp_path: Path) -> None:
+    whole = submit(licensing, "--exclusive", "--constraint=old", "--mem=1000")
+    licensed = submit(licensing, "--licenses=matlab:2", "--constraint=old", "--mem=2000")
+    for job in (whole, licensed):
+        licensing.wait_until(lambda job=job: "R" in states(licensing, job), 20, "a running job")  # type: ignore[misc]
+    third = submit(licensing, "--licenses=matlab:1")
+    alone = submit(licensing, "--exclusive", "--constraint=old|old")
+    plain = submit(licensing, "--hold", "--constraint=(old|old)&old")
+
+    system = SlurmCommands(settings_of(licensing, timeout=10.0))
+    system.facts()  # which release it is
+    snapshot = system.snapshot()
+    jobs, requests, now = snapshot.pending.jobs, snapshot.pending.jobs.requests, snapshot.resources
+    assert requests is not None
+    assert now is not None
+    place = {job: row for row, job in enumerate(jobs.job_id.tolist())}
+    exclusive = {job: bool(requests.exclusive[row]) for job, row in place.items()}
+    assert exclusive == {third: False, alone: True, plain: False}
+    told = {job: requests.constraints[requests.constraint[row]] for job, row in place.items()}
+    assert told == {third: "", alone: "old|old", plain: "(old|old)&old"}
+    assert requests.of("license/matlab")[place[third]] == 1.0
+    # the first job has its node whole, whatever it asked for, of another the second has 2000 MB
+    assert now.free.tolist() == [16.0 - 4 - 1, 88000.0 - 8000 - 2000, 2.0]
+
+    write_configuration(tmp_path, "sjf", mode="shadow", cycle=1)
+    operator = Operator(licensing=licensing, folder=tmp_path)
+    out = operator.types("explain", str(third)).stdout
+    assert "It waits for 1 licence of matlab; 0 are free." in out
+    out = operator.types("explain", str(alone)).stdout
+    assert "with old|old, for itself." in out
+    assert "It waits for a whole node with old|old; of 2 0 are idle." in out
+    licensing.run("scancel", *(str(job) for job in (whole, licensed, third, alone, plain)))
+    licensing.wait_empty(30)
+
+
+def test_a_request_made_larger_after_it_was_ranked_is_seen(
+    licensing: PrivateSlurm, tmp_path: Path
+) -> None:
+    """Memory, then GPUs; jobs without an update change nothing, though Slurm tries them."""
+    close(licensing)
+    job = submit(licensing, "--mem=1000", "--gres=gpu:1", minutes=1)
+    others = [submit(licensing, "--partition=all,gpu", minutes=3), submit(licensing, "--exclusive")]
+    with running_hook(licensing, tmp_path, "sjf", cycle=0.5) as hook:
+        for number, change in enumerate(("minmemorynode=6000", "gres=gpu:2"), start=1):
+            licensing.run("scontrol", "update", f"jobid={job}", change, user="alice")
+            licensing.wait_until(
+                lambda number=number: len(changes(hook.audit)) == number,  # type: ignore[misc]
+                20,
+                f"line of {change}",
+            )
+        seen = hook.log.count("cycle=done")
+        licensing.wait_until(lambda: hook.log.count("cycle=done") > seen + 3, 20, "further cycles")
+        assert changes(hook.audit) == [
+            (job, "memory", 1000.0, 6000.0),
+            (job, "gpus", 1.0, 2.0),
+        ]
+        assert hook.stop() == 0
+    licensing.run("scancel", *(str(each) for each in (job, *others)))
+    close(licensing, "up")
+
+
+def changes(audit: list[dict[str, object]]) -> list[tuple[object, ...]]:
+    names = ("job", "reason", "old", "new")
+    return [tuple(line[name] for name in names) for line in audit if line["event"] == "request"]

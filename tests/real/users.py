@@ -1,13 +1,16 @@
-"""Users of this machine for jobs to run as."""
+"""Users of this machine: jobs' users, and slurmrl, as whom a site runs the daemon."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import pwd
+import shutil
 import subprocess
 import time
+from pathlib import Path
 
+from tests.real.cluster_files import Account
 from tests.real.daemon import ClusterError
 from tests.real.slurm_releases import SEARCH_PATH
 
@@ -31,3 +34,19 @@ def add_system_user(name: str) -> None:
             return
         time.sleep(0.05)
     raise ClusterError(f"user {name} is missing and useradd could not create it")
+
+
+NAME = "slurmrl"
+#: Its account; without AdminLevel the user has no rights.
+STAFF = {"staff": Account(share=1, users=(NAME,))}
+#: Words before a command that run it as this user.
+AS_HIM = ("setpriv", f"--reuid={NAME}", f"--regid={NAME}", "--clear-groups")
+
+
+def give_him(folder: Path) -> Path:
+    """Gives the user a folder, and access to it."""
+    shutil.chown(folder, NAME)
+    for above in folder.parents:
+        if not above.stat().st_mode & 0o001:
+            above.chmod(0o755)
+    return folder
