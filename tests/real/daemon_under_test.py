@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,45 +119,25 @@ port = 0
 
 
 @contextmanager
-def running_hook(
-    slurm: PrivateSlurm | InstalledPbs,
+def started_hook(
+    environment: Mapping[str, str],
     folder: Path,
-    model: Path | str,
-    *,
-    mode: str = "active",
-    cycle: float = 2,
-    influence: float | None = 0.0,
-    rails: str = "",
-    more: str = "",
-    site: str = SITE,
-    state: Path | None = None,
     before: Sequence[str] = (),
     program: str = "slurm_rl_plugin.cli.entry",
 ) -> Iterator[RunningHook]:
-    """Start the daemon and wait for its first cycle; killed at the end if it still runs.
+    """Starts the daemon with the configuration in `folder`; kills it at the end if it still runs.
 
-    `before` are words before its command, such as those of `PrivateSlurm.on_host`; `program` is the
-    module to run, `slurm-rl` itself or one that gives it another policy.
+    The block begins after its first cycle.
+
+    Args:
+        before: words before its command, such as those of `PrivateSlurm.on_host`.
+        program: module to run, `slurm-rl` itself or one with another policy.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    configuration = write_configuration(
-        folder,
-        model,
-        mode=mode,
-        cycle=cycle,
-        influence=influence,
-        rails=rails,
-        more=more,
-        site=site,
-        state=state,
-    )
+    words = (*before, sys.executable, "-m", program)
     with (folder / "daemon.log").open("wb") as log:
         process = subprocess.Popen(
-            [
-                *(*before, sys.executable, "-m", program),
-                *("run", "--config", str(configuration)),
-            ],
-            env=slurm.env,
+            [*words, "run", "--config", str(folder / "slurm-rl.toml")],
+            env={"PYTHONPATH": str(Path(__file__).parents[2]), **environment},
             stderr=log,
             stdout=log,
         )
@@ -171,3 +151,28 @@ def running_hook(
         if process.poll() is None:
             process.kill()
             process.wait(timeout=10)
+
+
+@contextmanager
+def running_hook(
+    slurm: PrivateSlurm | InstalledPbs,
+    folder: Path,
+    model: Path | str,
+    *,
+    mode: str = "active",
+    cycle: float = 2,
+    before: Sequence[str] = (),
+    program: str = "slurm_rl_plugin.cli.entry",
+    stop_seconds: float = 60.0,
+    **configured: Any,
+) -> Iterator[RunningHook]:
+    """Configures and starts the daemon; at the end it must stop with exit code 0 if it still runs.
+
+    `configured` are further arguments of `write_configuration`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    write_configuration(folder, model, mode=mode, cycle=cycle, **configured)
+    with started_hook(slurm.env, folder, before, program) as hook:
+        yield hook
+        if hook.process.poll() is None:
+            assert hook.stop(stop_seconds) == 0, hook.log[-3000:]

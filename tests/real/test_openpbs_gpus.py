@@ -201,7 +201,7 @@ def test_an_interactive_job_gets_gpus_at_once_and_nothing_is_left(
     more = BY_QUEUE + ON_PBS
     quick = submit(server, "1:ncpus=1:mem=100mb", "-q", SHELL, walltime="00:01:00")
     runs(server, quick)
-    with running_hook(server, tmp_path, "reserve:2", cycle=0.5, more=more) as hook:
+    with running_hook(server, tmp_path, "reserve:2", cycle=0.5, more=more):
         wanted = own | {  # in addition to what the interactive job has
             "max_run_res.ncpus = [o:PBS_ALL=13]",
             "max_run_res.ngpus = [o:PBS_ALL=2]",
@@ -223,7 +223,6 @@ def test_an_interactive_job_gets_gpus_at_once_and_nothing_is_left(
         runs(server, shell, 10)
         assert running(server, batch) == 2
         server.run("qdel", "-W", "force", shell)
-        assert hook.stop() == 0
     assert limits_of(server, BATCH) == own
     assert not (tmp_path / "state.json.limits").exists()
     assert set(adapter(server).snapshot().pending.factor.tolist()) <= {0}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.real.daemon_under_test import started_hook
 from tests.real.private_cluster import PrivateSlurm
 
 pytestmark = [pytest.mark.real, pytest.mark.promise]
@@ -27,10 +27,6 @@ class Operator:
 
     cluster: PrivateSlurm
     folder: Path
-
-    @property
-    def configuration(self) -> str:
-        return str(self.folder / "slurm-rl.toml")
 
     def types(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run one command; shown where a test fails or `-s` is given."""
@@ -50,27 +46,10 @@ class Operator:
 
     @contextmanager
     def daemon(self) -> Iterator[None]:
-        """A daemon that has made its first cycle; stopped as systemd does."""
-        with (self.folder / "daemon.log").open("w+") as log:
-            process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "slurm_rl_plugin.cli.entry"),
-                    *("run", "--config", self.configuration),
-                ],
-                env={**self.cluster.env, "PYTHONPATH": str(TOP)},
-                stderr=log,
-            )
-            try:
-                self.cluster.wait_until(
-                    lambda: "cycle=done" in Path(log.name).read_text(), 30, "the first cycle"
-                )
-                yield
-                process.terminate()
-                assert process.wait(timeout=30) == 0
-            finally:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait(timeout=10)
+        """Runs the daemon from its first cycle on; it is stopped as systemd does."""
+        with started_hook(self.cluster.env, self.folder) as hook:
+            yield
+            assert hook.stop() == 0
 
 
 @pytest.fixture

@@ -69,7 +69,6 @@ def test_gpus_stay_free_and_an_interactive_job_gets_them_at_once(
         hook.wait_for("batch_limit=12,gpus=1,memory=", 30)  # its GPU comes on top
         of = '{resource="gpus"}'
         assert hook.metric(f"slurm_rl_batch_limit_resource{of} ") == 1
-        assert hook.stop() == 0
     assert limit_of(cluster) == set()
     assert not (tmp_path / "state.json.limits").exists()
     cluster.wait_until(

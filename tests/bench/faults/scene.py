@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.bench.faults.jobs_under_fault import JobsUnderFault
 from tests.bench.faults.set_clock import PRELOAD
-from tests.real.daemon_under_test import RunningHook, running_hook
+from tests.real.daemon_under_test import RunningHook, started_hook, write_configuration
 from tests.real.private_cluster import PrivateSlurm
 from tests.real.restless_hook import SLEEP
 
@@ -248,24 +248,21 @@ class DaemonBeside:
         audit = self.folder / "audit.jsonl"
         if not audit.is_symlink():
             audit.symlink_to(self.files / "audit.jsonl")
+        more = _PACE + _SLURM
+        state = self.files / "state.json"
+        write_configuration(
+            self.folder,
+            self.model,
+            mode="active",
+            cycle=CYCLE,
+            rails=_RAILS,
+            more=more,
+            state=state,
+        )
+        deadline = "SLURM_RL_POLICY_INFERENCE_DEADLINE=1.5"
+        before = ("env", "-u", PRELOAD, f"PATH={self.path}", deadline)
         self._hook = self.stack.enter_context(
-            running_hook(
-                self.cluster,
-                self.folder,
-                self.model,
-                cycle=CYCLE,
-                rails=_RAILS,
-                more=_PACE + _SLURM,
-                state=self.files / "state.json",
-                before=(
-                    "env",
-                    "-u",
-                    PRELOAD,
-                    f"PATH={self.path}",
-                    "SLURM_RL_POLICY_INFERENCE_DEADLINE=1.5",
-                ),
-                program=self.program,
-            )
+            started_hook(self.cluster.env, self.folder, before, self.program)
         )
 
     @property

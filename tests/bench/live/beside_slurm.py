@@ -39,7 +39,6 @@ from tests.bench.live.harness import (
     Stopped,
     eligible_jobs,
     end_all,
-    hook_beside,
     in_time,
     keep_files,
     kept_runs,
@@ -59,7 +58,7 @@ from tests.bench.live.load_and_figures import (
 )
 from tests.bench.shares.flooded_site import SHARES
 from tests.real.conftest import running_slurm
-from tests.real.daemon_under_test import RunningHook
+from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.load import outcomes
 from tests.real.private_cluster import Account, ClusterError, ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import (
@@ -165,9 +164,11 @@ class Run:
         if self.order == "slurm":
             yield None
             return
-        with hook_beside(
+        with running_hook(
             self.cluster,
             self.folder,
+            "default",
+            stop_seconds=600.0,
             cycle=_CYCLE,
             influence=0.0 if self.order == "influence-0" else None,
             site=_SHARES + (_RESERVE if self.order == "reserve" else ""),

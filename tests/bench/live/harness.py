@@ -10,17 +10,15 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
 
 from slurm_rl_plugin.whole_file import write_whole
-from tests.real.daemon_under_test import RunningHook, running_hook
-from tests.real.private_cluster import ClusterError, ClusterPlan, PrivateSlurm
+from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 
 #: Seconds that a command may take on a busy machine.
 PATIENCE = 120.0
@@ -102,21 +100,6 @@ def submit_in_time(
         stop,
     )
     return numbers, late
-
-
-@contextmanager
-def hook_beside(
-    cluster: PrivateSlurm, folder: Path, model: Path | str = "default", **settings: Any
-) -> Iterator[RunningHook]:
-    """Runs the daemon during the block, then stops it as systemd does.
-
-    Raises:
-        ClusterError: it did not stop with exit code 0.
-    """
-    with running_hook(cluster, folder, model, **settings) as hook:
-        yield hook
-        if hook.stop(seconds=600.0) != 0:
-            raise ClusterError(hook.log[-3000:])
 
 
 Run = TypeVar("Run")

@@ -29,7 +29,6 @@ from tests.bench.live.harness import (
     Document,
     LiveJob,
     end_all,
-    hook_beside,
     in_time,
     kept_runs,
     say,
@@ -44,6 +43,7 @@ from tests.bench.reserve_hours.load import (
     lpc_like_hour,
 )
 from tests.real.conftest import running_slurm
+from tests.real.daemon_under_test import running_hook
 from tests.real.load import outcomes
 from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
 
@@ -209,7 +209,7 @@ def replay(side: str, jobs: Sequence[HourJob], stop: Event) -> list[ReplayedJob]
         model = Path(own) / "model.onnx"
         export_network(hour_network(), model, {"algorithm": "reserve-hours"})
         more = f"busy_share = {BUSY_SHARE:g}\n{_RESERVE if side == RESERVE else ''}{_CLASS_RULE}"
-        daemon = hook_beside(cluster, Path(own), model, cycle=CYCLE / SPEED, more=more)
+        daemon = running_hook(cluster, Path(own), model, cycle=CYCLE / SPEED, more=more)
         with nullcontext() if side == PLAIN else daemon:
             begin = time.monotonic()
 

@@ -27,7 +27,6 @@ from tests.bench.live.harness import (
     CONTROLLER_LOG,
     Document,
     LiveJob,
-    hook_beside,
     keep_files,
     kept_runs,
     submit_in_time,
@@ -38,6 +37,7 @@ from tests.bench.node_hours.fidelity import WITHIN, agrees
 from tests.bench.node_hours.simulated import delays_of
 from tests.bench.shares.flooded_site import FLOOD, FLOODS, OTHERS, SHARES, answer
 from tests.real.conftest import running_slurm
+from tests.real.daemon_under_test import running_hook
 from tests.real.load import outcomes
 from tests.real.private_cluster import Account, ClusterPlan
 
@@ -118,9 +118,9 @@ def influence_hours(name: str) -> float:
 def run_once(name: str, jobs: Sequence[LiveJob], folder: Path, stop: Event) -> Document:
     """Runs the jobs on a cluster of their own; their times by sacct."""
     with running_slurm(_PLAN) as cluster:
-        daemon = hook_beside(
-            cluster, folder, cycle=_CYCLE, influence=influence_hours(name), more="busy_share = 0.9"
-        )
+        hours = influence_hours(name)
+        options = {"cycle": _CYCLE, "influence": hours, "more": "busy_share = 0.9"}
+        daemon = running_hook(cluster, folder, "default", **options)
         with nullcontext() if INFLUENCES[name] is None else daemon:
             numbers, late = submit_in_time(folder.name, cluster, jobs, stop)
             wait_until_empty(cluster, HOUR)

@@ -18,10 +18,11 @@ from pathlib import Path
 from threading import Event, Thread
 
 from slurm_rl_plugin.whole_file import version_of
-from tests.bench.live.harness import Document, hook_beside, kept_runs, write_associations
+from tests.bench.live.harness import Document, kept_runs, write_associations
 from tests.bench.node_hours.campaign import APART, add_load_arguments, replay
 from tests.bench.node_hours.load import cluster_plan, stretch_of
 from tests.bench.start_hours.stretched_hook import SPEED
+from tests.real.daemon_under_test import running_hook
 from tests.real.private_cluster import PrivateSlurm
 from tests.real.slurm_releases import RELEASES, missing_release
 
@@ -99,7 +100,9 @@ def _watched(slurm: PrivateSlurm, arm: str, folder: Path) -> Iterator[None]:
     program = "tests.bench.start_hours.stretched_hook"
     with (
         kept_looks(queue, folder / LOOKS),
-        hook_beside(slurm, hook, mode=ARMS[arm], cycle=CYCLE, more=more, program=program),
+        running_hook(
+            slurm, hook, "default", mode=ARMS[arm], cycle=CYCLE, more=more, program=program
+        ),
     ):
         yield
 
