@@ -1,4 +1,4 @@
-"""An OpenPBS that is installed and runs on this machine, for the tests that may change it."""
+"""An OpenPBS that runs on this machine, for the tests that may change it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
+from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_CONF, DEFAULT_HOME, read_pbs_conf
 from slurm_rl_plugin.batch_systems.pbs.setup import Step
+from slurm_rl_plugin.domain.job_class import JobClassifier
 from tests.architecture.markdown_documents import TOP
+from tests.real.users import add_system_user
 
 WANTED = "SLURM_RL_TEST_PBS"
 _STARTED = re.compile(r"^\S+ \S+;S;([^;]+);", re.MULTILINE)
 
 
 def missing_openpbs() -> str | None:
-    """Why there is no OpenPBS to test on, and how to get one; None where there is."""
+    """Why there is no OpenPBS for tests, and how to get one; None if there is."""
     if os.environ.get(WANTED) != "1":
         return f"changes an OpenPBS that runs here: `make test-pbs` asks for it ({WANTED}=1)"
     if os.geteuid() != 0:
@@ -147,6 +154,18 @@ class InstalledPbs:
         finally:
             self.qmgr(f"set server {right} -= {entry}" if others else f"unset server {right}")
 
+    def create_queues(self, *names: str) -> None:
+        """Creates started queues."""
+        for name in names:
+            self.qmgr(f"create queue {name} queue_type=execution,enabled=True,started=True")
+
+    def delete_queues(self, *names: str) -> None:
+        """Deletes queues once they are empty."""
+        for name in names:
+            words = ("qmgr", "-c", f"delete queue {name}")
+            gone = lambda words=words: self.run(*words, check=False).returncode == 0  # noqa: E731
+            self.wait_until(gone, 30, f"end of queue {name}")
+
     def delete_all(self) -> None:
         names = self.run("qselect").stdout.split()
         for first in range(0, len(names), 100):
@@ -157,3 +176,39 @@ class InstalledPbs:
         while not holds():
             assert time.monotonic() < end, f"no {what} within {seconds} s"
             time.sleep(0.2)
+
+
+@contextmanager
+def set_up_server(plan: Sequence[Step], *users: str) -> Iterator[InstalledPbs]:
+    """The server after these steps of `pbs-setup`, which are undone; users have a home.
+
+    Without an OpenPBS the test is skipped.
+    """
+    if reason := missing_openpbs():
+        pytest.skip(reason)
+    server, homes = InstalledPbs(), []
+    server.delete_all()
+    for user in users:
+        add_system_user(user)
+        homes.append(server.home_of(user))
+    with server.set_up_by(plan):
+        server.qmgr("set server flatuid = True")
+        server.qmgr("set server job_history_enable = True")
+        yield server
+        server.delete_all()
+    server.qmgr("set server scheduling = True")
+    for home in filter(None, homes):
+        home.rmdir()
+
+
+def pbs_adapter(server: InstalledPbs, user: str, **settings: Any) -> Pbs:
+    """The adapter over the server."""
+    return Pbs(
+        AdapterParts(
+            shares={user: 1.0},
+            classifier=JobClassifier(),
+            clock=time.time,  # noqa: TID251
+            environment=server.env,
+            **settings,
+        )
+    )

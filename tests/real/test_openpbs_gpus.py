@@ -8,23 +8,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
+from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import job_number
-from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.setup import setup_steps
-from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
 from tests.architecture.markdown_documents import TOP
 from tests.real.daemon_under_test import running_hook, write_configuration
-from tests.real.openpbs_server import InstalledPbs, missing_openpbs
-from tests.real.users import add_system_user
+from tests.real.openpbs_server import InstalledPbs, pbs_adapter, set_up_server
 
 pytestmark = pytest.mark.real
 
@@ -66,42 +62,13 @@ def counted_gpus(server: InstalledPbs) -> Iterator[None]:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[InstalledPbs]:
     """Sorted by our score; a batch queue, another, and one of interactive jobs."""
-    reason = missing_openpbs()
-    if reason is not None:
-        pytest.skip(reason)
-    server = InstalledPbs()
-    server.delete_all()
-    add_system_user(USER)
-    home = server.home_of(USER)
     score, default, *_, formula = setup_steps("", tmp_path / "heartbeat", None, tmp_path)
-    server.qmgr("set server flatuid = True")
-    server.qmgr("set server job_history_enable = True")
-    with counted_gpus(server), server.set_up_by([score, default, formula]):
-        for queue in (BATCH, OTHER, SHELL):
-            server.qmgr(f"create queue {queue} queue_type=execution,enabled=True,started=True")
+    with set_up_server([score, default, formula], USER) as server, counted_gpus(server):
+        server.create_queues(BATCH, OTHER, SHELL)
         server.qmgr("set server scheduling = True")
         yield server
         server.delete_all()
-        for queue in (BATCH, OTHER, SHELL):
-            server.wait_until(lambda queue=queue: deleted(server, queue), 30, f"end of {queue}")  # type: ignore[misc]
-    if home is not None:
-        home.rmdir()
-
-
-def deleted(server: InstalledPbs, queue: str) -> bool:
-    return server.run("qmgr", "-c", f"delete queue {queue}", check=False).returncode == 0
-
-
-def adapter(server: InstalledPbs, **settings: object) -> Pbs:
-    return Pbs(
-        AdapterParts(
-            shares={USER: 1.0},
-            classifier=JobClassifier(),
-            clock=time.time,  # noqa: TID251
-            environment=server.env,
-            **settings,  # type: ignore[arg-type]
-        )
-    )
+        server.delete_queues(BATCH, OTHER, SHELL)
 
 
 def submit(server: InstalledPbs, select: str, *options: str, walltime: str = "00:10:00") -> str:
@@ -140,7 +107,7 @@ def test_requests_and_what_is_free_are_what_pbs_says(server: InstalledPbs, tmp_p
     server.wait_until(
         lambda: all(server.told(job, "comment") for job in asked), 30, "look of the scheduler"
     )
-    snapshot = adapter(server).snapshot()
+    snapshot = pbs_adapter(server, USER).snapshot()
     jobs, now = snapshot.pending.jobs, snapshot.resources
     assert jobs.requests is not None
     assert now is not None
@@ -182,7 +149,7 @@ def typed(server: InstalledPbs, configuration: Path, verb: str, *words: str) -> 
 def test_what_nobody_uses_of_a_node_taken_whole_is_not_free(server: InstalledPbs) -> None:
     whole = submit(server, "1:ncpus=1:ngpus=1", "-l", "place=excl")
     runs(server, whole)
-    now = adapter(server).snapshot().resources
+    now = pbs_adapter(server, USER).snapshot().resources
     assert now is not None
     assert now.capacity.tolist() == [16.0, 8192.0, 4.0]
     assert now.free.tolist() == [0.0, 0.0, 0.0]
@@ -215,7 +182,7 @@ def test_an_interactive_job_gets_gpus_at_once_and_nothing_is_left(
             30,
             "word of the limit",
         )
-        kept = adapter(server).snapshot().pending
+        kept = pbs_adapter(server, USER).snapshot().pending
         assert kept.for_processors is not None
         assert kept.for_processors.all()  # our limit on GPUs keeps them back, so lifting it helps
         assert not kept.each_own_doing.any()
@@ -225,7 +192,7 @@ def test_an_interactive_job_gets_gpus_at_once_and_nothing_is_left(
         server.run("qdel", "-W", "force", shell)
     assert limits_of(server, BATCH) == own
     assert not (tmp_path / "state.json.limits").exists()
-    assert set(adapter(server).snapshot().pending.factor.tolist()) <= {0}
+    assert set(pbs_adapter(server, USER).snapshot().pending.factor.tolist()) <= {0}
     server.wait_until(lambda: running(server, batch) == GPUS, 30, "batch jobs on all GPUs")
     late = submit(server, "1:ncpus=1:ngpus=2:mem=100mb", "-q", SHELL)  # without a reserve
     server.wait_until(lambda: "ngpus" in server.told(late, "comment"), 30, "its reason")
@@ -247,7 +214,7 @@ def test_gpus_in_use_are_kept_by_the_queue_that_has_them(
     told = json.loads(server.run("qstat", "-Q", "-f", "-F", "json", BATCH).stdout)
     assert "ngpus" not in told["Queue"][BATCH]["resources_assigned"]
     keys = LimitKeys(mechanism="max_run_res", queues=(BATCH, OTHER))
-    system = adapter(server, limit=keys, limits_file=tmp_path / "state.json.limits")
+    system = pbs_adapter(server, USER, limit=keys, limits_file=tmp_path / "state.json.limits")
     system.snapshot()
     system.limit_batch({"cpus": 8, "gpus": 3})
     assert "max_run_res.ngpus = [o:PBS_ALL=2]" in limits_of(server, BATCH)

@@ -11,25 +11,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
+from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import job_number
-from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.queue import PbsQueueReader
 from slurm_rl_plugin.batch_systems.pbs.scores import Ifl, Qalter
 from slurm_rl_plugin.batch_systems.pbs.setup import CLASS_HOOK, STALE_SECONDS, setup_steps
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
-from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.services.hook import shipped_folder
 from tests.architecture.markdown_documents import TOP
 from tests.real.drawn_order import DrawnOrder, cycle_of
-from tests.real.openpbs_server import InstalledPbs, missing_openpbs
-from tests.real.users import add_system_user
+from tests.real.openpbs_server import InstalledPbs, pbs_adapter, set_up_server
 
 pytestmark = pytest.mark.real
 
@@ -62,24 +58,11 @@ def heartbeat(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def prepared(heartbeat: Path) -> Iterator[InstalledPbs]:
-    """A server on which every line of `pbs-setup` was run, and is undone at the end."""
-    reason = missing_openpbs()
-    if reason is not None:
-        pytest.skip(reason)
-    add_system_user(USER)
-    server = InstalledPbs()
-    server.delete_all()
-    home = server.home_of(USER)
+    """A server after every line of `pbs-setup`, which is undone at the end."""
     steps = setup_steps("", heartbeat, None, shipped_folder("deploy/pbs"))
     plan = [step for step in steps if "one order over" not in step.does.lower()]
-    with server.set_up_by(plan):
-        server.qmgr("set server job_history_enable = True")
-        server.qmgr("set server flatuid = True")
+    with set_up_server(plan, USER) as server:
         yield server
-        server.delete_all()
-    server.qmgr("set server scheduling = True")
-    if home is not None:
-        home.rmdir()
 
 
 @pytest.fixture
@@ -91,21 +74,9 @@ def server(prepared: InstalledPbs) -> Iterator[InstalledPbs]:
     prepared.delete_all()
 
 
-def adapter(server: InstalledPbs, **settings: Any) -> Pbs:
-    return Pbs(
-        AdapterParts(
-            shares={USER: 1.0},
-            classifier=JobClassifier(),
-            clock=time.time,  # noqa: TID251
-            environment=server.env,
-            **settings,
-        )
-    )
-
-
 def whole_machine(server: InstalledPbs) -> str:
     """Jobs that need all processors start one after the other."""
-    return f"ncpus={adapter(server).snapshot().capacity}"
+    return f"ncpus={pbs_adapter(server, USER).snapshot().capacity}"
 
 
 def test_users_can_neither_set_nor_see_the_score(server: InstalledPbs) -> None:
@@ -123,7 +94,7 @@ def test_users_can_neither_set_nor_see_the_score(server: InstalledPbs) -> None:
         server.qmgr(f"set hook {CLASS_HOOK} enabled = True")
     assert "rl_score" not in server.run("qstat", "-f", name, user=USER).stdout
     assert "rl_score" in server.run("qstat", "-f", name).stdout
-    checks = {check.name: check.result for check in adapter(server).own_checks()}
+    checks = {check.name: check.result for check in pbs_adapter(server, USER).own_checks()}
     assert checks["resource"] == checks["dead man"] == checks["default score"] == "pass"
 
 
@@ -131,7 +102,7 @@ def test_users_can_neither_set_nor_see_the_score(server: InstalledPbs) -> None:
 def test_scores_are_written_read_back_and_cleared(server: InstalledPbs, sender: type) -> None:
     names = [server.submit(user=USER) for _ in range(3)]
     jobs = [job_number(name) or 0 for name in names]
-    system = adapter(server)
+    system = pbs_adapter(server, USER)
     assert isinstance(system._sender, Ifl), "the installation has no libpbs.so"
     if sender is Qalter:
         system._sender = Qalter(system.commands)
@@ -149,7 +120,7 @@ def test_scores_are_written_read_back_and_cleared(server: InstalledPbs, sender: 
 def test_a_score_that_is_not_finite_is_mended(server: InstalledPbs) -> None:
     name = server.submit(user=USER)
     server.run("qalter", "-l", "rl_score=nan", name)
-    system = adapter(server)
+    system = pbs_adapter(server, USER)
     assert system.snapshot().pending.factor.tolist() == [-1000]
     assert system.release().rejected == {}
     assert system.snapshot().pending.factor.tolist() == [0]
@@ -159,7 +130,7 @@ def test_no_number_makes_a_score_that_is_not_finite(server: InstalledPbs, tmp_pa
     """Whatever a policy says, and whatever a hook is asked to write."""
     names = [server.submit(user=USER) for _ in range(len(ODD_SCORES))]
     jobs = [job_number(name) or 0 for name in names]
-    system = adapter(server)
+    system = pbs_adapter(server, USER)
     scores = np.array(ODD_SCORES)
     policy = GivenScores(dict(zip(jobs, scores.tolist(), strict=True)))
     report = cycle_of(system, policy, tmp_path).run()
@@ -180,7 +151,7 @@ def test_jobs_start_in_the_decided_order(server: InstalledPbs, tmp_path: Path) -
     need = whole_machine(server)
     names = [server.submit("-l", need, user=USER) for _ in range(JOBS)]
     policy = DrawnOrder(seed=1)
-    report = cycle_of(adapter(server), policy, tmp_path).run()
+    report = cycle_of(pbs_adapter(server, USER), policy, tmp_path).run()
     assert report.succeeded, report.failure_reason
     assert len(report.order) == JOBS
     server.qmgr("set server scheduling = True")
@@ -195,15 +166,14 @@ def test_batch_is_limited_interactive_starts_and_release_restores(
     server: InstalledPbs, tmp_path: Path
 ) -> None:
     record = tmp_path / "state.json.limits"
-    for queue in (BATCH, INTERACTIVE):
-        server.qmgr(f"create queue {queue} queue_type=execution,enabled=True,started=True")
+    server.create_queues(BATCH, INTERACTIVE)
     try:
         server.qmgr(f"set queue {BATCH} max_run_res.ncpus = [u:{USER}=64]")  # of the site's own
         own = server.qmgr(f"list queue {BATCH} max_run_res")
         server.qmgr("set server scheduling = True")
         running = server.submit("-q", BATCH, "-l", "ncpus=1", user=USER, seconds=120)
         server.wait_until(lambda: server.state(running) == "R", 60, "start")
-        system = adapter(server, limit=BY_QUEUE, limits_file=record)
+        system = pbs_adapter(server, USER, limit=BY_QUEUE, limits_file=record)
         assert system.snapshot().capacity > 1, "this test needs two processors"
         system.limit_batch({"cpus": 1})
         waiting = server.submit("-q", BATCH, "-l", "ncpus=1", user=USER, seconds=120)
@@ -215,28 +185,18 @@ def test_batch_is_limited_interactive_starts_and_release_restores(
         )
         assert (server.state(running), server.state(waiting)) == ("R", "Q")
         # a process that knows of it by its record alone takes it back
-        adapter(server, limits_file=record).limit_batch(None)
+        pbs_adapter(server, USER, limits_file=record).limit_batch(None)
         assert server.qmgr(f"list queue {BATCH} max_run_res") == own
         server.wait_until(lambda: server.state(waiting) == "R", 60, "start after the release")
         assert server.state(running) == "R"
         assert not record.exists()
     finally:
         server.delete_all()
-        for queue in (BATCH, INTERACTIVE):
-            server.wait_until(
-                lambda queue=queue: (
-                    server.run(  # type: ignore[misc]
-                        "qmgr", "-c", f"delete queue {queue}", check=False
-                    ).returncode
-                    == 0
-                ),
-                30,
-                f"end of queue {queue}",
-            )
+        server.delete_queues(BATCH, INTERACTIVE)
 
 
 def test_a_user_without_the_right_is_told_so(server: InstalledPbs) -> None:
-    server.qmgr(f"create queue {BATCH} queue_type=execution,enabled=True,started=True")
+    server.create_queues(BATCH)
     program = (
         "import os, pwd; from slurm_rl_plugin.batch_systems.pbs.batch_limit import PbsBatchLimit;"
         "from slurm_rl_plugin.batch_systems.kind import LimitKeys;"
@@ -261,7 +221,7 @@ def test_a_user_without_the_right_is_told_so(server: InstalledPbs) -> None:
 
 def test_starts_and_ends_are_told(server: InstalledPbs) -> None:
     name = server.submit(user=USER, seconds=1)
-    system = adapter(server)
+    system = pbs_adapter(server, USER)
     assert len(system.snapshot().started) == 0
     server.qmgr("set server scheduling = True")
     server.wait_until(lambda: not server.run("qselect").stdout, 60, "end of the job")
@@ -291,5 +251,7 @@ def test_a_killed_daemon_gives_the_formula_back(server: InstalledPbs, heartbeat:
     process.wait()
     old = time.time() - STALE_SECONDS - 10  # noqa: TID251
     os.utime(heartbeat, (old, old))
-    server.wait_until(lambda: adapter(server).server().formula == "", 60, "formula taken back")
-    assert "does not contain" in str(adapter(server).facts().harm)
+    server.wait_until(
+        lambda: pbs_adapter(server, USER).server().formula == "", 60, "formula taken back"
+    )
+    assert "does not contain" in str(pbs_adapter(server, USER).facts().harm)

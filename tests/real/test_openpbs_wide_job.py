@@ -18,8 +18,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.machine import PBSNODES, parse_ca
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
 from slurm_rl_plugin.batch_systems.pbs.setup import setup_steps
 from tests.real.daemon_under_test import running_hook
-from tests.real.openpbs_server import InstalledPbs, missing_openpbs
-from tests.real.users import add_system_user
+from tests.real.openpbs_server import InstalledPbs, set_up_server
 
 pytestmark = pytest.mark.real
 
@@ -46,25 +45,12 @@ def written(server: InstalledPbs, ordering: str) -> str:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[InstalledPbs]:
-    """Sorted by our score, and else as it is shipped."""
-    reason = missing_openpbs()
-    if reason is not None:
-        pytest.skip(reason)
-    server = InstalledPbs()
-    server.delete_all()
-    homes = []
-    for user in (USER, OWNER):
-        add_system_user(user)
-        homes.append(server.home_of(user))
+    """Sorted by our score, otherwise as shipped."""
     score, default, *_, formula = setup_steps("", tmp_path / "heartbeat", None, tmp_path)
-    server.qmgr("set server flatuid = True")
-    server.qmgr("unset server backfill_depth")
-    with server.set_up_by([score, default, formula]):
+    with set_up_server([score, default, formula], USER, OWNER) as server:
+        server.qmgr("unset server backfill_depth")
         server.qmgr("set server scheduling = True")
         yield server
-        server.delete_all()
-    for home in filter(None, homes):
-        home.rmdir()
 
 
 def processors_of(server: InstalledPbs) -> int:

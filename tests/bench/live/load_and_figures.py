@@ -49,8 +49,10 @@ def drawn_backlog(count: int, seed: int, *, adverse: bool = False) -> list[LiveJ
         for _ in range(round(count * part / sum(BACKLOG.values()))):
             seconds, cpus = int(rng.choice(runs)), int(rng.choice(widths))
             user = USERS[account][int(rng.integers(2))]
-            words = {"processors": cpus, "minutes": LIMITS[seconds], "seconds": seconds}
-            jobs.append(LiveJob(account=account, user=user, **words))
+            limit = LIMITS[seconds]
+            jobs.append(
+                LiveJob(account=account, user=user, processors=cpus, minutes=limit, seconds=seconds)
+            )
     return [jobs[place] for place in rng.permutation(len(jobs)).tolist()]
 
 

@@ -119,9 +119,10 @@ def busiest_day(path: Path, speed: float, least: int) -> list[LiveJob]:
         user, account = _USERS[int(log.account[job] != largest)]
         ran = float(log.run_time[job])
         minutes = 5 if ran < SHORT else 120  # the limit gives the class
-        words = {"seconds": max(ran / speed, 1.0), "minutes": minutes}
-        submit = float(log.submit[job] - begin) / speed
-        jobs.append(LiveJob(submit=submit, user=user, account=account, **words))
+        submit, seconds = float(log.submit[job] - begin) / speed, max(ran / speed, 1.0)
+        jobs.append(
+            LiveJob(submit=submit, user=user, account=account, seconds=seconds, minutes=minutes)
+        )
     return jobs
 
 
