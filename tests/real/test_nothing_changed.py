@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.real.conftest import ACCOUNTS, private_slurm
-from tests.real.daemon_under_test import write_configuration
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.users import NAME, STAFF, give_him
+from tests.real.users import STAFF
 
 pytestmark = [pytest.mark.real, pytest.mark.promise]
 
@@ -89,26 +88,3 @@ def test_holds_and_nice_stay_and_release_gives_slurms_own_priorities(
     assert ours != plain
     cycle.release()
     assert priorities(still_slurm) == plain
-
-
-@pytest.fixture
-def operator_folder(tmp_path: Path) -> Path:
-    return give_him(tmp_path)
-
-
-def test_an_ordinary_user_with_the_right_of_an_operator_runs_it_all(
-    still_slurm: PrivateSlurm, operator_folder: Path
-) -> None:
-    if still_slurm.release is not None:
-        pytest.skip("only root can enter another release's folder")
-    limits = (30, 20, 10)
-    jobs = [still_slurm.submit(user="alice", account="physics", minutes=each) for each in limits]
-    still_slurm.wait_eligible(tuple(jobs))
-    still_slurm.make_operator(NAME)
-    write_configuration(operator_folder, "sjf", mode="active", cycle=1)
-    for words, said in ((("run", "--once"), "writes=2"), (("release",), "")):
-        done = still_slurm.slurm_rl(*words, folder=operator_folder, user=NAME)
-        assert done.returncode == 0, done.stderr
-        assert said in done.stderr
-    sites = still_slurm.run("sprio", "-h", "-o", "%S").stdout.split()
-    assert sites == ["0"] * 3

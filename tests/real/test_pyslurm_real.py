@@ -33,7 +33,12 @@ from tests.real.conftest import StartSlurm, skip_without_daemons
 from tests.real.drawn_order import settings_of
 from tests.real.private_cluster import PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease, installed_number
-from tests.real.test_slurm_commands_real import eligible_jobs, prepared_queue, submit
+from tests.real.test_slurm_commands_real import (
+    eligible_jobs,
+    prepared_queue,
+    submit,
+    thousand_writes,
+)
 
 pytestmark = pytest.mark.real
 
@@ -180,22 +185,6 @@ class TestWrites:
             999999: "Invalid job id specified",
         }
 
-    def test_order_of_starts(self, slurm: PrivateSlurm) -> None:
-        slurm.set_partition("down")
-        jobs = tuple(submit(slurm, "--ntasks=8", seconds=1) for _ in range(4))
-        slurm.wait_eligible(jobs)
-        wanted = [jobs[i] for i in (3, 0, 2, 1)]
-        system = adapter(slurm)
-        system.snapshot()
-        system.apply([set_factor(job, (9 - i) * 100_000) for i, job in enumerate(wanted)])
-        slurm.set_partition("up")
-        slurm.wait_empty(60)
-        starts = {
-            row.job_id: row.start
-            for row in (system._queue.waiting(), system._queue.of_arrays(jobs))[1]
-        }
-        assert sorted(jobs, key=lambda job: starts[job]) == wanted
-
 
 class TestFaults:
     def test_user_without_the_right(self, closed_slurm: PrivateSlurm, tmp_path: Path) -> None:
@@ -246,18 +235,7 @@ def test_auto_takes_it(closed_slurm: PrivateSlurm) -> None:
 
 
 def test_thousand_writes_and_release(closed_slurm: PrivateSlurm) -> None:
-    script = "#!/bin/sh\nsleep 1\n"
-    loop = f"for i in $(seq 200); do printf '{script}' | sbatch --uid=bob -A biology -o /dev/null"
-    closed_slurm.run("sh", "-c", f"{loop} --chdir=/; done", timeout=120)
-    system = adapter(closed_slurm)
-    jobs = system.snapshot().pending.jobs.job_id
-    for round_number in range(5):
-        changes = [set_factor(int(job), int(job) + round_number) for job in jobs]
-        assert system.apply(changes).applied == 200
-    time.sleep(1.1)  # until the last one is eligible and thus in sprio
-    assert factors(system.snapshot()) == {int(job): int(job) + 4 for job in jobs}
-    assert system.release().applied == 200
-    assert set(factors(system.snapshot()).values()) == {0}
+    thousand_writes(closed_slurm, adapter(closed_slurm))
 
 
 def _answers(system: Slurm) -> bool:

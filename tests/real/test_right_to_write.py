@@ -16,7 +16,7 @@ from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
 from tests.real.users import AS_HIM, NAME, STAFF, give_him
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.promise]
 
 SENTENCE = "sacctmgr modify user NAME set AdminLevel=Operator"
 #: A site's own rule, which refuses to change one kind of job in the words of a missing right.

@@ -380,20 +380,23 @@ class TestFaults:
         assert len(adapter(cluster).snapshot().pending) == 1
 
 
-def test_thousand_writes_and_release(closed_slurm: PrivateSlurm) -> None:
+def thousand_writes(cluster: PrivateSlurm, system: BatchSystem) -> None:
+    """Five writes to each of 200 jobs, and a release of all."""
     script = "#!/bin/sh\nsleep 1\n"
     loop = f"for i in $(seq 200); do printf '{script}' | sbatch --uid=bob -A biology -o /dev/null"
-    closed_slurm.run("sh", "-c", f"{loop} --chdir=/; done", timeout=120)
-    system = adapter(closed_slurm)
+    cluster.run("sh", "-c", f"{loop} --chdir=/; done", timeout=120)
     jobs = system.snapshot().pending.jobs.job_id
     for round_number in range(5):
         changes = [set_factor(int(job), int(job) + round_number) for job in jobs]
         assert system.apply(changes).applied == 200
     time.sleep(1.1)  # until the last one is eligible and thus in sprio
-    after = system.snapshot()
-    assert factors(after) == {int(job): int(job) + 4 for job in jobs}
+    assert factors(system.snapshot()) == {int(job): int(job) + 4 for job in jobs}
     assert system.release(np.array(jobs)).applied == 200
     assert set(factors(system.snapshot()).values()) == {0}
+
+
+def test_thousand_writes_and_release(closed_slurm: PrivateSlurm) -> None:
+    thousand_writes(closed_slurm, adapter(closed_slurm))
 
 
 def _pending(system: SlurmCommands) -> list[int]:
