@@ -1,14 +1,14 @@
-"""Attacks that must fail, a folder for each attacker; a new attack has its place in his.
+"""Attacks that must fail, a folder for each attacker.
 
 | folder | who attacks |
 |---|---|
 | `local_user` | a user with a shell on the head node |
 | `submitting_user` | a user who submits jobs, names and changes them |
-| `network_client` | whoever reaches the metrics or the offer service, or answers as a site |
-| `daemon_account` | whoever has the daemon's account, against root and the site |
-| `damaged_files` | nobody: files, libraries and clocks that are broken |
+| `network_client` | a client of the metrics or of the offer service, or a site that answers |
+| `daemon_account` | a user with the daemon's account, against root and the site |
+| `damaged_files` | no attacker: broken files, libraries and clocks |
 
-Where another user is meant, the test runs as one, by a real setuid in a child; without root it is
+An attack of another user runs as that user, by a real setuid in a child; without root it is
 skipped. Real Slurm is marked `real`, as elsewhere. docs/security.md names the test of each threat.
 """
 
@@ -26,7 +26,7 @@ from tests.attacks.head_node import HeadNode
 
 @pytest.fixture(scope="session")
 def _everything_imported() -> None:
-    """Python may lie where only root may read: what is imported late is imported before."""
+    """Imports everything early: only root may be able to read Python's folder."""
     folder = Path(tempfile.mkdtemp())
     try:
         node = HeadNode(folder, uid=0)

@@ -22,12 +22,7 @@ JOBS = {1: 500, 2: 700, 3: 0}
 
 
 class HeadNode:
-    """See the module.
-
-    Args:
-        folder: that all may enter.
-        uid: whose the daemon's folders are.
-    """
+    """The node, in a folder that all users may enter; `uid` owns the daemon's folders."""
 
     def __init__(self, folder: Path, uid: int = DAEMON) -> None:
         self.folder, self.uid = folder, uid
@@ -50,12 +45,12 @@ class HeadNode:
 
     @property
     def slurm(self) -> Path:
-        """Folder of the fake cluster, which whoever writes to Slurm writes to."""
+        """Folder of the fake cluster, which every user of Slurm writes to."""
         return self.folder / "slurm"
 
     @property
     def locks(self) -> tuple[Path, ...]:
-        """Where a lock lies, in this release and the one before."""
+        """Paths of the lock, in this release and the one before."""
         host = socket.gethostname().partition(".")[0]
         return tuple(self.state / f"state.json.{host}.{end}" for end in ("daemon", "lock"))
 
@@ -70,7 +65,7 @@ class HeadNode:
         os.chown(self.state / "state.json", self.uid, self.uid)
 
     def verb(self, *words: str) -> dict[str, Any]:
-        """Exit code and words of a verb in this process, as whoever runs it."""
+        """Exit code and output of a command, run in this process by its user."""
         text = (
             f'[hook]\nmode = "active"\nstate_file = "{self.state}/state.json"\n'
             f'audit_file = "{self.state}/audit.jsonl"\ndisable_file = "{self.folder}/DISABLE"\n'
@@ -89,12 +84,12 @@ class HeadNode:
         return {"code": code, "said": said.getvalue()}
 
     def configured(self) -> None:
-        """Write the configuration, before a user who may not runs a verb."""
+        """Writes the configuration for users who may not write it."""
         self.verb("show-config")
 
 
 def lock_all_of(folder: Path) -> list[str]:
-    """Lock every file that may be opened, for good; their names."""
+    """Locks every file that may be opened, permanently; returns their names."""
     held = []
     for each in sorted(folder.iterdir()):
         with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
-"""A queue of honest jobs, and one user whose dummy runs are to lift a large job of his past them.
+"""A queue of honest jobs, and a user whose dummy runs try to lift a large job past them.
 
-The shipped model scores it as in production: runs are told by snapshots and kept in its memory.
+The shipped model scores it as in production: it reads runs in snapshots and keeps them in memory.
 """
 
 from __future__ import annotations
