@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.real.package_under_test import skip_without
 
 from tests.architecture.markdown_documents import TOP
-from tests.real.package_under_test import skip_without
 from tests.real.slurm_releases import MARK
 from tests.real.throwaway_root import BOOKWORM, ThrowawayRoot, held_root
 
