@@ -7,11 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.real.package_under_test import skip_without
 
 from tests.architecture.markdown_documents import TOP
 from tests.real.slurm_releases import MARK
-from tests.real.throwaway_root import BOOKWORM, ThrowawayRoot, held_root
+from tests.real.throwaway_root import BOOKWORM, ThrowawayRoot, held_root, skip_without
 
 pytestmark = pytest.mark.real
 
