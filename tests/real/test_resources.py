@@ -242,7 +242,7 @@ def test_what_jobs_wait_for_is_told(licensing: PrivateSlurm, tmp_path: Path) -> 
     assert now.free.tolist() == [16.0 - 4 - 1, 88000.0 - 8000 - 2000, 2.0]
 
     write_configuration(tmp_path, "sjf", mode="shadow", cycle=1)
-    operator = Operator(licensing=licensing, folder=tmp_path)
+    operator = Operator(cluster=licensing, folder=tmp_path)
     out = operator.types("explain", str(third)).stdout
     assert "It waits for 1 licence of matlab; 0 are free." in out
     out = operator.types("explain", str(alone)).stdout
