@@ -1,6 +1,6 @@
 """Logs of any size become one parquet file, in memory that does not grow with their text.
 
-Jobs come in batches, are gathered in sorted runs in a folder beside the file, and are joined in
+Jobs come in batches, are gathered in sorted runs in a folder next to the file, and are joined in
 submit order.
 """
 
@@ -36,7 +36,7 @@ PART = 1 << 18
 _PLACE = "place"
 #: Rows of a group of a run: parts of a log in no order read a little of each run.
 _GROUP_OF_RUN = 1 << 15
-#: So many jobs of a run tell where it may be cut.
+#: Jobs of a run by which its cuts are chosen.
 _SAMPLES = 128
 #: Submit and place of a job.
 _Bound = tuple[float, int]
@@ -69,7 +69,7 @@ def convert(
     reader = reader_for(files)
     try:
         with TemporaryFile(dir=output.parent) as new:  # refused now where none can be made later
-            if output.parent.stat().st_uid == os.geteuid():  # nobody else's folder: files are ours
+            if output.parent.stat().st_uid == os.geteuid():  # this user's own folder
                 before = os.fstat(new.fileno()).st_mtime - _LEFT_AFTER
                 remove_leftovers(output.parent, before, output.name)
         with StoredRuns(output.parent, part=part) as runs:
@@ -134,7 +134,7 @@ class StoredRuns:
     def add(self, jobs: pl.DataFrame) -> None:
         """Put a batch by; jobs of equal submit keep the order in which they come.
 
-        Columns are those of `stored.log.COLUMNS`, and of REQUESTS where the log tells of them.
+        Columns are those of `stored.log.COLUMNS`, and of REQUESTS if the log has them.
         """
         requested = [name for name in REQUESTS if name in jobs.columns]
         self._asks |= bool(requested)
@@ -166,7 +166,7 @@ class StoredRuns:
         metadata: dict[str, str],
         changes: Sequence[pl.Expr] = (),
     ) -> None:
-        """Join all batches into one file, with the changes that only the whole log tells."""
+        """Join all batches into one file, with the changes that need the whole log."""
         schema = {**COLUMNS, **REQUESTS} if self._asks else COLUMNS
 
         def changed(

@@ -179,7 +179,7 @@ class _Observed(io.RawIOBase):
 
 
 def _holds_long_line(data: bytes, begun: int) -> bool:
-    """Whether a line is too long; the first one began so many bytes before."""
+    """Whether a line is too long; `before` bytes of the first one were read already."""
     start = -begun
     while len(data) - start > LONGEST_LINE:
         end = data.rfind(b"\n", max(start, 0), start + LONGEST_LINE + 1)

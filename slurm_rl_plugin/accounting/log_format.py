@@ -29,7 +29,7 @@ def read_log(path: Path) -> tuple[JobLog, ReadReport]:
     """Read an accounting log of any format that we know, gzipped or plain.
 
     A parquet file holds what `slurm-rl convert` made of a log, or a published data set. A folder
-    holds PBS's daily files; a name with `*`, `?` or `[` that no file has stands for all such files
+    holds PBS's daily files; a name with `*`, `?` or `[` that no file has matches all such files
     that it matches.
     """
     if path.is_dir() or _is_pattern(path):
@@ -111,7 +111,7 @@ def _is_empty(path: Path) -> bool:
     try:
         return path.stat().st_size == 0
     except OSError:
-        return False  # reading it tells why
+        return False  # reading it says why
 
 
 def is_stored(path: Path) -> bool:
@@ -129,7 +129,7 @@ def is_parquet(path: Path) -> bool:
         with path.open("rb") if path.is_file() else io.BytesIO() as file:
             return file.read(4) == b"PAR1"
     except OSError:
-        return False  # reading it tells why
+        return False  # reading it says why
 
 
 def _is_pattern(path: Path) -> bool:

@@ -17,7 +17,7 @@ class AccountingReader(ABC):
     """Reads one log, or several that belong together one after the other; made anew for each."""
 
     kind: str  #: what `JobLog.kind` calls such a log
-    processors_available: int | None = None  #: size of the machine, where the log told it so far
+    processors_available: int | None = None  #: size of the machine, if the log has named it so far
 
     def __init__(self) -> None:
         self.tally = Tally()
@@ -33,11 +33,11 @@ class AccountingReader(ABC):
         """
 
     def rest(self) -> Iterator[pl.DataFrame]:
-        """Jobs that only all logs together tell."""
+        """Jobs that need all logs together."""
         return iter(())
 
     def finishing(self) -> tuple[pl.Expr, ...]:
-        """Columns that only the whole log tells."""
+        """Columns that need the whole log."""
         return ()
 
     def report(self, checksum: str) -> ReadReport:

@@ -27,11 +27,11 @@ OWN_BEGINNING = ("swf", "sbatch", "openb")
 class JobLog(JobColumns):
     """Jobs that ran, in submit order (stable for equal submits); every column has shape [n].
 
-    Times are seconds since the log's epoch; `eligible` equals `submit` where the log does not tell,
+    Times are seconds since the log's epoch; `eligible` equals `submit` if the log has none,
     and `processors` are those that a job occupied, > 0.
     """
 
-    start: FloatArray  #: recorded start; NaN where the log does not tell
+    start: FloatArray  #: recorded start; NaN if the log has none
     run_time: FloatArray  #: seconds, > 0
     #: accounts, users, partitions: names; `account`, `user` and `partition` index them.
     accounts: tuple[str, ...]
@@ -80,7 +80,7 @@ class ReadReport:
     #: Oddity -> number of kept records that show it (submit going backwards, ...).
     noticed: dict[str, int] = field(default_factory=dict)
     checksum: str = ""  #: sha256 of the file's bytes as stored on disk; of several files, of theirs
-    #: Type -> records that tell of no run (PBS writes a job's whole life).
+    #: Type -> records without a run (PBS writes a job's whole life).
     other_records: dict[str, int] = field(default_factory=dict)
     malformed: tuple[str, ...] = ()  #: the first malformed records, as `file:line: what is wrong`
 
@@ -89,17 +89,17 @@ class ReadReport:
         if self.kept:
             return ""
         reasons = [f"{count} {reason}" for reason, count in sorted(self.dropped.items())]
-        told = ", ".join(reasons) + "".join(f"; {each}" for each in self.malformed[:1])
+        counts = ", ".join(reasons) + "".join(f"; {each}" for each in self.malformed[:1])
         return (
             f"none of its {self.read} records is a job that ran"
-            + (f" ({told})" if told else "")
+            + (f" ({counts})" if counts else "")
             + ": give a log of jobs that have ended"
         )
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts, as a log is read, of what a report tells; see `ReadReport`."""
+    """Counts for a report, taken while a log is read; see `ReadReport`."""
 
     read: int = 0
     kept: int = 0
@@ -110,7 +110,7 @@ class Tally:
     last_submit: float = -np.inf
 
     def sift(self, faults: Mapping[str, BoolArray], count: int) -> BoolArray:
-        """Which of so many records are jobs that ran; counts the others by their first fault.
+        """Which of `count` records are jobs that ran; counts the others by their first fault.
 
         Faults say which records show them, shape [count].
         """

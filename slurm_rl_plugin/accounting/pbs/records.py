@@ -90,9 +90,9 @@ def parse_duration(text: str) -> float:
 
 
 def parse_processors(values: Mapping[str, str]) -> int:
-    """Processors that a run occupied, 0 where the record does not tell.
+    """Processors that a run occupied, 0 if the record does not say.
 
-    PBS tells them in one number for the whole job. In Torque that number is a default for each
+    PBS gives them in one number for the whole job. In Torque that number is a default for each
     node, so what was given to the job goes before what it had asked for.
     """
     vnodes, nodes = values.get("exec_vnode", ""), values.get("Resource_List.nodes", "")
@@ -157,7 +157,7 @@ class ValueCutter:
     def cut(self, text: str) -> dict[str, str]:
         """Name -> value, without quotes.
 
-        A value that cannot be told raises ValueError: users choose some of these texts, and must
+        A value that cannot be read raises ValueError: users choose some of these texts, and must
         not be able to pass one value off as another.
         """
         if '"' not in text:
@@ -186,7 +186,7 @@ class ValueCutter:
             name, quoted, plain = found["name"], found["quoted"], found["plain"]
             value = plain.strip() if quoted is None else quoted
             if values.setdefault(name, value) != value:
-                raise ValueError(f"{name} stands there twice")
+                raise ValueError(f"{name} is there twice")
             position = found.end()
         return values
 
@@ -195,11 +195,11 @@ _ASKED = tuple(
     f"Resource_List.{name}"
     for name in ("select", "nodes", "ncpus", "mem", "pmem", "ngpus", "place")
 )
-#: Of these any tells of more than processors.
+#: Any of these requests more than processors.
 _TELLING = [name for name in _ASKED if name != "Resource_List.ncpus"]
 _LIST = "Resource_List."
 #: Of Resource_List, what is read, and what says nothing of the nodes that a run needs: its time,
-#: how its processes use what it has, and counts that other names tell too.
+#: how its processes use what it has, and counts that other names have too.
 _KNOWN = frozenset(
     {
         *_ASKED,
@@ -225,13 +225,13 @@ _COUNT = re.compile(r"\d{1,9}", re.ASCII)
 class PbsRequest(NamedTuple):
     """What one run asked for; the columns of `stored.log.REQUESTS`."""
 
-    resources: str = ""  #: amounts of the whole job, "" where processors alone are told
-    nodes: int = 0  #: hosts that it got, 0 where none are told
+    resources: str = ""  #: amounts of the whole job, "" for processors alone
+    nodes: int = 0  #: hosts that it got, 0 if unknown
     cpus_per_task: int = 1  #: CPUs of each chunk, 1 where chunks differ
     exclusive: bool = False
 
 
-#: Of a record that tells of processors alone.
+#: Of a record with processors alone.
 NOTHING = PbsRequest()
 
 
@@ -265,7 +265,7 @@ class _Chunk(NamedTuple):
 
 
 def request_of(values: Mapping[str, str], processors: int) -> PbsRequest:
-    """What the values of an E record tell; what is not understood is left out."""
+    """The values of an E record; unknown ones are left out."""
     if not any(name in values for name in _TELLING):
         return NOTHING
     request = _request(tuple(values.get(name, "") for name in _ASKED), processors)
@@ -300,7 +300,7 @@ def _chunks(text: str, *, torque: bool) -> list[_Chunk]:
     found = []
     for part in text.split("+") if text else ():
         first, *rest = part.split(":")
-        if torque and not first:  # a damaged list tells of no processors
+        if torque and not first:  # a damaged list has no processors
             return []
         counted = _COUNT.fullmatch(first) is not None
         words = rest if counted or torque else [first, *rest]
@@ -330,7 +330,7 @@ def _number(text: str) -> int:
 def requests_of_runs(
     distinct: Sequence[PbsRequest], place: IntArray, processors: IntArray
 ) -> ResourceRequests | None:
-    """What runs asked for; None where no record told of more than processors.
+    """What runs asked for; None if all records have processors alone.
 
     `place` is the index of each run into the distinct requests, shape [runs].
     """

@@ -37,7 +37,7 @@ from slurm_rl_plugin.accounting.port import JobLog, ReadReport, Tally
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import IntArray
 
-#: So many malformed lines are told with their place; all are counted.
+#: Malformed lines that are reported with their place; all are counted.
 MOST_PLACES = 20
 _MALFORMED = "malformed record"
 _DAILY_FILE = re.compile(r"\d{8}(\.gz)?", re.ASCII)
@@ -50,9 +50,9 @@ _REPEATED = ("server", "user", "account", "queue", "job_name", "request")
 class EndedRuns:
     """The E records of some files, one for each run that ended; other types are counted.
 
-    A run may be told twice, and the last time counts. It takes about a hundred bytes. The zone is
-    of the local times in front of each line, by default this machine's. They tell the end only
-    where the record itself has none; all other times are seconds of the epoch.
+    A run may be recorded twice, and the last record counts. It takes about a hundred bytes. The
+    zone is that of the local times at the start of each line, by default this machine's. They give
+    the end only if the record itself has none; all other times are seconds of the epoch.
     """
 
     def __init__(self, zone: tzinfo | None = None) -> None:
@@ -201,7 +201,7 @@ class RunColumns:
             self._columns[name].append(number)
 
     def job_log(self) -> tuple[JobLog, int, int]:
-        """The table, in submit order; runs that were told twice, and submits going backwards."""
+        """The table, in submit order; runs recorded twice, and submits going backwards."""
         columns = {
             # numpy's own names of the types: an array of "q" would print another
             name: np.asarray(column).view(np.int64 if column.typecode == "q" else np.float64)
@@ -252,7 +252,7 @@ class RunColumns:
 
 
 def _told_last(runs: dict[str, Any]) -> IntArray:
-    """Places of the runs, each once: a server that is restarted may tell an end again."""
+    """Places of the runs, each once: a restarted server may record an end again."""
     keys = [runs[name] for name in ("start", "subjob", "number", "server")]
     order = np.lexsort((np.arange(len(keys[0])), runs["end"], *keys))
     if not len(order):

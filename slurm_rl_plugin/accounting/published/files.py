@@ -183,7 +183,7 @@ def _chosen(
 def _outside(content: bytes) -> tuple[np.ndarray, BoolArray]:
     """The bytes, and which of them stand in no quoted field; shapes [bytes]."""
     data = np.frombuffer(content, dtype=np.uint8)
-    # sums that wrap around keep telling odd from even
+    # sums that wrap around still have the right parity
     return data, np.cumsum(data == _QUOTE, dtype=np.uint8) & 1 == 0
 
 
@@ -213,7 +213,7 @@ def _csv_rows(
 
 
 def _quotes_fault(path: Path, content: bytes, lines: IntArray) -> AccountingLogError:
-    """The error of a record of which some quotes open or end within a field."""
+    """The error of a record with quotes that open or end within a field."""
     text = content.decode(errors="replace")
     records = csv.reader(text.splitlines(keepends=True), strict=True)
     read = 0
@@ -222,7 +222,7 @@ def _quotes_fault(path: Path, content: bytes, lines: IntArray) -> AccountingLogE
             read += 1
     except csv.Error:
         pass
-    problem = "a quote stands within a field; mend the record"
+    problem = "there is a quote within a field; correct the record"
     return AccountingLogError(path, problem, line=int(lines[min(read, len(lines) - 1)]))
 
 

@@ -13,8 +13,8 @@ class PublishedLayout:
 
     kind: str  #: what `JobLog.kind` calls such a log
     title: str  #: as its authors call it
-    told_by: frozenset[str]  #: columns that tell it from others
-    needed: tuple[str, ...]  #: columns without which no job can be told
+    told_by: frozenset[str]  #: columns that only it has
+    needed: tuple[str, ...]  #: columns that each job needs
     taken: tuple[str, ...] = ()  #: columns that are read where they are there
     #: Names of columns that the authors changed -> today's.
     former: Mapping[str, str] = field(default_factory=dict)

@@ -70,17 +70,17 @@ class PublishedJobs:
     """Records in the domain's words, those that never ran too; every column has shape [n]."""
 
     job_id: IntArray  #: number of each
-    #: submit, eligible, start: seconds; NaN where a record does not tell. What is eligible before
-    #: its submission or after its start counts as not told.
+    #: submit, eligible, start: seconds; NaN if a record has none. A job that is eligible
+    #: before its submission or after its start counts as one without.
     submit: FloatArray
     eligible: FloatArray
     start: FloatArray
-    run_time: FloatArray  #: seconds; NaN where a record does not tell
-    time_limit: FloatArray  #: seconds; NaN where a record does not tell
-    processors: FloatArray  #: that it got; NaN where a record does not tell
+    run_time: FloatArray  #: seconds; NaN if unknown
+    time_limit: FloatArray  #: seconds; NaN if unknown
+    processors: FloatArray  #: that it got; NaN if unknown
     texts: Mapping[str, pl.Series]  #: account, user, partition, qos, job_name, if the layout has it
     total: FloatArray  #: CPUs, MiB of memory and GPUs that the whole job asks for, shape [n, 3]
-    nodes: FloatArray  #: that it asks for; NaN where a record does not tell
+    nodes: FloatArray  #: that it asks for; NaN if unknown
     cpus_per_task: IntArray  #: CPUs that must be on one node together, >= 1
     exclusive: BoolArray  #: it wants its nodes for itself
     constraint: pl.Series | None = None  #: expression over features of nodes, "" for any
@@ -187,7 +187,7 @@ def jobs_of_f_data(rows: PublishedRows) -> PublishedJobs:
 
 
 def jobs_of_pm100(rows: PublishedRows) -> PublishedJobs:
-    """Records of PM100 as jobs; the account is the group that a job was submitted as, if told."""
+    """Records of PM100 as jobs; the account is the group that a job was submitted as, if known."""
     asked, got = rows.numbers("num_cores_req"), rows.numbers("num_cores_alloc")
     user, group = rows.texts("user_id"), rows.texts("group_id")
     return PublishedJobs(
@@ -219,12 +219,12 @@ def jobs_of_pm100(rows: PublishedRows) -> PublishedJobs:
 
 
 def _told(rows: PublishedRows, asked: str, got: str) -> FloatArray:
-    """What a job asked for, else what it got; 0 where neither is told."""
+    """What a job asked for, else what it got; 0 if both are unknown."""
     return np.nan_to_num(first_positive(rows.numbers(asked), rows.numbers(got)))
 
 
 def jobs_of_openb(rows: PublishedRows) -> PublishedJobs:
-    """Pods as jobs of one node each; who owns them is not told.
+    """Pods as jobs of one node each; their owners are unknown.
 
     Nodes give out whole CPUs and whole GPUs, so parts are rounded up, and reported as odd. Types of
     GPUs that a pod asks for (`V100M16|V100M32`) are its constraint.
@@ -262,7 +262,7 @@ _JOBS: Mapping[str, Callable[[PublishedRows], PublishedJobs]] = {
 
 
 class PublishedReader(AccountingReader):
-    """Reads files of one layout, csv or parquet, which is told by their columns."""
+    """Reads files of one layout, csv or parquet, recognised by their columns."""
 
     def jobs(self, log: LogFile) -> Iterator[pl.DataFrame]:
         """The jobs of a file; a missing column or a value that is not understood is a fault."""

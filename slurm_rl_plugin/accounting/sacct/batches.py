@@ -59,7 +59,7 @@ class RecordsOfLines:
     def cut(self, lines: Sequence[str], *, last: bool = True) -> Iterator[list[str] | str]:
         """Yield the fields of each record that ends here, and of a broken one why it is none."""
         layout, self.position = self._layout, 0
-        # What a line is may depend on so many behind it.
+        # What a line is may depend on this number of lines after it.
         until = len(lines) if last else len(lines) - MOST_LINES
         while self.position < until:
             line = lines[self.position]
@@ -113,7 +113,7 @@ class Batch(NamedTuple):
     """Records, in any order."""
 
     fields: pl.DataFrame  #: a column of text a field, named by its place, and `with_numbers`
-    places: IntArray  #: tell the order of the dump; shape [records], not negative
+    places: IntArray  #: the order of the dump; shape [records], not negative
     lost: dict[int, str]  #: places of lines that are no whole record -> why each is none
     quoted: int = 0  #: lines within the texts of jobs that look like records
 
@@ -176,7 +176,7 @@ class Lines:
             fields = pl.DataFrame([[""] * self.count] * fields.width, schema=fields.schema)
         lengths = fields.select(pl.sum_horizontal(pl.all().str.len_bytes().cast(pl.Int64)))
         whole = np.diff(self._ends, prepend=-1) - 1
-        # beside what is in the fields: separators, and more behind one that is to spare
+        # in addition to the fields: separators, and one separator too many
         beside = whole - lengths.to_series().to_numpy()
         if b"\r" in self._data:  # polars would take one at a line's end for a part of that
             beside[np.searchsorted(self._ends, np.flatnonzero(letters == _RETURN))] = -1
@@ -273,7 +273,7 @@ def _typed_fields(names: Sequence[str]) -> int:
 class MarkedCutter:
     """Cuts batches of lines one after the other; the last record waits for what follows it.
 
-    Whoever makes such a dump draws the mark when `sacct` starts, and hands it over where no other
+    The maker of such a dump draws the mark when `sacct` starts, and hands it over where no other
     user sees it (`fields.marked_format`). Every text in the dump was stored before or by users who
     do not know the mark, so a line that begins with the mark begins a record, and no other does.
     """
@@ -288,7 +288,7 @@ class MarkedCutter:
 
     def cut(self, data: bytes, *, last: bool = False) -> Batch:
         """As `RecordCutter.cut`."""
-        # what stands before the first mark is the header
+        # the header precedes the first mark
         records = (b"\n" + self._rest + mended(data)).split(self._begin)[1:]
         if any(len(record) > LONGEST_RECORD for record in records):
             raise AccountingLogError(
@@ -346,12 +346,12 @@ _DIGITS = {**dict.fromkeys(_TIMES, 11), **dict.fromkeys(_COUNTS, 9), "jobid": 18
 _NEVER = np.iinfo(np.int64).max
 #: By the length of a text the least number that is written so: 7, not 07 or +7.
 _LEAST = np.array([_NEVER, 0, *(10**digits for digits in range(1, 18)), _NEVER])
-#: Stands for what is no number.
+#: In place of what is not a number.
 _NONE = -1
 
 
 def with_numbers(fields: pl.DataFrame, layout: Layout) -> pl.DataFrame:
-    """Fields, and beside those that are numbers mostly a column of what `_numbers` says of them."""
+    """Fields, and for those that are mostly numbers a column of the results of `_numbers`."""
     numeric = [i for i, name in enumerate(layout.names) if name in _DIGITS]
     found = [pl.Series(f"#{i}", _numbers(fields[str(i)])) for i in numeric]
     return fields.with_columns(found)
@@ -403,7 +403,7 @@ def numbers(fields: pl.DataFrame, texts: pl.Series) -> IntArray:
 
 
 def counts(fields: pl.DataFrame, texts: pl.Series) -> FloatArray:
-    """Whole numbers as `fields.parse_count` tells them; shape [n]."""
+    """Whole numbers as `fields.parse_count` reads them; shape [n]."""
     found = numbers(fields, texts).astype(np.float64)
     odd = found < 0
     if odd.any():
@@ -412,7 +412,7 @@ def counts(fields: pl.DataFrame, texts: pl.Series) -> FloatArray:
 
 
 def times(fields: pl.DataFrame, texts: pl.Series) -> FloatArray:
-    """Seconds since the epoch as `fields.parse_time` tells them; shape [n]."""
+    """Seconds since the epoch as `fields.parse_time` reads them; shape [n]."""
     found = numbers(fields, texts).astype(np.float64)
     odd = found < 0
     found[found == 0.0] = np.nan  # of the number 0 alone: 1970-01-01T00:00:00 is a time
@@ -433,7 +433,7 @@ def _odd_times(texts: pl.Series) -> FloatArray:
 
 
 def value_of(fields: pl.DataFrame, layout: Layout, *names: str) -> pl.Series:
-    """The first of these fields that tells something, else ""."""
+    """The first of these fields that is not empty, else ""."""
     places = [str(layout.column[name]) for name in names if name in layout.column]
     if not places:
         return pl.Series("", [""], dtype=pl.String).new_from_index(0, fields.height)

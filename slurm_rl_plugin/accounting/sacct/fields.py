@@ -20,8 +20,8 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 #: All that the reader can use, known to every release from 22.05 to 26.05. A record begins with its
-#: submission, and every text of a job's user but the first stands behind it again: the mark of
-#: `marked_format` in that time tells where each begins.
+#: submission, and every text of a job's user but the first follows it again: the mark of
+#: `marked_format` in that time says where each begins.
 SACCT_FIELDS = _words(
     "Submit Cluster JobIDRaw User Account Partition QOS Eligible Start End ElapsedRaw TimelimitRaw "
     "NCPUS NNodes ReqTRES Flags State Constraints Submit JobName Submit SubmitLine"
@@ -142,7 +142,7 @@ def sound_values(names: Sequence[str], line: str) -> list[str]:
 
 
 def parse_time(text: str) -> float:
-    """Return seconds since the epoch (local times are taken as UTC); NaN where none is told."""
+    """Return seconds since the epoch (local times are taken as UTC); NaN for none."""
     if text.isdecimal():
         return float(text) or math.nan
     if "T" not in text:
@@ -168,7 +168,7 @@ def parse_count(text: str) -> float:
 
 #: A row with more separators than this to spare is taken as broken.
 _MOST_EXTRA = 500
-#: Why a line is no record where its fields do not tell it.
+#: Why a line is not a record, if its fields do not say.
 CUT_OFF = "truncated record"
 _COST_OF_WIDENING = 1_000
 _COST_OF_ODD_VALUE = 100_000
@@ -181,7 +181,7 @@ class Layout:
     names: tuple[str, ...]  #: lower-case field names
     trailing: bool  #: every row ends with one more separator (`sacct -p`)
     header: str = ""  #: the header line, "" where the dump has none
-    mark: str = ""  #: stands in front of each time, "" where nothing does; see `MarkedCutter`
+    mark: str = ""  #: the prefix of each time, "" for none; see `MarkedCutter`
 
     @cached_property
     def column(self) -> dict[str, int]:

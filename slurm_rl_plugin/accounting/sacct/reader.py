@@ -47,7 +47,7 @@ _QUOTED = "row within the text of a job"
 #: Places of the first table, and how many there are at least for each record.
 _PLACES = 1 << 16
 _PLACES_A_RECORD = 4
-#: The longest stretch: records, or one part of so many of all; joining two takes thrice their room.
+#: The longest stretch: records, and a divisor of all; joining two takes three times their room.
 _STRETCH, _STRETCHES = 1 << 20, 8
 _NAMES = {
     "account": "account",
@@ -64,7 +64,7 @@ class SeenRecords:
     """Digests of all records so far, in sorted stretches of growing length.
 
     Two numbers of 64 bits stand for a record: among 100 million, two different ones share both with
-    a chance of 1 in 10^22. A table of the digests' first bits tells of most records that none like
+    a chance of 1 in 10^22. A table of the digests' first bits shows for most records that none like
     it was there, without a look into the stretches.
     """
 
@@ -77,7 +77,7 @@ class SeenRecords:
     def told_before(self, first: np.ndarray, second: np.ndarray, places: IntArray) -> BoolArray:
         """Whether each record was there before, in this batch or an earlier one; remembers them.
 
-        A record has two digests, uint64[n] each; places tell which of the batch came before which.
+        A record has two digests, uint64[n] each; places give the order in the batch.
         """
         order = _order(first, second, places)
         one, other = first[order], second[order]

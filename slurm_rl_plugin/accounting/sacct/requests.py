@@ -34,7 +34,7 @@ from slurm_rl_plugin.accounting.slurm.resources import (
 )
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
-#: Any of these fields tells of more than processors.
+#: Any of these fields requests more than processors.
 _TELLING = (
     *("reqtres", "alloctres", "reqmem", "reqgres", "allocgres"),
     *("licenses", "constraints", "submitline"),
@@ -65,9 +65,9 @@ _WHOLE_NODES = r"\s--exclusive(\s|$)"
 def request_columns(
     fields: pl.DataFrame, layout: Layout, processors: FloatArray
 ) -> dict[str, pl.Series | np.ndarray]:
-    """Columns as in `stored.log` of rows of a dump; none where it tells of processors alone.
+    """Columns as in `stored.log` of rows of a dump; none if it has processors alone.
 
-    Fields are as `sacct.batches` cuts them; processors of a row are NaN where none are told.
+    Fields are as `sacct.batches` cuts them; processors of a row are NaN if unknown.
     """
     if not any(name in layout.column for name in _TELLING):
         return {}
@@ -118,7 +118,7 @@ def _resources(tres: str) -> str:
 
 
 def _nodes(fields: pl.DataFrame, layout: Layout, tres: pl.Series) -> IntArray:
-    """Nodes that each job got; where that is not told those of its TRES, else 0."""
+    """Nodes that each job got; if unknown those of its TRES, else 0."""
     texts = value_of(fields, layout, "nnodes")
     nodes = counts(fields, texts)
 

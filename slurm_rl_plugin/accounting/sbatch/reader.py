@@ -1,4 +1,4 @@
-"""Event files of a Slurm simulator: what `sbatch` was told when, and for how long each job ran.
+"""Event files of a Slurm simulator: each `sbatch` command with its time, and how long its job ran.
 
 A line is `-dt SECONDS -e submit_batch_job | -sim-walltime SECONDS --uid=USER [options] job.sh`.
 
@@ -114,7 +114,7 @@ def _job(
 
 
 class SbatchReader(AccountingReader):
-    """Reads event files, whose submissions are seconds since their beginning, and no starts told.
+    """Reads event files, whose submissions are seconds since their beginning; they have no starts.
 
     A job without a run time runs to its limit, one without an account (-A) is its user's.
     """

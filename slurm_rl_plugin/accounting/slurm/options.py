@@ -49,7 +49,7 @@ VALUED_LETTERS = {
 }
 #: Letter of an option without a value that decides something here -> its long name.
 FLAG_LETTERS = {"W": "wait"}
-#: Long options whose value, where they have one, stands behind an equals sign.
+#: Long options whose value, if any, follows an equals sign.
 FLAGS = frozenset(
     {
         *("consolidate-segments", "contiguous", "exclusive", "get-user-env", "help", "hold"),
@@ -75,7 +75,7 @@ VALUED = frozenset(
         *VALUED_LETTERS.values(),
     }
 )
-#: Variable of sbatch -> option that it stands for.
+#: Variable of sbatch -> the option that it sets.
 VARIABLES = {
     "SBATCH_MEM_PER_NODE": "mem",
     "SBATCH_TIMELIMIT": "time",
@@ -157,7 +157,7 @@ class AskedCounts(NamedTuple):
     tasks: int  #: at least 1
     cpus_per_task: int  #: at least 1
     processors: int  #: CPUs of all tasks, or of all GPUs where these ask for more
-    nodes: int  #: at least 1 where told, no more than tasks; 0 for as few as hold the job
+    nodes: int  #: at least 1 if given, no more than tasks; 0 for as few as hold the job
     #: Generic resources of the whole job, by Slurm's names; of two options for one the larger.
     gres: dict[str, float]
 
@@ -165,7 +165,7 @@ class AskedCounts(NamedTuple):
 def asked_counts(options: Mapping[str, str]) -> AskedCounts:
     """What a job asks for, at least.
 
-    A task a node where it names no tasks, unless GPUs tell how many: slurmctld counts
+    A task a node where it names no tasks, unless GPUs imply the number: slurmctld counts
     `--ntasks-per-gpu` and `--gpus-per-task` so.
     """
     of_task = amount_of(options, "tres-per-task", parse_task_tres, NO_TRES)

@@ -63,7 +63,7 @@ def _seconds(days: str, clock: Iterable[str]) -> float:
 
 
 def parse_memory(text: str) -> float:
-    """MiB of `4000`, `4000M`, `3.5G`, `2T` or `512K`; MiB where no unit stands there."""
+    """MiB of `4000`, `4000M`, `3.5G`, `2T` or `512K`; MiB without a unit."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is no size: give one such as 4000M or 16G")
@@ -88,7 +88,7 @@ def parse_tres(text: str) -> dict[str, float]:
 def requested(tres: Mapping[str, float]) -> dict[str, float]:
     """What of some TRES a job asks nodes for, by the names of `domain.resources`.
 
-    Billing, energy and what Slurm counts beside resources is left out, and so are nodes.
+    Billing, energy and other counts that are not resources are left out, and so are nodes.
     """
     found = {CPUS: tres.get("cpu", 0.0), MEMORY: tres.get("mem", 0.0)}
     found |= {

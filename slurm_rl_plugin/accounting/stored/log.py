@@ -25,7 +25,7 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 NAMES = ("account", "user", "partition")
 WHOLE_NUMBERS = ("job_id", "processors")
-#: What no log tells of is None in a table, and NaN in the file.
+#: Unknown columns are None in a table, and NaN in the file.
 NUMBERS = float_columns(JobLog)
 #: Columns of every file; one with requests has those of REQUESTS too.
 COLUMNS: dict[str, Any] = {
@@ -192,7 +192,7 @@ def _is_sound(jobs: pl.DataFrame, kind: str) -> bool:
 
 
 def with_requests(jobs: pl.DataFrame) -> pl.DataFrame:
-    """Jobs of which some tell no requests, as jobs that all do."""
+    """Jobs, some without requests, as jobs that all have them."""
     known = [name for name in REQUESTS if name in jobs.columns]
     filled = jobs.with_columns(pl.col(name).fill_null(NOTHING_ASKED[name]) for name in known)
     missing = [
@@ -220,7 +220,7 @@ def request_columns(requests: ResourceRequests, chosen: slice) -> dict[str, Any]
 
 
 def requests_of(jobs: pl.DataFrame) -> ResourceRequests | None:
-    """What stored jobs ask for; None where they tell of processors alone."""
+    """What stored jobs ask for; None for processors alone."""
     if "resources" not in jobs.columns:
         return None
     distinct = jobs["resources"].unique()

@@ -43,7 +43,7 @@ _WHOLE_COLUMNS = [0, 4, 7, 11, 12, 14]
 #: Columns that number names.
 _NAMES = {"user": 11, "account": 12, "partition": 14}
 _UNKNOWN = -1
-#: Statuses of lines that tell one portion of a job's run: to be continued, the last one that
+#: Statuses of lines with one portion of a job's run: to be continued, the last one that
 #: completed, and the last one that failed. The job has a line of its own for all of it too.
 _PORTIONS = (2, 3, 4)
 #: Beyond this a float64 no longer holds every whole number.
@@ -52,7 +52,7 @@ _SIZE = re.compile(r"^;[ \t]*(MaxProcs|MaxNodes):[ \t]*(\d{1,15})\b", re.MULTILI
 
 
 class SwfReader(AccountingReader):
-    """Reads workload logs in SWF; starts are told to the microsecond."""
+    """Reads workload logs in SWF; starts are exact to the microsecond."""
 
     kind = "swf"
 
@@ -74,7 +74,7 @@ class SwfReader(AccountingReader):
             yield self._sifted(rows)
         if not self.tally.read:
             raise log.fault("the log holds no job; export it again")
-        sizes: dict[str, int] = {}  # of two comments that tell the same the first counts
+        sizes: dict[str, int] = {}  # of two equal comments the first counts
         for word, number in _SIZE.findall("\n".join(comments)):
             sizes.setdefault(word, int(number))
         self.processors_available = sizes.get("MaxProcs") or sizes.get("MaxNodes") or None
@@ -120,7 +120,7 @@ def _parse_rows(log: LogFile, lines: list[str], before: int) -> FloatArray:
 
 
 def _parse_rows_singly(log: LogFile, lines: list[str], before: int) -> FloatArray:
-    """Parse line by line: slower, but it can tell the line and field at fault."""
+    """Parse line by line: slower, but it finds the line and field at fault."""
     rows = []
     for number, line in enumerate(lines, start=before + 1):
         words = line.split()
@@ -171,9 +171,9 @@ def _jobs_of(rows: FloatArray) -> pl.DataFrame:
 
 
 def _requests(memory: FloatArray, processors: IntArray) -> ResourceRequests | None:
-    """What jobs ask of nodes; None where none tells the memory that it asks for.
+    """What jobs ask of nodes; None if none requests memory.
 
-    Memory is in KB for each processor, not positive where it is not told; shape [jobs].
+    Memory is in KB for each processor, not positive if unknown; shape [jobs].
     """
     told = memory > 0
     if not told.any():
@@ -186,7 +186,7 @@ def _requests(memory: FloatArray, processors: IntArray) -> ResourceRequests | No
 
 
 def _starts(submit: FloatArray, wait: FloatArray) -> FloatArray:
-    """Recorded starts; NaN where no wait is told."""
+    """Recorded starts; NaN without a wait."""
     start = np.where(wait < 0, np.nan, submit + wait)
     # a sum with decimal fractions is off by a last binary digit, which would not survive a rewrite.
     exact = (wait == 0) | ((wait % 1 == 0) & (submit % 1 == 0))

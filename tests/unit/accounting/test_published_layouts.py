@@ -289,7 +289,7 @@ def test_a_quote_that_does_not_end_is_named(tmp_path):
 def test_a_quote_within_a_field_is_named(tmp_path):
     path = as_csv(pods(4), tmp_path / "pods.csv")
     path.write_text(path.read_text().replace("openb-pod-0002", '""openb""-pod-0002'))
-    refused(path, r"pods.csv:4: a quote stands within a field")
+    refused(path, r"pods.csv:4: there is a quote within a field")
 
 
 def test_a_file_without_records_is_refused(tmp_path):
