@@ -198,7 +198,7 @@ def test_the_documented_json(typed: Typed, tmp_path: Path) -> None:
         assert {str(model), "saf", "fifo", "multifactor", best} == set(heldout[to])
         for ratio in heldout[to].values():
             assert set(ratio) == {"mean", "geometric_mean", "ci95"}
-            assert ratio["ci95"] is None  # five windows of the same jobs tell no interval
+            assert ratio["ci95"] is None  # five windows of the same jobs give no interval
     assert heldout["ratio_to_best_heuristic"][best]["mean"] == 1.0
     assert heldout["ratio_to_multifactor"]["multifactor"]["geometric_mean"] == 1.0
     fifo = heldout["policies"]["fifo"]
@@ -210,7 +210,7 @@ def test_the_documented_json(typed: Typed, tmp_path: Path) -> None:
 
 
 def check_defined(heldout: dict[str, Any]) -> None:
-    """Every key of the document stands in the table of definitions."""
+    """Every key of the document is in the table of definitions."""
     text = (TOP / "docs" / "research" / "definitions.md").read_text()
     defined = {span for row in table_rows(text) for cell in row for span in code_spans(cell)}
     keys = {*heldout, *heldout["policies"]["fifo"], *heldout["ratio_to_multifactor"]["fifo"]}

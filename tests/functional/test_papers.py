@@ -268,7 +268,7 @@ DIFFERENT = {
 
 
 def write_logs(folder: Path) -> None:
-    """Both logs: jobs of ten users, some of which asked for no time or for too little."""
+    """Both logs: jobs of ten users, some without a time limit or with one that is too short."""
     for seed, file in enumerate(LOGS.values()):
         rng = np.random.default_rng(seed)
         submit = np.sort(rng.integers(0, JOBS_PREDICTIONS * 20, JOBS_PREDICTIONS) * 60)

@@ -166,7 +166,7 @@ def first_come(workload: Workload, _: IntArray) -> QueueOrder:
 
 @pytest.mark.study
 def test_nothing_of_later_changes_a_forecast(log: Path) -> None:
-    """Jobs after the asked ones, and run times that are not over, are nobody's to know."""
+    """Jobs after the asked ones, and unfinished run times, must not be known."""
     prepared = prepare_log(read_log(log)[0])
     settings = SimulationSettings(capacity=20, backfilling="easy")
     cut = 2 * len(prepared.log) // 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -160,37 +160,39 @@ def _take_over(run: Run, now: float) -> None:
     run.decide()
 
 
-def equal_models(seed: int, days: int) -> DrawnTrial:
-    """Two equal orders, although replays believe that ours prefers short jobs."""
-    jobs, lead = _jobs_of(seed, days)
-    site, known = lead - jobs.submit, -jobs.submit
+#: The jobs and the scores of an order -> scores of another order.
+_Scores = Callable[[Workload, FloatArray], FloatArray]
+
+
+def _drawn(seed: int, days: int, ours: _Scores, believed: _Scores | None = None) -> DrawnTrial:
+    """A cluster with our order made from the site's, and another one in replays if `believed`."""
+    rng = np.random.default_rng(seed)
+    jobs = drawn_cluster(rng, WARM_UP + days)
+    known = -jobs.submit
+    site = rng.exponential(_HIDDEN_LEAD, len(jobs.submit)) + known
     return DrawnTrial(
         jobs=jobs,
-        scores={SITE: site, OURS: site},
-        known={SITE: known, OURS: known - _BELIEVED * jobs.time_limit},
+        scores={SITE: site, OURS: ours(jobs, site)},
+        known={SITE: known, OURS: (believed or ours)(jobs, known)},
+    )
+
+
+def equal_models(seed: int, days: int) -> DrawnTrial:
+    """Two equal orders, although replays believe that ours prefers short jobs."""
+    return _drawn(
+        *(seed, days, lambda _, site: site),
+        lambda jobs, known: known - _BELIEVED * jobs.time_limit,
     )
 
 
 def preferring_short(seed: int, days: int, weight: float) -> DrawnTrial:
     """Our order delays jobs by a multiple of their time limit."""
-    jobs, lead = _jobs_of(seed, days)
-    site, known, back = lead - jobs.submit, -jobs.submit, weight * jobs.time_limit
-    return DrawnTrial(
-        jobs=jobs,
-        scores={SITE: site, OURS: site - back},
-        known={SITE: known, OURS: known - back},
-    )
+    return _drawn(seed, days, lambda jobs, site: site - weight * jobs.time_limit)
 
 
 def reversed_model(seed: int, days: int) -> DrawnTrial:
     """Our order is largest area first."""
-    jobs, lead = _jobs_of(seed, days)
-    area = jobs.time_limit * jobs.processors
-    return DrawnTrial(
-        jobs=jobs,
-        scores={SITE: lead - jobs.submit, OURS: area},
-        known={SITE: -jobs.submit, OURS: area},
-    )
+    return _drawn(seed, days, lambda jobs, _: jobs.time_limit * jobs.processors)
 
 
 def with_gain(seed: int, days: int, gain: float) -> DrawnTrial:
@@ -217,12 +219,6 @@ def with_gain(seed: int, days: int, gain: float) -> DrawnTrial:
         if halves:
             low, high = (weight, high) if left > 0.0 else (low, weight)
     return nearest
-
-
-def _jobs_of(seed: int, days: int) -> tuple[Workload, FloatArray]:
-    rng = np.random.default_rng(seed)
-    jobs = drawn_cluster(rng, WARM_UP + days)
-    return jobs, rng.exponential(_HIDDEN_LEAD, len(jobs.submit))
 
 
 def declared(seed: int, days: int, longest_wait: float = np.inf) -> Declaration:

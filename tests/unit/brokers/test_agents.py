@@ -143,7 +143,7 @@ def test_load_is_the_work_in_the_system_and_none_is_lost(
 
 
 class ReadableAgents:
-    """Agents who are told of a job in so many words, and only when they may know of it."""
+    """Readable agents, which learn of a job only when they may know it."""
 
     def __init__(self, size: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> None:
         self.grid, self.rule = grid, rule
@@ -157,7 +157,7 @@ class ReadableAgents:
         self.scores = defaultdict(lambda: np.zeros(size.resources, dtype=np.int64))
         self.news = defaultdict(list)  # agent, resource -> (tick, wait)
         self.mean = defaultdict(float)
-        self.open = defaultdict(list)  # agent, resource -> jobs of which nothing was heard
+        self.open = defaultdict(list)  # agent, resource -> jobs without news
         self.busy = defaultdict(float)
 
     def draw_places(self) -> list[int]:
@@ -232,7 +232,7 @@ class ReadableAgents:
 
 
 def readable_choices(size: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> list[int]:
-    """Each tick an agent is told of those jobs only that had completed by then."""
+    """Each tick an agent learns only of jobs that had completed by then."""
     agents = ReadableAgents(size, grid, rule, seed)
     backlog, untold, chosen = np.zeros(size.resources), [], []
     for tick in range(size.ticks):

@@ -120,7 +120,7 @@ def test_within_the_margin_a_heavier_job_goes_first():
 
 
 def test_a_job_may_not_push_another_behind_its_promise():
-    # the long job would fit beside the running one, but the wide one was promised the start at 20
+    # the long job would fit now, but the wide one was promised the start at 20
     jobs = workload([(0, 20, 1, 4), (1, 10, 1, 8), (1, 100, 1, 4)])
     found = simulate_market(jobs, MarketSettings(machines=(8,), margin=0.0))
     assert found.start.tolist() == [0, 20, 30]
@@ -147,7 +147,7 @@ def test_a_job_that_runs_longer_than_it_asked_for_is_refused():
 
 
 def test_prices_are_those_of_the_owner():
-    # alone on 4 processors, job of 2 x 10: nothing before or after it, 20 idle beside it
+    # alone on 4 processors, job of 2 x 10: nothing before or after it, 20 idle on other processors
     for name, expected in {"MF1": 0.0, "MF2": 40.0, "MF3": 0.0, "MF4": 0.0}.items():
         market = MarketSettings(machines=(4,), owner=MACHINE_FUNCTIONS[name])
         found = simulate_market(workload([(0, 10, 1, 2)]), market)
@@ -236,11 +236,11 @@ BORROWING = {
 
 
 def test_most_kernels_borrow():
-    assert len(BORROWING) > 20  # else the option of numba's that tells of it has another name
+    assert len(BORROWING) > 20  # otherwise numba's option has another name
 
 
 def busy(seed: int, count: int = 50) -> Workload:
-    """So many jobs for eight processors that some wait, with times at which many are equal."""
+    """Enough jobs for eight processors that some wait, with many equal times."""
     rng = np.random.default_rng(seed)
     columns = (
         rng.choice([0.0, 0.0, 1.0, 7.0, 30.0], count),

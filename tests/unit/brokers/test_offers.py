@@ -1,4 +1,4 @@
-"""Requests and offers: as JSON, what they are worth, how they are ranked and how far they go."""
+"""Requests and offers: as JSON, their values, ranking and forwarding."""
 
 from __future__ import annotations
 

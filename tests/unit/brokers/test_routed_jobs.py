@@ -1,4 +1,4 @@
-"""The file of one user's routed jobs, what brokers are told of them, and the broker that learns."""
+"""The file of one user's routed jobs, their accounting, and the broker that learns from them."""
 
 from __future__ import annotations
 

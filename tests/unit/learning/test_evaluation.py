@@ -1,4 +1,4 @@
-"""Figures of schedules: waits of groups, a replay beside its record, predicted run times."""
+"""Figures of schedules: waits of groups, a replay and its record, predicted run times."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ WAITS = ScheduleWaits(**dict.fromkeys(FIGURES, 2.0))
 
 
 def runs_with(sums: list[float], jobs: list[int]) -> list[ContinuousRun]:
-    """Two runs with these sums of slowdowns, and so many jobs, on each day."""
+    """Two runs with these sums of slowdowns and numbers of jobs on each day."""
     return [ContinuousRun(waits=WAITS, slowdowns=np.array([sums, jobs]))] * 2
 
 
@@ -271,7 +271,7 @@ def log_with(*jobs: tuple[int, float, float, float]) -> PreparedLog:
 
 
 def scores_of_first(run_time: float, limit: float) -> Mapping[str, Any]:
-    """Of a job of which nothing is known."""
+    """Of an unknown job."""
     return run_time_scores(log_with((0, 0, run_time, limit)), 0, 1)
 
 

@@ -177,7 +177,7 @@ def test_what_looks_at_the_class_does_not_see_run_times(name):
     expected = [0, *range(1, 40, 3), *(job for job in range(1, 40) if job % 3 != 1)]
     for run_time in (quick, slow):
         assert order(run_time, class_known_at_submission) == expected
-    # the classes of reports would have told
+    # the classes of reports would differ
     assert order(quick, lambda each: each) != order(slow, lambda each: each)
 
 

@@ -106,7 +106,7 @@ def test_a_formula_of_pbs_is_the_sites_own_priority(
     assert found[1:].tolist() == last
 
 
-#: grp has 60 % of the tree, of which ann has 50 and bob 10; cat has 30, all others 10 together.
+#: grp has 60 % of the tree (ann 50, bob 10), cat 30, all others 10 together.
 TREE = (
     Association("unknown", parent="root", share=10),
     Association("grp", parent="root", share=60),

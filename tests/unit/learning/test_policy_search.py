@@ -66,7 +66,7 @@ def uninterrupted():
 
 
 class Interrupted(Exception):
-    """Stands for a power cut."""
+    """A power cut."""
 
 
 def stop_at(last):
@@ -242,7 +242,7 @@ def test_several_groups_can_be_left_out_and_an_unknown_one_is_refused():
         settings_of("policy-search", {"without": "request,age"})
 
 
-#: What a request and its wait tell, without what goals alone set and without the class of a job.
+#: Features of a request and its wait, without those of goals and the class of a job.
 REQUEST = {"log_size", "log_time_limit", "log_age", "overdue"}
 FLAT = RewardWeights(tail=0.0, slowdown=10.0)
 LINEAR = PolicySearchSettings(
@@ -259,7 +259,7 @@ LINEAR = PolicySearchSettings(
 
 
 def load_linear(seed):
-    """Users who mostly do the same again, so that past runs tell something."""
+    """Users who mostly repeat their jobs, so that past runs predict."""
     rng = np.random.default_rng(seed)
     log = mmn_log(rng, processors=5, jobs=150, load=0.99)
     user = rng.integers(0, 4, 150)

@@ -26,7 +26,7 @@ from slurm_rl_plugin.utility.summary import JobMeasures
 
 ESTIMATE = len(REACTIVE_GRID.queue) + REACTIVE_GRID.jobs.index("log_estimate")
 SETTINGS = SarsaSettings(sweeps=5, pretraining_sweeps=2, hidden=6, epochs=2, seed=5)
-#: With class medians only the wait tells jobs of a class apart.
+#: With class medians jobs of a class differ only in their wait.
 WITH_WAIT = SarsaSettings(
     schema="reactive-grid-wait", reward="difference-reached", gamma=0.9, learning_rate=0.01
 )
@@ -66,7 +66,7 @@ def weights(trained):
 
 
 class Interrupted(Exception):
-    """Stands for a power cut."""
+    """A power cut."""
 
 
 def stop_at(last):

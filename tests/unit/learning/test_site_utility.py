@@ -66,7 +66,7 @@ def test_an_odd_future_counts_no_more_than_the_most_that_one_may() -> None:
 def test_jobs_of_the_account_that_is_short_of_its_share_are_published_as_worth_more(
     tmp_path: Path,
 ) -> None:
-    """Both accounts submit alike; in the fresh history the first has four times the share."""
+    """Both accounts submit equally; in the fresh history the first has four times the share."""
     settings = SiteUtilitySettings(states=40, horizon=1800.0, passes=20)
     shares = [(0.2, 0.8), (0.8, 0.2), (0.2, 0.8), (0.8, 0.2)]
     tried = [

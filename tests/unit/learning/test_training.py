@@ -103,7 +103,7 @@ def test_goals_are_in_force_while_a_model_is_trained_for_them(tmp_path):
 
 
 class Interrupted(Exception):
-    """Stands for a power cut."""
+    """A power cut."""
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_sjf_with_class_medians_is_interactive_first():
 
 
 def recorded(jobs: int, days: float) -> PreparedLog:
-    """A log of a site: it tells when its jobs started."""
+    """A log of a site, with recorded starts."""
     prepared = prepare_log(mmn_log(np.random.default_rng(1), processors=5, jobs=jobs))
     submit = np.linspace(0.0, days * DAY, jobs)
     log = replace(prepared.log, submit=submit, eligible=submit, start=submit)

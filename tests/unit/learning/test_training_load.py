@@ -126,7 +126,7 @@ def test_groups_are_compared_with_the_sites_own_priority():
         time_utility=1.0, responsiveness=0.0, fairness=0.0, tail=0.0, groups=10.0
     )
     without = replace(weights, groups=0.0)
-    assert WHOLE.objective(own, weights) == WHOLE.objective(own, without)  # nobody loses
+    assert WHOLE.objective(own, weights) == WHOLE.objective(own, without)  # no group loses
     later = np.where(LOG.log.processors == 1, own + 1e5, own)
     wait = WHOLE.site_wait[LOG.log.processors == 1].mean()
     lost = WHOLE.objective(later, without) - WHOLE.objective(later, weights)

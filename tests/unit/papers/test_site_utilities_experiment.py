@@ -98,7 +98,7 @@ def test_brokers_are_told_class_and_account_and_no_run_time(load: GridLoad) -> N
 
 
 class Interrupted(Exception):
-    """Stands for Ctrl-C."""
+    """Ctrl-C."""
 
 
 def test_models_of_an_earlier_iteration_are_not_taken_for_the_last(

@@ -115,7 +115,7 @@ def test_an_unknown_rule_is_refused_with_the_known_ones():
     [
         ("sjf-predicted", [3, 0, 1, 2]),
         ("saf-predicted", [0, 2, 1, 3]),  # 300, 800, 600, 900 processor-seconds
-        ("wspt-predicted", [2, 0, 3, 1]),  # .01, .002, .05, .009 over them
+        ("wspt-predicted", [2, 0, 3, 1]),  # 0.01, 0.002, 0.05, 0.009 over them
     ],
 )
 def test_rules_by_predicted_run_times_order_as_their_names_say(name, order):

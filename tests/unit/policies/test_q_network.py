@@ -1,4 +1,4 @@
-"""Networks: digests, what they are told of waits and goals, and what a site publishes of them."""
+"""Networks: digests, inputs from waits and goals, and the publications of a site."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def policy(tmp_path: Path) -> QNetworkPolicy:
 
 
 def waiting(*hours: float, now: float = NOW, **columns: np.ndarray) -> QueueSnapshot:
-    """A queue of jobs that have waited so many hours."""
+    """A queue of jobs with these waits in hours."""
     came = now - HOUR * np.array(hours)
     jobs = job_table(len(hours), submit=came, eligible=came)
     return snapshot_of(replace(PendingJobs.untouched(jobs), **columns), now)
@@ -149,7 +149,7 @@ def test_a_lifted_wait_counts_more_and_the_memory_keeps_the_true_one(
     policy: QNetworkPolicy,
 ) -> None:
     lifted = waiting(4.0, 12.0, wait_counts=np.array([2.0, 1.0]))
-    # of four hours, after which waits are told apart: ln(1 + 8 / 4) and ln(1 + 12 / 4)
+    # waits scale by four hours: ln(1 + 8 / 4) and ln(1 + 12 / 4)
     assert told(policy, "log_age", lifted) == pytest.approx(np.log([3.0, 4.0]))
     assert longest_of(policy.decide(lifted).memory) == 12 * HOUR
 
@@ -263,7 +263,7 @@ def test_utilities_are_the_networks_scores_for_jobs_that_come_now(tmp_path: Path
     assert (published.site, published.time, published.valid_for) == ("north", snapshot.now, 60.0)
     assert published.model == policy.card.sha256
     assert tuple(published.utilities) == JOB_CLASSES
-    # the same by hand: a queue of which the newcomer is the last, scored by the plain arrays
+    # the same by hand: the new job is the last of the queue, scored by the plain arrays
     queue = policy._ready(snapshot, None)[0]["queue"].astype(np.float64)
     for job_class, estimate in (("interactive", 60.0), ("batch", 3600.0)):
         for account in (0, 1):
