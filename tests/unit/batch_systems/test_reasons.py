@@ -152,6 +152,17 @@ def test_who_our_own_limit_keeps_back_waits_for_processors(
     assert not pending.each_own_doing.any()
 
 
+def test_a_snapshot_says_why_each_job_waits(tmp_path: Path) -> None:
+    cluster = FakeCluster(tmp_path)
+    cluster.add(1, reason="Priority")
+    cluster.add(2, reason="ReqNodeNotAvail, UnavailableNodes:n[1-3]")
+    snapshot = SlurmCommands(cluster.adapter_settings(history_days=0.0)).snapshot()
+    assert snapshot.pending.reason is not None
+    said = [snapshot.reasons[each] for each in snapshot.pending.reason.tolist()]
+    assert said[0] == "Priority: jobs before it start first; wait for its turn"
+    assert said[1].startswith("ReqNodeNotAvail: nodes that the job needs are down, drained or")
+
+
 @pytest.mark.parametrize(
     ("comment", "own", "for_processors"),
     [
