@@ -89,6 +89,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         f'[forecast]\nqueue_file = "{folder}/queue.npz"\nlog = "{folder}/sacct.log"\n'
         f'kept_file = "{folder}/kept.sqlite"\nsocket = "{folder}/socket"\nevery = 1\ndraws = 8\n'
         f'notice_file = "{folder}/notice"\ntoken_file = "{folder}/token"\nport = 0\n'
+        'user_header = "X-Forwarded-User"\n'
     )
     environment = {**os.environ, "TZ": "UTC", "PATH": "/nowhere"}
     command = [sys.executable, "-m", "slurm_rl_plugin.cli.entry", "forecast"]
@@ -126,7 +127,7 @@ def test_a_user_hears_when_his_job_starts(service: Service, typed: Typed) -> Non
     lines = out.splitlines()
     assert lines[0].split()[:3] == ["JOBID", "PARTITION", "START"]
     assert lines[1].split()[0] == str(service.mine)
-    assert "the last look at the queue is" in out  # the site of this test lived long ago
+    assert "the last snapshot of the queue is" in out  # the site of this test lived long ago
 
 
 def test_the_document_is_a_distribution(service: Service) -> None:
@@ -248,3 +249,15 @@ def test_a_portal_asks_with_the_token_for_everybody(service: Service) -> None:
     assert len({job["user"] for job in jobs}) > 1
     with pytest.raises(HTTPError, match="401"):
         urlopen(f"{found[1]}?all=1", timeout=10.0)
+
+
+def test_the_portal_shows_the_page_of_its_user(service: Service) -> None:
+    found = re.search(r"url=(http://127.0.0.1:\d+)/start", (service.folder / "log").read_text())
+    assert found is not None
+    headers = {"Authorization": f"Bearer {TOKEN}", "X-Forwarded-User": ME}
+    with urlopen(Request(f"{found[1]}/", headers=headers), timeout=10.0) as answer:
+        page = answer.read().decode()
+    assert re.findall(r'<tr id="job-(\d+)">', page) == [str(service.mine)]
+    assert "The last snapshot of the queue is" in page  # the site of this test lived long ago
+    with pytest.raises(HTTPError, match="401"):
+        urlopen(Request(f"{found[1]}/", headers={"X-Forwarded-User": ME}), timeout=10.0)

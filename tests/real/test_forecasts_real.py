@@ -246,5 +246,5 @@ def test_without_the_daemon_the_look_is_said_to_be_old(foretold: ForetoldSlurm) 
         time.sleep(0.5)
     done = foretold.start(str(foretold.hers), user="alice")
     assert done.returncode == 0, done.stderr
-    assert "the last look at the queue is 20 minutes old by this clock" in done.stdout
+    assert "the last snapshot of the queue is 20 minutes old by this clock" in done.stdout
     assert "the daemon may not be running" in done.stdout

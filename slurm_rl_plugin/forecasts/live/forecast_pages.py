@@ -232,7 +232,7 @@ class ForecastPages:
         old = None
         if not -_OLD <= age <= _OLD:
             old = (
-                f"the last look at the queue is {age / 60:.0f} minutes old by this clock: the "
+                f"the last snapshot of the queue is {age / 60:.0f} minutes old by this clock: the "
                 "daemon may not be running, or a clock has jumped."
             )
         return {"form": FORM, "foretold": queue.snapshot.now, "old": old}

@@ -138,7 +138,7 @@ def users_page(
         seen=f"{datetime.fromtimestamp(look.now):%H:%M:%S}",
         age=span_text(max(now - look.now, 0.0)),
         zone=datetime.fromtimestamp(now).astimezone().tzname() or "",
-        old=old,
+        old=_sentence(old) if old else None,
         notes=[_sentence(each) for each in dict.fromkeys(notes)],
         jobs=[
             _pending(job, look.now, line, advice, could_start=could)

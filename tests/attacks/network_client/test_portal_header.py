@@ -46,8 +46,8 @@ def test_a_header_without_the_token_is_refused_whoever_sends_it(who: dict[str, s
 @pytest.mark.parametrize(
     "name", ["", "(null)", "-", "ann ben", "ann, ben", "ann\tx", "../ann", "a" * 300]
 )
-def test_a_portal_that_names_nobody_is_refused(port: int, name: str) -> None:
-    """Apache writes (null) where nobody is signed in; the token alone would see all jobs."""
+def test_a_portal_that_names_no_user_is_refused(port: int, name: str) -> None:
+    """Apache writes (null) without a sign-in; the token alone would see all jobs."""
     assert answered(port, TOKEN, f"{HEADER}: {name}", path="/start?all=1")[0] == 401
 
 
