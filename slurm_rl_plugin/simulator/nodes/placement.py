@@ -140,23 +140,16 @@ def choose_several(
         count = _take_from_sets(requests, nodes, shape, first, last)
         if count > 0:
             return count
-        least = _poorest(requests, nodes, first, last)
+        least = -1  # the node with the fewest usable CPUs, the first of equals
+        for place in range(first, last):
+            node = requests.pool_node[place]
+            usable = nodes.usable[node]
+            if usable > 0.0 and (least < 0 or usable < nodes.usable[least]):
+                least = node
         cpus -= nodes.usable[least]
         nodes.usable[least] = 0.0
         serving -= 1
     return 0
-
-
-@compiled_borrowing
-def _poorest(requests: NodeRequests, nodes: NodeState, first: int, last: int) -> int:
-    """The node of the pool with the fewest usable CPUs, the first of equals."""
-    least = -1
-    for place in range(first, last):
-        node = requests.pool_node[place]
-        usable = nodes.usable[node]
-        if usable > 0.0 and (least < 0 or usable < nodes.usable[least]):
-            least = node
-    return least
 
 
 @compiled_borrowing

@@ -219,7 +219,8 @@ class Run:
             self.line_up(now, running, start)
             self.decide()
             return
-        held = no_nodes_known(len(running)) if held is None else held
+        if held is None:
+            held = HeldNodes.evenly([[]] * len(running), np.zeros(len(running), dtype=np.int64))
         _take_up(self.cluster, self.looks.machine, now, running, start, held)
         if isinstance(self.looks, SlurmPasses):
             self.looks.last[:] = (-np.inf, -np.inf, now) if last_looks is None else last_looks
@@ -349,12 +350,6 @@ class HeldNodes(NamedTuple):
             node=np.array([node for each in nodes for node in each], dtype=np.int64),
             cpus=np.maximum(on_node, 1).astype(np.float64),
         )
-
-
-def no_nodes_known(running: int) -> HeldNodes:
-    """Of no running job it is known where it is."""
-    nothing = np.empty(0, dtype=np.int64)
-    return HeldNodes(np.zeros(running + 1, dtype=np.int64), nothing, np.empty(0))
 
 
 @compiled_borrowing

@@ -211,14 +211,6 @@ def refresh(cluster: Cluster, priority: SitePriority, time: float) -> None:
         _fair_tree_factors(fair.tree, usage, fair.factors)
 
 
-@compiled_borrowing
-def association_of(cluster: Cluster, fair: FairShare, job: int) -> int:
-    """Place of a job's association in the tree."""
-    if len(fair.association) > 0:
-        return fair.association[job]
-    return cluster.jobs[job].account + 1
-
-
 class SitePriority(NamedTuple):
     """Points of every job of a workload. Age and fair share change while a job waits."""
 
@@ -304,8 +296,10 @@ def site_points(cluster: Cluster, priority: SitePriority, job: int, calculated: 
     if priority.size > 0.0:
         points += priority.size * (cluster.jobs[job].processors / cluster.state[0].capacity)
     if priority.fairshare != 0.0:
-        factors = priority.fair.factors
-        points += priority.fairshare * factors[association_of(cluster, priority.fair, job)]
+        fair, place = priority.fair, cluster.jobs[job].account + 1
+        if len(fair.association) > 0:
+            place = fair.association[job]
+        points += priority.fairshare * fair.factors[place]
     return np.floor(points)
 
 

@@ -127,8 +127,7 @@ class RoutedSite:
         workload, queue, cluster = self.workload.having(), copied(self.queue), copied(self.cluster)
         self._write(workload, queue, jobs, submit)
         if as_estimated:
-            _end_as_estimated(cluster)
-            workload = workload.having(run_time=_expected_run_times(workload, cluster))
+            workload = workload.having(run_time=_run_as_estimated(workload, cluster))
         return cluster._replace(jobs=workload.jobs, past=workload.past), queue
 
     def expected_start(self, job: int) -> float:
@@ -193,21 +192,19 @@ class RoutedSite:
         )
 
 
-def _end_as_estimated(cluster: Cluster) -> None:
-    """Let running jobs end when they are expected to, or now if they should have ended."""
-    running = cluster.state[0].running
-    ends = np.maximum(cluster.running.expected_end[:running], cluster.state[0].now)
-    cluster.running.end_time[:running] = ends
-    cluster.running.end_job[:running] = cluster.running.expected_job[:running]
+def _run_as_estimated(workload: Workload, cluster: Cluster) -> FloatArray:
+    """Let running jobs end when expected, at least now; the run times of all jobs then, shape [n].
 
-
-def _expected_run_times(workload: Workload, cluster: Cluster) -> FloatArray:
-    """Estimates; the real run time of ended jobs; so far of jobs that outran their estimate."""
-    run_time = workload.estimate.copy()
-    ended = cluster.ended[: cluster.state[0].ended]
+    They are the estimates, the real run time of ended jobs, and the time so far of running jobs
+    that outran their estimate.
+    """
+    now, count = cluster.state[0].now, cluster.state[0].running
+    cluster.running.end_time[:count] = np.maximum(cluster.running.expected_end[:count], now)
+    running = cluster.running.expected_job[:count]
+    cluster.running.end_job[:count] = running
+    run_time, ended = workload.estimate, cluster.ended[: cluster.state[0].ended]
     run_time[ended] = workload.run_time[ended]
-    running = cluster.running.end_job[: cluster.state[0].running]
-    run_time[running] = np.maximum(run_time[running], cluster.state[0].now - cluster.start[running])
+    run_time[running] = np.maximum(run_time[running], now - cluster.start[running])
     return run_time
 
 

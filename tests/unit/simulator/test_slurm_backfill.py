@@ -22,11 +22,10 @@ MACHINE = Machine(
 
 
 def job(
-    number: int, submit: int, minutes: int, nodes: int = 1, feature: str = "a"
+    number: int, submit: int, minutes: int, nodes: int = 1, feature: str = "a", **more: Any
 ) -> dict[str, Any]:
     """A job that takes whole nodes and runs for an hour, whatever it asks for."""
-    said = {"state": "COMPLETED", "submit": submit, "eligible": submit}
-    return {
+    asked = {
         "number": number,
         "user": "alice",
         "partition": "all",
@@ -38,8 +37,10 @@ def job(
         "gpus": 0,
         "feature": feature,
         "exclusive": True,
-        "outcome": {**said, "start": submit, "end": submit + 3600},
+        **more,
     }
+    ran = {"start": submit, "end": submit + int(asked["seconds"])}
+    return {**asked, "outcome": {"state": "COMPLETED", "submit": submit, "eligible": submit, **ran}}
 
 
 @pytest.mark.parametrize(("other_minutes", "small_starts"), [(90, 60.0), (120, 3600.0)])
@@ -86,21 +87,8 @@ MACHINE_AGE = Machine(
 
 def job_age(number: int, submit: int, tasks: int, seconds: int) -> dict[str, Any]:
     """A job of the only node."""
-    said = {"state": "COMPLETED", "submit": submit, "eligible": submit}
-    return {
-        "number": number,
-        "user": "alice",
-        "partition": "all",
-        "seconds": float(seconds),
-        "minutes": 120,
-        "nodes": 1,
-        "tasks": tasks,
-        "memory": 100,
-        "gpus": 0,
-        "feature": "",
-        "exclusive": False,
-        "outcome": {**said, "start": submit, "end": submit + seconds},
-    }
+    more = {"seconds": float(seconds), "tasks": tasks, "exclusive": False}
+    return job(number, submit, 120, feature="", **more)
 
 
 @pytest.mark.parametrize(("first", "small", "large"), [(0.0, 100.0, 3700.0), (50.0, 3700.0, 100.0)])
