@@ -35,8 +35,7 @@ class ClassLimit:
     """
 
     widest_batch_job: int = 1  #: processors; batch jobs up to this width always fit into the limit
-    #: Seconds between two changes of the limit; it is lifted at once.
-    change_interval: float = 60.0
+    change_interval: float = 60.0  #: seconds between two changes of the limit; it is lifted at once
     #: Seconds after which a waiting batch job of several processors lifts the limit until it
     #: starts, and goes first; inf for never.
     lift_after: float = DAY
@@ -178,10 +177,7 @@ def rail_orders(cluster: Cluster) -> bool:
 def score_by_rail(cluster: Cluster, scores: FloatArray, numbers: IntArray) -> None:
     """Raise the scores of the jobs that the rail of the reserve puts first, in place.
 
-    Args:
-        cluster: read only, where `rail_orders`.
-        scores: of the pending jobs, shape [pending].
-        numbers: pending job numbers in order of submission.
+    Scores are those of `numbers`, the pending jobs in order of submission.
     """
     state, count = cluster.state[0], cluster.state[0].pending
     # ranks, because a score may be too large for anything to be added

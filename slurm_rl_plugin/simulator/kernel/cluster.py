@@ -156,10 +156,8 @@ def empty_cluster(
     """A cluster before the first submission: all processors are idle, and no class is limited.
 
     Args:
-        capacity: processors.
         half_life: of past usage, seconds.
         neighbour: another partition of the same site, which shares its accounts with this one.
-        rank: see `Cluster`.
 
     Raises:
         SimulationError: no processors, or a job wider than the machine.
@@ -332,12 +330,7 @@ def decision_time(event: float, cycle: float) -> float:
 
 @compiled_borrowing
 def advance(cluster: Cluster, time: float) -> None:
-    """Move the clock to `time` and let everything up to it happen: ends first, then arrivals.
-
-    Args:
-        time: seconds; never before now.
-        rank: place of each job in a static order, or an empty array.
-    """
+    """Move the clock to `time`, not before now, through all events: ends first, then arrivals."""
     state = cluster.state[0]
     while state.running > 0 and cluster.running[0].end_time <= time:
         account_usage_until(cluster, cluster.running[0].end_time)

@@ -356,11 +356,7 @@ def compiled_inline(function: Any) -> Any:
 
 
 def compiled_copy(function: Any, **names: Any) -> Any:
-    """Compile a plain function of another package without importing numba there.
-
-    Args:
-        names: compiled functions to replace the plain ones that `function` calls by name.
-    """
+    """Compile a plain function of another package, which calls `names` in place of plain ones."""
     copy = _function(function, scope={**function.__globals__, **names})
     copy.__dict__["compiled_in"] = sys._getframe(1).f_globals["__name__"]  # whose imports count
     return compiled(copy)

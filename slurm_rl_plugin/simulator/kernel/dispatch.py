@@ -14,11 +14,7 @@ _RUN = 16
 
 @compiled
 def best_first(scores: FloatArray | IntArray, count: int) -> IntArray:
-    """Places of the first `count` scores, the best first and equal ones as they stand, [count].
-
-    Args:
-        scores: without NaN.
-    """
+    """Places of the first `count` scores, none NaN, the best first, equals in order; [count]."""
     order, merged = np.empty(count, np.int64), np.empty(count, np.int64)
     for begin in range(0, count, _RUN):
         _sort_run(scores, order, begin, min(begin + _RUN, count))
@@ -135,9 +131,8 @@ def dispatch_in_order(
     behind it must end before it is expected to fit.
 
     Args:
-        order: pending job numbers, first to start first.
-        count: how many of `order` there are.
-        reserve: processors to keep from batch work, as `reserve_in_force` gave it.
+        order: `count` pending job numbers.
+        reserve: processors to keep from batch work, of `reserve_in_force`.
     """
     jobs = cluster.jobs
     state = cluster.state[0]
@@ -186,13 +181,10 @@ def anything_fits(cluster: Cluster) -> bool:
 def dispatch_by_score(
     cluster: Cluster, scores: FloatArray, numbers: IntArray, backfilling: int, reserve: int
 ) -> int:
-    """Start waiting jobs by falling score, as `dispatch_in_order` by an order; how many.
+    """Start jobs by falling score, as `dispatch_in_order` by an order; how many.
 
-    Of the jobs that do not fit now, only the first delays others.
-
-    Args:
-        scores: score of each pending job, shape [pending]; used up.
-        numbers: the pending job numbers in the order of `scores`; used up.
+    Of the jobs that do not fit now, only the first delays others. `scores`, of `numbers`, the
+    pending jobs, are used up.
     """
     state = cluster.state[0]
     head, kept = -1, 0

@@ -33,11 +33,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 @cache
 def closure_digest(module: str) -> str:
-    """Digest of all code that a module computes with, without docstrings; 16 digits.
-
-    Args:
-        module: dotted name below this package, `slurm_rl_plugin.simulator.kernel.dispatch`.
-    """
+    """Digest of all code that a module, by its dotted name, computes with; 16 digits."""
     digest = hashlib.sha256()
     for name in sorted(import_closure(module)):
         digest.update(f"{name}\n{_read(name)[0]}\n".encode())
@@ -140,12 +136,7 @@ class KeptByClosure:
 
 
 class _OwnCode(IndexDataCacheFile):  # type: ignore[misc]
-    """The code of a function. numba unpickles it, so no other user may have made the files.
-
-    Args:
-        owners: users who may have made them, in addition to this one and root.
-        words: of `IndexDataCacheFile`.
-    """
+    """The code of a function. numba unpickles it: only this user, root or `owners` may make it."""
 
     _index_path: Any
 

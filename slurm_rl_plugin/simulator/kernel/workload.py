@@ -114,14 +114,7 @@ def copied(value: Copied) -> Copied:
 def nothing_past(
     user: IntArray, template: IntArray, time_limit: FloatArray, processors: IntArray
 ) -> WorkloadHistory:
-    """Jobs of users without known runs.
-
-    Args:
-        user: number of each job's user from 0 on, shape [n].
-        template: the same for templates, shape [n].
-        time_limit: requested seconds, NaN for none, shape [n].
-        processors: requested, shape [n].
-    """
+    """Jobs of users without known runs; a time limit of NaN is none; shape [n] each."""
     users = int(user.max(initial=-1)) + 1
     templates = int(template.max(initial=-1)) + 1
     asked, wide = np.full(templates, NO_LIMIT), np.ones(templates)

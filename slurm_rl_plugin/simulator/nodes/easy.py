@@ -172,11 +172,8 @@ def start_in_order_on_nodes(
 ) -> int:
     """Start jobs in order until the first without room, the head; how many started.
 
-    A job that limits of its groups hold back is passed over and reserves nothing.
-
-    Args:
-        order: `count` job numbers.
-        backfills: behind the head start jobs that do not delay it (EASY).
+    A job that limits of its groups hold back is passed over and reserves nothing. If it backfills,
+    jobs behind the head start that do not delay it (EASY).
     """
     head, started = _start_until_head(cluster, machine, order, count)
     if backfills:

@@ -272,8 +272,7 @@ class NodeState(NamedTuple):
     part_cpus: FloatArray
     part_next: IntArray
     ends: NodeEnds  #: the same parts by node
-    #: `counts[RELEASES]` when each shape last found no room, shape [shapes].
-    fails: IntArray
+    fails: IntArray  #: `counts[RELEASES]` when each shape last found no room, shape [shapes]
     usable: FloatArray  #: space for the CPUs on each node that a job could use, shape [nodes]
     #: chosen, chosen_cpus: nodes and CPUs of the last place found; shape [nodes].
     chosen: IntArray

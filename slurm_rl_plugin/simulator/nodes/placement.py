@@ -106,12 +106,7 @@ def first_node_now(requests: NodeRequests, nodes: NodeState, shape: int, closed:
 
 @compiled_borrowing
 def find_room(requests: NodeRequests, nodes: NodeState, shape: int, closed: NodeBits) -> int:
-    """Fill `chosen` with nodes for a job of this shape now; how many, 0 where there is no room.
-
-    Args:
-        nodes: only its spaces change.
-        closed: the set of nodes that the job must not take.
-    """
+    """Fill `chosen` with nodes for a shape now, none of them closed; how many, 0 without room."""
     if requests.most[shape] == 1:
         node = first_node_now(requests, nodes, shape, closed)
         return choose_one(requests, nodes, shape, node)

@@ -220,11 +220,7 @@ def close_planned(slots: TimeSlots, serves: NodeBits, begin: float, end: float) 
 
 @compiled_borrowing
 def _later(slots: TimeSlots, gain: float, end: float) -> float:
-    """When Slurm tries next: at most at the second slot after `end`.
-
-    Args:
-        gain: when a serving node is first free of plans, the window's end for never.
-    """
+    """When Slurm tries next: at `gain`, when nodes become free, or the second slot after `end`."""
     if gain <= end and gain < slots.window[END]:
         return gain
     place, times = _place_behind(slots, end), slots.used[_TIMES]

@@ -106,11 +106,7 @@ def _interchange(cluster: Cluster, chosen: int) -> tuple[float, float]:
 def keep_start(
     cluster: Cluster, experience: Experience, start: int, job: int, jobs: IntArray, count: int
 ) -> None:
-    """Record a pending job that starts now, without its features.
-
-    Args:
-        jobs: what could be chosen, the first `count` entries.
-    """
+    """Record a pending job that starts now, without features, of the first `count` of `jobs`."""
     now = cluster.state[0].now
     wait = now - cluster.jobs[job].submit
     experience.now[start] = now
@@ -130,11 +126,9 @@ def keep_start(
 def best_action_values(
     network: CompiledEchoState, experience: Experience, submit: FloatArray
 ) -> FloatArray:
-    """max_b Q(s, b) at every start, float64[n], under a network with the same reservoir.
+    """max_b Q(s, b) at every start, float64[n].
 
-    Args:
-        experience: collected with any readout of this network's reservoir.
-        submit: of each job, seconds, shape [n].
+    The experience is of any readout of this network's reservoir; `submit` is of each job, seconds.
     """
     starts = len(experience.job)
     values = np.empty(starts)
@@ -301,8 +295,7 @@ class SiteExperience(NamedTuple):
 def feature_probe(*, past: bool) -> QNetwork:
     """A network of the `site` schema whose hidden units are the features before activation.
 
-    Args:
-        past: whether it looks at past runs; otherwise the history features are 0.
+    The history features are 0 unless `past`.
     """
     queue, jobs = len(SITE.queue), len(SITE.jobs)
     itself = np.eye(queue + jobs)
@@ -436,12 +429,9 @@ def _walk(
 def site_experience(
     workload: Workload, start: FloatArray, settings: SimulationSettings
 ) -> SiteExperience:
-    """The starts of a simulation with the features of each decision.
+    """The starts, seconds, [n], of a simulation with these settings, with features of decisions.
 
     History features are 0 where users are unknown.
-
-    Args:
-        start: of each job, as a simulation with these settings gave it, seconds, shape [n].
     """
     columns = (len(start), 1 + MOST_OTHERS)
     experience = SiteExperience(

@@ -163,11 +163,8 @@ def reward_at_next_start(
 ) -> float:
     """Reward of the last start in the state that it led to: lambda * U + (1 - lambda) * F.
 
-    completed: U is the mean utility of the jobs that ended since that start; 0 where none did.
+    completed: U is the mean utility of the jobs after the first `ended`; 0 for none.
     running: U is the mean utility that the running jobs are expected to reach.
-
-    Args:
-        ended: how many jobs had ended at the last start.
     """
     if reward == RUNNING:
         value = running_utility(cluster)

@@ -162,11 +162,7 @@ class LimitOnBatch(NamedTuple):
 
 
 def batch_limit(rule: ClassLimit | None, machine: NodeMachine) -> LimitOnBatch:
-    """Before the first decision.
-
-    Args:
-        rule: how the reserve is kept; None for none.
-    """
+    """The limit before the first decision; without a rule nothing is kept free."""
     kinds = len(machine.kinds)
     whole, kept, widest = np.zeros(kinds), np.zeros(kinds), np.ones(kinds)
     for name, most in {} if rule is None else rule.most_resources.items():
@@ -219,13 +215,7 @@ def leave_out_batch_limit(machine: MachineNow, limit: LimitOnBatch) -> None:
 
 @compiled_borrowing
 def set_batch_limit(cluster: Cluster, machine: MachineNow, limit: LimitOnBatch) -> None:
-    """Limit batch jobs as `reserve_in_force` has just decided.
-
-    Args:
-        cluster: when its limit changed, and when it may change next, change in place.
-        machine: the limits of its batch group change.
-        limit: those of other resources change.
-    """
+    """Limit batch jobs as `reserve_in_force` has just decided, and other resources with them."""
     group = limit.group[0]
     if group < 0:
         return

@@ -191,12 +191,9 @@ def rank_of(scores: FloatArray, tier: IntArray) -> IntArray:
 
 
 def rank_of_tiers(tier: IntArray) -> IntArray:
-    """Ranks of jobs without scores: by tier, then by submission; shape [n].
+    """Ranks of jobs without scores: the highest tier first, then by submission; shape [n].
 
     Before the jobs of each tier is room for the ranks of as many scored jobs.
-
-    Args:
-        tier: of each job; a higher one goes first; shape [n].
     """
     jobs = len(tier)
     return (tier.max(initial=0) - tier) * 2 * jobs + jobs + np.arange(jobs)
@@ -206,10 +203,7 @@ def rank_of_tiers(tier: IntArray) -> IntArray:
 def rank_anew(cluster: Cluster, queue: OrderedQueue) -> int:
     """Rank the pending jobs by scores of now, and order them; the processors to keep free.
 
-    Who comes later goes behind them in his tier.
-
-    Args:
-        cluster: its rank is as `rank_of_tiers` gave it, or as an earlier call left it.
+    Later jobs go behind them in their tier. The rank is that of `rank_of_tiers` or an earlier call.
     """
     count, jobs = cluster.state[0].pending, len(cluster.rank)
     if count == 0:

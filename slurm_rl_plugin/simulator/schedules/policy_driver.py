@@ -43,13 +43,7 @@ def snapshot_of(
     started: IntArray | None = None,
     ended: IntArray | None = None,
 ) -> QueueSnapshot:
-    """What a policy sees of a simulated cluster now.
-
-    Args:
-        pending: the waiting jobs with the caller's priorities.
-        started: numbers of the jobs to report as started; none by default.
-        ended: the same of ended jobs.
-    """
+    """What a policy sees of a simulated cluster now, with these started and ended jobs."""
     running = np.sort(cluster.running.end_job[: cluster.state[0].running])
     nothing = empty_job_table()
     report = StartedJobs(jobs=nothing, start=nothing.submit)
@@ -97,7 +91,6 @@ def simulate_policy(
 
     Args:
         workload: the jobs as backfilling believes them.
-        policy: decides whenever a job could start.
         settings: the batch system; the reserve is the larger of its own and the policy's.
 
     Raises:

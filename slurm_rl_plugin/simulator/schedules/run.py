@@ -86,11 +86,9 @@ class Run:
         keeps_order: bool = False,
         neighbour: Cluster | None = None,
     ) -> Run:
-        """A pool of processors before the first submission.
+        """A pool of processors before the first submission; `neighbour`: see `empty_cluster`.
 
-        Args:
-            keeps_order: scores that change are made at `order_anew` alone, not at each decision.
-            neighbour: see `empty_cluster`.
+        If it keeps the order, changing scores are made at `order_anew`, not at each decision.
         """
         rank, tier = NO_RANK, np.zeros(len(workload.jobs), dtype=np.int64)
         if is_static(order, settings):
@@ -253,10 +251,7 @@ def simulate_on_nodes(
 ) -> SimulatedSchedule:
     """Simulate any order on nodes: no backfilling, EASY, or as slurmctld does it.
 
-    Args:
-        workload: the jobs in submit order; `processors` are CPUs.
-        order: how the queue is ordered; partitions of a higher tier go first.
-        settings: the batch system; `capacity` is the CPUs of all nodes.
+    Partitions of a higher tier go first. `processors` and `capacity` are CPUs.
 
     Raises:
         SimulationError: a way of backfilling that is not simulated on nodes, or a job that
@@ -334,12 +329,7 @@ class HeldNodes(NamedTuple):
 
     @classmethod
     def evenly(cls, nodes: Sequence[Sequence[int]], cpus: IntArray) -> Self:
-        """Where it is not known how many CPUs of a job are on which of its nodes.
-
-        Args:
-            nodes: of each job; none where they are not known.
-            cpus: of each job in all, shape [r].
-        """
+        """The nodes of each job, none where unknown, with its CPUs, [r], in nearly equal parts."""
         counts = np.array([len(each) for each in nodes], dtype=np.int64)
         first = np.concatenate([[0], np.cumsum(counts)])
         place = np.arange(first[-1]) - np.repeat(first[:-1], counts)
@@ -426,11 +416,11 @@ def simulate_in_partitions(
 ) -> SimulatedSchedule:
     """Simulate a site whose partitions share accounts but no processors.
 
+    Each partition keeps the reserve, and queue features are its own.
+
     Args:
         partition: index of each job's partition, shape [n].
         capacities: processors of each partition; `settings.capacity` is not used.
-        order: how each partition's queue is ordered; queue features are those of the partition.
-        settings: the batch system; its reserve is kept in each partition.
     """
     job = [np.flatnonzero(partition == number) for number in range(len(capacities))]
     job = [each for each in job if len(each)]

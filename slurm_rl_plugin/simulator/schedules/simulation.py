@@ -85,9 +85,7 @@ def decide(cluster: Cluster, queue: Any) -> None:
 def run_until(cluster: Cluster, queue: Any, until: float) -> None:
     """Let everything up to `until` happen, and every decision.
 
-    Args:
-        queue: OrderedQueue, StaticQueue, NodeLooks or SlurmPasses; what it remembers is changed.
-        until: seconds; inf runs until nothing more happens.
+    `queue` is an OrderedQueue, StaticQueue, NodeLooks or SlurmPasses; its memory changes.
     """
     while True:
         time = _next_decision(cluster, queue)
@@ -241,13 +239,10 @@ def simulate_scores(
 def simulate_network(
     workload: Workload, network: QNetwork | EchoStateNetwork, settings: SimulationSettings
 ) -> SimulatedSchedule:
-    """Simulate a network that scores the whole queue afresh at every decision.
+    """Simulate a network that scores the whole queue at every decision.
 
-    An echo state network begins with an empty memory; the state of the best job is its memory of
-    the next decision, or of the next one at which the hook writes.
-
-    Args:
-        network: of the `site` schema or one of the papers' (reactive-grid).
+    An echo state network begins with an empty memory; the state of the best job is its memory at
+    the next decision, or at the next one at which the hook writes.
     """
     return simulate_order(workload, QueueOrder(network=network), settings)
 
@@ -261,9 +256,6 @@ def simulate_order(
     workload: Workload, order: QueueOrder, settings: SimulationSettings
 ) -> SimulatedSchedule:
     """Simulate any order: a static one that nothing changes ranks the jobs once.
-
-    Args:
-        settings: the batch system; `half_life` decays the usage that multifactor sees.
 
     Raises:
         SimulationError: a job wider than the machine, or one that never started.

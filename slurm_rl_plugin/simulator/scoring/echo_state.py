@@ -233,9 +233,7 @@ def score_pending_from_memory(
     As in the rollouts that a network learns from, the memory makes one step for each job that
     started, with the features of that job and of the queue at the decision before.
 
-    Args:
-        cluster: read only; some job is pending.
-        remembers: whether the hook decides now: starts are heard of, and the queue is kept.
+    If the hook decides now, it `remembers`: the memory sees the starts, and keeps the queue.
     """
     state = queue_state(cluster, network)
     if remembers:

@@ -233,11 +233,7 @@ def _as_they_are(cluster: Cluster, effects: NoEffects, scores: FloatArray, jobs:
 
 @chosen_by_type("effects", {NoEffects: _as_they_are})
 def as_written(cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray) -> None:
-    """Turn a policy's scores into those that the batch system orders by.
-
-    Args:
-        scores: of the pending jobs in the order of `jobs`; changed in place.
-    """
+    """Turn a policy's scores of `jobs`, in place, into those that the batch system orders by."""
     if not np.isinf(effects.starvation):
         _put_starved_first(cluster, effects, scores, jobs)
     if not np.isinf(effects.influence):

@@ -235,12 +235,7 @@ def _bring_part_up(cluster: Cluster, history: HistoryPart, job: int) -> None:
 
 @compiled_borrowing
 def predicted_quantile(cluster: Cluster, history: HistoryPart, job: int, part: int) -> float:
-    """Seconds below which one of PARTS of such runs end; at most the limit.
-
-    Args:
-        history: made for quantiles, and up to date.
-        part: place in `run_prediction.PARTS`.
-    """
+    """Seconds below which one of PARTS, by its place, of such runs end; at most the limit."""
     _bring_part_up(cluster, history, job)
     template = cluster.past.template[job]
     fill_shares(history.shares, history.hazards[template])
@@ -250,11 +245,7 @@ def predicted_quantile(cluster: Cluster, history: HistoryPart, job: int, part: i
 
 @compiled_inline
 def add_history(cluster: Cluster, history: HistoryPart, job: int, inner: FloatArray) -> float:
-    """Add the history features of a job to `inner`; their part of the linear term.
-
-    Args:
-        inner: hidden units before activation, shape [hidden].
-    """
+    """Add the history features of a job to `inner`, [hidden]; their part of the linear term."""
     _bring_part_up(cluster, history, job)
     template = cluster.past.template[job]
     part = history.part[template]
@@ -400,12 +391,9 @@ def _queue_features(cluster: Cluster, network: CompiledNetwork, usage: FloatArra
 def queue_part(
     cluster: Cluster, network: CompiledNetwork, usage: FloatArray, hidden: FloatArray
 ) -> int:
-    """Add the part of the queue features now to `hidden`; the processors to hold.
+    """Add the queue features now to `hidden`, before activation; the processors to hold.
 
-    Args:
-        network: its recent arrivals are brought up to now.
-        usage: fraction of the consumed service of each account, shape [accounts].
-        hidden: hidden units before activation, shape [hidden].
+    `usage` is the fraction of the consumed service of each account, shape [accounts].
     """
     wanted = network.reserve_bias[0]
     features = _queue_features(cluster, network, usage)
@@ -490,9 +478,7 @@ def job_part(
     This is the loop of `score_pending` for one job. That loop has its own lines: a call of this
     function, also inlined, made the simulator slower by a tenth.
 
-    Args:
-        network: its past runs and waits are up to date.
-        from_queue: `queue_part` of zeros, shape [hidden].
+    The network is up to date; `from_queue` is `queue_part` of zeros, shape [hidden].
     """
     now = cluster.state[0].now
     score = network.static_score[job]
@@ -510,12 +496,9 @@ def job_part(
 def score_pending(
     cluster: Cluster, network: CompiledNetwork, scores: FloatArray, jobs: IntArray
 ) -> int:
-    """Score every pending job now; the processors to keep free of batch work.
+    """Fill `scores` and `jobs` for each pending job now; the processors to keep free of batch work.
 
-    Args:
-        network: its recent arrivals and past runs are brought up to date.
-        scores: filled for the first `pending` places.
-        jobs: filled with the pending job numbers in the order of `scores`.
+    The recent arrivals and past runs of the network are brought up to date.
     """
     usage = current_usage(cluster)
     from_queue = np.zeros(len(network.output))

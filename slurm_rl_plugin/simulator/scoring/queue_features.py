@@ -63,12 +63,7 @@ def next_release(cluster: Cluster) -> float:
 
 @compiled
 def queue_features_now(cluster: Cluster, usage: FloatArray, arrived: FloatArray) -> Any:
-    """The queue features of the `site` schema now, a tuple in its order.
-
-    Args:
-        usage: fraction of the consumed service of each account, shape [accounts].
-        arrived: updated here; see `no_arrivals`.
-    """
+    """The queue features of the `site` schema now, a tuple; `arrived` of `no_arrivals` changes."""
     state = cluster.state[0]
     _count_arrivals(cluster, arrived)
     size, shortest = 0.0, np.inf
@@ -138,12 +133,7 @@ def running_utility(cluster: Cluster) -> float:
 def grid_state(
     cluster: Cluster, places: IntArray, code: int
 ) -> tuple[float, float, float, float, float, float, float, float]:
-    """The 8 queue features of a papers' schema now.
-
-    Args:
-        places: VO place of each account, shape [accounts].
-        code: GRID, GRID_2011 or GRID_WAIT.
-    """
+    """The 8 queue features of a papers' schema now; `places`: VO place of each account."""
     # a recorded log may have had more processors than it says
     capacity, idle = float(cluster.state[0].capacity), float(max(cluster.state[0].idle, 0))
     work, release = max(cluster.state[0].pending_work, 0.0), next_release(cluster)
