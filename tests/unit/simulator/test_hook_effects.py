@@ -16,7 +16,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
 )
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, example_priority
 from slurm_rl_plugin.units import DAY
-from tests.reference.loads import random_workload
+from tests.reference.loads import random_workload, workload_of
 
 SETTINGS = SimulationSettings(capacity=40, backfilling="easy")
 SHORTEST_FIRST = rule_network("sjf")
@@ -83,12 +83,7 @@ def test_a_site_without_weights_is_first_come_first_served(workload):
 def test_a_new_job_gets_its_place_between_cycles(influence):
     """Five jobs of one account on one processor; one cycle, when the first comes."""
     run_time = np.array([50.0, 60.0, 900.0, 10.0, 20.0])
-    workload = random_workload(0, jobs=5, parallel=False).having(
-        submit=np.array([0.0, 1.0, 5.0, 10.0, 11.0]),
-        run_time=run_time,
-        estimate=run_time,
-        account=np.zeros(5, dtype=np.int64),
-    )
+    workload = workload_of([0.0, 1.0, 5.0, 10.0, 11.0], run_time)
     shortest_first = QueueOrder(scores=-run_time, site=example_priority())
     for refresh in (0.0, 1e5):
         settings = SimulationSettings(capacity=1, influence=influence, refresh=refresh)
@@ -104,14 +99,8 @@ def test_between_cycles_a_job_keeps_its_place(refresh, expected):
 
     One of two processors is free, so that the queue is looked at when the last job comes.
     """
-    run_time = np.array([100.0, 100.0, 20.0, 1e4])
-    workload = random_workload(0, jobs=4, parallel=False).having(
-        submit=np.array([0.0, 0.0, 50.0, 60.0]),
-        run_time=run_time,
-        estimate=run_time,
-        time_limit=run_time,
-        account=np.zeros(4, dtype=np.int64),
-        processors=np.array([1, 2, 2, 1]),
+    workload = workload_of(
+        [0.0, 0.0, 50.0, 60.0], [100.0, 100.0, 20.0, 1e4], processors=[1, 2, 2, 1]
     )
     settings = SimulationSettings(capacity=2, refresh=refresh)
     found = simulate_order(workload, QueueOrder(rule="wfp3"), settings).start.tolist()
@@ -124,13 +113,7 @@ def test_a_write_gives_a_job_its_age_of_now():
     The write at 60 s puts the shorter one in the better place, which adds a point, and has
     slurmctld calculate both whole: by then the longer one is 59 points old.
     """
-    workload = random_workload(0, jobs=3, parallel=False).having(
-        submit=np.array([0.0, 1.0, 60.0]),
-        run_time=np.array([100.0, 50.0, 10.0]),
-        estimate=np.array([100.0, 50.0, 10.0]),
-        time_limit=np.array([100.0, 50.0, 10.0]),
-        account=np.zeros(3, dtype=np.int64),
-    )
+    workload = workload_of([0.0, 1.0, 60.0], [100.0, 50.0, 10.0])
     site = SitePriority(
         points=np.zeros(3), age=1e5, highest_age=1e5, fairshare=0.0, period=1e9, first=0.0
     )
@@ -175,13 +158,11 @@ def test_without_influence_a_waiting_rule_leaves_the_sites_own_priority(workload
 )
 def test_a_starved_job_takes_the_best_place_of_its_account_and_no_better_one(bound, expected):
     """Jobs on one processor, the last one of another account; the second one starves."""
-    seconds = np.array([100.0, 50.0, 30.0, 20.0])
-    workload = random_workload(0, jobs=4, parallel=False).having(
-        submit=np.array([0.0, 1.0, 95.0, 96.0]),
-        run_time=seconds,
-        estimate=seconds,
-        time_limit=seconds,
-        account=np.array([0, 0, 0, 1]),
+    workload = workload_of(
+        [0.0, 1.0, 95.0, 96.0],
+        [100.0, 50.0, 30.0, 20.0],
+        account=[0, 0, 0, 1],
+        shares=[0.5, 0.5],
     )
     settings = SimulationSettings(capacity=1, starvation=bound)
     found = simulate_network(workload, SHORTEST_FIRST, settings).start
@@ -202,14 +183,7 @@ def test_beside_a_bounded_order_interactive_jobs_go_first_below_a_limit():
     The batch job may use the processor that becomes free at 10 s, and age puts it first.
     """
     run_time = np.array([10.0, 20.0, 5.0, 5.0])
-    workload = random_workload(0, jobs=4, parallel=False).having(
-        submit=np.array([0.0, 0.0, 1.0, 5.0]),
-        run_time=run_time,
-        estimate=run_time,
-        time_limit=run_time,
-        interactive=np.array([True, True, False, True]),
-        account=np.zeros(4, dtype=np.int64),
-    )
+    workload = workload_of([0.0, 0.0, 1.0, 5.0], run_time, interactive=[True, True, False, True])
     site = SitePriority(
         points=np.zeros(4), age=1e5, highest_age=1e5, fairshare=0.0, period=1.0, first=0.0
     )
