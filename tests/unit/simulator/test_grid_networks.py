@@ -41,7 +41,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     empty_cluster,
     next_event,
 )
-from slurm_rl_plugin.simulator.kernel.cluster import next_event as next_event_of
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_by_score, dispatch_in_order
 from slurm_rl_plugin.simulator.kernel.workload import copied
 from slurm_rl_plugin.simulator.rollouts.rollout import (
@@ -284,7 +283,7 @@ def network_grid(schema, seed=1, hidden=6):
 def moments(workload, capacity=CAPACITY, half_life=5000.0):
     """(cluster, snapshot) at every event of a first-come, first-served schedule."""
     cluster = empty_cluster(workload, capacity, half_life)
-    while not np.isinf(event := next_event_of(cluster)):
+    while not np.isinf(event := next_event(cluster)):
         advance(cluster, event)
         pending = cluster.pending[: cluster.state[0].pending].tolist()
         running = np.sort(cluster.running.end_job[: cluster.state[0].running]).tolist()
