@@ -9,7 +9,6 @@ import signal
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
 
 from prometheus_client import CollectorRegistry
 
@@ -56,21 +55,11 @@ def main(options: argparse.Namespace) -> int:
     configuration = _configuration(options)
     become_state_owner(configuration)
     check_model_file(configuration.sections.policy.model)
-    reload_wanted = _reload_wanted()  # a SIGHUP may arrive before the daemon is ready
+    reload_wanted = SignalRequest(time.sleep)
+    # a SIGHUP may arrive before the daemon is ready, and must not end it then either
+    signal.signal(signal.SIGHUP, lambda *_: reload_wanted.set())
     with only_daemon(Path(configuration.sections.hook.state_file)):
         return _run(options, configuration, reload_wanted)
-
-
-def _reload_wanted() -> SignalRequest:
-    """Set by SIGHUP, which must not end a starting daemon either."""
-    wanted = SignalRequest(time.sleep)
-
-    def on_reload(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        wanted.set()
-
-    signal.signal(signal.SIGHUP, on_reload)
-    return wanted
 
 
 def _configuration(options: argparse.Namespace) -> Configuration:
@@ -141,8 +130,7 @@ def _daemon(
 ) -> Daemon:
     stop = SignalRequest(time.sleep)
 
-    def on_stop(number: int, frame: FrameType | None) -> None:
-        del number, frame
+    def on_stop(*_: object) -> None:
         sd_notify("STOPPING=1", os.environ)
         stop.set()
 

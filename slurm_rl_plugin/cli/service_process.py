@@ -8,7 +8,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from types import FrameType
 from typing import IO
 
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest, sd_notify
@@ -68,13 +67,8 @@ def serve_until_stopped(begin: Callable[[], object], work: Callable[[], object])
         work: must not raise. If it returns True, more work waits, and there is no pause.
     """
     stop = SignalRequest(time.sleep)
-
-    def on_stop(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        stop.set()
-
-    signal.signal(signal.SIGTERM, on_stop)
-    signal.signal(signal.SIGINT, on_stop)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     begin()
     sd_notify("READY=1", os.environ)
