@@ -105,14 +105,14 @@ install_python() {
         --no-warn-script-location --report "$work/report.json" -r "$work/source/requirements/runtime.txt"
     "$work/tools/bin/pip" --python "$root$prefix/bin/python" install --quiet --no-compile \
         --no-warn-script-location --no-deps "$work"/slurm_rl_plugin-*.whl
-    # What only works, or only matters, where it was built.
+    # Files that only work, or only matter, where they were built.
     find "$root$prefix/bin" -type f ! -name slurm-rl -delete
     sed -i "1s,.*,#!$prefix/bin/python," "$root$prefix/bin/slurm-rl"
     sed -i '/^command = /d' "$root$prefix/pyvenv.cfg"
     find "$root$prefix" -path '*.dist-info/*' '(' -name direct_url.json -o -name RECORD ')' -delete
     find "$root$prefix/lib" -type d '(' -name tests -o -name testdata ')' -prune -exec rm -rf {} +
     find "$root$prefix/lib" -type f -exec chmod 644 {} +
-    # Python would write these when root runs it, and a removal would leave them.
+    # Otherwise Python writes these when root runs it, and a removal leaves them.
     "$python" -m compileall -q -s "$root" -p / --invalidation-mode unchecked-hash "$root$prefix/lib"
 }
 
@@ -151,7 +151,7 @@ install_files() {
         put "$page" "/usr/share/man/man${page##*.}"
         gzip -9n "$root/usr/share/man/man${page##*.}/$(basename "$page")"
     done
-    # Where Grafana's provisioning file looks for them.
+    # Grafana's provisioning file looks for them here.
     for dashboard in "$deploy"/grafana/*.json; do
         put "$dashboard" /usr/share/slurm-rl/grafana
     done
@@ -178,7 +178,7 @@ write_documents() {
     put "$work/source/deploy/debian/lintian-overrides" /usr/share/lintian/overrides slurm-rl
 }
 
-# What is inside, with versions, hashes and licences.
+# The contents of the package, with versions, hashes and licenses.
 write_bill_of_materials() {
     "$work/tools/bin/cyclonedx-py" environment --output-reproducible --output-file "$work/parts.json" \
         "$root$prefix/bin/python"

@@ -237,14 +237,6 @@ def _print_ranking(ranking: Sequence[RankedSite], silent: Sequence[SiteAnswer], 
 
 
 def _entry(each: RankedSite) -> dict[str, Any]:
-    offer = each.offer
-    entry: dict[str, Any] = {"site": each.site, "merit": each.merit, "reason": each.reason}
-    if offer is not None:
-        entry |= {
-            "expected_start": offer.expected_start,
-            "utility": offer.utility,
-            "price": offer.price,
-            "processors": offer.processors,
-            "published": offer.published,
-        }
-    return entry
+    parts = ("expected_start", "utility", "price", "processors", "published")
+    offered = {} if each.offer is None else {part: getattr(each.offer, part) for part in parts}
+    return {"site": each.site, "merit": each.merit, "reason": each.reason, **offered}

@@ -285,32 +285,17 @@ def test_benchmark_hook_fails_where_the_writes_are_not_the_fewest(
     monkeypatch.setattr(benchmark, "order_changes", one_more)
     code, out, err = typed("benchmark", "hook", *words)
     assert (code, json.loads(out)["writes"]) == (1, 41)
-    assert "the hook sends 41 writes where 40" in err
+    assert "the hook sends 41 writes, but 40 are enough" in err
 
 
-ROW = "{id} {submit} 5 {run} 1 -1 -1 1 900 -1 1 1 {group} -1 1 -1 -1 -1"
-
-
-@pytest.fixture
-def swf_names(tmp_path: Path) -> Path:
-    """Forty sequential jobs of two groups on two processors."""
-    rows = [
-        ROW.format(id=number + 1, submit=number * 60, run=30 + 40 * (number % 9), group=number % 2)
-        for number in range(40)
-    ]
-    path = tmp_path / "small.swf"
-    path.write_text("\n".join(["; MaxProcs: 2", *rows]) + "\n")
-    return path
-
-
-def test_evaluate_takes_every_name(typed: Typed, swf_names: Path) -> None:
+def test_evaluate_takes_every_name(typed: Typed, swf: Path) -> None:
     names = [*NAMED_POLICIES, "reserve:1"]
     words = [word for name in names for word in ("--policy", name)]
-    policies = typed.json("evaluate", swf_names, *words)["policies"]
+    policies = typed.json("evaluate", swf, *words)["policies"]
     assert list(policies) == names
     own = policies["reserve:1"]["classes"]
     words = ["--policy", "interactive-first", "--reserve=1", "--json"]
-    kept = typed.json("evaluate", swf_names, *words)["policies"]["interactive-first"]["classes"]
+    kept = typed.json("evaluate", swf, *words)["policies"]["interactive-first"]["classes"]
     assert own == kept
 
 
@@ -322,13 +307,13 @@ def test_an_unknown_name_is_told_with_every_name_before_the_log_is_read(
     assert all(name in told for name in NAMED_POLICIES)
 
 
-def test_partitions_share_no_reserve_rule(typed: Typed, swf_names: Path) -> None:
+def test_partitions_share_no_reserve_rule(typed: Typed, swf: Path) -> None:
     words = ["--policy", "reserve:1", "--partitions", "1=2"]
-    assert "on processors that all jobs share" in typed.refused("evaluate", swf_names, *words)
+    assert "on processors that all jobs share" in typed.refused("evaluate", swf, *words)
 
 
-def test_a_rule_is_no_network_to_train_from(typed: Typed, swf_names: Path, tmp_path: Path) -> None:
-    told = typed.refused("train", swf_names, "-o", tmp_path / "m.onnx", "--from", "sjf")
+def test_a_rule_is_no_network_to_train_from(typed: Typed, swf: Path, tmp_path: Path) -> None:
+    told = typed.refused("train", swf, "-o", tmp_path / "m.onnx", "--from", "sjf")
     assert "--from sjf: a rule is no network to start from" in told
 
 

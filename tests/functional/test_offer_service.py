@@ -268,7 +268,7 @@ def test_a_batch_system_that_does_not_answer_is_left_alone_for_a_while(
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [
-        ('address = "0.0.0.0"', "would show the token to the network"),
+        ('address = "0.0.0.0"', "would send the token in clear text"),
         ('price = "9**9**9"', "[offer] price: formula"),
         ('forward_hops = 1\n[route]\nsites_file = "/nowhere"', "/nowhere names no site"),
         ('tls_certificate = "x.pem"', "tls_certificate needs tls_key"),

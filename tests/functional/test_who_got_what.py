@@ -42,8 +42,8 @@ def test_users_have_the_accounts_of_a_file(typed: Typed, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (b"1;physics\n", "users.csv:1: '1;physics' is no user,account: write one pair a line."),
-        (b"user,account\n1,\n", "users.csv:2: '1,' is no user,account"),
+        (b"1;physics\n", "users.csv:1: '1;physics' is not user,account: give one pair a line."),
+        (b"user,account\n1,\n", "users.csv:2: '1,' is not user,account"),
         (b"1,a\n1,b\n", "users.csv:2: user 1 has two accounts, a and b: keep one."),
         (b"\xff,a\n", "users.csv cannot be read: it is not UTF-8."),
         (None, "users.csv cannot be read: No such file or directory."),

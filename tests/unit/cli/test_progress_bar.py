@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -56,31 +57,18 @@ def test_a_terminal_without_rich_gets_a_plain_line(
     assert said.err.endswith("\r\033[K")
 
 
-def test_what_takes_long_says_what_goes_on_and_takes_it_away(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("fails", [False, True])
+def test_long_work_is_shown_until_it_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fails: bool
 ) -> None:
     on_a_terminal(monkeypatch)
     silent_for(progress.PATIENCE, monkeypatch)
-    with said_if_long("reading a.log"):
+    with suppress(ValueError), said_if_long("reading a.log"):
         assert heard(capsys, "reading a.log ...")
+        if fails:
+            raise ValueError("of the work")
     assert capsys.readouterr().err == "\r\033[K"
     assert time.monotonic() - progress._SILENT_SINCE[0] < progress.PATIENCE
-
-
-def test_words_are_taken_away_where_the_work_fails(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    on_a_terminal(monkeypatch)
-    silent_for(progress.PATIENCE, monkeypatch)
-
-    def fails() -> None:
-        with said_if_long("reading a.log"):
-            assert heard(capsys, "reading a.log ...")
-            raise ValueError("of the work")
-
-    with pytest.raises(ValueError, match="of the work"):
-        fails()
-    assert capsys.readouterr().err == "\r\033[K"
 
 
 def test_nothing_is_said_of_short_work(
@@ -115,7 +103,7 @@ def test_a_first_run_says_that_it_compiles(
     assert capsys.readouterr().err == f"slurm-rl: {progress.COMPILES_FIRST}\n"
 
 
-def test_work_goes_on_where_nobody_can_be_sentence(
+def test_work_continues_without_standard_error_or_a_thread(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Standard error was closed, or no thread is left."""
