@@ -163,7 +163,7 @@ def test_where_nothing_is_known_release_says_the_line_of_pbs(
     words = ("--config", str(tmp_path / "broken.toml"), "--state-file", str(tmp_path / "none"))
     assert main(["release", *words]) == 1
     said = capsys.readouterr().err
-    assert f"take factors back by `{OF_PBS}`." in said
+    assert f"restore the factors by `{OF_PBS}`." in said
     assert "scontrol" not in said
 
 

@@ -213,7 +213,7 @@ FIELDS = (
 SACCT = ("sacct", "--allusers", "-X", "--parsable2", "--noheader", "-o", ",".join(FIELDS))
 #: Seconds added to a command's time-out for accounting, which may search a month.
 SECONDS_MORE = 50.0
-#: The newest runs; the first decision has to learn from all of them.
+#: The newest runs; the first decision must learn from all of them.
 RUNS_AT_MOST = 100_000
 
 
