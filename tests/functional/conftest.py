@@ -1,4 +1,4 @@
-"""Verbs as somebody types them, on the site that a test module prepares."""
+"""Commands as a user types them, on the site that a test module prepares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`slurm-rl compile`: what stands in its way is one sentence, and what it compiles is found."""
+"""`slurm-rl compile`: an obstacle is one sentence, and the compiled code is found."""
 
 from __future__ import annotations
 

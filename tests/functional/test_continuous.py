@@ -194,7 +194,7 @@ def test_people_see_the_rules_and_the_ratios(typed: Typed, site: Path) -> None:
 def test_rules_by_predicted_run_times_know_no_run_that_nobody_has_seen(
     site: Path, nodes: bool
 ) -> None:
-    """The log records no starts: by itself every job would tell its length from when it came."""
+    """The log records no starts: otherwise a submit time would reveal the length of a job."""
     machine = read_machine(site / "slurm.conf")
     prepared = prepare_log(read_log(site / "week.events")[0], machine=machine)
     if not nodes:  # processors that all jobs share

@@ -1,7 +1,7 @@
 """Every command of the documents is run, on small input in a folder of its own.
 
 `make` itself is only asked what it would do: `make test` would run this file again. What it would
-run of ours is run. Shell lines that are not ours (pip, useradd, sacctmgr, sacct) are not run, but
+run of our commands is run. Shell lines that are not ours (pip, useradd, sacctmgr, sacct) are not run, but
 for the line that takes back all factors without our program, on a real Slurm.
 """
 
@@ -65,7 +65,7 @@ TARGETS = sorted({word for each in all_commands() if each.program == "make" for 
 SMALLER = {"--generations": "2", "--steps": "2", "--jobs": "300", "--drop": "5,5", "--seeds": "2"}
 #: Days before now of what the fake accounting is asked for: documented dates may lie in the future.
 DAYS_AGO = {"--since": 3, "--until": 1}
-#: Verbs that take long unless told otherwise.
+#: Options that shorten long commands.
 SMALLER_BY_VERB = {
     "demo": ["--generations", "2"],
     "train": ["--steps", "2"],
@@ -214,7 +214,7 @@ def reads_traces(command: Command) -> bool:
 
 
 def shows_its_work(command: Command) -> bool:
-    """Whether a study tells when its work begins: all but the schedules of rlscheduler."""
+    """Whether a study shows when its work begins: all but the schedules of rlscheduler."""
     return command.words[1] != "rlscheduler" or "--search" in command.words
 
 
@@ -256,7 +256,7 @@ def test_commands_of_the_documents_run(
         return
     if command.words[0] == "experiment":
         daemon(["run", "--once", "--config", "site.toml"], until="cycle=done")  # leaves its look
-        words += ["--insist"] * (command.words[1] == "start")  # its log tells of no last weeks
+        words += ["--insist"] * (command.words[1] == "start")  # its log has no recent weeks
         if command.words[1] != "start":
             assert main(["experiment", "start", "--insist", "--config", "site.toml"]) == 0
         if "--committee" in words:  # a page of one that is: test_experiment_verbs

@@ -131,7 +131,7 @@ def test_what_a_block_cost_is_never_made_anew(tmp_path: Path) -> None:
     site = begun(tmp_path, equal_models(3, 4), experiment)
     look_at(site, experiment.blocks[2].end + 1.0)
     before = site.files.found()
-    site.trial = equal_models(4, 4)  # as if accounting told of other jobs now
+    site.trial = equal_models(4, 4)  # as if accounting had other jobs now
     look_at(site, experiment.blocks[4].end + 1.0)
     after = site.files.found()
     assert before is not None
@@ -194,7 +194,7 @@ def test_a_clock_that_is_set_back_leaves_it_watched(tmp_path: Path) -> None:
     watch = ExperimentWatch(site=cast("ExperimentSite", site))
     ahead, right = experiment.begin + experiment.day, experiment.blocks[0].end + 1.0
     site.now, site.away = right, True
-    watch.look(ahead)  # nothing tells of blocks that are over by a wrong clock
+    watch.look(ahead)  # a wrong clock ends no block
     assert site.files.stands().looked == experiment.begin
     site.away = False
     watch.look(right)  # and is tried again at once

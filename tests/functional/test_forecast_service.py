@@ -1,4 +1,4 @@
-"""`slurm-rl forecast` foretells the look that a daemon left, and `slurm-rl start` tells users."""
+"""`slurm-rl forecast` forecasts the queue file of a daemon, and `slurm-rl start` shows users."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Service(NamedTuple):
 
 
 def sacct_dump(site: LiveSite, now: float) -> str:
-    """What accounting tells of the runs that have ended."""
+    """The ended runs in accounting."""
     log = site.log
     lines = [HEADER]
     for place in np.flatnonzero(log.start + log.run_time <= now).tolist():

@@ -132,7 +132,7 @@ PS1=ready
 
 @pytest.fixture
 def offered_zsh(pages: Path, tmp_path: Path) -> Offered:
-    """What is offered for the last word, beside what the test puts into its folder."""
+    """What is offered for the last word, with the files of the test in its folder."""
     return partial(asked_zsh, pages / "completion", tmp_path)
 
 

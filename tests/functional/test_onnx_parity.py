@@ -90,7 +90,7 @@ def test_onnxruntime_scores_as_the_network_does(tmp_path, activation, jobs):
     assert scores.dtype == np.float32
     assert_equal_scores(scores, network.scores(queue, table))
     if jobs > 1:
-        assert np.ptp(scores) > 1  # scores that were all alike would prove nothing
+        assert np.ptp(scores) > 1  # equal scores would prove nothing
 
 
 @pytest.mark.parametrize("waiting", [0, 1, 1000])

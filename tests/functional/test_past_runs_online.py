@@ -1,4 +1,4 @@
-"""What the head node knows of past runs, and that the simulator foretells and learns alike."""
+"""Past runs on the head node, and equal predictions of the simulator."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ from tests.reference.loads import log_of, random_workload, users_workload
 from tests.unit.features.run_tables import USERS, Run, snapshot_of, told_by
 from tests.unit.features.test_past_runs import assert_same, random_runs, snapshots_of
 
-#: Numbers of a memory before what was foretold of running jobs: arrivals, the longest wait.
+#: Numbers of a memory before the predictions of running jobs: arrivals, the longest wait.
 BEFORE = ARRIVAL_MEMORY + 1
 
 
@@ -47,7 +47,7 @@ def of_the_papers():
 
 
 def past_in(memory):
-    """The past that a memory holds, behind what was foretold of running jobs."""
+    """The past in a memory, after the predictions of running jobs."""
     return PastRuns.from_memory(ForetoldRuns.from_memory(memory[BEFORE:])[1])
 
 
@@ -238,7 +238,7 @@ def test_a_run_of_a_time_when_nobody_watched_teaches_no_share(model):
 
 
 class ModelListener:
-    """Keeps what a policy asked for last, and what it foretold of each job."""
+    """Keeps the last request of a policy, and its prediction of each job."""
 
     def __init__(self, policy):
         self.policy, self.name, self.asked, self.told = policy, policy.name, None, {}

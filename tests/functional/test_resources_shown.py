@@ -106,7 +106,7 @@ def test_explain_says_what_a_job_waits_for(words: Typed) -> None:
 def test_explain_says_that_nodes_cannot_be_read(words: Typed, site: FakeCluster) -> None:
     site.set(nodes=[{**NODES[0], "gres": "gpu:a:b:c:1"}])
     document = words.json("explain", "1")
-    assert document["requests"] is None  # the snapshot could not tell either
+    assert document["requests"] is None  # the snapshot does not have it either
     assert document["room"] is None
 
 
@@ -170,7 +170,7 @@ def test_whole_nodes_features_and_licences() -> None:
     none_free = room_of([idle], ["p"], matlab, 1, licences={"license/matlab": 0.0})
     assert room_sentences(none_free) == ["It waits for 1 licence of matlab; 0 are free."]
     assert none_free.licences == {"license/matlab": LicenceRoom(asked=1.0, free=0.0)}
-    assert room_of([idle], ["p"], matlab, 1).licences == {}  # nobody told
+    assert room_of([idle], ["p"], matlab, 1).licences == {}  # unknown
 
 
 def test_explain_asks_for_licences_where_a_job_does(words: Typed, site: FakeCluster) -> None:

@@ -200,9 +200,9 @@ class SharePolicy:
 class LyingSite(QueueInMemory):
     """Four processors; arrays of arts, one or four, and four of physics always wait.
 
-    The usage that it tells fades by half in a week, and counts what arts uses four times. By it
-    4 a / .6 = (1 - a) / .4 where arts gets a = .27 of the service, with a share of .6; and
-    a = .0046 with a share of .018.
+    The reported usage decays by half in a week, and counts what arts uses four times. By it
+    4 a / 0.6 = (1 - a) / 0.4 if arts gets a = 0.27 of the service, with a share of 0.6; and
+    a = 0.0046 with a share of 0.018.
     """
 
     share: float = 0.6
@@ -291,7 +291,7 @@ def test_a_small_account_gets_most_of_its_share_back(tmp_path: Path) -> None:
 
 @dataclass
 class TwoQueues(QueueInMemory):
-    """Wide and narrow jobs of which one each starts every ten minutes.
+    """Wide and narrow jobs; one of each starts every ten minutes.
 
     In the site's turns they wait three hours each: 18 of each kind are pending.
 

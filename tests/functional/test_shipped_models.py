@@ -1,4 +1,4 @@
-"""Every model that comes with the package can be used as it is, and tells nobody."""
+"""Every model that comes with the package can be used as it is, and warns of nothing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_card_warns_as_one_written_today(name: str, tmp_path: Path) -> None:
     committed = model_path(name).with_suffix(".md")
     anew = tmp_path / committed.name
     manifest = json.loads(committed.with_suffix(".json").read_text())
-    if "heldout" in manifest:  # written before the manifest told whether it beats the best rule
+    if "heldout" in manifest:  # written before the manifest said whether it beats the best rule
         manifest["heldout"].setdefault("beats_best_rule", True)
     write_card(anew, manifest)
     (_, told), (_, wanted) = (

@@ -138,7 +138,7 @@ def test_a_log_that_records_starts_shows_how_well_the_cluster_is_known(
         misdelivered = variant["figures"]["misdelivered"]
         assert variant["service"]["fortnight"] == [misdelivered["before"], misdelivered["after"]]
         (account,) = variant["service"]["accounts"].values()
-        assert account["ratio"] == pytest.approx([1.0, 1.0])  # there is nobody else
+        assert account["ratio"] == pytest.approx([1.0, 1.0])  # there is no other
         assert (variant["inconclusive"] is None) is known
         verdicts = {each["verdict"] for each in variant["figures"].values()}
         assert (verdicts == {"inconclusive"}) is not known
@@ -285,7 +285,7 @@ def kept_starts(typed: Typed, monkeypatch: pytest.MonkeyPatch, *words: str) -> l
 def test_starts_are_taken_for_those_of_nothing_else(
     typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another job, weight, or model is simulated anew; another variant beside the kept ones."""
+    """Another job, weight, or model is simulated anew; another variant is added to the kept ones."""
     change = ("--change", "hook mine.onnx")
     (tmp_path / "mine.onnx").write_bytes(MODEL.read_bytes())
     assert kept_starts(typed, monkeypatch, *change) == ["mine.onnx", "multifactor"]

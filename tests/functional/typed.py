@@ -1,4 +1,4 @@
-"""`slurm-rl` as somebody types it."""
+"""`slurm-rl` as a user types it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slurm_rl_plugin.cli.entry import main
 
 
 class Typed:
-    """The command as somebody types it, in this process."""
+    """The command as a user types it, in this process."""
 
     def __init__(
         self, capsys: pytest.CaptureFixture[str], *before: str, after: Sequence[str] = ()

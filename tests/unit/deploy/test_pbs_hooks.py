@@ -89,7 +89,7 @@ def test_a_senseless_score_is_never_given(tmp_path, score):
 
 @pytest.fixture
 def qmgr(tmp_path):
-    """A qmgr that notes what it is told to change, and tells the formula."""
+    """A qmgr that records its changes, and prints the formula."""
     program = tmp_path / "exec" / "bin" / "qmgr"
     program.parent.mkdir(parents=True)
     (tmp_path / "formula").write_text("1000*rl_score + asinh(queue_priority)")
@@ -104,7 +104,7 @@ def qmgr(tmp_path):
 
 
 def dead_man(tmp_path, age, **settings):
-    """Run the hook with a heartbeat of that age; what qmgr was told, one word a line."""
+    """Run the hook with a heartbeat of that age; the words for qmgr, one a line."""
     heartbeat = tmp_path / "heartbeat"
     if age is not None:
         heartbeat.touch()
@@ -155,7 +155,7 @@ def test_a_formula_that_cannot_be_looked_at_is_taken_for_ours(tmp_path, qmgr):
 
 
 def test_the_hook_waits_as_long_as_systemd_does():
-    """A cycle beside a slow server takes minutes, and no sign of life comes meanwhile."""
+    """A cycle with a slow server takes minutes, without a heartbeat."""
     unit = (TOP / "deploy" / "systemd" / "slurm-rl.service").read_text()
     assert f"WatchdogSec={STALE_SECONDS // 60}min" in unit.splitlines()
     shipped = json.loads((HOOKS / "slurm_rl_dead_man.json").read_text())

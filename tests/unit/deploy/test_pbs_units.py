@@ -1,4 +1,4 @@
-"""The drop-in for units beside PBS: the setuid pbs_iff can vouch for the daemon's user."""
+"""The drop-in for units on PBS: the setuid pbs_iff can identify the daemon's user."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_nothing_keeps_new_privileges_away(service: str) -> None:
 
 
 def test_the_daemon_itself_gets_no_capability() -> None:
-    """With this one it could tell pbs_server that it is root."""
+    """With this one it could claim to be root to pbs_server."""
     assert settings(DROP_IN)["CapabilityBoundingSet"] == "CAP_NET_BIND_SERVICE"
     assert "AmbientCapabilities" not in settings(DROP_IN)
     assert settings(UNITS / SERVICES[0])["AmbientCapabilities"] == ""
