@@ -1,8 +1,8 @@
 """Every command of the documents is run, on small input in a folder of its own.
 
-`make` itself is only asked what it would do: `make test` would run this file again. What it would
-run of our commands is run. Shell lines that are not ours (pip, useradd, sacctmgr, sacct) are not run, but
-for the line that takes back all factors without our program, on a real Slurm.
+`make` itself is only asked what it would do, because `make test` would run this file again; the
+commands of slurm-rl in it are run. Other shell lines (pip, useradd, sacctmgr, sacct) are not run,
+except the line that rolls back all factors without our program, on a real Slurm.
 """
 
 from __future__ import annotations

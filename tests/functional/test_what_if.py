@@ -285,7 +285,7 @@ def kept_starts(typed: Typed, monkeypatch: pytest.MonkeyPatch, *words: str) -> l
 def test_starts_are_taken_for_those_of_nothing_else(
     typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another job, weight, or model is simulated anew; another variant is added to the kept ones."""
+    """Another job, weight, or model is simulated anew; another variant is added."""
     change = ("--change", "hook mine.onnx")
     (tmp_path / "mine.onnx").write_bytes(MODEL.read_bytes())
     assert kept_starts(typed, monkeypatch, *change) == ["mine.onnx", "multifactor"]
