@@ -343,7 +343,7 @@ def _resource(name: str, reserve: ReserveSettings, snapshot: QueueSnapshot) -> C
     has = 0 if now is None else int(now.of(name, now.capacity))
     most, widest = reserve.most_resources[name], reserve.widest_batch_resources.get(name, 1)
     if not has:
-        what = f"the batch system shows no {name}: it keeps no {name} free"
+        what = f"the batch system shows no {name}, so none can be kept free"
         return Check(WARN, "reserve size", what)
     said = f"{amount_words(name, most)} of {amount_words(name, has)}"
     if widest >= has:
