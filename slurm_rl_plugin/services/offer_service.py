@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from slurm_rl_plugin.batch_systems.kind import OfferingSite
-from slurm_rl_plugin.brokers.live.bound_offers import BindingLimits, BoundOffers
+from slurm_rl_plugin.brokers.live.bound_offers import BoundOffers
 from slurm_rl_plugin.brokers.live.job_document import Forwarding
 from slurm_rl_plugin.brokers.live.offer_pages import Forwarder, OfferDesk, OfferPages
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
-from slurm_rl_plugin.brokers.live.recent_starts import OwnUtilities, RecentStarts, StartLimits
+from slurm_rl_plugin.brokers.live.recent_starts import OwnUtilities, RecentStarts
 from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, ask_sites
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.tables import read_sites
@@ -39,7 +39,8 @@ def build_offer_pages(configuration: Configuration, bound: BoundOffers | None = 
     """The page that the service serves."""
     given, site = configuration.sections.offer, offering_site(configuration)
     utilities = build_own_utilities(configuration, site)
-    limits = StartLimits(
+    starts = RecentStarts(
+        *(site.expected_start, time.monotonic),
         keep=float(given.keep),
         at_once=given.tests_at_once,
         busy_share=float(given.busy_share),
@@ -53,7 +54,7 @@ def build_offer_pages(configuration: Configuration, bound: BoundOffers | None = 
     )
     desk = OfferDesk(
         site=_remembered(site.name),
-        starts=RecentStarts(site.expected_start, limits, time.monotonic),
+        starts=starts,
         worth=worth,
         all_processors=_remembered(site.processors),
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
@@ -95,11 +96,13 @@ def build_bound_offers(configuration: Configuration) -> BoundOffers | None:
     given, site = configuration.sections.offer, offering_site(configuration)
     if given.bind_seconds == 0 and not Path(given.bind_file).exists():
         return None
-    limits = BindingLimits(
-        seconds=float(given.bind_seconds), most=given.bind_most, part=float(given.bind_part)
-    )
     clock = time.time  # noqa: TID251 - the composition root hands out the clock
-    return BoundOffers(site, Path(given.bind_file), limits, clock)
+    return BoundOffers(
+        *(site, Path(given.bind_file), clock),
+        seconds=float(given.bind_seconds),
+        most=given.bind_most,
+        part=float(given.bind_part),
+    )
 
 
 def build_forwarder(configuration: Configuration, site: OfferingSite) -> Forwarder | None:

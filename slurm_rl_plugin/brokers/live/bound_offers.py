@@ -60,15 +60,6 @@ class ReservingSite(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BindingLimits:
-    """Limits of binding offers."""
-
-    seconds: float  #: for which an accepted offer waits for its job
-    most: int  #: reservations at a time
-    part: float  #: of the site's processors in all reservations together, in (0, 1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BoundOffer:
     """A reservation that this service made."""
 
@@ -83,8 +74,10 @@ class BoundOffers:
 
     site: ReservingSite
     file: Path  #: of the reservations
-    limits: BindingLimits
     clock: Callable[[], float]  #: seconds since the epoch
+    seconds: float  #: for which an accepted offer waits for its job
+    most: int  #: reservations at a time
+    part: float  #: of the site's processors in all reservations together, in (0, 1]
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _bound: dict[str, BoundOffer] = field(init=False)
 
@@ -98,21 +91,20 @@ class BoundOffers:
         """Bind an offer from the offered start; RequestRefused says why that is impossible."""
         if not request.job.account or math.isnan(request.job.time_limit):
             raise RequestRefused(BAD, "an offer binds for an account and a time_limit: give both.")
-        limits = self.limits
         with self._lock:
             held = sum(each.processors for each in self._bound.values())
-            most = limits.part * all_processors
-            if len(self._bound) >= limits.most or held + request.processors > most:
+            most = self.part * all_processors
+            if len(self._bound) >= self.most or held + request.processors > most:
                 raise RequestRefused(_CANNOT_BIND, "the site binds no more offers now.")
             bound = BoundOffer(
                 name=f"{PREFIX}{secrets.token_hex(6)}",
-                until=self.clock() + limits.seconds,
+                until=self.clock() + self.seconds,
                 processors=request.processors,
             )
             self._bound[bound.name] = bound
             try:
                 self._write()  # first, so that a crash afterwards leaves the name
-                self.site.reserve(bound.name, request, start, limits.seconds)
+                self.site.reserve(bound.name, request, start, self.seconds)
             except OSError as error:
                 del self._bound[bound.name]
                 logger.warning("bound=none reason=%s", error)

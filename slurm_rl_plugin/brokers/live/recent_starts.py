@@ -36,16 +36,6 @@ logger = logging.getLogger(__name__)
 PERIOD = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartLimits:
-    """Limits of queries for expected starts."""
-
-    keep: float = 5.0  #: seconds for which a response is reused
-    at_once: int = 2  #: maximum number of outstanding queries
-    busy_share: float = 0.1  #: maximum share of time that each slot spends with queries, in (0, 1]
-    patience: float = 5.0  #: seconds that a request waits for a slot
-
-
 @dataclass(slots=True)
 class _Question:
     """An outstanding query to the batch system, or its response."""
@@ -67,15 +57,18 @@ class RecentStarts:
 
     #: Asks the batch system: seconds since the epoch, or None if it accepts the job without a time.
     ask: Callable[[JobRequest], float | None]
-    limits: StartLimits
     monotonic: Callable[[], float]
+    keep: float = 5.0  #: seconds for which a response is reused
+    at_once: int = 2  #: maximum number of outstanding queries
+    busy_share: float = 0.1  #: maximum share of time that each slot spends with queries, in (0, 1]
+    patience: float = 5.0  #: seconds that a request waits for a slot
     _questions: OrderedDict[JobRequest, _Question] = field(default_factory=OrderedDict)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _places: list[float] = field(init=False)  #: when each free slot may be used
     _rest_until: float = 0.0
 
     def __post_init__(self) -> None:
-        self._places = [0.0] * self.limits.at_once
+        self._places = [0.0] * self.at_once
 
     def expected_start(self, request: JobRequest) -> float | None:
         """Seconds since the epoch; None if the batch system gives none.
@@ -97,7 +90,7 @@ class RecentStarts:
                 mine = False
         if mine:
             self._find_out(asked, question)
-        elif not question.done.wait(2.0 * self.limits.patience):
+        elif not question.done.wait(2.0 * self.patience):
             raise RequestRefused(BUSY, "the batch system is slow: ask again.", retry_after=5.0)
         return question.answer()
 
@@ -109,7 +102,7 @@ class RecentStarts:
                 question.start = self.ask(request)
             finally:
                 took = self.monotonic() - began
-                pause = min(took * (1.0 / self.limits.busy_share - 1.0), LONGEST_PAUSE)
+                pause = min(took * (1.0 / self.busy_share - 1.0), LONGEST_PAUSE)
                 with self._changed:
                     self._places.append(self.monotonic() + pause)
                     self._changed.notify_all()
@@ -122,12 +115,12 @@ class RecentStarts:
             question.error = RequestRefused("500 Internal Server Error", "see the log of the site.")
             raise
         finally:
-            kept = 0.0 if isinstance(question.error, RequestRefused) else self.limits.keep
+            kept = 0.0 if isinstance(question.error, RequestRefused) else self.keep
             question.until = self.monotonic() + kept
             question.done.set()
 
     def _take_place(self) -> None:
-        end = self.monotonic() + self.limits.patience
+        end = self.monotonic() + self.patience
         with self._changed:
             while True:
                 now = self.monotonic()

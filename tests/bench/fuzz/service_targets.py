@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from slurm_rl_plugin.brokers.live.offer_pages import OfferDesk, OfferPages
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
-from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
+from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
@@ -132,11 +132,11 @@ def offer_target(folder: Path) -> HttpTarget:
 
 def _offer_pages(folder: Path) -> OfferPages:
     """Offers of a batch system that always answers."""
-    limits = StartLimits(keep=5.0, at_once=2, busy_share=1.0, patience=1.0)
     ticks = iter(range(10**12))
+    monotonic = lambda: float(next(ticks))  # noqa: E731
     desk = OfferDesk(
         site=lambda: "fuzz",
-        starts=RecentStarts(lambda request: NOW + 60.0, limits, lambda: float(next(ticks))),
+        starts=RecentStarts(lambda _: NOW + 60.0, monotonic, busy_share=1.0, patience=1.0),
         worth=OfferWorth("processors * run_time / 3600", JobClassifier()),
         all_processors=lambda: 1000,
         clock=lambda: NOW,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.brokers.live.bound_offers import PREFIX, BindingLimits, BoundOffers
+from slurm_rl_plugin.brokers.live.bound_offers import PREFIX, BoundOffers
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
 from slurm_rl_plugin.brokers.live.recent_starts import (
@@ -19,7 +19,6 @@ from slurm_rl_plugin.brokers.live.recent_starts import (
     REST,
     OwnUtilities,
     RecentStarts,
-    StartLimits,
 )
 from slurm_rl_plugin.brokers.live.remote_site import SiteAddress
 from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities
@@ -78,7 +77,7 @@ def named(name: str) -> JobRequest:
 def test_the_same_question_is_asked_once_in_a_while_whoever_asks() -> None:
     clock = Clock()
     system = BatchSystem(clock)
-    starts = RecentStarts(system, StartLimits(keep=5.0, busy_share=1.0), clock)
+    starts = RecentStarts(system, clock, keep=5.0, busy_share=1.0)
     bobs = replace(REQUEST, job=replace(REQUEST.job, user="bob"))
     assert [starts.expected_start(each) for each in (REQUEST, bobs, REQUEST)] == [1.0, 1.0, 1.0]
     clock.now += 5.1
@@ -91,7 +90,7 @@ def test_a_refusal_is_kept_as_well() -> None:
     clock = Clock()
     system = BatchSystem(clock)
     system.error = JobNotAccepted("no")
-    starts = RecentStarts(system, StartLimits(), clock)
+    starts = RecentStarts(system, clock)
     for _ in range(3):
         with pytest.raises(JobNotAccepted):
             starts.expected_start(REQUEST)
@@ -100,8 +99,7 @@ def test_a_refusal_is_kept_as_well() -> None:
 
 def test_few_are_on_their_way_at_a_time_and_all_are_answered() -> None:
     system = BatchSystem(takes=0.02)
-    limits = StartLimits(at_once=2, busy_share=1.0, patience=30.0)
-    starts = RecentStarts(system, limits, time.monotonic)
+    starts = RecentStarts(system, time.monotonic, at_once=2, busy_share=1.0, patience=30.0)
     found: list[float | None] = []
     threads = [
         threading.Thread(target=lambda n=n: found.append(starts.expected_start(named(str(n % 12)))))
@@ -119,7 +117,7 @@ def test_few_are_on_their_way_at_a_time_and_all_are_answered() -> None:
 def test_a_place_stays_empty_the_longer_the_slower_the_answer_was() -> None:
     clock = Clock()
     system = BatchSystem(clock, takes=2.0)
-    starts = RecentStarts(system, StartLimits(at_once=1, busy_share=0.1, patience=0.0), clock)
+    starts = RecentStarts(system, clock, at_once=1, busy_share=0.1, patience=0.0)
     starts.expected_start(named("first"))
     clock.now += 17.9
     with pytest.raises(RequestRefused, match="too many ask at once"):
@@ -132,7 +130,7 @@ def test_a_place_stays_empty_the_longer_the_slower_the_answer_was() -> None:
 def test_nothing_is_asked_for_a_while_after_no_answer() -> None:
     clock = Clock()
     system = BatchSystem(clock)
-    starts = RecentStarts(system, StartLimits(keep=0.0, busy_share=1.0), clock)
+    starts = RecentStarts(system, clock, keep=0.0, busy_share=1.0)
     system.error = BatchSystemUnavailable("gone")
     with pytest.raises(BatchSystemUnavailable):
         starts.expected_start(REQUEST)
@@ -148,9 +146,7 @@ def test_nothing_is_asked_for_a_while_after_no_answer() -> None:
 def test_a_fault_of_ours_leaves_no_place_taken() -> None:
     clock = Clock()
     system = BatchSystem(clock)
-    starts = RecentStarts(
-        system, StartLimits(keep=0.0, at_once=1, busy_share=1.0, patience=0.0), clock
-    )
+    starts = RecentStarts(system, clock, keep=0.0, at_once=1, busy_share=1.0, patience=0.0)
     system.error = ZeroDivisionError()
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
@@ -298,7 +294,7 @@ def test_a_thread_that_cannot_be_begun_is_tried_again_and_nobody_waits_for_it(
 
 
 JOB = job_request({"processors": 4, "time_limit": 600, "account": "physics"})
-LIMITS = BindingLimits(seconds=60.0, most=2, part=0.1)
+LIMITS = {"seconds": 60.0, "most": 2, "part": 0.1}
 
 
 class BoundSite:
@@ -353,7 +349,7 @@ def now() -> Now:
 
 @pytest.fixture
 def bound(site: BoundSite, file: Path, now: Now) -> BoundOffers:
-    return BoundOffers(site, file, LIMITS, now)
+    return BoundOffers(site, file, now, **LIMITS)
 
 
 def written(file: Path) -> list[str]:
@@ -434,7 +430,7 @@ def test_what_a_killed_process_left_is_taken_back_at_the_next_start(
 ) -> None:
     used, free = bound.accept(JOB, 2000.0, 100), bound.accept(JOB, 2000.0, 100)
     site.used.add(used.name)
-    later = BoundOffers(site, file, LIMITS, now)
+    later = BoundOffers(site, file, now, **LIMITS)
     later.renew()
     assert free.name not in site.stand
     assert list(site.stand) == written(file) == [used.name]
@@ -444,7 +440,7 @@ def test_without_a_place_for_the_file_nothing_is_made(tmp_path: Path, now: Now) 
     file = tmp_path / "none" / "bound.json"
     site = BoundSite(file)
     with pytest.raises(RequestRefused, match="cannot keep its state"):
-        BoundOffers(site, file, LIMITS, now).accept(JOB, 2000.0, 100)
+        BoundOffers(site, file, now, **LIMITS).accept(JOB, 2000.0, 100)
     assert site.stand == {}
 
 
@@ -454,7 +450,7 @@ def test_a_damaged_file_is_told_and_touches_no_reservation(
 ) -> None:
     file.write_text(text)
     with pytest.raises(ConfigurationError, match="scontrol show reservation"):
-        BoundOffers(site, file, LIMITS, now)
+        BoundOffers(site, file, now, **LIMITS)
 
 
 TOKEN = "t" * 40
