@@ -273,13 +273,14 @@ class ForecastService:
     def _forecast(self, queue: QueueOnFile) -> ForecastQueue:
         log, forecaster = self.history.known(queue.snapshot.capacity), self.forecaster
         self._read_model()
-        order: SiteOrder
-        if log.machine is None and not len(log.log):  # nothing but the look is known
-            order, influence = present_order, math.inf
-        else:
-            order = self.orders.get(queue.mode, own_order)
-            influence = written_influence(self.configuration)
-        forecaster.source = replace(forecaster.source, order=order, influence=influence)
+        is_bare = log.machine is None and not len(log.log)  # nothing but the look is known
+        settings = self.configuration.cycle_settings
+        forecaster.source = replace(
+            forecaster.source,
+            order=present_order if is_bare else self.orders.get(queue.mode, own_order),
+            influence=math.inf if is_bare else written_influence(self.configuration),
+            site_points=settings.site_points and not is_bare,  # a static order compiles sooner
+        )
         if not self.history.is_whole:
             forecaster.unready = "accounting is still being read"
         elif self._past_moments is None:
