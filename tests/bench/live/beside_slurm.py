@@ -331,14 +331,6 @@ def plan_of(order: str) -> ClusterPlan:
     return replace(PLAN, options={**PLAN.options, **enforced})
 
 
-def add_batch_qos(cluster: PrivateSlurm) -> None:
-    """Adds the QOS of the backlog and lets every account use it."""
-    cluster.run("sacctmgr", "-i", "add", "qos", "batch", timeout=PATIENCE)
-    cluster.run(
-        *("sacctmgr", "-i", "modify", "account", "root", "set", "qos+=batch"), timeout=PATIENCE
-    )
-
-
 def run_once(
     asked: tuple[str, str, int], folder: Path, release: SlurmRelease | None, other: Path | None
 ) -> Document:
@@ -358,7 +350,9 @@ def run_once(
     play = {"newcomers": newcomers, "soak": soak}.get(scene.partition("-")[0], backlog)
     with running_slurm(plan_of(order), release) as cluster:
         if order == "reserve":
-            add_batch_qos(cluster)
+            cluster.run("sacctmgr", "-i", "add", "qos", "batch", timeout=PATIENCE)
+            every = ("account", "root", "set", "qos+=batch")
+            cluster.run("sacctmgr", "-i", "modify", *every, timeout=PATIENCE)
         run = Run(cluster, folder, order, other)
         found = play(run, jobs)
         keep_files(cluster, folder)
@@ -382,14 +376,6 @@ def figures_of(run: Mapping[str, Any], order: str) -> dict[str, float]:
         each = newcomer_figures(part, end, daemon=daemon) if part else {}
         found |= {f"{phase}: {key}": value for key, value in each.items()}
     return found
-
-
-def over_slurm(runs: Mapping[str, Sequence[dict[str, float]]]) -> None:
-    """Adds the wait of the wide job over its wait under Slurm alone."""
-    for each in runs.values() if "slurm" in runs else ():
-        for figures, alone in zip(each, runs["slurm"], strict=True):
-            if WIDE_WAIT in figures:
-                figures[f"{WIDE_WAIT}, over Slurm's"] = figures[WIDE_WAIT] / alone[WIDE_WAIT]
 
 
 def cell(values: Sequence[float]) -> str:
@@ -458,7 +444,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for (of_scene, order, _), document in zip(asked.values(), found, strict=True):
             if of_scene == scene:
                 runs.setdefault(order, []).append(figures_of(document, order))
-        over_slurm(runs)
+        for each in runs.values() if "slurm" in runs else ():
+            for figures, alone in zip(each, runs["slurm"], strict=True):
+                if WIDE_WAIT in figures:
+                    figures[f"{WIDE_WAIT}, over Slurm's"] = figures[WIDE_WAIT] / alone[WIDE_WAIT]
         print(f"\n{scene}: median of {chosen.repetitions} runs [95 % interval]; times in seconds\n")
         print("\n".join(table(runs)))
 

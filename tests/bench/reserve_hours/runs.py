@@ -45,7 +45,7 @@ from tests.bench.reserve_hours.load import (
 from tests.real.conftest import running_slurm
 from tests.real.daemon_under_test import running_hook
 from tests.real.load import outcomes
-from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
+from tests.real.private_cluster import Account, ClusterPlan
 
 #: Score that separates the classes: far above any wait's score, small enough for float32.
 _CLASS_STEP = 100.0
@@ -205,7 +205,8 @@ def replay(side: str, jobs: Sequence[HourJob], stop: Event) -> list[ReplayedJob]
     ]
     numbers, sent = list[int](), list[float]()
     with tempfile.TemporaryDirectory() as own, running_slurm(PLAN) as cluster:
-        _add_qos(cluster)
+        for name in ("batch", "interactive"):
+            cluster.add_qos(name, users=",".join(USERS))
         model = Path(own) / "model.onnx"
         export_network(hour_network(), model, {"algorithm": "reserve-hours"})
         more = f"busy_share = {BUSY_SHARE:g}\n{_RESERVE if side == RESERVE else ''}{_CLASS_RULE}"
@@ -234,13 +235,6 @@ def replay(side: str, jobs: Sequence[HourJob], stop: Event) -> list[ReplayedJob]
         )
         for number, at, job in zip(numbers, sent, jobs, strict=True)
     ]
-
-
-def _add_qos(cluster: PrivateSlurm) -> None:
-    for name in ("batch", "interactive"):
-        cluster.run("sacctmgr", "-i", "add", "qos", name)
-        users = ("where", f"name={','.join(USERS)}")
-        cluster.run("sacctmgr", "-i", "modify", "user", *users, "set", f"qos+={name}")
 
 
 def predicted(jobs: Sequence[HourJob], side: str, sent: FloatArray) -> list[ReplayedJob]:
