@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import ChangeRejected
-from slurm_rl_plugin.units import IntArray
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Calls of any adapter that load accounting and not the scheduler.
 ACCOUNTING_CALLS = frozenset({"sacct"})
@@ -214,3 +214,9 @@ class Names:
     def all(self) -> tuple[str, ...]:
         """Every name in the order of the numbers."""
         return tuple(self._index)
+
+
+def to_sum_one(column: FloatArray) -> FloatArray:
+    """The column scaled to sum 1, unless it is all 0."""
+    whole = column.sum()
+    return column / whole if whole > 0 else column

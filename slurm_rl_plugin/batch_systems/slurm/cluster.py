@@ -21,6 +21,7 @@ from slurm_rl_plugin.batch_systems.port import (
     SchedulerFacts,
     SchedulerLoad,
     SiteNames,
+    to_sum_one,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     RUNNING_STATES,
@@ -239,8 +240,8 @@ class SlurmCommands(BatchSystem):
             capacity=capacity,
             accounts=accounts,
             partitions=build.partitions.all,
-            shares=_of_sum_one(np.array([shares.get(each, 0.0) for each in accounts], dtype=float)),
-            usage=_of_sum_one(usage_now(tree, accounts, running_jobs, now)),
+            shares=to_sum_one(np.array([shares.get(each, 0.0) for each in accounts], dtype=float)),
+            usage=to_sum_one(usage_now(tree, accounts, running_jobs, now)),
             ended=ended_jobs,
             users=build.users.all,
             qos=build.qos.all,
@@ -346,9 +347,3 @@ def _ended(build: TableBuilder, ended: Sequence[QueueRow], past: Sequence[PastRu
         from_accounting=bool(past),
         timed_out=None if past else np.array([row.state == TIMED_OUT for row in ended], dtype=bool),
     )
-
-
-def _of_sum_one(column: FloatArray) -> FloatArray:
-    """The column scaled to sum 1, unless it is all 0."""
-    whole = column.sum()
-    return column / whole if whole > 0 else column

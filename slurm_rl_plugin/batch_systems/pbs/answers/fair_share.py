@@ -15,6 +15,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.pbs.records import parse_duration
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob
 from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands
+from slurm_rl_plugin.batch_systems.port import to_sum_one
 from slurm_rl_plugin.domain.machine import OF_ACCOUNTS, OF_QUEUES, OF_USERS
 from slurm_rl_plugin.domain.resources import CPUS
 from slurm_rl_plugin.domain.share_tree import ROOT, UNKNOWN, Association
@@ -265,7 +266,7 @@ def shares_of(
     """Share of each account, sum 1: as configured, else as in the tree, else equal."""
     known = given if given is not None else {name: node.share for name, node in tree.items()}
     column = np.array([known.get(name, 0.0) for name in accounts], dtype=np.float64)
-    return _to_sum_one(column if column.any() else np.ones(len(accounts), dtype=np.float64))
+    return to_sum_one(column if column.any() else np.ones(len(accounts), dtype=np.float64))
 
 
 def usage_of(
@@ -281,9 +282,4 @@ def usage_of(
         for job in running:
             used = 0.0 if math.isnan(job.start) else max(now - job.start, 0.0) * job.processors
             column[place[job.account]] += used
-    return _to_sum_one(column)
-
-
-def _to_sum_one(column: FloatArray) -> FloatArray:
-    whole = column.sum()
-    return column / whole if whole > 0 else column
+    return to_sum_one(column)
