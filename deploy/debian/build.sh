@@ -161,6 +161,10 @@ install_files() {
     for rules in "$deploy"/prometheus/*.yml; do
         put "$rules" /usr/share/slurm-rl/prometheus
     done
+    # Which a site copies to its portal.
+    for part in "$deploy"/open_ondemand/*; do
+        put "$part" /usr/share/slurm-rl/open_ondemand
+    done
     mkdir -p "$root/etc/slurm-rl"
     PYTHONPATH=$work/source PYTHONDONTWRITEBYTECODE=1 "$root$prefix/bin/python" -m slurm_rl_plugin.cli.entry \
         show-config --defaults >"$root/etc/slurm-rl/slurm-rl.toml"
