@@ -52,6 +52,8 @@ _NEEDS = (
 )
 #: Mechanism of [reserve] -> keys that it needs.
 _RESERVE_NEEDS = {name: ("most_processors", *keys) for name, keys in LIMITS.items()}
+#: A header that a proxy sets; the server drops headers with underscores.
+_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]*", re.ASCII)
 #: Names that become words of commands, where commas and blanks separate several names.
 _ONE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 #: Sections that the daemon writes into its state file.
@@ -313,7 +315,7 @@ def _tls_faults(given: GivenKeys) -> Iterator[str]:
 
 
 def _offer_faults(given: GivenKeys) -> Iterator[str]:
-    """Faults of tokens that would be sent in clear text, and of formulas."""
+    """Faults of tokens that would be sent in clear text, of a portal's header, and of formulas."""
     for section in ("offer", "forecast"):
         address, tls = given.value(section, "address"), given.value(section, "tls_certificate")
         secret = (section, "tls_certificate") in given.faulty or tls.value
@@ -322,6 +324,17 @@ def _offer_faults(given: GivenKeys) -> Iterator[str]:
                 f"{address.origin}: [{section}] address {address.value!r} would send the token in "
                 "clear text: give tls_certificate and tls_key, or address 127.0.0.1."
             )
+    header = given.value("forecast", "user_header")
+    if header.value and not _HEADER.fullmatch(header.value):
+        yield (
+            f"{header.origin}: [forecast] user_header must be letters, digits and hyphens, not "
+            f"{header.value!r}."
+        )
+    elif header.value and not given.value("forecast", "token_file").value:
+        yield (
+            f"{header.origin}: [forecast] user_header needs token_file: the service believes the "
+            "header only with the token."
+        )
     formulas = (("offer", "price", machine_function), ("route", "formula", user_function))
     for section, name, read in formulas:
         formula = given.value(section, name)

@@ -308,8 +308,9 @@ class ForecastPages:
     def _asker(self, environ: Mapping[str, Any]) -> Asker:
         address = str(environ.get("REMOTE_ADDR", ""))
         has_token = self.is_token(str(environ.get("HTTP_AUTHORIZATION", "")))
-        if self.user_key and self.user_key in environ:
-            named = str(environ[self.user_key])
+        # proxies add X-Forwarded-For: one that names no user must not lend browsers its token
+        if self.user_key and not environ.keys().isdisjoint((self.user_key, "HTTP_X_FORWARDED_FOR")):
+            named = str(environ.get(self.user_key, ""))
             if not has_token:
                 raise RequestRefused(_WHO, "Only the portal, with its token, may name a user.")
             if _LOGIN.fullmatch(named) is None:

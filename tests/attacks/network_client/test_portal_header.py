@@ -51,6 +51,13 @@ def test_a_portal_that_names_no_user_is_refused(port: int, name: str) -> None:
     assert answered(port, TOKEN, f"{HEADER}: {name}", path="/start?all=1")[0] == 401
 
 
+def test_a_proxy_that_sets_another_header_shows_nothing(port: int) -> None:
+    """Its token would show every browser the jobs of all users."""
+    for path in ("/start?all=1", "/start?user=ann", "/start?job=7"):
+        assert answered(port, TOKEN, "X-Forwarded-For: 10.0.0.9", path=path)[0] == 401
+        assert answered(port, TOKEN, path=path)[0] == 200
+
+
 def test_no_other_spelling_of_the_header_counts(port: int) -> None:
     """A proxy replaces the header that it sets, and lets other spellings of a client's pass."""
     spellings = ("X_Forwarded_User", "X-Forwarded_User", "x_forwarded-user")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from slurm_rl_plugin.configuration import KEYS, read_configuration
 from slurm_rl_plugin.configuration.sections import reserved_amounts
 from slurm_rl_plugin.domain.goals import AS_TRAINED, POINTS_A_DOUBLING, Goals
+from slurm_rl_plugin.errors import ConfigurationError
 from tests.unit.configuration.given_content import configuration_of
 
 
@@ -123,3 +126,16 @@ def test_words_of_slurm_and_of_pbs() -> None:
 def test_others_are_refused(words: list[str]) -> None:
     with pytest.raises(ValueError, match=r"."):
         reserved_amounts(words)
+
+
+@pytest.mark.parametrize(
+    ("header", "says"),
+    [
+        ("X_Forwarded_User", "must be letters, digits and hyphens"),
+        ("X-Forwarded-User", "user_header needs token_file"),
+    ],
+)
+def test_a_header_of_the_portal_that_cannot_count(tmp_path: Path, header: str, says: str) -> None:
+    (tmp_path / "slurm-rl.toml").write_text(f'[forecast]\nuser_header = "{header}"\n')
+    with pytest.raises(ConfigurationError, match=says):
+        read_configuration(tmp_path / "slurm-rl.toml", environment={})
