@@ -1,15 +1,17 @@
 #!/bin/sh
 # Installs the daemons that tests/real run as private children: munge, MariaDB, Slurm, Prometheus;
-# and what tries our package and its files: systemd's tools, a container to boot, logrotate, linters.
+# what tries our package and its files: systemd's tools, a container to boot, logrotate, linters;
+# and what tries our pages: Chromium with its driver, Apache, Ruby for Open OnDemand's partial.
 # Debian and Ubuntu, as root. Starts no service and is quick when everything is there already.
 set -eu
 
 programs="munged mariadbd mariadb-install-db slurmdbd slurmctld slurmd sacctmgr prometheus promtool
-    systemd-analyze systemd-nspawn logrotate man mandoc lintian debootstrap ansible-playbook zsh"
+    systemd-analyze systemd-nspawn logrotate man mandoc lintian debootstrap ansible-playbook zsh chromium chromedriver apache2 ruby"
 packages="munge mariadb-server slurmdbd slurmctld slurmd slurm-client
     slurm-wlm-basic-plugins slurm-wlm-mysql-plugin prometheus
     systemd systemd-container logrotate man-db mandoc lintian debootstrap debian-archive-keyring
-    bash-completion python3-venv ansible-core python3-apt zsh"
+    bash-completion python3-venv ansible-core python3-apt zsh
+    chromium chromium-driver apache2 ruby"
 
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 missing=
