@@ -47,7 +47,7 @@ _BOOSTED: Mapping[str, tuple[str, ...]] = {
     "boosted trees without history": (HISTORY,),
     "boosted trees without history and shares": (HISTORY, SHARE),
 }
-SOURCES = (*_BOOSTED, "forest", "last job alike")
+SOURCES = (*_BOOSTED, "forest", "last similar job")
 #: Fewest rows that trees are fitted to.
 FEWEST_ROWS = 50
 #: Fits of each boosted source, each to other rows of the batches; their mean is taken.

@@ -356,9 +356,10 @@ def _replays(
         agree = (agree and whole >= harm) or whole >= max(_SURE_HARM, declared.harm)
     if not agree:
         return None
+    said, really_cost = (round(100.0 * each) for each in (whole - 1.0, math.expm1(really.mean())))
     return (
-        f"replays of {of_what} say that {declared.on_trial} costs {whole - 1.0:+.0%} in "
-        f"{goal}, and in its own blocks it cost {math.expm1(float(really.mean())):+.0%}."
+        f"replays of {of_what} say that {declared.on_trial} costs {said:+d}% in {goal}, and in its "
+        f"own blocks it cost {really_cost:+d}%."
     )
 
 
