@@ -1,4 +1,4 @@
-"""A real Chromium without a screen, and the check of a page by axe."""
+"""A real Chromium without a screen, and what axe and the browser find wrong with a page."""
 
 from __future__ import annotations
 
@@ -12,43 +12,44 @@ import axe_core_python
 import pytest
 from selenium import webdriver
 
-_DRIVER = shutil.which("chromedriver")
+_CHROMIUM, _DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 needs_chromium = pytest.mark.skipif(
-    not (shutil.which("chromium") and _DRIVER),
+    not (_CHROMIUM and _DRIVER),
     reason="needs chromium and chromedriver: apt install chromium-driver",
 )
 
 
 @contextmanager
-def chromium(width: int = 1280, *, dark: bool = False) -> Iterator[webdriver.Chrome]:
-    """A window of that width; height 900."""
+def chromium() -> Iterator[webdriver.Chrome]:
     options = webdriver.ChromeOptions()
-    options.binary_location = str(shutil.which("chromium"))
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
-        options.add_argument(argument)
-    service = webdriver.ChromeService(executable_path=str(_DRIVER))
-    browser = webdriver.Chrome(options=options, service=service)
+    options.binary_location = str(_CHROMIUM)
+    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(_DRIVER))
     try:
-        resize(browser, width)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-        yield browser
+        found.execute_cdp_cmd("Network.enable", {})
+        yield found
     finally:
-        browser.quit()
+        found.quit()
 
 
-def resize(browser: webdriver.Chrome, width: int, height: int = 900) -> None:
-    """Give the page that width, which a window may not have."""
-    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+def look(browser: webdriver.Chrome, width: int, *, dark: bool = False) -> None:
+    """Set the width of the window and the colours that the user prefers."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    wish = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [wish]})
 
 
-def violations(browser: webdriver.Chrome) -> list[str]:
-    """What axe finds wrong with the page that is shown."""
-    folder = Path(str(axe_core_python.__file__)).parent
-    browser.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})
-    browser.refresh()
-    (source,) = folder.rglob("axe.min.js")
-    browser.execute_script(source.read_text())
-    found: dict[str, Any] = browser.execute_async_script("axe.run().then(arguments[0])")
-    return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found["violations"]]
+def faults(browser: webdriver.Chrome) -> list[Any]:
+    """What axe finds, and what the browser complains about, as of a broken policy."""
+    axe = Path(str(axe_core_python.__file__)).with_name("axe.min.js").read_text()
+    browser.execute_script(axe)
+    found = browser.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+    assert len(found["passes"]) > 10
+    complaints = [each for each in browser.get_log("browser") if "favicon" not in each["message"]]
+    broken = [
+        (each["id"], [node["html"] for node in each["nodes"]]) for each in found["violations"]
+    ]
+    return [*broken, *complaints]

@@ -22,7 +22,7 @@ from slurm_rl_plugin.hook.rails.reserve import LimitReport
 from slurm_rl_plugin.metrics.admin_page import AdminView, admin_page
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import serve_metrics
-from tests.fakes.chromium import chromium, needs_chromium, resize, violations
+from tests.fakes.chromium import chromium, faults, look, needs_chromium
 from tests.unit.hook.queues import pending_jobs, snapshot_of
 
 ACCOUNTS = ("physics", "chemistry", "biology", "<i>climate</i>")
@@ -141,13 +141,13 @@ def test_the_page_is_readable_on_every_screen_and_by_a_screen_reader(
         today=moves_of_today(),
     )
     (tmp_path / "page.html").write_text(admin_page(metrics.state, view))
-    with chromium(320, dark=dark) as browser:
+    with chromium() as browser:
         for address in (f"http://127.0.0.1:{port}/", f"file://{tmp_path}/page.html"):
             browser.get(address)
             for width in (320, 768, 1280):
-                resize(browser, width)
+                look(browser, width, dark=dark)
                 wide = browser.execute_script("return document.documentElement.scrollWidth")
                 assert wide <= width, (address, width)
             background = "return getComputedStyle(document.body).backgroundColor"
             assert (browser.execute_script(background) == "rgb(255, 255, 255)") is not dark
-            assert violations(browser) == []
+            assert faults(browser) == []

@@ -17,7 +17,6 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-import axe_core_python
 import numpy as np
 import pytest
 from selenium import webdriver
@@ -35,14 +34,11 @@ from slurm_rl_plugin.forecasts.live.forecast_queue import ForecastQueue, scores_
 from slurm_rl_plugin.serving.page_server import serve_pages
 from slurm_rl_plugin.units import HOUR
 from tests.architecture.markdown_documents import TOP
+from tests.fakes.chromium import chromium, faults, look, needs_chromium
 from tests.unit.forecasts.live_site import LiveSite, busy_look, last_days, live_site, looked_back
 
 TOKEN = "t" * 40
 HEADER = "X-Forwarded-User"
-chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-needs_chromium = pytest.mark.skipif(
-    not (chromium and driver), reason="needs chromium and chromedriver: apt install chromium-driver"
-)
 
 
 @dataclass
@@ -257,41 +253,13 @@ def test_a_real_proxy_names_its_user_whatever_the_browser_sends(
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(chromium)
-    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
-        options.add_argument(word)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    found.execute_cdp_cmd("Network.enable", {})
-    yield found
-    found.quit()
+    with chromium() as found:
+        yield found
 
 
 def sign_in(browser: webdriver.Chrome, user: str) -> None:
     """Send what the portal's proxy sends."""
     browser.execute_cdp_cmd("Network.setExtraHTTPHeaders", {"headers": portal(user)})
-
-
-def look(browser: webdriver.Chrome, width: int, *, dark: bool = False) -> None:
-    """Set the width of the window and the colours that the user prefers."""
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    wish = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [wish]})
-
-
-def faults(browser: webdriver.Chrome) -> list[Any]:
-    """What axe finds, and what the browser complains about, as of a broken policy."""
-    axe = Path(axe_core_python.__file__).with_name("axe.min.js").read_text()
-    browser.execute_script(axe)
-    found = browser.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
-    assert len(found["passes"]) > 10
-    complaints = [each for each in browser.get_log("browser") if "favicon" not in each["message"]]
-    broken = [
-        (each["id"], [node["html"] for node in each["nodes"]]) for each in found["violations"]
-    ]
-    return [*broken, *complaints]
 
 
 @needs_chromium
