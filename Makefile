@@ -9,8 +9,6 @@ LOCKED := requirements/build.txt requirements/runtime.txt requirements/train.txt
 OURSELVES := --no-deps --no-build-isolation --editable .
 LOWEST := .venv-lowest
 TOOLS := .venv-tools
-# Where make check looks at words.
-PLAIN := README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md docs policy_models
 SITE := .venv-site
 # Where the tests on real daemons are; naming them saves the collection of all others.
 REAL := tests/real tests/attacks tests/functional/test_documentation.py
@@ -118,7 +116,7 @@ check: $(VENV)/installed-test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	git ls-files -z '*.md' '*.py' '*.toml' '*.yml' '*.sh' | xargs -0 $(BIN)/codespell
-	$(BIN)/python -m tests.architecture.prose $(PLAIN)
+	$(BIN)/python -m tests.architecture.prose
 
 bench: $(VENV)/installed-test
 	$(BIN)/python -m tests.bench.speed.figures --output bench-output

@@ -119,7 +119,7 @@ def write_whole(
 
 
 def write_in_place(path: Path, content: bytes) -> None:
-    """Overwrite an existing file of ours in a folder of root's.
+    """Overwrite one of our existing files in a folder of root's.
 
     A reader with more rights than ours, such as PAM at a login, is safe there, because no other
     user can replace the file by a link. A reader may see half of the new content.

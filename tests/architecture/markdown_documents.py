@@ -27,7 +27,7 @@ _SHELL_OPERATORS = {"|", "&&", "||", ";", ">", ">>", "<"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeBlock:
-    """A fenced block; `kind` is what stands behind the first fence."""
+    """A fenced block; `kind` is the text behind the first fence."""
 
     kind: str
     text: str
@@ -35,7 +35,7 @@ class CodeBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command of ours in a code block: `slurm-rl` or `make`, and its words."""
+    """One of our commands in a code block: `slurm-rl` or `make`, and its words."""
 
     document: str
     program: str
@@ -76,7 +76,7 @@ def commands(document: Path) -> Iterator[Command]:
 
 
 def commands_in(line: str, document: str) -> Iterator[Command]:
-    """Commands of ours in one shell line, also behind `sudo` or in a folder `bin`."""
+    """Our commands in one shell line, also behind `sudo` or in a folder `bin`."""
     words = shlex.split(line, comments=True)
     if words[:1] in (["ln"], ["rm"]):  # what they name is not run
         return

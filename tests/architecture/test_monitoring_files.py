@@ -106,7 +106,7 @@ def served() -> set[str]:
     "path", [*DASHBOARDS, *PROMETHEUS.glob("*.yml"), *PROMETHEUS.glob("tests/*.yml")], ids=str
 )
 def test_what_is_asked_for_is_served(path: Path) -> None:
-    # a recorded series is level:metric:operation, a label value or a file may begin alike
+    # a recorded series is level:metric:operation, a label value or a file may begin the same way
     named = set(re.findall(r"(?<![\w:/])slurm_rl_\w+(?![\w:]|=)", path.read_text()))
     labels = {"slurm_rl_mode", "slurm_rl_configured_mode"}
     assert named - labels <= served()

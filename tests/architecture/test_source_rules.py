@@ -22,9 +22,9 @@ UNBOUNDED = frozenset(
 #: Where a function reads on and on, and why it may.
 ALLOWED = {
     ("accounting/log_file.py", "read_bytes"): "a LOG has any size",
-    ("configuration/generated.py", "read_text"): "a document of ours, when it is made",
+    ("configuration/generated.py", "read_text"): "one of our documents, when it is made",
     ("hook/daemon/lock.py", "read_text"): "files of /proc",
-    ("simulator/kernel/kept_code.py", "read_text"): "modules of ours",
+    ("simulator/kernel/kept_code.py", "read_text"): "our own modules",
     ("cli/demo/demo.py", "read"): "metrics of the demo's own daemon",
 }
 #: The only modules that start another program.
@@ -60,7 +60,7 @@ def unbounded_in(tree: ast.AST) -> Iterator[str]:
 def of_package() -> Iterator[tuple[str, ast.AST]]:
     for path in sorted(PACKAGE.rglob("*.py")):
         name = str(path.relative_to(PACKAGE))
-        if not name.startswith("papers/"):  # a study of ours on files that it has made
+        if not name.startswith("papers/"):  # one of our studies, on files that it has made
             yield name, ast.parse(path.read_text())
 
 

@@ -40,7 +40,7 @@ from tests.real.slurm_releases import RELEASES, SlurmRelease, missing_release
 MARK = "recorded"
 ASSETS = Path(__file__).parent / "slurm"
 PAST = (*SACCT, "-S", "now-3600seconds", "-E", "now")
-#: What the documents tell to export a log with, without the variable that it begins with.
+#: The documented command to export a log, without the variable that it begins with.
 LOG = ("sacct", *SACCT_COMMAND.replace("<start>", "now-3600seconds").split(" sacct ")[1].split())
 PLAN = ClusterPlan(
     accounts=ACCOUNTS,
@@ -144,7 +144,7 @@ def record(cluster: PrivateSlurm) -> dict[str, str]:
 
 
 def record_machine(cluster: PrivateSlurm) -> dict[str, str]:
-    """What tells of nodes, partitions and limits; file name -> its text."""
+    """Answers about nodes, partitions and limits; file name -> its text."""
     requests = _requests(cluster)  # before the limits, which some of these jobs are above
     for words in LIMITS:
         cluster.run("sacctmgr", "-i", *words)

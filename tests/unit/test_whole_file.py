@@ -1,4 +1,4 @@
-"""Files appear whole, under names that nobody can foresee, as open as their writer says."""
+"""Files appear whole, under names that no user can guess, readable as their writer says."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.attacks.head_node import HeadNode
 #: The account of the forecast service.
 FORECASTS = 61003
 #: Words that let a verb go as far as it comes within seconds; each verb that reads the site's
-#: configuration stands here.
+#: configuration is here.
 WORDS: dict[str, tuple[str, ...]] = {
     "audit": (),
     "check": (),
@@ -49,7 +49,7 @@ WORDS: dict[str, tuple[str, ...]] = {
 OWNERS = {"forecast": FORECASTS} | dict.fromkeys(
     ("check", "disable", "enable", "experiment", "pause", "release", "run", "status"), DAEMON
 )
-#: What Python tells of files that are opened, made, changed or removed.
+#: Python's audit events on files that are opened, made, changed or removed.
 EVENTS = ("open", "sqlite3.connect", "os.mkdir", "os.chmod", "os.chown", "os.rename", "os.remove")
 
 

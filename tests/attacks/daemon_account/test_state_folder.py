@@ -1,4 +1,4 @@
-"""Whoever has the daemon's account, against root who runs our verbs, and against the site."""
+"""An attacker with the daemon's account, against root who runs our verbs, and against the site."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VERBS = (("release",), ("release", "--unattended"))
 
 @pytest.fixture
 def treasure(head_node: HeadNode) -> Path:
-    """A file of root's that nobody else may read or write."""
+    """A file of root's that no other user may read or write."""
     head_node.configured()
     path = head_node.folder / "shadow"
     path.write_text("root's own")

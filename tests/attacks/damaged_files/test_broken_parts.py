@@ -1,8 +1,8 @@
 """What is missing, broken or made to be so: libraries, state files, configurations, models.
 
-Whatever it is, the way out (`release`, `disable`, `enable`, `pause`, `status`, a stop) takes back
+Whatever it is, switching off (`release`, `disable`, `enable`, `pause`, `status`, a stop) restores
 every factor or says in one sentence why not, with exit code 1: never a traceback, never 0 with
-factors standing.
+outstanding factors.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BY_HAND = "sitefactor=0/' | scontrol"
 
 
 class Site:
-    """A fake Slurm with three jobs, two of which carry a factor of the daemon, and no daemon."""
+    """A fake Slurm with three jobs, two with a factor of the daemon, and no daemon."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -262,7 +262,7 @@ def test_disable_makes_a_daemon_stop_whose_configuration_broke(site: Site) -> No
         port = probe.getsockname()[1]
     site.configure(port=port)
     with site.daemon():
-        # the state file alone tells where to ask the daemon
+        # only the state file says where to reach the daemon
         site.file.write_text(f'x\ndisable_file = "{site.folder / "DISABLE"}"\n')
         words = ("disable", "--wait", "30", "--state-file", str(site.state))
         code, out, _ = site.says(*words)

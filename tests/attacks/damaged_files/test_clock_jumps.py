@@ -159,7 +159,7 @@ def test_a_leap_second_makes_no_event_count_twice() -> None:
 
 
 def test_the_reserve_of_a_day_ahead_does_not_last_a_day() -> None:
-    """An interactive job was submitted while the clock was wrong: nobody has come since."""
+    """An interactive job was submitted while the clock was wrong: none has come since."""
     rail = ReserveRail(settings=ReserveSettings(most=4, idle_after=HOUR))
     wanted = Decision(scores=np.zeros(1), reserve=2)
 

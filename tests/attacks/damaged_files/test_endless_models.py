@@ -20,7 +20,7 @@ def shipped() -> onnx.ModelProto:
 
 
 def with_score(model: onnx.ModelProto, *nodes: onnx.NodeProto) -> onnx.ModelProto:
-    """The model with these nodes between its score, `real`, and what is told of it."""
+    """The model with these nodes between its score, `real`, and a description."""
     (last,) = [node for node in model.graph.node if "score" in node.output]
     last.output[list(last.output).index("score")] = "real"
     model.graph.node.extend(nodes)
@@ -60,7 +60,7 @@ def endless() -> onnx.ModelProto:
 
 
 def huge(elements: int) -> onnx.ModelProto:
-    """A tensor of so many numbers of four bytes."""
+    """A tensor with this many numbers of four bytes."""
     model = with_score(
         shipped(),
         helper.make_node("ConstantOfShape", ["shape"], ["zeros"]),

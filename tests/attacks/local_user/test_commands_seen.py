@@ -1,6 +1,6 @@
 """Attacker: a user of the head node, who sees the arguments of every command that we run.
 
-`squeue` and `sacct` print a job's name as its user wrote it, line breaks included. A mark tells
+`squeue` and `sacct` print a job's name as its user wrote it, line breaks included. A mark shows
 where a record begins; a user who knows it before Slurm answers renames a job to something that
 reads like the record of another.
 """

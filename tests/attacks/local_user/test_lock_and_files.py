@@ -15,7 +15,7 @@ pytestmark = needs_root
 
 @pytest.fixture
 def held(head_node: HeadNode) -> Iterator[HeadNode]:
-    """The daemon was killed with factors standing; a stranger locks whatever he may open."""
+    """The daemon was killed with outstanding factors; a stranger locks all that may be opened."""
     head_node.configured()
     assert as_user(DAEMON, lambda: head_node.verb("run", "--once"))["code"] == 0
     assert any(head_node.factors)
@@ -63,7 +63,7 @@ def test_nobody_else_may_write_there(head_node: HeadNode) -> None:
 
 @pytest.mark.parametrize("uid", [DAEMON, 0])
 def test_a_live_daemon_is_left_alone_all_the_same(head_node: HeadNode, uid: int) -> None:
-    """Whoever looks: its own account, and root."""
+    """Both readers: its own account, and root."""
     from slurm_rl_plugin.hook.daemon.lock import only_daemon  # noqa: PLC0415 - elsewhere before
 
     head_node.configured()

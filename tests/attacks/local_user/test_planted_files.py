@@ -96,7 +96,7 @@ def test_a_folder_that_others_may_write_into_or_rename_is_not_taken(
     inner.chmod(0o700)
     inner.parent.chmod(mode)
     assert "home/project" in refused(lambda: own_folder(inner))
-    inner.parent.chmod(mode | 0o1000)  # sticky: nobody renames what another user has there
+    inner.parent.chmod(mode | 0o1000)  # sticky: no user renames another user's files
     assert refused(lambda: own_folder(inner)) == ""
     inner.parent.chmod(0o1777)
     os.chown(inner.parent, STRANGER, STRANGER)  # but its owner does

@@ -47,7 +47,7 @@ WORK = 0.3
 class _Queue:
     """A forecast queue without jobs."""
 
-    class snapshot:  # noqa: N801 - stands for an attribute
+    class snapshot:  # noqa: N801 - replaces an attribute
         now = 0.0
         pending = ()
 

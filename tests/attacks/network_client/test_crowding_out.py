@@ -110,7 +110,7 @@ def attacker(port: int, *words: str) -> Iterator[None]:
         process.stdout.close()
 
 
-#: Seconds that Prometheus waits for an answer unless told otherwise.
+#: Seconds that Prometheus waits for an answer by default.
 SCRAPE_TIMEOUT = 10.0
 
 

@@ -95,7 +95,7 @@ def test_head_nodes_of_private_networks_are_sites(token: Path, url: str) -> None
 
 
 class Names:
-    """A name service that answers as it is told, one answer after another."""
+    """A name service with given answers, one after another."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = [*answers]
@@ -123,7 +123,7 @@ def test_a_name_that_comes_to_stand_for_this_host_is_not_asked(
     monkeypatch.setattr(socket, "getaddrinfo", Names("127.0.0.1"))
     asks = threading.Thread(target=why_not, args=(site, job), daemon=True)
     asks.start()
-    with pytest.raises(TimeoutError):  # nobody connects
+    with pytest.raises(TimeoutError):  # no client connects
         listener.accept()
     asks.join(10)
     assert "north.example resolves to 127.0.0.1" in why_not(site, job)

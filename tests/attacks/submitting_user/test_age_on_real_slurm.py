@@ -82,7 +82,7 @@ def test_a_limit_raised_by_its_user_loses_the_place_at_the_next_look(
     cycle = cycle_of(adapter_of(cluster), rule_policy("sjf"), tmp_path)
     cycle.run()
     assert cluster.by_priority() == [raised, honest]
-    # what a user may raise is the site's choice; root stands for one whose site lets users
+    # what a user may raise is the site's choice; root replaces a user whose site lets users
     cluster.run("scontrol", "update", f"jobid={raised}", "timelimit=600")
     assert cycle.run().requests_changed == {"time_limit": 1}
     assert cluster.by_priority() == [honest, raised]

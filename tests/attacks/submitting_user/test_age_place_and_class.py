@@ -1,4 +1,4 @@
-"""Attacks by somebody who may submit jobs and no more: age banked, a place or a class bought."""
+"""Attacks by a user who may only submit jobs: age banked, a place or a class bought."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ class TestAPlaceBought:
         metrics.publish(cycle.run())
         queue.pending = replace(queue.pending, jobs=replace(queue.pending.jobs, **change))
         metrics.publish(cycle.run())
-        metrics.publish(cycle.run())  # told once
+        metrics.publish(cycle.run())  # reported once
         text = generate_latest(registry).decode()
         assert f'slurm_rl_requests_changed_total{{what="{what}"}} 1.0' in text
         told = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
@@ -253,12 +253,12 @@ class TestResourcesBoughtLater:
         queue = QueueInMemory(self.asking(*self.SMALL))
         cycle = cycle_over(queue, rule_policy("sjf"), tmp_path)
         cycle.run()
-        if untold:  # sinfo gave no answer, so nobody knows what is asked of nodes
+        if untold:  # sinfo gave no answer, so requests of nodes are unknown
             queue.pending = with_limits([HONEST, ATTACKER], [600.0, 60.0], [0, 0])
             cycle.run()
         queue.pending = self.asking(*attacker)
         assert cycle.run().requests_changed == {what: 1}
-        assert cycle.run().requests_changed == {}  # told once
+        assert cycle.run().requests_changed == {}  # reported once
         told = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
         lines = [line for line in told if line["event"] == "request"]
         assert [(line["job"], line["reason"], line["old"], line["new"]) for line in lines] == [

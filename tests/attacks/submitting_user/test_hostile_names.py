@@ -196,7 +196,7 @@ def test_a_traceback_has_no_line_that_looks_like_a_record(daemon_log: Callable[[
 
 
 def test_what_others_say_comes_last_in_a_line() -> None:
-    """So `mode=active` in a reason is words: whoever reads a line takes the first of a key."""
+    """So `mode=active` in a reason is text: a reader of a line takes the first value of a key."""
     words = [
         (path.name, node.value)
         for path in (TOP / "slurm_rl_plugin").rglob("*.py")

@@ -61,7 +61,7 @@ def test_copies_of_a_large_request_that_nothing_was_paid_for_gain_nothing() -> N
 def test_more_processors_gain_eight_tenths_of_the_logarithm_of_their_ratio(
     processors: int, more: int, time_limit: float
 ) -> None:
-    """Where runs of both classes tell the same: here none has run."""
+    """If runs of both classes say the same: here none has run."""
     asked = (processors, processors + more)
     assume(len({each * time_limit >= LARGE_REQUEST for each in asked}) == 1)
     narrow, wide = (scores(job_of(each, time_limit))[0] for each in asked)

@@ -72,7 +72,7 @@ def test_a_place_costs_no_less_than_it_gains(attack: tuple[Run, list[Dummies]], 
 
 @EVERY
 def test_what_it_asks_for_has_to_be_spent_first(job: Run) -> None:
-    """Else the test above could not tell a rule from a model that looks at no runs."""
+    """Otherwise the test above could not distinguish a rule from a model without runs."""
     queue = queue_of(0)
     before, _ = queue.scores(job)
     assert queue.scores(job, paid_for(job, 0.8))[0] <= before
@@ -109,7 +109,7 @@ def lifted_by(job: Run, users: Sequence[int]) -> float:
 def test_dummy_runs_of_its_class_lift_a_large_job_no_more_than_a_few_runs_of_others(
     job: Run, dummies: int, others: int
 ) -> None:
-    """A run weighs 1 / (1 + r)^2 where r runs of its user have told, each 0.9 of the next.
+    """A run weighs 1 / (1 + r)^2 after r runs of its user, each 0.9 of the next.
 
     So ten weigh 1 + 1/2^2 + 1/2.9^2 + ... = 1.6 together, and each further one up to 1/11^2 less.
     """
@@ -127,7 +127,7 @@ def test_where_each_run_had_a_whole_voice_ten_would_lift_it_like_ten(
 
 @EVERY
 def test_copies_of_the_job_in_the_queue_change_nothing(job: Run) -> None:
-    """As many of somebody else's make the same queue; none of it is told of the job itself."""
+    """As many of another user make the same queue; none of them counts for the job itself."""
     queue, policy = queue_of(0), shipped_model()
     copies = [replace(job, job_id=1000 + n) for n in range(40)]
     strangers = [replace(copy, user=1) for copy in copies]
@@ -155,7 +155,7 @@ def test_what_was_paid_is_gone_once_a_job_has_run_for_two_hours() -> None:
     with_credit, without = scores(NOW)
     assert with_credit > without
     with_credit, without = scores(NOW + 1.0)
-    assert with_credit <= without  # what was paid with tells now that jobs run for longer
+    assert with_credit <= without  # the paid runs now show that jobs run longer
 
 
 def test_small_requests_go_on_learning_from_runs() -> None:
@@ -168,7 +168,7 @@ def test_small_requests_go_on_learning_from_runs() -> None:
 
 
 def quantiles(decision: Decision) -> FloatArray:
-    """What a decision foretells of the pending jobs, shape [n, parts]."""
+    """Predictions of a decision for the pending jobs, shape [n, parts]."""
     assert decision.run_times is not None
     return decision.run_times()
 
@@ -190,7 +190,7 @@ def test_cheap_dummies_shorten_no_quantile_of_a_large_request(job: Run) -> None:
 def test_dummies_that_nobody_foretold_move_no_quantile_of_another_class(
     processors: int, run_time: float, count: int
 ) -> None:
-    """Runs between two looks, or of a time that nobody watched, move no share that is asked for."""
+    """Runs between two looks, or of a time without a daemon, move no share that is asked for."""
     queue, policy, job = queue_of(0), shipped_model(), LARGE[0]
     dummies = Dummies(count, run_time, processors)
     of_class = request_class(dummies.time_limit, processors)

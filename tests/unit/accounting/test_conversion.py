@@ -264,7 +264,7 @@ def test_what_was_seen_before_is_told(batches, stretch, data):
 
 HEADER = "JobIDRaw|Submit|Start|ElapsedRaw|NCPUS|State|SubmitLine"
 LAYOUT = Layout(tuple(HEADER.lower().split("|")), trailing=False, header=HEADER)
-#: Lines of which none is a row that stands for itself.
+#: Lines that are no rows by themselves.
 ODD_LINES = {
     "text": "no row at all",
     "blank": "",

@@ -1,4 +1,4 @@
-"""What dumps of sacct and records of PBS and Torque tell of nodes, memory and GPUs."""
+"""Nodes, memory and GPUs in dumps of sacct and records of PBS and Torque."""
 
 from __future__ import annotations
 

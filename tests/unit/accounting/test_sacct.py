@@ -514,7 +514,7 @@ def test_a_faulty_record_costs_no_other(tmp_path):
     [
         MARKED_HEADER.replace(
             "Constraints|Submit|", "Constraints|"
-        ),  # a text whose begin no mark tells
+        ),  # a text without a mark at its beginning
         MARKED_HEADER.replace("Submit|Cluster", "Cluster|Submit"),
         MARKED_HEADER.replace("State|Constraints", "Constraints|State"),
     ],

@@ -190,7 +190,7 @@ def at_random(numbers):
 
 
 SECONDS = st.integers(0, 4_000_000_000) | st.floats(0, 4e9)
-#: Starts are told to the microsecond.
+#: Starts have microseconds.
 WAITS = st.none() | st.integers(0, 10**9) | st.integers(0, 10**12).map(lambda n: n / 1e6)
 NAMES = st.integers(-1, 5)
 

@@ -68,7 +68,7 @@ def test_children_of_an_account_with_its_parents_share_compete_one_level_higher(
     tree, usage = tree_of(
         ("a", "", "root", None, 0),
         ("b", "", "root", 1, 0),
-        ("a", "u", "", 3, 60),  # beside b among the children of the root: (3/4)/(60/100)
+        ("a", "u", "", 3, 60),  # next to b among the children of the root: (3/4)/(60/100)
         ("b", "v", "", 1, 40),  # b: (1/4)/(40/100)
     )
     assert by_user(tree, fair_share_factors(PriorityWeights(), tree, usage)) == {"u": 1, "v": 0.5}

@@ -71,8 +71,8 @@ def test_jobs_of_processors_alone_weigh_what_they_ask_for():
     ("shares", "points"),
     [
         ([0.5, 0.3, 0.2], 16.0),
-        ([0.5, 0.5], 0.0),  # what every account has where nobody gave any
-        ([1 / 3, 1 / 3, 1 - 2 / 3], 0.0),  # alike but for a rounding
+        ([0.5, 0.5], 0.0),  # the share of every account without configured ones
+        ([1 / 3, 1 / 3, 1 - 2 / 3], 0.0),  # equal but for a rounding
         ([1.0], 0.0),
         ([], 0.0),
     ],

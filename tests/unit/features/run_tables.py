@@ -1,4 +1,4 @@
-"""Small queues of running and ended jobs, and what their runs tell by the readable account."""
+"""Small queues of running and ended jobs, and what their runs say by the readable account."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def request_of(run: Run) -> Request:
 
 
 def told_by(runs: list[Run], until: float) -> Rows:
-    """What runs have told up to a time, in plain Python; at one instant, by number of the job."""
+    """Statistics of runs up to a time, in plain Python; at one instant, by number of the job."""
     runs = sorted(runs, key=lambda run: run.job_id)
     rows, lengths = Rows(), [_length(run) for run in runs]
     for _, kind, job in events([run.start for run in runs], lengths, until):

@@ -95,7 +95,7 @@ def named(row):
 
 
 def unknown_run(time_limit):
-    """Features of a run of which nothing is known: 0.12 of the runs end before each bound."""
+    """Features of an unknown run: 0.12 of the runs end before each bound."""
     names = ("log_run_time", "log_run_time_spread", "log_alike_none_running")
     means = expected_run(np.full(len(BOUNDS), 0.12), time_limit)
     return dict(zip(names, (*history_features(*means), 0.0), strict=True))
@@ -181,7 +181,7 @@ def dynamic(wait=0.0, longest=0.0, share=0.5, usage=0.5, long_waits=1.0, shares=
         (5.1 * HOUR, 10 * HOUR, math.log(1.02)),
         (10 * HOUR, 10 * HOUR, math.log(2)),
         (20 * HOUR, 10 * HOUR, math.log(4)),
-        (60.0, 0.0, 0.0),  # where nobody has waited: from a minute on
+        (60.0, 0.0, 0.0),  # without a wait: from a minute on
         (61.0, 100.0, math.log(61 / 60)),
         (61.0, 121.0, math.log(61 / 60.5)),
         (0.0, 0.0, 0.0),
@@ -198,7 +198,7 @@ def test_a_job_is_overdue_beyond_half_of_the_longest_wait(wait, longest, expecte
         (0.25, 0.5, 1.0),
         (0.25, 0.125, -1.0),
         (0.05, 0.8, 4.0),
-        (0.04, 0.8, 4.0),  # 20 times: told as 16
+        (0.04, 0.8, 4.0),  # 20 times: counted as 16
         (0.8, 0.04, -4.0),
         (0.25, 0.0, -4.0),
         (0.0, 0.25, 4.0),

@@ -1,4 +1,4 @@
-"""What past runs tell of the queue: the whole queue at once is each job alone."""
+"""Statistics of past runs for the queue: the whole queue at once equals each job alone."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_the_whole_queue_at_once_is_each_job_alone(seed):
 
 
 def alike_of(snapshot):
-    """The feature of jobs alike of each pending job."""
+    """The feature of similar jobs, of each pending job."""
     told = history_columns(snapshot, PastRuns())
     return told[:, SITE.history_jobs.index("log_alike_none_running")].tolist()
 
@@ -161,7 +161,7 @@ FIRST_OF_RUNS = Run(1, 0, 4, 3600.0, start=100.0)
 
 
 def unknown_quantiles(time_limit):
-    """Of runs of which nothing is known: 0.12 of them end before each bound."""
+    """Of unknown runs: 0.12 of them end before each bound."""
     shares = np.empty(SHARES)
     fill_shares(shares, np.full(len(BOUNDS), 0.12))
     return [min(quantile_at(shares, part), time_limit) for part in PARTS]
@@ -219,7 +219,7 @@ def told_of(pending, past):
 
 
 def by_class(past):
-    """What is known if no run has told of a user or a template."""
+    """What is known without a run of a user or a template."""
     nothing = HistoryTable.empty()
     return replace(past, users=nothing, limits=nothing, templates=nothing)
 
@@ -261,7 +261,7 @@ def test_a_large_request_without_a_paid_past_is_judged_by_its_class_alone():
     nobody = told_of([LARGE], PastRuns(time=1e6))
     length = SITE.history_jobs.index("log_run_time")
     assert expected[0, length] != nobody[0, length]
-    # the dummies do tell of a small request of the same user
+    # the dummies do count for a small request of the same user
     assert (told_of([SMALL], after(*dummies)) != told_of([SMALL], by_class(after(*dummies)))).any()
 
 

@@ -1,4 +1,4 @@
-"""What past runs tell, each event once at any pace of snapshots, and run times by it."""
+"""Statistics of past runs: each event once at any pace of snapshots, and predicted run times."""
 
 import math
 import sys

@@ -28,7 +28,7 @@ BEGIN = 1_700_000_000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSite:
-    """A site whose whole life is known to the test, and to nobody else.
+    """A site whose whole life is known to the test, and not to the forecaster.
 
     Attributes:
         log: every job, with the start that it will have.
@@ -37,7 +37,7 @@ class LiveSite:
     log: JobLog
 
     def history(self, now: float) -> PreparedLog:
-        """What accounting tells: runs that have ended."""
+        """What accounting has: runs that have ended."""
         over = self.log.start + self.log.run_time <= now
         return prepare_log(self.log.select(over), capacity=PROCESSORS)
 
@@ -134,7 +134,7 @@ def replay_source() -> ReplaySource:
 
 
 def forecaster(folder: Path, *, draws: int = 8) -> Forecaster:
-    """Foretells a first come, first served queue."""
+    """Forecasts a first come, first served queue."""
     return Forecaster(
         source=replay_source(),
         kept=KeptForecasts(folder / "forecasts.sqlite"),
@@ -146,7 +146,7 @@ def forecaster(folder: Path, *, draws: int = 8) -> Forecaster:
 
 
 def looked_back(folder: Path, site: LiveSite, now: float) -> Forecaster:
-    """One that has foretold the site's past."""
+    """One with forecasts of the site's past."""
     made = forecaster(folder)
     deque(made.look_back(site.history(now), site.queue(now, now)), maxlen=0)
     return made

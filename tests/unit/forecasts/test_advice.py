@@ -63,7 +63,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowReplays(ReplaySource):
-    """Replays that each take so long by a clock, and tell that who asks for less starts sooner.
+    """Replays that take a given time by a clock; a job that requests less starts sooner.
 
     Attributes:
         clock: goes on by them.
@@ -106,7 +106,7 @@ def now(site: LiveSite) -> float:
 def asked_queue(
     folder: Path, site: LiveSite, now: float, took: float
 ) -> tuple[AskedQueue, ForecastQueue, SlowReplays]:
-    """Who answers, the queue that he foretold, and the replays by which he answers."""
+    """What answers, the forecast of its queue, and the replays that it uses."""
     clock, history = Clock(), site.history(now)
     made = forecaster(folder)
     queue = made.forecast(history, site.queue(now, now - HOUR))

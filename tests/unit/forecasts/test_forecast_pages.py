@@ -25,9 +25,9 @@ from slurm_rl_plugin.forecasts.live.forecast_pages import (
 
 
 class OneQueue:
-    """A foretold queue of one job of ann's."""
+    """A forecast of a queue with one job of ann's."""
 
-    class snapshot:  # noqa: N801 - stands for an attribute
+    class snapshot:  # noqa: N801 - replaces an attribute
         now = 1000.0
         pending = (1,)
 
@@ -52,7 +52,7 @@ class OneQueue:
 
 @dataclass(slots=True)
 class Pace:
-    """Lets nobody or everybody ask, and notes what it is told."""
+    """Refuses or admits all clients, and notes its arguments."""
 
     wait: float
     cost: list[tuple[str, float]] = field(default_factory=list)

@@ -157,7 +157,7 @@ def _filled_by_one_user(rows_of_eve: int) -> GivenRows:
 
 
 def _joined(rows: GivenRows) -> JoinedForecasts:
-    """What is told of one job after some rows."""
+    """The forecast of one job after some rows."""
     one = given([1], 0.0).plain
     return join(one, None, np.full(1, np.nan), np.zeros(1, np.bool_), rows, 3.0 * DAY)
 

@@ -1,4 +1,4 @@
-"""A live queue is foretold, what was told is kept, scored when jobs start, and bands follow."""
+"""Forecasts of a live queue are kept, scored when jobs start, and bands follow."""
 
 from __future__ import annotations
 
@@ -157,10 +157,10 @@ class WatchedSource(ReplaySource):
 def test_who_runs_now_ran_in_the_past_that_is_foretold_again(
     site: LiveSite, now: float, tmp_path: Path
 ) -> None:
-    """Accounting tells of runs that have ended; without the others the machine was too empty."""
+    """Accounting has runs that have ended; without the others the machine was too empty."""
     run_time = site.log.run_time.copy()
     long = np.flatnonzero((site.log.start < now - 2 * DAY) & (site.log.processors == 16))[-3:]
-    run_time[long] = 30 * DAY  # they run on beside the others, on more than there is
+    run_time[long] = 30 * DAY  # they run on with the others, on more than there is
     grown = LiveSite(log=replace(site.log, run_time=run_time))
     made, source = forecaster(tmp_path), replay_source()
     known = {name: getattr(source, name) for name in ReplaySource.__slots__}

@@ -129,7 +129,7 @@ def test_jobs_of_the_past_come_at_their_hour(span: float) -> None:
     assert (np.diff(submit) >= 0.0).all()
     assert submit[0] > now
     assert submit[-1] <= now + span
-    assert (SUBMIT[jobs] <= now).all(), "nobody knows who comes later"
+    assert (SUBMIT[jobs] <= now).all(), "later jobs are unknown"
     np.testing.assert_allclose((submit - SUBMIT[jobs]) % WEEK, 0.0)
 
 
@@ -176,7 +176,7 @@ def test_who_has_outlived_all_that_was_foretold_ends_next() -> None:
     assert drawn(0, 9000.0).tolist() == [9001.0] * MANY
 
 
-#: Two nodes of 4 CPUs, of which the second, which is taken last, has a GPU.
+#: Two nodes of 4 CPUs; the second, which is taken last, has a GPU.
 MACHINE = Machine(
     kinds=(
         NodeKind(name="n1", count=1, resources=(4.0, 64.0, 0.0), weight=1),
@@ -221,7 +221,7 @@ def site_nodes(backfilling: str, cpus: FloatArray = CPUS) -> ReplayedSite:
 
 @pytest.mark.parametrize("backfilling", NODE_BACKFILLING)
 def test_who_waits_depends_on_where_the_others_run(backfilling: str) -> None:
-    """Job 0 beside the GPU leaves it to job 3, which ends before the head needs the node."""
+    """Job 0 on the node of the GPU leaves it to job 3, which ends before the head needs it."""
     one = site_nodes(backfilling)
     beside, apart = (
         one.planned(
@@ -281,7 +281,7 @@ def test_more_may_run_on_a_node_than_it_has(backfilling: str) -> None:
 
 @pytest.mark.parametrize("backfilling", NODE_BACKFILLING)
 def test_the_line_is_that_of_the_order_whoever_finds_room(backfilling: str) -> None:
-    """Job 3 starts at once and job 2 does not; in line it stands behind it."""
+    """Job 3 starts at once and job 2 does not; in line it is behind it."""
     one = site_nodes(backfilling)
     assert one.line(QUEUE_NODES).tolist() == [2, 3, 4]
     last_first = replace(one, order=lambda jobs, _: QueueOrder(scores=jobs.submit))

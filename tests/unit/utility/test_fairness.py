@@ -34,7 +34,7 @@ def test_infeasible_weights_of_the_2008_paper_bound_fairness_at_625_thousandths(
     [
         (SHARES, 1.0),
         ([0.0, 0.6, 0.4], 0.0),  # the largest account got nothing
-        ([0.0, 0.0, 0.0], 0.0),  # nobody has got anything
+        ([0.0, 0.0, 0.0], 0.0),  # no account has got anything
     ],
 )
 def test_fairness_of_all_and_of_nothing(usage, value):
@@ -42,12 +42,12 @@ def test_fairness_of_all_and_of_nothing(usage, value):
 
 
 def test_fairness_at_starts_by_hand():
-    # account 0 runs alone to 10, so that account 1 starts at shares .5/.5 with usage 1/0
+    # account 0 runs alone to 10, so that account 1 starts at shares 0.5/0.5 with usage 1/0
     start = np.array([0.0, 10.0, 20.0])
     values = fairness_at_starts(
         start, np.array([40.0, 40.0, 1.0]), np.ones(3, dtype=int), np.array([0, 1, 0]), SHARES[:2]
     )
-    # at 20: 20 and 10 processor-seconds; deficit of account 1 is .3 - 1/3 < 0
+    # at 20: 20 and 10 processor-seconds; deficit of account 1 is 0.3 - 1/3 < 0
     assert values.tolist() == pytest.approx([0.0, 1 - 0.3 / 0.5, 1.0])
 
 
@@ -121,7 +121,7 @@ def test_water_fills_accounts_by_shares_up_to_their_demand(
     [
         # a runs for 14 days while b's job waits
         ([0, 14, 28], [14, 14, 14], [0, 1, 0], [14, 0], [7, 7]),
-        # b asks for a day and gets it, so nobody is blamed that it has no more
+        # b asks for a day and gets it, so no account is blamed that it has no more
         ([1, 0, 15], [13, 1, 1], [0, 1, 1], [13, 1], [13, 1]),
     ],
 )

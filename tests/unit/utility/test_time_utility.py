@@ -82,7 +82,7 @@ def test_a_site_varies_alpha_beta_and_sigma():
 
 def test_a_deadline_is_a_step():
     assert utility_after([0.0, 60.0, 60.1, 1e6], form="deadline").tolist() == [1.0, 1.0, 0.0, 0.0]
-    # an hour from submission to the end, of which the run takes 240 s
+    # an hour from submission to the end; the run takes 240 s of it
     within = utility_after([3360.0, 3360.1], form="deadline", hours=1.0)
     assert within.tolist() == [1.0, 0.0]
 

@@ -130,7 +130,7 @@ BAD: dict[str, Any] = {
     "a number for blocks": {"blocks": 3},
     "a word for a number": {"harm": "much"},
     "no number": {"harm": float("nan")},
-    "a key of nobody": {"colour": "blue"},
+    "an unknown key": {"colour": "blue"},
 }
 
 

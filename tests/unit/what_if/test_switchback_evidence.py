@@ -178,7 +178,7 @@ def test_stretches_are_of_the_first_two_days_and_begin_with_them() -> None:
     assert early_stretches(compressed)[-1].end == DECLARED.begin + DAY
 
 
-#: Blocks of which one costs much more and the others as much or a little less: they do not agree.
+#: One block costs much more, the others as much or a little less: they do not agree.
 AT_ODDS = np.array([0.95, 0.95, 2.0, 0.95, 0.95, 1.0])
 #: Blocks that all cost more.
 AGREEING = np.array([1.2, 1.3, 1.2, 1.25, 1.2, 1.3])
