@@ -150,6 +150,9 @@ def _tree(prepared: PreparedLog, machine: Machine) -> tuple[ShareTree, IntArray]
     asked = [(names[pair // len(users)], users[pair % len(users)]) for pair in pairs.tolist()]
     known = {(each.account, each.user) for each in associations}
     added = [Association(*pair) for pair in dict.fromkeys(asked) if pair not in known]
+    # An account that is newer than the machine's description has 1 share below the root.
+    new = [name for name, _ in dict.fromkeys(asked) if (name, "") not in known]
+    added += [Association(name, parent=ROOT) for name in dict.fromkeys(new)]
     tree = ShareTree.of([*associations, *added])
     places = tree.places
     return tree, np.array([places[pair] for pair in asked], dtype=np.int64)[of_job]

@@ -17,8 +17,8 @@ from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, run_up_to
 from slurm_rl_plugin.simulator.scoring.site_priority import calculate
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
-from slurm_rl_plugin.simulator.workloads.site_points import site_priority
+from slurm_rl_plugin.simulator.workloads.log_workload import OF_CLUSTER, PreparedLog, prepare_log
+from slurm_rl_plugin.simulator.workloads.site_points import fair_share_of_log, site_priority
 from tests.unit.machine_files.written_files import machine_of_lines
 from tests.unit.simulator.test_log_workload import small_log
 
@@ -77,6 +77,24 @@ def test_a_flag_makes_of_size_what_a_job_asks_for_over_its_minutes(tmp_path: Pat
     assert site_priority(
         prepare_log(log, machine=machine), machine
     ).points.tolist() == pytest.approx([1e6 * 0.25, 1e6 * 0.5 / 10, 1e6 * 0.5 / 11])
+
+
+def test_an_account_that_the_description_lacks_has_one_share_below_the_root(
+    tmp_path: Path,
+) -> None:
+    """As one that was made since a live machine was described, an hour ago at most."""
+    machine = machine_of_lines(
+        tmp_path,
+        "NodeName=n1 CPUs=2 RealMemory=16000",
+        "PartitionName=batch Nodes=ALL Default=YES",
+        "PriorityWeightFairshare=1000",
+    )
+    machine = replace(machine, associations=(Association("a0", parent="root", share=3.0),))
+    log = small_log([60, 60], [1, 1], [0, 1], partitions=("batch",))
+    prepared = replace(prepare_log(log, machine=machine), shares_from=OF_CLUSTER)
+    tree = fair_share_of_log(prepared, machine).tree
+    assert tree.fraction.max() == pytest.approx(1.0)
+    assert {0.25, 0.75} <= set(tree.fraction.round(9).tolist())
 
 
 @pytest.mark.parametrize(
