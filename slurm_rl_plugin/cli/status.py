@@ -106,10 +106,11 @@ class Status:
 def main(options: argparse.Namespace) -> int:
     """Print what is known of the daemon; 1 when something is wrong."""
     known, now = known_configuration_of(options, quiet=True), time.time()  # noqa: TID251 - the root
+    page = Path(options.html).absolute() if options.html else None  # root's folder is left next
     become_state_owner(known.configuration)
     status = _status(known, now)
-    if options.html:
-        file = result_file("--html", Path(options.html))
+    if page is not None:
+        file = result_file("--html", page)
         write_whole(file, _page(known.configuration, status), mode=PRIVATE)
     elif options.html is not None:
         sys.stdout.write(_page(known.configuration, status))

@@ -112,11 +112,15 @@ class LiveState:
         """What `document` gave; TypeError, KeyError or ValueError for anything else."""
         experiment = dict(found["experiment"])
         experiment["goals"] = tuple(map(goal_of, experiment["goals"]))
+        experiment["phase"] = str(experiment["phase"])
         parts = {
             "limit": LimitReport(**found["limit"]),
             "experiment": ExperimentReport(**experiment),
-            "pending": tuple(PendingState(*each) for each in found["pending"]),
-            "resources": tuple(ResourceUse(**each) for each in found["resources"]),
+            "pending": tuple(
+                PendingState(str(partition), str(job_class), *map(_number, amounts))
+                for partition, job_class, *amounts in found["pending"]
+            ),
+            "resources": tuple(_resource(**each) for each in found["resources"]),
         }
         values = {**found, **parts}
         for name, default in ((each.name, getattr(cls(), each.name)) for each in fields(cls)):
@@ -291,6 +295,17 @@ def _is_like(value: object, default: object, *, of_words: bool) -> bool:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and abs(value) < 2**63  # NaN is not
+
+
+def _number(value: Any) -> Any:
+    """A number that a server sent; TypeError for anything else."""
+    if not _is_number(value):
+        raise TypeError(value)
+    return value
+
+
+def _resource(name: object, **amounts: object) -> ResourceUse:
+    return ResourceUse(name=str(name), **{key: _number(each) for key, each in amounts.items()})
 
 
 def _one(label: str | None) -> dict[str, int]:

@@ -143,10 +143,10 @@ def _waits(state: LiveState) -> Iterator[tuple[str, str, str]]:
 
 
 def _accounts(state: LiveState) -> Iterator[_Bar]:
-    largest = {name: max(share, state.usage[name]) for name, share in state.shares.items()}
+    largest = {name: max(share, state.usage.get(name, 0.0)) for name, share in state.shares.items()}
     widest = max(largest.values(), default=0.0) or 1.0
     for name in sorted(largest, key=lambda each: -largest[each])[:_ACCOUNTS]:
-        share, usage = state.shares[name], state.usage[name]
+        share, usage = state.shares[name], state.usage.get(name, 0.0)
         ratio, lift = state.entitlement.get(name), state.lifts.get(name, 0.0)
         starts = state.account_starts.get(name, 0)
         cells = (
@@ -155,7 +155,7 @@ def _accounts(state: LiveState) -> Iterator[_Bar]:
             "not known" if ratio is None else _percent(ratio),
             f"{lift:.2g}" if lift else "no",
             str(state.account_pending.get(name, 0)),
-            span_text(state.account_waits[name] / starts) if starts else "none yet",
+            span_text(state.account_waits.get(name, 0.0) / starts) if starts else "none yet",
         )
         yield _Bar(name, share / widest, usage / widest, cells)
 

@@ -64,6 +64,21 @@ def test_every_verb_that_reads_the_configuration_is_tried() -> None:
 
 
 @needs_root
+def test_a_file_for_the_page_is_where_root_asked_for_it(head_node: HeadNode) -> None:
+    """Root becomes the daemon's account, and leaves a folder that this account cannot enter."""
+    folder = head_node.folder / "private"
+    folder.mkdir(mode=0o700)
+
+    def run() -> Any:
+        os.chdir(folder)
+        return head_node.verb("status", "--html", "page.html")
+
+    found = as_user(0, run, seconds=120.0)
+    assert f"--html {folder}/page.html: you cannot write to the folder" in found["said"], found
+    assert not Path("/page.html").exists()
+
+
+@needs_root
 def test_root_writes_no_audit_through_a_link_in_the_daemons_folder(head_node: HeadNode) -> None:
     """The state folder is root's there, so root stays root."""
     folder, log = head_node.folder / "log", head_node.folder / "log" / "audit.jsonl"

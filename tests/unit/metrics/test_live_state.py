@@ -17,6 +17,7 @@ from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.experiment.turns import ExperimentReport, GoalSeen
 from slurm_rl_plugin.hook.live_state import LiveState
 from slurm_rl_plugin.hook.rails.reserve import LimitReport
+from slurm_rl_plugin.metrics.admin_page import AdminView, admin_page
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.services import configured_site
 from slurm_rl_plugin.services.configured_site import read_live_state
@@ -72,6 +73,8 @@ def test_who_got_what_is_said() -> None:
         ("limit", {"amounts": [1]}),
         ("limit", {"strange": 1}),
         ("pending", [[1]]),
+        ("pending", [["batch", "batch", "many", 0.0, 0.0]]),
+        ("resources", [{"name": "memory", "usable": None, "running": 0.0, "pending": 0.0}]),
         ("misdelivered", 10**400),
         ("last_success", float("inf")),
         ("usage", {"physics": float("nan")}),
@@ -81,6 +84,14 @@ def test_who_got_what_is_said() -> None:
 def test_another_document_is_refused(name: str, value: object) -> None:
     with pytest.raises((TypeError, KeyError, ValueError)):
         LiveState.of_document({**LiveState().document(), name: value})
+
+
+def test_a_document_with_missing_accounts_or_a_strange_phase_makes_a_page() -> None:
+    experiment = {**LiveState().document()["experiment"], "phase": ["ours"]}
+    more = {"shares": {"physics": 1.0}, "account_starts": {"physics": 1}, "experiment": experiment}
+    state = LiveState.of_document({**LiveState().document(), **more})
+    page = admin_page(state, AdminView(now=0.0, problems=(), facts=(), outstanding=()))
+    assert "physics" in page
 
 
 @pytest.fixture
