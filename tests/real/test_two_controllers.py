@@ -106,9 +106,11 @@ def order(cluster: PrivateSlurm, jobs: list[int]) -> list[int]:
 
 
 def queue_of_three(cluster: PrivateSlurm) -> tuple[list[int], dict[int, tuple[str, str]]]:
-    """Three jobs, the longest first, and what they are like."""
-    asked = ((30, 0), (20, 7), (10, 70))
-    jobs = [submit(cluster, minutes, f"--nice={nice}") for minutes, nice in asked]
+    """Three jobs of one user, the longest first, and what they are like.
+
+    Their nice is equal: among a user's jobs the lowest nice goes first, whatever their length.
+    """
+    jobs = [submit(cluster, minutes, "--nice=7") for minutes in (30, 20, 10)]
     time.sleep(2.1)  # eligible from the next second on
     return jobs, priorities(cluster)
 
