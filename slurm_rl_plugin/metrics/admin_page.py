@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.hook.audit.summary import AuditSummary, RankMoves
-from slurm_rl_plugin.hook.live_state import CLASSES, LiveState
+from slurm_rl_plugin.hook.live_state import CLASSES, UNSEEING, LiveState
 from slurm_rl_plugin.html_pages.pages import render
 from slurm_rl_plugin.measure.intervals import BETTER, WORSE
 from slurm_rl_plugin.readable import span_text
@@ -19,6 +19,7 @@ from slurm_rl_plugin.readable import span_text
 MOVED = 10
 #: Rows of a table of accounts, those with the largest share or usage first.
 _ACCOUNTS = 50
+NO_STATE = "It is not known, since the daemon does not answer."
 _RESOURCES = {CPUS: "processors", MEMORY: "memory, GiB", GPUS: "GPUs"}
 
 
@@ -53,19 +54,19 @@ def admin_page(state: LiveState | str, view: AdminView) -> str:
         "admin.html",
         title=f"slurm-rl: {how}",
         at=_moment(view.now),
-        problems=[_sentence(each) for each in view.problems],
+        problems=view.problems,
         facts=[line.partition(": ")[::2] for line in view.facts],
         changes=list(_changes(found, view)),
         moves=[] if view.today is None else list(_moves(view.today)),
         moved=MOVED,
-        would=found.mode == "shadow",
+        would=view.today is not None and not view.today.modes.keys() - {"shadow", *UNSEEING},
         unread=view.unread,
         waits=list(_waits(found)),
         accounts=list(_accounts(found)),
         misdelivered=found.misdelivered,
         pending=list(_pending(found)),
         resources=list(_resources(found)),
-        experiment=list(_experiment(found)),
+        experiment=[NO_STATE] if found is not state else list(_experiment(found)),
         goals=found.experiment.goals,
         known=math.isfinite,
         kinds={BETTER: "better", WORSE: "worse"},
@@ -93,10 +94,6 @@ def port_page(state: LiveState, now: float) -> str:
 
 def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
-
-
-def _sentence(clause: str) -> str:
-    return clause[0].upper() + clause[1:]
 
 
 def _counts(counts: Mapping[str, int]) -> str:

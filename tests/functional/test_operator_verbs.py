@@ -455,7 +455,9 @@ class TestStatus:
         words("run", "--once")
         status, page, _ = words("status", "--html")
         assert status == 1  # factors are outstanding, and no daemon runs
-        assert "No daemon runs" in page
+        assert "no daemon runs" in page
+        assert "It gained or lost if its rank differs" in page  # in active mode
+        assert "<h2>Experiment</h2>\n<p>It is not known, since" in page
         for group in ("interactive", "account physics"):
             assert f'<th scope="row">{group}</th>' in page
         assert words("status", "--html", str(tmp_path / "page.html"))[1] == ""
