@@ -24,6 +24,7 @@ PLAN = ClusterPlan(
     },
     partitions=("PartitionName=all Nodes=ALL Default=YES DefMemPerCPU=100 State=UP",),
 )
+#: One user may hold the whole reserve: bob's second job counts as interactive too.
 BY_QOS = """
 [reserve]
 mechanism = "qos"
@@ -31,6 +32,8 @@ qos = "batch"
 most_processors = 2
 most_resources = ["gres/gpu=2", "mem=4G"]
 change_seconds = 1
+account_share = 1
+user_share = 1
 """
 
 
