@@ -91,32 +91,38 @@ class OwnHistory:
     kind: BatchSystemKind
     #: Days of accounting that the first calls read, before all of it is read.
     early: list[float] = field(default_factory=list)
+    #: Whether all of `history_days` has been read once.
+    is_whole: bool = False
     _known: PreparedLog | None = None
-    _read: float = float("-inf")
+    #: When all of it is read next, seconds; before the first attempt -inf.
+    _due: float = -math.inf
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all of accounting has been read, or could not be."""
-        return math.isfinite(self._read)
+    def was_tried(self) -> bool:
+        """Whether the first attempt to read all of accounting is over."""
+        return math.isfinite(self._due)
 
     def known(self, processors: int) -> PreparedLog:
         """The runs that are known: the next part at each of the first calls, then all of them.
 
         Old ones if reading anew fails; none while accounting has none.
         """
-        known, is_early = self._known, bool(self.early)
-        every = _READ_EVERY if known is not None and len(known.log) else _UNTIL_KNOWN
-        if known is not None and not is_early and time.monotonic() - self._read < every:
+        known, begin = self._known, time.monotonic()
+        if known is not None and not self.early and begin < self._due:
             return known
+        is_early = bool(self.early)
         days = self.early.pop(0) if is_early else self._days
-        if not is_early:
-            self._read = time.monotonic()
         try:
             if days:
                 known = self.read(processors, days, _SECONDS_OF_NEWEST if is_early else _SECONDS)
+            self.is_whole |= not is_early
         except SlurmRLError as error:
             if not is_early:
                 logger.warning("history=unread reason=%s", error)
+        finally:
+            if not is_early:  # a query that fails slowly must not keep forecasts waiting
+                again = max(_UNTIL_KNOWN, time.monotonic() - begin)
+                self._due = time.monotonic() + (_READ_EVERY if self.is_whole else again)
         if known is None or not len(known.log):
             # the first answer is of a pool of processors, whose code is compiled in seconds
             known = no_history(processors, self._machine() if days else None)
@@ -232,7 +238,7 @@ class ForecastService:
         is_due = version != self._version and time.monotonic() - self._begun >= every
         if version is not None and (is_due or self._again):
             self._begun, self._version = time.monotonic(), version
-            self._again = self.renew() and not self.history.is_whole
+            self._again = self.renew() and not self.history.was_tried
         elif self._past_moments is not None:
             self._look_back()
         return (self._again and version is not None) or self._past_moments is not None
@@ -282,7 +288,12 @@ class ForecastService:
             site_points=settings.site_points and not is_bare,  # a static order compiles sooner
         )
         if not self.history.is_whole:
-            forecaster.unready = "accounting is still being read"
+            tried = self.history.was_tried
+            forecaster.unready = (
+                "all of accounting could not be read yet"
+                if tried
+                else "accounting is still being read"
+            )
         elif self._past_moments is None:
             forecaster.unready = ""
             if not self._looked_back and len(log.log):

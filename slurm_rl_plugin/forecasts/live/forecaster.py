@@ -58,6 +58,8 @@ class Forecaster:
     #: were made with all that is known.
     unready: str = ""
     _history: PreparedLog | None = None
+    #: Whether it is a part of what accounting knows, so that its forest must not outlive it.
+    _is_part: bool = False
     _past: PastWaits | None = None
     _fitted: float = -np.inf
     _rounds: int = field(default=0)
@@ -68,9 +70,9 @@ class Forecaster:
         self.settle(snapshot)
         if history is not self._history:
             self.settle_by(history)
-            self._history = history
-            if self.unready:  # its forest has learned from a part of the history
+            if self.unready or self._is_part:
                 self._past = None
+            self._history, self._is_part = history, bool(self.unready)
         site, row = site_now(history, snapshot, self.source.half_life)
         earlier = self._earlier(snapshot.now)
         seconds = min(self.seconds, _SECONDS_OF_EARLY) if self.unready else self.seconds

@@ -17,6 +17,7 @@ from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, no_history, site_in_log, site_now
 from slurm_rl_plugin.forecasts.live.sources import PastWaits, ReplaySource
 from slurm_rl_plugin.machine_files.reader import read_cluster
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray, IntArray
 from tests.unit.forecasts.live_site import (
     PROCESSORS,
@@ -78,6 +79,25 @@ def test_a_forecast_is_marked_until_enough_have_come_true(
     assert document["forecast"]["start"] > now
     assert not document["calibrated"]
     assert "not yet calibrated on this cluster (0 of 30 forecasts" in document["note"]
+
+
+def test_the_forest_of_a_part_of_the_history_ends_with_it(
+    site: LiveSite, now: float, tmp_path: Path
+) -> None:
+    """Also if no past moment has to be forecast, because the service was restarted."""
+    whole, snapshot, made = (
+        site.history(now),
+        site.queue(now, now - HOUR),
+        forecaster(tmp_path),
+    )
+    log, made.unready = whole.log, "accounting is still being read"
+    newest = log.select(log.start + log.run_time > now - 2.0 * DAY)
+    made.forecast(prepare_log(newest, capacity=PROCESSORS), snapshot)
+    of_newest, made.unready = made._past, ""
+    made.forecast(whole, snapshot)
+    assert of_newest is not None
+    assert made._past is not None
+    assert len(made._past.seen) > len(of_newest.seen)
 
 
 def test_without_a_known_run_the_limits_are_the_run_times(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from slurm_rl_plugin.services.forecast_service import (
     build_orders,
 )
 from slurm_rl_plugin.units import DAY, HOUR
-from tests.unit.forecasts.live_site import busy_look, forecaster, last_days, live_site
+from tests.unit.forecasts.live_site import BEGIN, busy_look, forecaster, last_days, live_site
 from tests.unit.forecasts.test_kept_forecasts import given
 
 
@@ -88,7 +89,7 @@ def test_scores_and_metrics_cost_nothing_but_a_forecast_of_the_queue(
         configuration=configuration,
         forecaster=made,
         orders=dict.fromkeys(("active", "fallback"), rule_order("fifo")),
-        history=OwnHistory(configuration=configuration, kind=None, _read=0.0),  # type: ignore[arg-type]
+        history=OwnHistory(configuration=configuration, kind=None, is_whole=True),  # type: ignore[arg-type]
         queue_file=tmp_path / "queue.npz",
         _looked_back=True,
     )
@@ -116,10 +117,21 @@ def test_scores_and_metrics_cost_nothing_but_a_forecast_of_the_queue(
     assert loaded == []
 
 
-def test_it_answers_from_what_is_known_and_calibrates_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the limits, by the newest days, by all of accounting; then with calibrated bands."""
+@dataclass(slots=True)
+class Started:
+    """A service that has just started, and what it forecast."""
+
+    service: ForecastService
+    #: Of each forecast: rows kept, whether it is calibrated, its note, and the runs known.
+    told: list[tuple[int, bool, str, int]] = field(default_factory=list)
+
+
+def started(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: Callable[[float], bool] = lambda days: True,
+) -> Started:
+    """A service whose accounting answers a query of so many days, or not."""
     site = live_site()
     now = busy_look(site, last_days(site, 2.0, HOUR))
     (tmp_path / "slurm-rl.toml").write_text("[forecast]\nport = 0\n")
@@ -128,6 +140,8 @@ def test_it_answers_from_what_is_known_and_calibrates_later(
     write_queue(tmp_path / "queue.npz", look)
 
     def log(self: OwnHistory, days: float, seconds: float) -> JobLog:
+        if not answers(days):
+            raise ConfigurationError("slurmdbd does not answer")
         known = site.history(now).log
         return known.select(known.start + known.run_time > now - days * DAY)
 
@@ -142,19 +156,31 @@ def test_it_answers_from_what_is_known_and_calibrates_later(
         history=OwnHistory(configuration=configuration, kind=None, early=[0.0, 2.0]),  # type: ignore[arg-type]
         queue_file=tmp_path / "queue.npz",
     )
-    told, known = list[tuple[int, bool, str]](), list[int]()
+    made = Started(service)
     monkeypatch.setattr(
         "slurm_rl_plugin.services.forecast_service.ForecastPages.renew",
-        lambda self, queue: (
-            told.append((len(kept.kept.rows(now)), queue.calibrated, queue.note)),
-            known.append(len(service._known_log().log)),
+        lambda self, queue: made.told.append(
+            (
+                len(kept.kept.rows(now)),
+                queue.calibrated,
+                queue.note,
+                len(service._known_log().log),
+            )
         ),
     )
-    while service.work():
+    return made
+
+
+def test_it_answers_from_what_is_known_and_calibrates_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the limits, by the newest days, by all of accounting; then with calibrated bands."""
+    made = started(tmp_path, monkeypatch)
+    while made.service.work():
         pass
-    rows, calibrated, notes = zip(*told, strict=True)
+    rows, calibrated, notes, known = zip(*made.told, strict=True)
     assert calibrated == (False, False, False, True)
-    assert known == [*sorted(set(known[:3])), known[2]]  # each stage knows more than the one before
+    assert [*known] == [*sorted(set(known[:3])), known[2]]  # each stage knows more than the last
     assert known[0] == 0
     assert rows[:3] == (0, 0, 0)  # forecasts from a part of what can be known are not scored
     assert rows[3] > 0
@@ -162,3 +188,31 @@ def test_it_answers_from_what_is_known_and_calibrates_later(
     assert "accounting is still being read" in notes[1]
     assert "past moments" in notes[2]
     assert "calibrated" not in notes[3]
+
+
+@pytest.mark.parametrize("newest", [False, True])
+def test_accounting_that_fails_at_the_start_is_tried_again_before_calibration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newest: bool
+) -> None:
+    """The forecasts meanwhile are neither kept nor marked as calibrated, after a restart too."""
+    clock, is_up = [1000.0], [False]
+    monkeypatch.setattr(forecast_service.time, "monotonic", lambda: clock[0])
+    made = started(tmp_path, monkeypatch, lambda days: is_up[0] or (newest and days == 2.0))
+    made.service.forecaster.kept.keep(
+        given(list(range(9_000_000, 9_000_040)), BEGIN, start=BEGIN + HOUR)
+    )
+    while made.service.work():
+        pass
+    rows, calibrated, notes, _ = zip(*made.told, strict=True)
+    assert calibrated == (False, False, False)
+    assert rows == (0, 0, 0)
+    assert "all of accounting could not be read yet" in notes[-1]
+    is_up[0], clock[0] = True, clock[0] + 61.0
+    while made.service.work():
+        pass
+    assert made.service.renew()
+    assert made.service.history.is_whole
+    rows, calibrated, notes, _ = made.told[-1]
+    assert calibrated
+    assert "calibrated" not in notes
+    assert rows > 0
