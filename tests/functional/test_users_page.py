@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -24,6 +25,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.live.asked_queue import AskedQueue
 from slurm_rl_plugin.forecasts.live.forecast_pages import (
     ForecastPages,
@@ -31,6 +33,7 @@ from slurm_rl_plugin.forecasts.live.forecast_pages import (
     reading_pace,
 )
 from slurm_rl_plugin.forecasts.live.forecast_queue import ForecastQueue, scores_document
+from slurm_rl_plugin.forecasts.live.users_page import start_sentence
 from slurm_rl_plugin.serving.page_server import serve_pages
 from slurm_rl_plugin.units import HOUR
 from tests.architecture.markdown_documents import TOP
@@ -172,6 +175,32 @@ def test_a_page_before_and_after_the_first_forecasts(site: Site) -> None:
         assert (status, "there is no forecast yet" in text) == (503, True)
     finally:
         site.pages.renew(site.queue)
+
+
+def test_a_page_without_the_file_of_kept_forecasts(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The forecasts stay on the page, as they do at /start."""
+
+    def unusable(*_: Any) -> Any:
+        raise ConfigurationError("kept_file cannot be used")
+
+    monkeypatch.setattr(site.pages, "started", unusable)
+    assert sorted(shown_jobs(site.page(**portal("alice")))) == sorted(site.jobs_of("alice"))
+
+
+def test_past_midnight_the_days_are_those_of_the_reader() -> None:
+    midnight = datetime(2026, 11, 30).timestamp()
+    low, middle, high = (midnight + hours * HOUR for hours in (3.0, 4.0, 30.0))
+    forecast = {"start": middle, "bands": {"90 %": [low, high]}}
+    late, early = (midnight + seconds for seconds in (-30.0, 30.0))
+    half = "half of such jobs start by"
+    assert start_sentence(forecast, late, late) == (
+        f"Probably between tomorrow 03:00 and Tue 1 Dec 06:00; {half} tomorrow 04:00."
+    )
+    assert start_sentence(forecast, late, early) == (
+        f"Probably between 03:00 and tomorrow 06:00; {half} 04:00."
+    )
 
 
 APACHE = """
@@ -330,6 +359,21 @@ def test_advice_in_place_by_the_keyboard_and_a_page_that_renews_itself(
         assert faults(browser) == []
     finally:
         browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", kept)
+
+
+@needs_chromium
+def test_a_page_whose_session_has_ended_stays(site: Site, browser: webdriver.Chrome) -> None:
+    """Then portals answer with a page to sign in, or with an error of their own."""
+    sign_in(browser, "alice")
+    browser.get(site.address)
+    for status, says in ((200, "to sign in"), (502, "sent an error")):
+        browser.execute_script(
+            "window.fetch = async () => new Response('<p>Portal</p>', {status: arguments[0]});"
+            "document.querySelector('.advice a').click();".replace("arguments[0]", str(status))
+        )
+        said = browser.find_element(By.ID, "said")
+        WebDriverWait(browser, 10).until(lambda _, of=said, text=says: text in of.text)
+    assert browser.find_elements(By.ID, "pending")
 
 
 @needs_chromium

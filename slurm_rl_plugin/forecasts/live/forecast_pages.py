@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
-from slurm_rl_plugin.errors import RequestRefused
+from slurm_rl_plugin.errors import RequestRefused, SlurmRLError
 from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS
 from slurm_rl_plugin.forecasts.live.forecast_queue import ForecastQueue
 from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows
@@ -40,6 +40,8 @@ _PATIENCE = 30.0
 #: the others are for metrics and for answers that are there already.
 MOST_WAITING = 8
 PAGE, START, SCORES, METRICS = "/", "/start", "/scores", "/metrics"
+#: Headers that proxies add: a proxy that names no user must not lend browsers its token.
+_OF_PROXIES = ("HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP", "HTTP_FORWARDED")
 #: Login names that the portal's proxy may give.
 _LOGIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@$+-]{0,255}", re.ASCII)
 #: Seconds of each minute for which one client may have the queue played forward, and without a
@@ -276,7 +278,7 @@ class ForecastPages:
                 queue,
                 user,
                 is_own=user == asker.user,
-                started=self.started(user, now - STARTED_SINCE, MOST_STARTED),
+                started=self._started(user, now),
                 scores=self.scores(),
                 advice=advice,
                 now=now,
@@ -285,6 +287,13 @@ class ForecastPages:
         finally:
             self.reading.spent(asker.client, time.thread_time() - begin)
         return Page(page.encode(), HTML, security_headers())
+
+    def _started(self, user: str, now: float) -> GivenRows | None:
+        """The user's last starts; None if their file cannot be read, as /start needs none."""
+        try:
+            return self.started(user, now - STARTED_SINCE, MOST_STARTED)
+        except SlurmRLError:  # the next forecast of the queue logs it
+            return None
 
     def _start(self, asker: Asker, environ: Mapping[str, Any]) -> Page:
         if environ["REQUEST_METHOD"] == "POST":
@@ -308,8 +317,7 @@ class ForecastPages:
     def _asker(self, environ: Mapping[str, Any]) -> Asker:
         address = str(environ.get("REMOTE_ADDR", ""))
         has_token = self.is_token(str(environ.get("HTTP_AUTHORIZATION", "")))
-        # proxies add X-Forwarded-For: one that names no user must not lend browsers its token
-        if self.user_key and not environ.keys().isdisjoint((self.user_key, "HTTP_X_FORWARDED_FOR")):
+        if self.user_key and not environ.keys().isdisjoint((self.user_key, *_OF_PROXIES)):
             named = str(environ.get(self.user_key, ""))
             if not has_token:
                 raise RequestRefused(_WHO, "Only the portal, with its token, may name a user.")

@@ -109,7 +109,7 @@ def users_page(
     user: str,
     *,
     is_own: bool,
-    started: GivenRows,
+    started: GivenRows | None,
     scores: Mapping[str, Any],
     advice: Mapping[int, list[dict[str, Any]]],
     now: float,
@@ -119,7 +119,7 @@ def users_page(
 
     Args:
         is_own: whether the user is the one who looks.
-        started: first forecasts of the user's jobs that have started.
+        started: first forecasts of the user's jobs that have started; None if not known.
         advice: what other requests would bring, for the jobs for which the client asked.
         now: seconds since the epoch.
         old: a sentence, if the snapshot is old.
@@ -141,13 +141,13 @@ def users_page(
         old=_sentence(old) if old else None,
         notes=[_sentence(each) for each in dict.fromkeys(notes)],
         jobs=[
-            _pending(job, look.now, line, advice, could_start=could)
+            _pending(job, look.now, now, line, advice, could_start=could)
             for job, could in zip(documents, could_start, strict=True)
         ],
         hidden=hidden,
         marks=line.marks,
         accounts=_accounts(queue, user),
-        started=_started(started, now),
+        started=[] if started is None else _started(started, now),
         held=scores_sentence(scores),
     )
 
@@ -164,6 +164,7 @@ def _first_places(queue: ForecastQueue, user: str) -> tuple[list[int], int]:
 
 def _pending(
     job: Mapping[str, Any],
+    look: float,
     now: float,
     line: TimeLine,
     advice: Mapping[int, list[dict[str, Any]]],
@@ -183,17 +184,17 @@ def _pending(
         [None, None]
         if forecast is None
         else [
-            (line.place(low - now), line.place(high - now))
+            (line.place(low - look), line.place(high - look))
             for low, high in (forecast["bands"]["90 %"], forecast["bands"]["50 %"])
         ]
     )
     return PendingLine(
         job=number,
         about=about,
-        start=start_sentence(forecast, now) if forecast else "No forecast.",
+        start=start_sentence(forecast, look, now) if forecast else "No forecast.",
         wide=places[0],
         narrow=places[1],
-        median=line.place(forecast["start"] - now) if forecast else None,
+        median=line.place(forecast["start"] - look) if forecast else None,
         calibrated=job["calibrated"],
         why=list(map(_sentence, why)),
         can_ask=forecast is not None,
@@ -201,12 +202,15 @@ def _pending(
     )
 
 
-def start_sentence(forecast: Mapping[str, Any], now: float) -> str:
-    """As `Probably between 14:10 and 16:40; half of such jobs start by 15:00.`."""
+def start_sentence(forecast: Mapping[str, Any], look: float, now: float) -> str:
+    """As `Probably between 14:10 and 16:40; half of such jobs start by 15:00.`.
+
+    Days are those of the reader, for whom it may be past midnight.
+    """
     low, high = forecast["bands"]["90 %"]
-    if high - now < 10.0 * MINUTE:
+    if high - look < 10.0 * MINUTE:
         return "Probably within 10 minutes."
-    if low - now < MINUTE:
+    if low - look < MINUTE:
         between = f"now and {clock_text(high, now)}"
     else:
         between = " and ".join(both_times(low, high, now))

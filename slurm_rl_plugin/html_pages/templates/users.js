@@ -4,7 +4,10 @@
   const load = async (address) => {
     const answer = await fetch(address);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    if (!answer.ok) throw new Error(page.querySelector("main p").textContent);
+    if (!answer.ok)
+      throw new Error(page.querySelector("main p")?.textContent ?? "The portal sent an error.");
+    // without a session the portal may send its own page to sign in
+    if (!page.getElementById("pending")) throw new Error("Load the page again to sign in.");
     return page;
   };
   const renew = async () => {

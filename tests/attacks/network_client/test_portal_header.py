@@ -54,7 +54,8 @@ def test_a_portal_that_names_no_user_is_refused(port: int, name: str) -> None:
 def test_a_proxy_that_sets_another_header_shows_nothing(port: int) -> None:
     """Its token would show every browser the jobs of all users."""
     for path in ("/start?all=1", "/start?user=ann", "/start?job=7"):
-        assert answered(port, TOKEN, "X-Forwarded-For: 10.0.0.9", path=path)[0] == 401
+        for sign in ("X-Forwarded-For: 10.0.0.9", "X-Real-IP: 10.0.0.9", "Forwarded: for=10.0.0.9"):
+            assert answered(port, TOKEN, sign, path=path)[0] == 401
         assert answered(port, TOKEN, path=path)[0] == 200
 
 
