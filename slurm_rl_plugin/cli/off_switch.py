@@ -123,19 +123,19 @@ def _enable(known: KnownConfiguration, path: Path, seconds: float) -> int:
 def _wait_until_it_goes_on(configuration: Configuration, seconds: float) -> int:
     """Query the daemon itself; it reads the file every few seconds."""
     if not configuration.sections.metrics.port or not seconds:
-        print("the daemon goes on within seconds")
+        print("the daemon resumes within seconds")
         return 0
     deadline = time.monotonic() + seconds
     while True:
         told = daemon_state(configuration)
         if not isinstance(told, str) and told.mode not in ("disabled", ""):
-            print(f"the daemon goes on: mode {told.mode}")
+            print(f"the daemon has resumed: mode {told.mode}")
             return 0
         if time.monotonic() >= deadline:
             break
         time.sleep(_PAUSE)
     what = told if isinstance(told, str) else "it still reports that it is disabled"
-    print(f"it is not known whether the daemon goes on after {seconds:g} s: {what}")
+    print(f"it is not known whether the daemon has resumed after {seconds:g} s: {what}")
     return 1
 
 

@@ -253,7 +253,7 @@ def explained(configuration: Configuration, job: int, record: JobRecord) -> Expl
     number = job if record.number is None else record.number
     if record.number is not None and not record.is_pending:
         raise JobNotPending(
-            f"job {job} is {record.state} and waits no more: see `slurm-rl audit -j "
+            f"job {job} is {record.state} and no longer pending: see `slurm-rl audit -j "
             f"{number}` for what was written to it."
         )
     look = look_at_queue(configuration)
@@ -285,7 +285,7 @@ def explained(configuration: Configuration, job: int, record: JobRecord) -> Expl
                 kind, timeout, asked, described.partition if described else found.partition
             )
         except BatchSystemError as error:
-            unread.append(f"what of nodes is free: {error}.")
+            unread.append(f"the free resources of nodes: {error}.")
     return replace(
         found,
         utility=_utility(configuration, look, found, record),

@@ -61,7 +61,7 @@ class ServiceClient:
             response = connection.getresponse()
             found = json.loads(response.read(_LONGEST))
             if not isinstance(found, dict):
-                raise ValueError("its answer is none of a forecast service")
+                raise ValueError("its answer is not that of a forecast service")
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
             raise ConfigurationError(
                 f"the forecast service at {self.url or self.socket} does not answer "

@@ -70,7 +70,7 @@ def test_disable_pause_and_enable_with_a_daemon(
         assert "Nothing is written now: disabled by carol" in words("explain", "3")[1]
 
         status, out, _ = words("enable")
-        assert (status, "the daemon goes on: mode active" in out) == (0, True)
+        assert (status, "the daemon has resumed: mode active" in out) == (0, True)
         until(lambda: any(factors(site)), "factors again")
 
         status, out, _ = words("pause", "--for", "12s")

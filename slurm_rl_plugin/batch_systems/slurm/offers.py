@@ -64,9 +64,7 @@ def sbatch_command(command: Sequence[str]) -> SubmitCommand:
     options, rest = _options(words, SBATCH)
     script = words[rest] if rest < len(words) else None
     if ":" in words[:rest] or script == ":":
-        raise ConfigurationError(
-            "a heterogeneous job cannot be routed: submit it where it is to run."
-        )
+        raise ConfigurationError("a heterogeneous job cannot be routed: submit it to one cluster.")
     reads_stdin = script is None and "wrap" not in options
     return SubmitCommand(words=words, options=options, script=script, reads_stdin=reads_stdin)
 
@@ -109,7 +107,7 @@ def script_options(script: str) -> dict[str, str]:
                 raise ConfigurationError(f"{where}: {error}: correct its quotes.") from None
             if words in (["hetjob"], ["packjob"]):
                 raise ConfigurationError(
-                    f"{where}: a heterogeneous job cannot be routed: submit it where it is to run."
+                    f"{where}: a heterogeneous job cannot be routed: submit it to one cluster."
                 )
             found |= _options(words, where)[0]
         elif line.strip() and not line.lstrip().startswith("#"):
