@@ -265,6 +265,16 @@ _NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 LOOK = 0.5
 
 
+class _Joined(dict[bytes, bytes]):
+    """Headers of which a repeated one has all its values: the last one alone must not count."""
+
+    def __setitem__(self, name: bytes, value: bytes) -> None:
+        first = self.get(name)
+        if first is not None and not value.startswith(first + b", "):  # else cheroot has joined it
+            value = first + b", " + value
+        super().__setitem__(name, value)
+
+
 class _Head(server.HeaderReader):
     """Refuses heads that cheroot cannot read, and takes no length from a body in chunks.
 
@@ -273,14 +283,17 @@ class _Head(server.HeaderReader):
     """
 
     def __call__(self, rfile: Any, hdict: dict[bytes, bytes] | None = None) -> dict[bytes, bytes]:
+        found = _Joined()
         try:
-            found: dict[bytes, bytes] = super().__call__(rfile, hdict)
+            super().__call__(rfile, found)
         except UnboundLocalError:  # the first line continues the one before it
             raise ValueError("Illegal header line.") from None
         # A malformed chunk would be our error 500. Without a length the pages ask for one: 411.
         if found.pop(b"Transfer-Encoding", None) is not None:
             found.pop(b"Content-Length", None)
-        return found
+        given = {} if hdict is None else hdict
+        given.update(found)
+        return given
 
     def _allow_header(self, key_name: bytes) -> bool:
         return b"_" not in key_name  # cheroot's own reader that drops these fails on bytes

@@ -68,6 +68,15 @@ def test_no_other_spelling_of_the_header_counts(port: int) -> None:
         assert answered(port, f"{each}: ann", path="/start?job=7")[0] == 401
 
 
+@pytest.mark.parametrize("more", [f"{HEADER}: ann", f"{HEADER.lower()}: ann", "\tann", TOKEN])
+def test_a_header_that_is_given_twice_counts_for_nobody(port: int, more: str) -> None:
+    """A proxy that adds its header leaves the client's; the last one must not win."""
+    lines = (TOKEN, f"{HEADER}: ben", more)
+    for each in (lines, (lines[0], lines[2], lines[1])):
+        if not each[1].startswith("\t"):
+            assert answered(port, *each)[0] == 401
+
+
 def test_a_header_that_no_key_names_is_nothing() -> None:
     service = pages()
     service.user_key = ""
