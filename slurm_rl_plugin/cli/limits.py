@@ -95,8 +95,8 @@ def _print_advice(document: dict[str, Any]) -> None:
     judged = f"of {held_out['jobs']} later jobs, {held_out['advised']} would have got advice"
     if held_out["advised"]:
         judged += (
-            f"; {held_out['killed']:.2%} of these would have been killed, and asked for "
-            f"{held_out['over_run_time']:.1f} times their run time (now "
+            f"; {held_out['killed']:.2%} of these would have been killed. The advised limits are "
+            f"{held_out['over_run_time']:.1f} times the run time (requested now: "
             f"{held_out['asked_over_run_time']:.1f}; medians)"
         )
     margin, fewest, most = rule["margin"], rule["fewest"], rule["alike"]

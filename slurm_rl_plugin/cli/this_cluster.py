@@ -213,4 +213,6 @@ def print_origin(
 
 
 def _local_time(text: str) -> datetime:
-    return datetime.fromtimestamp(time_argument(text)).replace(microsecond=0)
+    return datetime.fromtimestamp(time_argument(text.strip().replace(" ", "T"))).replace(
+        microsecond=0
+    )

@@ -79,7 +79,7 @@ _UNTIL_KNOWN = MINUTE
 _NEWEST_DAYS = 2.0
 #: Seconds that a query of one month, one of the newest days and one of the machine may take.
 _SECONDS, _SECONDS_OF_NEWEST, _SECONDS_OF_MACHINE = 600.0, 20.0, 20.0
-#: As [policy] fallback: our factors are taken back, so that the site's own order is in force.
+#: As [policy] fallback: the daemon rolls its factors back, and the order is the site's own.
 _SITE = "site"
 
 

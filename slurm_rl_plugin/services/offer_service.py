@@ -92,7 +92,7 @@ def offering_site(configuration: Configuration) -> OfferingSite:
 
 
 def build_bound_offers(configuration: Configuration) -> BoundOffers | None:
-    """What binds offers, and takes back what an earlier process left; None for neither."""
+    """The offers that are bound, also those that an earlier process left; None for neither."""
     given, site = configuration.sections.offer, offering_site(configuration)
     if given.bind_seconds == 0 and not Path(given.bind_file).exists():
         return None

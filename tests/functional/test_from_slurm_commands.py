@@ -187,6 +187,7 @@ FROM = ["--from", "slurm", "--since", SINCE]
         ([*FROM, "--sacct-timeout", "0"], "must be a number above 0"),
         ([*FROM, "--keep", "nowhere/a.log"], "there is no such folder"),
         ([*FROM, "--until", f"{SINCE}T01:00"], "sacct: no job ended from"),
+        ([*FROM, "--until", f"{SINCE} 01:00:00"], "sacct: no job ended from"),
     ],
     ids=str,
 )

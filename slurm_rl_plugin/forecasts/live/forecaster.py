@@ -212,11 +212,11 @@ class Forecaster:
         moments = np.arange(last - HOUR, first, -_APART)[:_LOOKS][::-1]
         known, count = with_present(history, snapshot, self.source.half_life), 0
         for number, moment in enumerate(moments.tolist()):
-            count += self._foretell_past(site_in_log(known, moment, self.source.half_life))
+            count += self._forecast_past(site_in_log(known, moment, self.source.half_life))
             yield number + 1, len(moments)
         return count
 
-    def _foretell_past(self, site: SiteAt) -> int:
+    def _forecast_past(self, site: SiteAt) -> int:
         rng = np.random.default_rng([self.seed, int(site.now)])
         log = site.prepared.log
         could = ~(log.eligible[site.pending] > site.now)
