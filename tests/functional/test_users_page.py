@@ -194,12 +194,12 @@ def test_past_midnight_the_days_are_those_of_the_reader() -> None:
     low, middle, high = (midnight + hours * HOUR for hours in (3.0, 4.0, 30.0))
     forecast = {"start": middle, "bands": {"90 %": [low, high]}}
     late, early = (midnight + seconds for seconds in (-30.0, 30.0))
-    half = "half of such jobs start by"
+    half = "(9 of 10 such jobs); half of them start by"
     assert start_sentence(forecast, late, late) == (
-        f"Probably between tomorrow 03:00 and Tue 1 Dec 06:00; {half} tomorrow 04:00."
+        f"Probably between tomorrow 03:00 and Tue 1 Dec 06:00 {half} tomorrow 04:00."
     )
     assert start_sentence(forecast, late, early) == (
-        f"Probably between 03:00 and tomorrow 06:00; {half} 04:00."
+        f"Probably between 03:00 and tomorrow 06:00 {half} 04:00."
     )
 
 

@@ -203,7 +203,7 @@ def _pending(
 
 
 def start_sentence(forecast: Mapping[str, Any], look: float, now: float) -> str:
-    """As `Probably between 14:10 and 16:40; half of such jobs start by 15:00.`.
+    """As `Probably between 14:10 and 16:40 (9 of 10 such jobs); half of them start by 15:00.`.
 
     Days are those of the reader, for whom it may be past midnight.
     """
@@ -214,7 +214,7 @@ def start_sentence(forecast: Mapping[str, Any], look: float, now: float) -> str:
         between = f"now and {clock_text(high, now)}"
     else:
         between = " and ".join(both_times(low, high, now))
-    return f"Probably between {between}; half of such jobs start by " + (
+    return f"Probably between {between} (9 of 10 such jobs); half of them start by " + (
         f"{clock_text(forecast['start'], now)}."
     )
 
@@ -240,12 +240,12 @@ def clock_text(at: float, now: float, today: str = "") -> str:
 
 
 def ahead_sentence(ahead: int, of_account: int | None) -> str:
-    """How many jobs go first."""
+    """How many jobs are ahead."""
     if not ahead:
-        return "It is the first of its partition."
-    jobs = "1 job goes" if ahead == 1 else f"{ahead} jobs go"
+        return "In the simulation no job of its partition is ahead of it."
+    jobs, are = ("1 job", "is") if ahead == 1 else (f"{ahead} jobs", "are")
     own = f", {of_account} of the same account" if of_account else ""
-    return f"{jobs} first in its partition{own}."
+    return f"{jobs} of its partition {are} ahead of it{own}."
 
 
 def advice_sentence(each: Mapping[str, Any]) -> str:
@@ -267,9 +267,9 @@ def scores_sentence(scores: Mapping[str, Any]) -> str:
     found = scores["all"]
     held, near = (f"{100.0 * found[name]:.0f} %" for name in ("coverage_90", "within_2"))
     return (
-        f"In the last four weeks, {held} of {scores['started']:,} starts lay between the two times "
-        f"of their forecast (90 % should), and {near} of the waits were between half and twice the "
-        "median forecast."
+        f"In the last four weeks, {held} of {scores['started']:,} jobs started between the two "
+        f"times of their forecast (90 % should), and {near} of the waits were between half "
+        "and twice the median forecast."
     )
 
 
