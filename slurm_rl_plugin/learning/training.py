@@ -128,9 +128,8 @@ class TrainingPlan:
     command: str  #: for the manifest
     seeds: int = 1  #: trainings that differ by their seed; the one that validates best is kept
     heldout: bool = False  #: leave the last 40 % of each log untouched (`heldout_training`)
-    classifier: JobClassifier | None = (
-        None  #: the site's job-class rules; None for the default ones
-    )
+    #: The site's job-class rules; None for the default ones.
+    classifier: JobClassifier | None = None
     start: QNetwork | None = None  #: a network to start the search from
     #: How the simulated batch system keeps a reserve; None keeps processors free.
     class_limit: ClassLimit | None = None

@@ -82,6 +82,18 @@ def test_told_the_truth_a_replay_gives_the_truth(seed: int, name: str, backfilli
     assert ran > 0
 
 
+@pytest.mark.parametrize("name", ["fifo", "multifactor"])
+def test_a_simulation_with_a_cycle_may_stop_between_decisions(name: str) -> None:
+    workload = load(2)
+    order = orders(workload)[name]
+    settings = SimulationSettings(capacity=CAPACITY, backfilling="easy", cycle=60.0)
+    whole = simulate_order(workload, order, settings).start
+    run = Run.of(workload, order, settings)
+    for until in np.arange(0.0, whole.max() + 60.0, 7.0):
+        run.run_until(float(until))
+    np.testing.assert_array_equal(run.cluster.start, whole)
+
+
 def test_what_has_not_started_in_time_has_no_start() -> None:
     workload = load(1)
     order = orders(workload)["fifo"]

@@ -34,9 +34,8 @@ class MarketJobs(NamedTuple):
 class Agreements(NamedTuple):
     """The state of a market, which its functions change in place."""
 
-    promised: (
-        FloatArray  #: agreed latest start, NaN before; shape [n]; the end is `allocated` later
-    )
+    #: Agreed latest start, NaN before; shape [n]; the end is `allocated` later.
+    promised: FloatArray
     planned: FloatArray  #: start in the present schedule; shape [n]
     start: FloatArray  #: NaN before; shape [n]
     price: FloatArray  #: agreed; shape [n]

@@ -97,9 +97,9 @@ def run_until(cluster: Cluster, queue: Any, until: float) -> None:
 
 @compiled
 def run_up_to(cluster: Cluster, queue: Any, until: float) -> None:
-    """`run_until` for a queue that decides at every event; the clock stops at `until`."""
+    """`run_until`; the clock stops at `until`, unless an event before waits for its decision."""
     run_until(cluster, queue, until)
-    if not np.isinf(until) and until > cluster.state[0].now:
+    if not np.isinf(until) and cluster.state[0].now < until < next_event(cluster):
         advance(cluster, until)
 
 
