@@ -145,7 +145,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     (tmp_path / "offer-token").write_text("t" * 64)
     for block in code_blocks(TOP / "docs" / "order.md"):
-        if block.text.startswith("# "):  # its first line names the file
+        if block.kind == "toml" and block.text[0] == "#":  # its first line names the file
             (tmp_path / block.text.split()[1]).write_text(block.text)
     (tmp_path / "audit.jsonl").write_text('{"event": "write", "time": 1795300000.5, "job": 3}\n')
     fake = FakeCluster(tmp_path)
