@@ -158,7 +158,7 @@ def ask_accounting(options: LogOptions, now: datetime) -> tuple[JobLog, ReadRepo
     accounting = own_accounting(options.sacct_timeout)
     dump = _dump(accounting, since, until)
     if options.keep is not None:
-        write_whole(options.keep, dump.text.encode())
+        _keep(options.keep, dump)
     log, report = accounting.read(dump, f"from {since} to {until}")
     origin = {
         "source": SLURM,
@@ -182,7 +182,17 @@ def keep_dump(path: Path, since: float, until: float | None) -> None:
             f"--keep {path} is not written: no job ended between {begin} and {end}: give another "
             "--since."
         )
-    write_whole(path, dump.text.encode())
+    _keep(path, dump)
+
+
+def _keep(path: Path, dump: LogDump) -> None:
+    """Write a dump; ConfigurationError if that fails, so that a report is printed without it."""
+    try:
+        write_whole(path, dump.text.encode())
+    except OSError as error:
+        raise ConfigurationError(
+            f"--keep {path}: the file cannot be written ({error.strerror}): name another."
+        ) from None
 
 
 def _dump(accounting: OwnAccounting, since: datetime, until: datetime) -> LogDump:

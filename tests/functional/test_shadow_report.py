@@ -136,6 +136,10 @@ def test_where_no_simulator_is_installed_the_first_part_is_told(
     assert "needs numba" in found["prediction"]["unavailable"]
     header = (tmp_path / "kept.sacct").read_text().splitlines()[0]
     assert header.split("|") == list(SACCT_FIELDS)
+    done = without_extras("shadow-report", *given, "--keep", "nowhere/kept.sacct", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "--keep nowhere/kept.sacct: the file cannot be written" in done.stderr
+    assert json.loads(done.stdout)["shadow"]["cycles"] == 1
     done = without_extras("shadow-report", *given)
     assert (done.returncode, done.stderr) == (0, "")
     assert "No replay: the replay needs numba" in done.stdout
