@@ -233,9 +233,10 @@ class ForecastPages:
         age = self.clock() - queue.snapshot.now
         old = None
         if not -_OLD <= age <= _OLD:
+            work = f"{queue.unready}, or " if queue.unready else ""  # it may take many minutes
             old = (
-                f"the last snapshot of the queue is {age / 60:.0f} minutes old by this clock: the "
-                "daemon may not be running, or a clock has jumped."
+                f"the last snapshot of the queue is {age / 60:.0f} minutes old by this clock: "
+                f"{work}the daemon may not be running, or a clock has jumped."
             )
         return {"form": FORM, "foretold": queue.snapshot.now, "old": old}
 

@@ -27,6 +27,8 @@ from slurm_rl_plugin.forecasts.live.forecast_pages import (
 class OneQueue:
     """A forecast of a queue with one job of ann's."""
 
+    unready = ""
+
     class snapshot:  # noqa: N801 - replaces an attribute
         now = 1000.0
         pending = (1,)
@@ -287,6 +289,9 @@ def test_an_old_look_is_said() -> None:
     service = pages()
     service.clock = lambda: 1000.0 + 25 * 60
     assert "25 minutes old" in asked(service, "job=7", **ANN)[1]["old"]
+    service._queue.unready = "accounting is still being read"  # type: ignore[union-attr,misc]
+    old = asked(service, "job=7", **ANN)[1]["old"]
+    assert "clock: accounting is still being read, or the daemon" in old
 
 
 def test_root_hears_all() -> None:
