@@ -44,5 +44,6 @@ def main(options: argparse.Namespace) -> int:
     failed = sum(check.result == FAIL for check in checks)
     rows = [[check.result, check.name, check.what] for check in checks]
     document = {"failed": failed, "checks": [check._asdict() for check in checks]}
-    answer(options, document, lambda: print_table(["RESULT", "CHECK", "WHAT"], rows))
+    header = ["RESULT", "CHECK", "WHAT"]
+    answer(options, document, lambda: print_table(header, rows, of_words=True))
     return 1 if failed else 0

@@ -15,15 +15,20 @@ from slurm_rl_plugin.units import DAY, HOUR
 
 
 def print_table(
-    header: Sequence[str], rows: Sequence[Sequence[Any]], *, with_header: bool = True
+    header: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    with_header: bool = True,
+    of_words: bool = False,
 ) -> None:
-    """Print aligned columns: the first flush left, the others flush right."""
+    """Print aligned columns: the first flush left, the others flush right unless they are words."""
     texts = [[_text(cell) for cell in row] for row in rows]
     columns = [header, *texts] if with_header else texts
     widths = [max((len(row[place]) for row in columns), default=0) for place in range(len(header))]
+    align = str.ljust if of_words else str.rjust
     for row in columns:
         cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        cells += [align(cell, width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         sys.stdout.write("  ".join(cells).rstrip() + "\n")
 
 

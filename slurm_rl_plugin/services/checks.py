@@ -112,7 +112,7 @@ def _site(
     if load.struggles is not None:
         yield Check(WARN, "load", f"{load.struggles}: cycles do nothing meanwhile")
     else:
-        yield Check(PASS, "load", "the batch system answers at ease")
+        yield Check(PASS, "load", "the batch system is not overloaded")
 
 
 def _adapter(configuration: Configuration) -> Check:
@@ -137,7 +137,7 @@ def _controller(settings: CycleSettings, facts: SchedulerFacts) -> Check:
     if (fault := settings.controller_fault(facts)) is not None:
         return Check(FAIL, "controller", fault)
     if facts.in_charge or not settings.beside_controllers:
-        return Check(PASS, "controller", "a daemon here acts")
+        return Check(PASS, "controller", "the daemon of this host acts")
     if facts.in_charge is None:
         return Check(WARN, "controller", NOBODY_IN_CHARGE)
     return Check(WARN, "controller", "another host's is in charge: a daemon here is on standby")

@@ -82,6 +82,8 @@ def test_all_is_well(checks: Checks, capsys: pytest.CaptureFixture[str], site: S
     assert main(["check", "--config", f"{site.folder}/site.toml"]) == 0
     table = capsys.readouterr().out.splitlines()
     assert table[0].split() == ["RESULT", "CHECK", "WHAT"]
+    what = table[0].index("WHAT")
+    assert all(line[what - 1] == " " != line[what] for line in table[1:]), "flush left"
     assert len(table) == 1 + len(found) <= 24  # one screen
 
 
