@@ -197,7 +197,7 @@ class Run:
         held: HeldNodes | None = None,
         last_looks: FloatArray | None = None,
     ) -> None:
-        """Bring a run that has not begun to an instant, behind a decision.
+        """Bring a run that has not begun to an instant, and decide once.
 
         Jobs that came before the instant wait, unless they run. On nodes, jobs that come at the
         instant are an event of it. A running job of unknown nodes gets those that it would get next
