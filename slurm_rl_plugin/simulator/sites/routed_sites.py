@@ -19,7 +19,7 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster, advance, empty_cluster, next_event
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import fairness, paper_row, time_utility
-from slurm_rl_plugin.simulator.kernel.workload import Workload, copied
+from slurm_rl_plugin.simulator.kernel.workload import NO_PAST, Workload, copied
 from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     OrderedQueue,
     QueueOrder,
@@ -124,7 +124,9 @@ class RoutedSite:
         and before the site takes another job. Submissions are ascending and not before now. With
         `as_estimated`, run times are the estimates.
         """
-        workload, queue, cluster = self.workload.having(), copied(self.queue), copied(self.cluster)
+        workload, queue = self.workload.having(), copied(self.queue)
+        # the workload has the jobs and their past; copies of these took most of the time of a fork
+        cluster = copied(self.cluster._replace(jobs=workload.jobs[:0], past=NO_PAST))
         self._write(workload, queue, jobs, submit)
         if as_estimated:
             workload = workload.having(run_time=_run_as_estimated(workload, cluster))
