@@ -244,12 +244,12 @@ class ForecastService:
         return (self._again and version is not None) or self._past_moments is not None
 
     def forecast_once(self) -> bool:
-        """Forecast the last look with all that can be known; whether that could be done."""
+        """Forecast the last look; whether that could be done with all of accounting."""
         self.history.early.clear()
         done = self.renew()
         while self._past_moments is not None:
             self._look_back()
-        return self.renew() if self._again else done
+        return (self.renew() if self._again else done) and self.history.is_whole
 
     def renew(self) -> bool:
         """Forecast the last look; whether that could be done. No fault ends the service."""

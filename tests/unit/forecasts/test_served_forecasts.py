@@ -207,6 +207,7 @@ def test_accounting_that_fails_at_the_start_is_tried_again_before_calibration(
     assert calibrated == (False, False, False)
     assert rows == (0, 0, 0)
     assert "all of accounting could not be read yet" in notes[-1]
+    assert not made.service.forecast_once()  # the exit code of --once
     is_up[0], clock[0] = True, clock[0] + 61.0
     while made.service.work():
         pass
