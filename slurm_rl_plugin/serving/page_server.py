@@ -266,7 +266,7 @@ LOOK = 0.5
 
 
 class _Joined(dict[bytes, bytes]):
-    """Headers of which a repeated one has all its values: the last one alone must not count."""
+    """Headers; a repeated one has all its values, since the last one alone must not count."""
 
     def __setitem__(self, name: bytes, value: bytes) -> None:
         first = self.get(name)

@@ -99,7 +99,7 @@ def test_a_change_that_leaves_no_node_is_named(typed: Typed) -> None:
     change = "node n[1-3],g1 State=DOWN"
     status, output, errors = typed(*_AT_THE_SITE, "--change", change)
     assert (status, output) == (2, "")
-    assert f"--change '{change}': no node is left that serves: name at least one" in errors
+    assert f"--change '{change}': no node is in service: name at least one" in errors
     assert "slurm.conf" not in errors
 
 

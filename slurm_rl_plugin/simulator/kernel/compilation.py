@@ -314,7 +314,7 @@ def _function(
     )
     made.__dict__.update(like.__dict__)
     made.__module__, made.__qualname__ = like.__module__, qualname or like.__qualname__
-    made.__doc__ = like.__doc__
+    made.__doc__, made.__annotations__ = like.__doc__, like.__annotations__
     return made
 
 

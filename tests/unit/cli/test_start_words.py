@@ -22,7 +22,7 @@ _BOTH = "is neither a job nor a command: give a job's number, such as 123"
     [
         ("abc", _BOTH),
         ("-1", _BOTH),
-        ("job.sh", "give the command to submit with behind --, such as -- sbatch job.sh."),
+        ("job.sh", "give the command that submits after --, as in -- sbatch job.sh."),
         ("12x", "'12x' is not a job ID: give NUMBER"),
     ],
 )

@@ -99,7 +99,7 @@ NOT_ANY_TEXT = {
     *(("reserve", name) for name in ("mechanism", "qos", "license", "reservation")),
     *(("reserve", f"{what}_resources") for what in ("most", "widest_batch")),
     *(("offer", name) for name in ("address", "price")),
-    ("forecast", "address"),
+    *(("forecast", name) for name in ("address", "user_header")),
     ("route", "formula"),
 }
 

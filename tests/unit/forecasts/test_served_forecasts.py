@@ -131,7 +131,7 @@ def started(
     monkeypatch: pytest.MonkeyPatch,
     answers: Callable[[float], bool] = lambda days: True,
 ) -> Started:
-    """A service whose accounting answers a query of so many days, or not."""
+    """A service whose accounting answers a query of some days, or does not."""
     site = live_site()
     now = busy_look(site, last_days(site, 2.0, HOUR))
     (tmp_path / "slurm-rl.toml").write_text("[forecast]\nport = 0\n")
