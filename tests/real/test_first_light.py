@@ -14,10 +14,11 @@ import pytest
 from onnx import TensorProto, helper
 
 from slurm_rl_plugin.features.site import SITE
-from tests.real.conftest import ACCOUNTS, private_slurm
+from tests.real.conftest import ACCOUNTS, StartSlurm, private_slurm
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.load import Outcome, PlannedJob, mean, mixed_load, outcomes, submit_all
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+from tests.real.prometheus_server import prometheus_scraping, query
 
 pytestmark = [pytest.mark.real, pytest.mark.promise]
 
@@ -191,3 +192,30 @@ def test_a_broken_model_falls_back_to_fifo_and_the_queue_drains(
         done[job].start for job in in_submit_order
     )
     assert {each.state for each in done.values()} == {"COMPLETED"}
+
+
+def test_prometheus_scrapes_the_daemon(
+    start_slurm: StartSlurm, tmp_path: Path, free_port: int
+) -> None:
+    # Slurm accounts for usage only where fair-share has some weight
+    slurm = start_slurm(ClusterPlan(accounts=ACCOUNTS))
+    wanted = (
+        "slurm_rl_up == 1",
+        "slurm_rl_job_wait_seconds_count > 0",
+        'slurm_rl_account_usage_ratio{account="physics"} > 0',
+        "slurm_rl_fairness_ratio > 0",
+    )
+    slurm.set_partition("down")
+    submit_all(slurm, mixed_load(10, 2, SEED))
+    # Slurm charges running jobs once a minute (PriorityCalcPeriod): this one is caught by it
+    slurm.submit(user="alice", account="physics", seconds=130, minutes=10)
+    with (
+        running_hook(slurm, tmp_path, MODEL, cycle=1) as hook,
+        prometheus_scraping(hook.port, free_port, tmp_path),
+    ):
+        slurm.set_partition("up")
+        slurm.wait_until(
+            lambda: all(query(free_port, expression) for expression in wanted),
+            180,
+            "every wanted series in Prometheus",
+        )
