@@ -325,7 +325,7 @@ def test_a_checkpoint_spoils_nothing(
 
 
 TRACES = os.environ.get("SLURM_RL_TRACES")
-PAGE = TOP / "docs" / "what-if.md"
+PAGE = TOP / "docs" / "research" / "what-if-measured.md"
 SHOWN = [block.text.strip().splitlines() for block in code_blocks(PAGE) if "what-if" in block.kind]
 COMMANDS = [
     each for each in all_commands() if each.words[:1] == ("what-if",) and "ubhpc" in str(each)
