@@ -22,7 +22,7 @@ CONTENTS = {
     "Install": "quickstart install upgrade rollout",
     "Operate": "operators troubleshooting log-events metrics security faq",
     "Configure": "configuration order reserve slurm pbs",
-    "Forecasts and trials": "when-jobs-start what-if experiment",
+    "Forecasts and trials": "when-jobs-start forecast-api what-if experiment",
     "Look up": "glossary",
     "Research": "research/*",
     "Develop": "architecture adr/*",

@@ -77,7 +77,7 @@ def forecast_families() -> list[Metric]:
 
 
 def test_metrics_of_forecasts_are_documented_with_type_and_labels() -> None:
-    table = section(TOP / "docs" / "when-jobs-start.md", "Does it hold?")
+    table = section(TOP / "docs" / "forecast-api.md", "Does it hold?")
     documented = {
         re.findall(r"`([^`]+)`", cells[0])[0]: (cells[1], set(re.findall(r"`([^`]+)`", cells[2])))
         for cells in table_rows(table)
