@@ -236,11 +236,11 @@ class OuterLibrary(JITCodeLibrary):  # type: ignore[misc]
 
 
 class _OuterCompiler(compiler.Compiler):  # type: ignore[misc]
-    library: type[JITCodeLibrary] = OuterLibrary  # type: ignore[valid-type, unused-ignore]
+    linked: type[JITCodeLibrary] = OuterLibrary  # type: ignore[valid-type, unused-ignore]
     wrapped = True  #: whether Python calls it
 
     def __init__(self, typingctx: Any, targetctx: Any, _: Any, *others: Any) -> None:
-        library = self.library(targetctx.codegen(), self.library.__name__)
+        library = self.linked(targetctx.codegen(), self.linked.__name__)
         library.enable_object_caching()
         super().__init__(typingctx, targetctx, library, *others)
         self.state.flags.no_cfunc_wrapper = True
@@ -248,7 +248,7 @@ class _OuterCompiler(compiler.Compiler):  # type: ignore[misc]
 
 
 class _InnerCompiler(_OuterCompiler):
-    library, wrapped = InnerLibrary, False
+    linked, wrapped = InnerLibrary, False
 
 
 class InnerFunction(CPUDispatcher):  # type: ignore[misc]
