@@ -13,6 +13,7 @@ import pytest
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.batch_systems.kind import Presence
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
+from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.reading import read_configuration
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
@@ -26,7 +27,14 @@ from slurm_rl_plugin.services.forecast_service import (
     build_orders,
 )
 from slurm_rl_plugin.units import DAY, HOUR
-from tests.unit.forecasts.live_site import BEGIN, busy_look, forecaster, last_days, live_site
+from tests.unit.forecasts.live_site import (
+    BEGIN,
+    LiveSite,
+    busy_look,
+    forecaster,
+    last_days,
+    live_site,
+)
 from tests.unit.forecasts.test_kept_forecasts import given
 
 
@@ -73,15 +81,20 @@ def test_while_the_policy_is_not_used_the_order_is_that_of_its_fallback(
     assert (orders["fallback"] is own_order) == is_own
 
 
+def left_queue(folder: Path) -> tuple[LiveSite, float, Configuration]:
+    """A site whose daemon has left a busy queue in the folder, when, and a configuration."""
+    site = live_site()
+    now = busy_look(site, last_days(site, 2.0, HOUR))
+    (folder / "slurm-rl.toml").write_text("[forecast]\nport = 0\n")
+    look = QueueOnFile(snapshot=site.queue(now, now - HOUR), mode="shadow", policy="x")
+    write_queue(folder / "queue.npz", look)
+    return site, now, read_configuration(folder / "slurm-rl.toml")
+
+
 def test_scores_and_metrics_cost_nothing_but_a_forecast_of_the_queue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = live_site()
-    now = busy_look(site, last_days(site, 2.0, HOUR))
-    (tmp_path / "slurm-rl.toml").write_text("[forecast]\nport = 0\n")
-    configuration = read_configuration(tmp_path / "slurm-rl.toml")
-    look = QueueOnFile(snapshot=site.queue(now, now - HOUR), mode="shadow", policy="x")
-    write_queue(tmp_path / "queue.npz", look)
+    site, now, configuration = left_queue(tmp_path)
     monkeypatch.setattr(OwnHistory, "known", lambda self, processors: site.history(now))
     made = forecaster(tmp_path, draws=2)
     made.kept.keep(given([9_000_000], now - HOUR, start=now - 60.0))
@@ -132,12 +145,7 @@ def started(
     answers: Callable[[float], bool] = lambda days: True,
 ) -> Started:
     """A service whose accounting answers a query of some days, or does not."""
-    site = live_site()
-    now = busy_look(site, last_days(site, 2.0, HOUR))
-    (tmp_path / "slurm-rl.toml").write_text("[forecast]\nport = 0\n")
-    configuration = read_configuration(tmp_path / "slurm-rl.toml")
-    look = QueueOnFile(snapshot=site.queue(now, now - HOUR), mode="shadow", policy="x")
-    write_queue(tmp_path / "queue.npz", look)
+    site, now, configuration = left_queue(tmp_path)
 
     def log(self: OwnHistory, days: float, seconds: float) -> JobLog:
         if not answers(days):
