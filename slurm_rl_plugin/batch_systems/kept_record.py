@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from slurm_rl_plugin.domain.kept_document import UNREADABLE, kept_json
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, CPUS
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, write_whole
+from slurm_rl_plugin.whole_file import PRIVATE, write_whole
 
 logger = logging.getLogger(__name__)
-#: Errors of a file that cannot be read or is no such record.
-UNREADABLE = (
-    *(OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError),
-)
 _Parsed = TypeVar("_Parsed")
 
 
@@ -39,12 +36,12 @@ class KeptRecord:
         Raises one of UNREADABLE if neither can be, FileNotFoundError if there is no file.
         """
         try:
-            return parsed(_document(self.path))
+            return parsed(kept_json(self.path))
         except FileNotFoundError:
             raise
         except UNREADABLE as error:
             try:
-                found = parsed(_document(self.copy))
+                found = parsed(kept_json(self.copy))
             except UNREADABLE:
                 raise error from None
             logger.warning("record=broken gone_by=copy path=%s error=%s", self.path, error)
@@ -60,10 +57,6 @@ class KeptRecord:
         """Remove the copy and the file; either may be missing."""
         for path in (self.copy, self.path):
             path.unlink(missing_ok=True)
-
-
-def _document(path: Path) -> Any:
-    return json.loads(read_own(path, owners=owner_of_folder(path)))
 
 
 #: Versions of the record. The first has processors alone; it is written if nothing else is limited.

@@ -11,9 +11,10 @@ import numpy as np
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.domain.kept_document import as_json, typed
 from slurm_rl_plugin.domain.queue_snapshot import ResourceUse, resource_use
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.experiment.turns import ExperimentReport, goal_of
+from slurm_rl_plugin.hook.experiment.turns import ExperimentReport
 from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
 from slurm_rl_plugin.hook.order.queue_plan import out_of_order
 from slurm_rl_plugin.hook.rails.reserve import AS_BATCH, LimitReport
@@ -102,31 +103,17 @@ class LiveState:
 
     def document(self) -> dict[str, Any]:
         """All of it for JSON."""
-        found = asdict(self)
-        for goal in found["experiment"]["goals"]:
-            goal.update({k: None for k, each in goal.items() if each != each})  # noqa: PLR0124 - NaN
+        found: dict[str, Any] = as_json(self)
         return found
 
     @classmethod
     def of_document(cls, found: Mapping[str, Any]) -> Self:
-        """What `document` gave; TypeError, KeyError or ValueError for anything else."""
-        experiment = dict(found["experiment"])
-        experiment["goals"] = tuple(map(goal_of, experiment["goals"]))
-        experiment["phase"] = str(experiment["phase"])
-        parts = {
-            "limit": LimitReport(**found["limit"]),
-            "experiment": ExperimentReport(**experiment),
-            "pending": tuple(
-                PendingState(str(partition), str(job_class), *map(_number, amounts))
-                for partition, job_class, *amounts in found["pending"]
-            ),
-            "resources": tuple(_resource(**each) for each in found["resources"]),
-        }
-        values = {**found, **parts}
-        for name, default in ((each.name, getattr(cls(), each.name)) for each in fields(cls)):
-            if not _is_like(values[name], default, of_words=name == "model"):
-                raise TypeError(name)
-        return cls(**values)
+        """What `document` gave; one of UNREADABLE for anything else."""
+        for each in fields(cls):
+            if each.name not in found:
+                raise KeyError(each.name)
+        state: Self = typed(cls, found)
+        return state
 
     def problems(self, now: float) -> list[str]:
         """What is wrong with the daemon, one sentence each; `now` is seconds since the epoch."""
@@ -275,37 +262,6 @@ T = TypeVar("T", int, float)
 
 def _plus(counts: Mapping[str, T], more: Mapping[str, T]) -> dict[str, T]:
     return {**counts, **{label: counts.get(label, 0) + each for label, each in more.items()}}
-
-
-def _is_like(value: object, default: object, *, of_words: bool) -> bool:
-    """Whether a value that a server sent is of the kind of a field's default."""
-    if isinstance(default, Mapping):
-        return isinstance(value, Mapping) and all(
-            isinstance(each, str) if of_words else _is_number(each) for each in value.values()
-        )
-    if isinstance(default, LimitReport):
-        amounts = value.amounts if isinstance(value, LimitReport) else None
-        return amounts is None or _is_like(amounts, {}, of_words=False)
-    if default is None:
-        return value is None or _is_number(value)
-    if isinstance(default, int | float):
-        return _is_number(value)
-    return isinstance(value, type(default))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and abs(value) < 2**63  # NaN is not
-
-
-def _number(value: Any) -> Any:
-    """A number that a server sent; TypeError for anything else."""
-    if not _is_number(value):
-        raise TypeError(value)
-    return value
-
-
-def _resource(name: object, **amounts: object) -> ResourceUse:
-    return ResourceUse(name=str(name), **{key: _number(each) for key, each in amounts.items()})
 
 
 def _one(label: str | None) -> dict[str, int]:

@@ -14,14 +14,18 @@ import socket
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 
+from slurm_rl_plugin import __version__
 from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
 from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.batch_systems.registry import BatchSystemChoice, choose_batch_system
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.sections import OFF, reserved_amounts
+from slurm_rl_plugin.domain.kept_document import UNREADABLE
 from slurm_rl_plugin.hook.live_state import LiveState
 from slurm_rl_plugin.hook.outstanding import limits_path
 from slurm_rl_plugin.serving.tls import TlsFiles, reading_context
@@ -31,8 +35,8 @@ logger = logging.getLogger(__name__)
 TIMEOUT = 2.0
 #: Bytes of the longest answer that is read.
 LONGEST_ANSWER = 50_000_000
-#: What `LiveState.of_document` and json raise for another document.
-_NO_STATE = (ValueError, KeyError, TypeError, RecursionError)
+#: How a daemon of release 0.1.0, which has no /state, refuses it.
+_EARLIER = b"see / and /metrics"
 _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound to
 
 
@@ -109,13 +113,28 @@ def read_live_state(address: str, port: int, tls: TlsFiles | None = None) -> Liv
             return f"tls_certificate {tls.certificate} cannot be read ({error.strerror or error})"
         handlers.append(urllib.request.HTTPSHandler(context=context))
     direct = urllib.request.build_opener(*handlers)
+    document: Any = None
     try:
         with direct.open(url, timeout=TIMEOUT) as answer:
-            return LiveState.of_document(json.loads(answer.read(LONGEST_ANSWER)))
+            document = json.loads(answer.read(LONGEST_ANSWER))
+        return LiveState.of_document(document)
     except OSError as error:
         if not isinstance(error, urllib.error.HTTPError):
             return f"no daemon answers at {url} ({getattr(error, 'reason', None) or error})"
         fault: Exception = error
-    except (HTTPException, *_NO_STATE) as error:
+    except (HTTPException, *UNREADABLE) as error:
         fault = error
+    release = _other_release(document, fault)
+    if release:
+        return f"the daemon at {url} is of release {release}, not {__version__}: restart it"
     return f"the server at {url} is not a slurm-rl daemon of this release ({fault})"
+
+
+def _other_release(document: Any, fault: Exception) -> str:
+    """The release of a daemon whose answer cannot be read; "" if it is this one, or no daemon."""
+    with suppress(*UNREADABLE, HTTPException):
+        if isinstance(fault, urllib.error.HTTPError):
+            return "0.1.0" if fault.read(len(_EARLIER)) == _EARLIER else ""
+        release = str(document["version"])[:40]
+        return "" if release == __version__ else release
+    return ""

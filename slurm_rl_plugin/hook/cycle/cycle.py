@@ -19,6 +19,7 @@ from slurm_rl_plugin.batch_systems.port import (
     SchedulerLoad,
 )
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
+from slurm_rl_plugin.domain.kept_document import beside
 from slurm_rl_plugin.domain.request_watch import ChangedRequests, RequestWatch
 from slurm_rl_plugin.errors import (
     BatchSystemError,
@@ -37,7 +38,6 @@ from slurm_rl_plugin.hook.memory.carried_factors import (
     Disturbances,
     MemoryFile,
     StateFile,
-    beside,
     memory_path,
 )
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, in_safe_order, planned_order

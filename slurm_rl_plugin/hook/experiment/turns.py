@@ -11,20 +11,19 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.domain.kept_document import UNREADABLE, beside, kept_json, typed
 from slurm_rl_plugin.domain.switchback import ARMS, OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.hook.memory.carried_factors import beside
 from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.whole_file import (
     PRIVATE,
     append_whole,
     own_file,
     owner_of_folder,
-    read_own,
     version_of,
     write_whole,
 )
@@ -98,28 +97,27 @@ class ExperimentFiles:
     def declared(self) -> Declaration | None:
         """What was declared; None for nothing, OSError or ValueError where it cannot be read."""
         try:
-            return Declaration.of_json(_document(self.declaration))
+            return Declaration.of_json(kept_json(self.declaration))
         except FileNotFoundError:
             return None
 
     def stands(self) -> ExperimentStanding:
         """Its state; OSError or ValueError if the file does not hold one."""
         try:
-            found = ExperimentStanding(**_document(self.standing))
-            at = float(found.at)
-        except (TypeError, OverflowError) as error:
+            found = typed(ExperimentStanding, kept_json(self.standing))
+        except (TypeError, KeyError, AttributeError, OverflowError) as error:
             raise ValueError(f"not a state: {error}") from None
-        if found.state not in STATES or not math.isfinite(at):
+        if found.state not in STATES or math.isnan(found.at):
             raise ValueError(f"not a state: {found.state!r}")
-        return self.looked_at(replace(found, reason=str(found.reason), at=at))
+        return self.looked_at(found)
 
     def looked_at(self, standing: ExperimentStanding) -> ExperimentStanding:
         """The same with the time of the last computation, or of the state if that is not known."""
         try:
-            found = float(_document(self.look))
-        except (OSError, ValueError, TypeError, OverflowError):
-            found = standing.at
-        return replace(standing, looked=max(standing.at, found if math.isfinite(found) else 0.0))
+            found = typed(float, kept_json(self.look))
+        except UNREADABLE:
+            found = math.nan
+        return replace(standing, looked=max(standing.at, found))  # the first one where it is NaN
 
     def looked(self, now: float) -> None:
         """Record a computation at `now`; in a file of its own, so that it overwrites no state."""
@@ -146,7 +144,7 @@ class ExperimentFiles:
     def found(self) -> dict[str, Any] | None:
         """The findings so far; None if there are none, or they cannot be read."""
         try:
-            found = _document(self.findings)
+            found = kept_json(self.findings)
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) else None
@@ -156,7 +154,7 @@ class ExperimentFiles:
         try:
             found = self.found() or {"goals": (), "pairs": 0}
             return tuple(goal_of(each) for each in found["goals"]), int(found["pairs"])
-        except (KeyError, TypeError, ValueError, OverflowError):
+        except UNREADABLE:
             return (), 0
 
     def put_away(self, number: int) -> None:
@@ -183,13 +181,6 @@ class ExperimentFiles:
                 yield from (entry for line in file if (entry := _entry(line)) is not None)
 
 
-def _document(path: Path) -> Any:
-    try:
-        return json.loads(read_own(path, owners=owner_of_folder(path)))
-    except RecursionError as error:
-        raise ValueError(f"{path} is no such file: {error}") from None
-
-
 def _write(path: Path, document: object) -> None:
     with _reported(path):
         write_whole(path, json.dumps(document, indent=1) + "\n", mode=PRIVATE)
@@ -207,24 +198,17 @@ def _reported(path: Path) -> Iterator[None]:
 
 def goal_of(found: Mapping[str, Any]) -> GoalSeen:
     """A finding of a JSON document, in which null is a figure that is not known."""
-    ratio, low, high = (
-        math.nan if found[name] is None else float(str(found[name]))
-        for name in ("ratio", "low", "high")
-    )
-    word = found["word"] if found["word"] in EXPERIMENT_WORDS else EXPERIMENT_WORDS[-1]
-    return GoalSeen(goal=str(found["goal"]), ratio=ratio, low=low, high=high, word=word)
+    seen: GoalSeen = typed(GoalSeen, {each.name: found[each.name] for each in fields(GoalSeen)})
+    return seen if seen.word in EXPERIMENT_WORDS else replace(seen, word=INCONCLUSIVE)
 
 
 def _entry(line: bytes) -> InForce | None:
     """A line of the journal; None where it is none."""
     try:
-        found = InForce(**json.loads(line))
-        time = float(found.time)
-        if found.misdelivered is not None:
-            found = replace(found, misdelivered=float(found.misdelivered))
-    except (ValueError, TypeError, OverflowError, RecursionError):
+        found: InForce = typed(InForce, json.loads(line))
+    except UNREADABLE:
         return None
-    return replace(found, time=time) if math.isfinite(time) else None
+    return None if math.isnan(found.time) else found
 
 
 #: Part of a day after which an unwatched experiment is left to the site, and at least seconds.

@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +30,8 @@ from slurm_rl_plugin.domain.job_groups import (
     grouped_by_limit,
     grouped_by_width,
 )
+from slurm_rl_plugin.domain.kept_document import JsonRecord, as_json, typed
 from slurm_rl_plugin.features.history.run_events import user_key
-from slurm_rl_plugin.hook.memory.carried_factors import JsonRecord
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray
 from slurm_rl_plugin.utility.fairness import FORTNIGHT, SMALL, entitled_service
 
@@ -117,12 +118,12 @@ class Overrun(NamedTuple):
 class Overruns:
     """Runs of a week by day and user, and users that have lost the class; users are hashes."""
 
-    _days: dict[int, dict[str, tuple[int, int]]] = field(default_factory=dict)
-    _lost: dict[str, Overrun] = field(default_factory=dict)
+    days: dict[int, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    lost: dict[str, Overrun] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """How many users have lost the class."""
-        return len(self._lost)
+        return len(self.lost)
 
     def count(self, snapshot: QueueSnapshot) -> None:
         """Count the runs that have ended, and note which users lose the class by them."""
@@ -134,7 +135,7 @@ class Overruns:
         counted = np.flatnonzero(ended.jobs.by_limit & (ended.jobs.user >= 0))
         for place in counted.tolist():
             user = _key(snapshot.users[int(ended.jobs.user[place])])
-            day = self._days.setdefault(today, {})
+            day = self.days.setdefault(today, {})
             runs, timed_out = day.get(user, (0, 0))
             day[user] = runs + 1, timed_out + int(ended.timed_out[place])
             self._judge(user, now)
@@ -142,45 +143,25 @@ class Overruns:
     def of_users(self, snapshot: QueueSnapshot) -> dict[int, Overrun]:
         """Number in the snapshot of each user that has lost the class -> why."""
         found = {}
-        for number, name in enumerate(snapshot.users if self._lost else ()):
-            overrun = self._lost.get(_key(name))
+        for number, name in enumerate(snapshot.users if self.lost else ()):
+            overrun = self.lost.get(_key(name))
             if overrun is not None and overrun.until > snapshot.now:
                 found[number] = overrun
         return found
 
     def _judge(self, user: str, now: float) -> None:
-        week = [day[user] for day in self._days.values() if user in day]
+        week = [day[user] for day in self.days.values() if user in day]
         runs, timed_out = (sum(column) for column in zip(*week, strict=True))
-        if user not in self._lost and timed_out > max(ALLOWED, ALLOWED_PART * runs):
-            self._lost[user] = Overrun(until=now + PERIOD, timed_out=timed_out, runs=runs)
+        if user not in self.lost and timed_out > max(ALLOWED, ALLOWED_PART * runs):
+            self.lost[user] = Overrun(until=now + PERIOD, timed_out=timed_out, runs=runs)
 
     def _forget(self, now: float) -> None:
         """Drop what has expired or has a time in the future, which a wrong clock wrote."""
         today, week = int(now // DAY), round(PERIOD / DAY)
-        self._days = {day: n for day, n in self._days.items() if today - week < day <= today}
-        self._lost = {
-            user: each for user, each in self._lost.items() if now < each.until <= now + PERIOD
+        self.days = {day: n for day, n in self.days.items() if today - week < day <= today}
+        self.lost = {
+            user: each for user, each in self.lost.items() if now < each.until <= now + PERIOD
         }
-
-    def document(self) -> dict[str, Any]:
-        """All of it, for a JSON file."""
-        return {"days": self._days, "lost": self._lost}
-
-    @classmethod
-    def of_document(cls, found: Mapping[str, Any]) -> Self:
-        """What `document` gave."""
-        days = {
-            int(day): {
-                str(user): (int(str(runs)), int(str(timed_out)))
-                for user, (runs, timed_out) in users.items()
-            }
-            for day, users in found.get("days", {}).items()
-        }
-        lost = {
-            str(user): Overrun(float(str(until)), int(str(timed_out)), int(str(runs)))
-            for user, (until, timed_out, runs) in found.get("lost", {}).items()
-        }
-        return cls(_days=days, _lost=lost)
 
 
 def _key(user: str) -> str:
@@ -222,9 +203,38 @@ class _Day:
     #: Group -> seconds its jobs waited then.
     site_waits: dict[str, float] = field(default_factory=dict)
 
-    def count_start(self, group: str, jobs: int, waits: float) -> None:
-        before = self.starts.get(group, (0, 0.0))
-        self.starts[group] = (before[0] + jobs, before[1] + waits)
+    def __post_init__(self) -> None:
+        waits = (each for start in self.starts.values() for each in start)
+        amounts = (self.seen, self.site_seen, *self.service.values(), *self.site_waits.values())
+        _check(*amounts, *waits)
+
+
+@dataclass(slots=True, kw_only=True)
+class _KeptLifts:
+    """Doublings."""
+
+    accounts: dict[str, float] = field(default_factory=dict)
+    groups: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Kept:
+    """What the file holds; an earlier release kept days alone."""
+
+    days: dict[int, _Day]
+    lifts: _KeptLifts = field(default_factory=_KeptLifts)
+    #: Group of jobs -> mean wait under the site's own order, seconds.
+    site_waits: dict[str, float] = field(default_factory=dict)
+    overruns: Overruns = field(default_factory=Overruns)
+
+    def __post_init__(self) -> None:
+        lifts = (*self.lifts.accounts.values(), *self.lifts.groups.values())
+        _check(*self.site_waits.values(), *lifts)
+
+
+def _check(*amounts: float) -> None:
+    if not all(each >= 0.0 for each in amounts):
+        raise ValueError("an amount below 0")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -236,12 +246,7 @@ class AccountService:
     #: Group of jobs -> wanted mean wait, seconds; replaces what an experiment has measured.
     wait_targets: Mapping[str, float] = field(default_factory=dict)
     counts_overruns: bool = False  #: users may lose an interactive class
-    _days: dict[int, _Day] = field(default_factory=dict)
-    _lifts: dict[str, float] = field(default_factory=dict)
-    _group_lifts: dict[str, float] = field(default_factory=dict)
-    #: Group of jobs -> mean wait under the site's own order, seconds.
-    _site_waits: dict[str, float] = field(default_factory=dict)
-    _overruns: Overruns = field(default_factory=Overruns)
+    _kept: _Kept = field(default_factory=lambda: _Kept(days={}))
     _last: float = math.nan
     _written: float = -math.inf
     _is_read: bool = False
@@ -256,23 +261,24 @@ class AccountService:
         if is_seen:
             sizes = snapshot.weighed(snapshot.running.jobs).size
             of_running = _of_accounts(snapshot, snapshot.running.jobs, sizes)
-            day = self._days.setdefault(int(now // DAY), _Day())
+            day = self._kept.days.setdefault(int(now // DAY), _Day())
             day.seen += since
             for place in np.flatnonzero(of_running):
                 name = snapshot.accounts[place]
                 day.service[name] = day.service.get(name, 0.0) + float(of_running[place]) * since
         self._count_starts(snapshot)
-        known = len(self._overruns)
+        known = len(self._kept.overruns)
         if is_seen and sites_turn:
             self._count_sites_turn(snapshot, since)
         if self.counts_overruns:
-            self._overruns.count(snapshot)
+            self._kept.overruns.count(snapshot)
         self._forget(int(now // DAY))
         found = self.served(snapshot)
         if is_seen:
-            self._lifts = moved(self._lifts, self._robbed(snapshot, found), since)
-            self._group_lifts = moved(self._group_lifts, self._late_groups(), since)
-        if now - self._written >= _KEPT_EVERY or len(self._overruns) != known:
+            lifts = self._kept.lifts
+            lifts.accounts = moved(lifts.accounts, self._robbed(snapshot, found), since)
+            lifts.groups = moved(lifts.groups, self._late_groups(), since)
+        if now - self._written >= _KEPT_EVERY or len(self._kept.overruns) != known:
             self.keep(now)  # `explain` reads in the file which users have lost the class
         return found
 
@@ -281,24 +287,17 @@ class AccountService:
         if not self._is_read:
             return  # a file that was not read must stay
         self._written = now
-        self._record.keep(
-            {
-                "days": {str(day): asdict(each) for day, each in self._days.items()},
-                "lifts": {"accounts": self._lifts, "groups": self._group_lifts},
-                "site_waits": self._site_waits,
-                "overruns": self._overruns.document(),
-            }
-        )
+        self._record.keep(as_json(self._kept))
 
     def served(self, snapshot: QueueSnapshot) -> ServiceSeen | None:
         """Service and entitlement as counted so far; None until a week has been seen."""
         self._read()
-        seen = sum(day.seen for day in self._days.values())
+        seen = sum(day.seen for day in self._kept.days.values())
         if seen < _ENOUGH or not snapshot.shares.any():
             return None
         delivered = np.array(
             [
-                sum(day.service.get(name, 0.0) for day in self._days.values())
+                sum(day.service.get(name, 0.0) for day in self._kept.days.values())
                 for name in snapshot.accounts
             ]
         )
@@ -312,20 +311,20 @@ class AccountService:
         self._read()
         counted = snapshot.accounts if self._shares_count(snapshot) else ()
         return Lifts(
-            accounts=np.array([self._lifts.get(name, 0.0) for name in counted]),
-            groups={name: self._group_lifts.get(name, 0.0) for name in self._targets()},
+            accounts=np.array([self._kept.lifts.accounts.get(name, 0.0) for name in counted]),
+            groups={name: self._kept.lifts.groups.get(name, 0.0) for name in self._targets()},
             group_waits=self._group_waits(),
         )
 
     def overruns(self, snapshot: QueueSnapshot) -> dict[int, Overrun]:
         """Number of each user that has lost an interactive class -> why."""
         self._read()
-        return self._overruns.of_users(snapshot) if self.counts_overruns else {}
+        return self._kept.overruns.of_users(snapshot) if self.counts_overruns else {}
 
     @property
     def overrunners(self) -> int:
         """How many users have lost an interactive class."""
-        return len(self._overruns) if self.counts_overruns else 0
+        return len(self._kept.overruns) if self.counts_overruns else 0
 
     def _shares_count(self, snapshot: QueueSnapshot) -> bool:
         return self.goals.resolved(snapshot.shares).points_a_doubling > 0.0
@@ -338,7 +337,8 @@ class AccountService:
         waiting = _of_accounts(snapshot, snapshot.pending.jobs, could_start) > 0.0
         lacks = found.entitled - found.delivered
         short = waiting & (lacks > (1.0 - SHORT) * found.entitled)
-        is_lifted = np.array([name in self._lifts for name in snapshot.accounts], dtype=np.bool_)
+        lifted = self._kept.lifts.accounts
+        is_lifted = np.array([name in lifted for name in snapshot.accounts], dtype=np.bool_)
         by_chance = SURE * np.sqrt(found.entitled * _work_of_a_job(snapshot))
         short &= (lacks >= by_chance) | is_lifted | np.isfinite(found.ratios)
         return {snapshot.accounts[place] for place in np.flatnonzero(short).tolist()}
@@ -350,12 +350,14 @@ class AccountService:
         is_known = np.isfinite(wait)
         if not is_known.any():
             return
-        day = self._days.setdefault(int(snapshot.now // DAY), _Day())
+        day = self._kept.days.setdefault(int(snapshot.now // DAY), _Day())
         for grouping in groupings(started.jobs, snapshot.capacity):
             place, length = grouping.place[is_known], len(grouping.names)
             jobs, waits = np.bincount(place, minlength=length), np.bincount(place, wait[is_known])
             for group in np.flatnonzero(jobs).tolist():
-                day.count_start(grouping.names[group], int(jobs[group]), float(waits[group]))
+                name = grouping.names[group]
+                before = day.starts.get(name, (0.0, 0.0))
+                day.starts[name] = before[0] + float(jobs[group]), before[1] + float(waits[group])
 
     def _count_sites_turn(self, snapshot: QueueSnapshot, since: float) -> None:
         """Count the waits under the site's own order, and measure each group's mean wait.
@@ -363,7 +365,7 @@ class AccountService:
         By Little's law the mean wait is the pending time of jobs over the number of jobs that came,
         or started. So each second of a wait counts for the order that was in force then.
         """
-        day, jobs = self._days[int(snapshot.now // DAY)], snapshot.pending.jobs
+        day, jobs = self._kept.days[int(snapshot.now // DAY)], snapshot.pending.jobs
         day.site_seen += since
         tasks = snapshot.pending.tasks
         count = np.ones(len(jobs)) if tasks is None else tasks.astype(np.float64)
@@ -372,7 +374,7 @@ class AccountService:
             of_group = np.bincount(grouping.place, count, minlength=len(grouping.names))
             for name, pending in zip(grouping.names, of_group.tolist(), strict=True):
                 day.site_waits[name] = day.site_waits.get(name, 0.0) + pending * since
-        measured = [each for each in self._days.values() if each.site_seen > 0.0]
+        measured = [each for each in self._kept.days.values() if each.site_seen > 0.0]
         for name in GROUPS:
             waits = math.fsum(each.site_waits.get(name, 0.0) for each in measured)
             starts = math.fsum(
@@ -380,12 +382,12 @@ class AccountService:
                 for each in measured
             )
             if starts >= ENOUGH_STARTS:
-                self._site_waits[name] = waits / starts
+                self._kept.site_waits[name] = waits / starts
 
     def _starts(self) -> dict[str, tuple[float, float]]:
         """Group with ENOUGH_STARTS in the last fortnight -> starts, and their waits in seconds."""
         starts: dict[str, tuple[float, float]] = {}
-        for day in self._days.values():
+        for day in self._kept.days.values():
             for name, (jobs, waits) in day.starts.items():
                 before = starts.get(name, (0.0, 0.0))
                 starts[name] = (before[0] + jobs, before[1] + waits)
@@ -402,11 +404,11 @@ class AccountService:
         now, for the widths that start now.
         """
         now = {name: each for name, each in self._starts().items() if name in WIDTHS}
-        now = {name: each for name, each in now.items() if name in self._site_waits}
+        now = {name: each for name, each in now.items() if name in self._kept.site_waits}
         waits = math.fsum(waits for _, waits in now.values())
-        by_site = math.fsum(jobs * self._site_waits[name] for name, (jobs, _) in now.items())
+        by_site = math.fsum(jobs * self._kept.site_waits[name] for name, (jobs, _) in now.items())
         load = max(waits / by_site, 1.0) if by_site > 0.0 else 1.0
-        measured = {n: load * max(wait, LEAST_TARGET) for n, wait in self._site_waits.items()}
+        measured = {n: load * max(wait, LEAST_TARGET) for n, wait in self._kept.site_waits.items()}
         return measured | dict(self.wait_targets)
 
     def _late_groups(self) -> set[str]:
@@ -416,8 +418,8 @@ class AccountService:
 
     def _forget(self, today: int) -> None:
         """Drop days outside the fortnight, and days in the future, which a wrong clock wrote."""
-        for day in [each for each in self._days if not today - _DAYS < each <= today]:
-            del self._days[day]
+        for day in [each for each in self._kept.days if not today - _DAYS < each <= today]:
+            del self._kept.days[day]
 
     @property
     def _record(self) -> JsonRecord:
@@ -428,17 +430,8 @@ class AccountService:
             return
         self._is_read = True
         with suppress(FileNotFoundError):
-            self._record.read(self._take)
-
-    def _take(self, found: dict[str, Any]) -> None:
-        """Take over a document; a broken one changes nothing."""
-        days = {int(day): _day(of_day) for day, of_day in found["days"].items()}
-        lifts = found.get("lifts", {})  # an earlier release left none
-        accounts, groups = (_bounded(lifts.get(name, {})) for name in ("accounts", "groups"))
-        site_waits = _numbers(found.get("site_waits", {}))
-        self._overruns = Overruns.of_document(found.get("overruns", {}))
-        self._days, self._site_waits = days, site_waits
-        self._lifts, self._group_lifts = accounts, groups
+            found = self._record.read(partial(typed, _Kept))
+            self._kept = found or self._kept
 
 
 def _still_wanted(snapshot: QueueSnapshot) -> FloatArray:
@@ -477,31 +470,3 @@ def _of_accounts(snapshot: QueueSnapshot, jobs: JobTable, values: FloatArray) ->
     known = jobs.account >= 0
     count = len(snapshot.accounts)
     return np.bincount(jobs.account[known], values[known], minlength=count).astype(np.float64)
-
-
-def _day(found: Mapping[str, Any]) -> _Day:
-    return _Day(
-        seen=_number(found["seen"]),
-        service=_numbers(found["service"]),
-        starts={
-            str(group): (_number(jobs), _number(waits))
-            for group, (jobs, waits) in found.get("starts", {}).items()
-        },
-        site_seen=min(_number(found.get("site_seen", 0.0)), _number(found["seen"])),
-        site_waits=_numbers(found.get("site_waits", {})),
-    )
-
-
-def _bounded(found: Mapping[str, Any]) -> dict[str, float]:
-    return {name: min(lift, MOST) for name, lift in _numbers(found).items()}
-
-
-def _numbers(found: Mapping[str, Any]) -> dict[str, float]:
-    return {str(name): _number(value) for name, value in found.items()}
-
-
-def _number(found: object) -> float:
-    number = float(str(found))
-    if not 0.0 <= number < math.inf:
-        raise ValueError(f"{number} is no service")
-    return number

@@ -6,21 +6,20 @@ file before a factor, and removes a job late.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE
 from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, FactorChange
 from slurm_rl_plugin.domain import Memory, PendingJobs, QueueSnapshot
-from slurm_rl_plugin.errors import BatchSystemUnavailable, ConfigurationError, SlurmRLError
+from slurm_rl_plugin.domain.kept_document import UNREADABLE, JsonRecord, beside, typed
+from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
 from slurm_rl_plugin.units import BoolArray, IntArray
 from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, version_of, write_whole
 
@@ -98,65 +97,6 @@ class ClockWatch:
 #: First words of a memory's only line of text; the numbers follow it, 8 bytes each.
 _KIND = "slurm-rl memory 1"
 _NUMBERS = np.dtype("<f8")
-_Parsed = TypeVar("_Parsed")
-
-
-@dataclass(frozen=True, slots=True)
-class JsonRecord:
-    """A JSON document in a file."""
-
-    path: Path
-    what: str  #: a key of the log
-    versions: tuple[int, ...] = (1,)  #: that can be read; the last one is written
-
-    def document(self) -> dict[str, Any]:
-        """The document; OSError where it cannot be read, one of UNREADABLE if it is none."""
-        content = read_own(self.path, owners=owner_of_folder(self.path))
-        document: dict[str, Any] = json.loads(content)
-        if document["version"] not in self.versions:
-            raise ValueError(f"version {document['version']}")
-        return document
-
-    def read(self, parsed: Callable[[dict[str, Any]], _Parsed]) -> _Parsed | None:
-        """What `parsed` makes of the document; None, logged, where it raises one of UNREADABLE.
-
-        FileNotFoundError where there is no file.
-        """
-        try:
-            return parsed(self.document())
-        except FileNotFoundError:
-            raise
-        except UNREADABLE as error:
-            logger.warning("%s=unreadable path=%s error=%s", self.what, self.path, error)
-            return None
-
-    def write(self, document: Mapping[str, Any]) -> None:
-        """Replace the file by the document with a version; ConfigurationError if not writable."""
-        try:
-            self._write(document, sync=True)
-        except OSError as error:
-            raise unwritable(f"{self.what} file", self.path, error) from None
-
-    def keep(self, document: Mapping[str, Any]) -> bool:
-        """Replace a file whose loss harms no job, without a wait for the disk; False on failure."""
-        try:
-            self._write(document, sync=False)
-        except OSError as error:
-            logger.warning("%s=unwritable path=%s error=%s", self.what, self.path, error)
-            return False
-        return True
-
-    def _write(self, document: Mapping[str, Any], *, sync: bool) -> None:
-        content = json.dumps({"version": self.versions[-1], **document})
-        write_whole(self.path, content, sync=sync, mode=PRIVATE)
-
-
-def unwritable(name: str, path: Path, error: OSError) -> ConfigurationError:
-    """The error of a file that cannot be written."""
-    return ConfigurationError(
-        f"{name} {path} cannot be written ({error.strerror}): make its folder writable for this "
-        "user."
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,18 +141,11 @@ class MemoryFile:
             logger.warning("memory=unwritable path=%s error=%s", self.path, error)
 
 
-def beside(state_path: Path, ending: str) -> Path:
-    """A file next to the state file, named after it."""
-    return state_path.with_name(f"{state_path.name}.{ending}")
-
-
 def memory_path(state_path: Path, *, of_candidate: bool = False) -> Path:
     """The file of the configured model's memory, or of a candidate's."""
     return beside(state_path, "memory" + ".candidate" * of_candidate)
 
 
-#: Subjobs of OpenPBS have numbers of their own above its 999999999999, up to what 64 bits hold.
-_LARGEST = 2**63 - 1
 #: Seconds in which slurmctld may still execute a write that got no answer: the command has sent
 #: it, and a slurmctld that resumes executes waiting writes in any order.
 SETTLED = 2.0
@@ -238,7 +171,7 @@ class StateFile:
     def read(self) -> set[int] | None:
         """The job ids; an empty set without a file, None where the file cannot be trusted."""
         try:
-            return self._record.read(lambda found: {_job_id(job) for job in found["jobs"]})
+            return self._record.read(_jobs)
         except FileNotFoundError:
             return set()
 
@@ -265,11 +198,11 @@ class StateFile:
             return None
 
 
-def _job_id(found: object) -> int:
-    number = int(str(found))
-    if not 1 <= number <= _LARGEST:
-        raise ValueError(f"{number} is no job's number")
-    return number
+def _jobs(found: dict[str, Any]) -> set[int]:
+    jobs = set(typed(list[int], found["jobs"]))
+    if min(jobs, default=1) < 1:
+        raise ValueError(f"{min(jobs)} is no job's number")
+    return jobs
 
 
 NOTHING: IntArray = np.empty(0, dtype=np.int64)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.domain import PendingJobs, QueueSnapshot
-from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END, JsonRecord
+from slurm_rl_plugin.domain.kept_document import JsonRecord, typed
+from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 
@@ -208,7 +209,7 @@ class OwnNice:
 
 
 def _rows(found: dict[str, Any]) -> IntArray:
-    rows = sorted([int(job), int(now), int(own)] for job, now, own in found["jobs"])
+    rows = sorted(typed(list[tuple[int, int, int]], found["jobs"]))
     return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
 

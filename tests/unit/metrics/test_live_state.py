@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
+from slurm_rl_plugin import __version__
+from slurm_rl_plugin.domain.kept_document import UNREADABLE
 from slurm_rl_plugin.domain.resources import ResourcesNow
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.experiment.turns import ExperimentReport, GoalSeen
@@ -74,21 +77,31 @@ def test_who_got_what_is_said() -> None:
         ("limit", {"strange": 1}),
         ("pending", [[1]]),
         ("pending", [["batch", "batch", "many", 0.0, 0.0]]),
-        ("resources", [{"name": "memory", "usable": None, "running": 0.0, "pending": 0.0}]),
+        ("resources", [{"name": "memory", "usable": "all", "running": 0.0, "pending": 0.0}]),
         ("misdelivered", 10**400),
         ("last_success", float("inf")),
         ("usage", {"physics": float("nan")}),
+        ("experiment", {"phase": ["ours"]}),
         ("strange", 1),
     ],
 )
 def test_another_document_is_refused(name: str, value: object) -> None:
-    with pytest.raises((TypeError, KeyError, ValueError)):
+    with pytest.raises(UNREADABLE):
         LiveState.of_document({**LiveState().document(), name: value})
 
 
-def test_a_document_with_missing_accounts_or_a_strange_phase_makes_a_page() -> None:
-    experiment = {**LiveState().document()["experiment"], "phase": ["ours"]}
-    more = {"shares": {"physics": 1.0}, "account_starts": {"physics": 1}, "experiment": experiment}
+def test_a_usage_that_is_not_known_is_null() -> None:
+    document = LiveState(usage={"physics": math.nan}).document()
+    assert document["usage"] == {"physics": None}
+    assert math.isnan(LiveState.of_document(document).usage["physics"])
+
+
+def test_a_document_with_missing_accounts_makes_a_page() -> None:
+    more = {
+        "shares": {"physics": 1.0},
+        "account_starts": {"physics": 1},
+        "usage": {"physics": None},
+    }
     state = LiveState.of_document({**LiveState().document(), **more})
     page = admin_page(state, AdminView(now=0.0, problems=(), facts=(), outstanding=()))
     assert "physics" in page
@@ -97,11 +110,11 @@ def test_a_document_with_missing_accounts_or_a_strange_phase_makes_a_page() -> N
 @pytest.fixture
 def stranger() -> Iterator[tuple[HTTPServer, list[bytes]]]:
     """A server that is not ours, and what it says."""
-    says = [b"up 1\n"]
+    says = [b"up 1\n", b"200"]
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
+            self.send_response(int(says[1]))
             self.end_headers()
             self.wfile.write(says[0])
 
@@ -126,6 +139,23 @@ def test_someone_else_at_the_port_is_said(
     answer = read_live_state("0.0.0.0", server.server_port)
     assert isinstance(answer, str)
     assert "is not a slurm-rl daemon" in answer
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "release"),
+    [
+        (404, b"see / and /metrics\n", "0.1.0"),
+        (200, b'{"version": "0.1.9", "cycles": 7}', "0.1.9"),
+        (200, b'{"version": "0.3.0", "cycles": {"all": 7}}', "0.3.0"),
+    ],
+)
+def test_a_daemon_of_another_release_is_to_be_restarted(
+    stranger: tuple[HTTPServer, list[bytes]], status: int, said: bytes, release: str
+) -> None:
+    server, says = stranger
+    says[:] = [said, b"%d" % status]
+    answer = read_live_state("127.0.0.1", server.server_port)
+    assert f"is of release {release}, not {__version__}: restart it" in str(answer)
 
 
 def test_a_server_that_does_not_answer_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
