@@ -1,10 +1,12 @@
 #!/bin/sh
-# Builds the Debian package of this checkout (and by deploy/rpm/build.sh the RPM): code, models and every Python package that the daemon needs, in
-# /opt/slurm-rl; nothing is downloaded when it is installed. On Debian, with python3-venv; needs no root.
+# Builds the Debian package of this checkout (and by deploy/rpm/build.sh the RPM): code, models and every Python package
+# that the daemon needs, in /opt/slurm-rl; nothing is downloaded when it is installed. On Debian, with python3-venv;
+# needs no root.
 #
-#   deploy/debian/build.sh [FOLDER]     dist by default; prints the path of the package
+#   deploy/debian/build.sh [FOLDER]     dist by default; prints the path of the package, and on stderr what it does
 #
-# The package fits the machine it was built on: its architecture, and the minor release of its /usr/bin/python3.
+# The package fits the machine it was built on: the minor release of its /usr/bin/python3, and its processors, unless
+# ARCHITECTURE=amd64 or ARCHITECTURE=arm64 names others.
 # Two builds of one commit on one release of Debian give the same bytes: versions and hashes are those of the
 # folder requirements, and every time is that of the commit, or SOURCE_DATE_EPOCH where it is set.
 set -eu
@@ -14,6 +16,7 @@ folder=${1:-$top/dist}
 # The distribution's, as the package depends on it; another one in PATH would not be on the head node.
 python=${PYTHON:-/usr/bin/python3}
 format=${SLURM_RL_FORMAT:-deb}
+architecture=${ARCHITECTURE:-$(uname -m)}
 prefix=/opt/slurm-rl
 maintainer="${DEBFULLNAME:-slurm_rl_plugin} <${DEBEMAIL:-root@localhost}>"
 
@@ -25,18 +28,29 @@ main() {
     "$python" -c 'import ensurepip' 2>/dev/null || stop "install python3-venv (on RHEL: python3-pip), then try again"
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
         stop "$python is older than 3.11: name a newer one by PYTHON=/usr/bin/python3.11"
+    case $architecture in
+        amd64 | x86_64) debian=amd64 machine=x86_64 ;;
+        arm64 | aarch64) debian=arm64 machine=aarch64 ;;
+        *) stop "there are packages for amd64 and arm64, none for $architecture" ;;
+    esac
+    [ "$format" = rpm ] && architecture=$machine || architecture=$debian
     umask 022
     export LC_ALL=C.UTF-8 PYTHONHASHSEED=0 PIP_DISABLE_PIP_VERSION_CHECK=1
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     trap 'exit 1' HUP INT TERM
     root=$work/root
+    step 1 "copies the source"
     copy_source
+    step 2 "installs the Python packages for $architecture"
     install_python
+    step 3 "makes manual pages and completions"
     make_pages
+    step 4 "collects files and the bill of materials"
     install_files
     write_documents
     write_bill_of_materials
+    step 5 "packs"
     mkdir -p "$folder"
     if [ "$format" = rpm ]; then
         pack_rpm
@@ -74,6 +88,10 @@ pack() {
     dpkg-deb --root-owner-group --threads-max=1 -Zxz --build "$root" "$work/part.deb" >/dev/null
 }
 
+step() {
+    echo "deploy/debian/build.sh: step $1 of 5: $2" >&2
+}
+
 stop() {
     echo "deploy/debian/build.sh: $*" >&2
     exit 1
@@ -85,7 +103,6 @@ copy_source() {
     (cd "$top" && tar -c --exclude=__pycache__ --exclude='*.nb[ic]' setup.py pyproject.toml README.md \
         LICENSE CHANGELOG.md slurm_rl_plugin policy_models deploy requirements) | tar -x -C "$work/source"
     release=$(sed -n 's/^RELEASE = "\(.*\)"/\1/p' "$work/source/slurm_rl_plugin/__init__.py")
-    [ "$format" = rpm ] && architecture=$(uname -m) || architecture=$(dpkg --print-architecture)
     day=$(sed -n "s/^## \\[$release\\] - //p" "$top/CHANGELOG.md")
     SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$top" log -1 --format=%ct 2>/dev/null || date --utc --date="$day" +%s)}
     export SOURCE_DATE_EPOCH
@@ -101,8 +118,16 @@ install_python() {
     "$python" -m venv --without-pip "$root$prefix"
     "$work/tools/bin/pip" install --quiet -r "$work/source/requirements/tools.txt"
     SLURM_RL_PAPERS=no "$work/tools/bin/pip" wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work" "$work/source"
-    "$work/tools/bin/pip" --python "$root$prefix/bin/python" install --quiet --no-compile \
-        --no-warn-script-location --report "$work/report.json" -r "$work/source/requirements/runtime.txt"
+    # By name, not by what runs here: a package for other processors is built the same way.
+    site=$("$root$prefix/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    platforms=
+    for minor in $(seq "$(getconf GNU_LIBC_VERSION | cut -d. -f2)" -1 17); do
+        platforms="$platforms --platform manylinux_2_${minor}_$machine"
+    done
+    "$work/tools/bin/pip" --python "$root$prefix/bin/python" install --quiet --no-compile $platforms \
+        --platform "manylinux2014_$machine" --only-binary :all: --target "$site" \
+        --report "$work/report.json" -r "$work/source/requirements/runtime.txt"
+    rm -rf "$site/bin"
     "$work/tools/bin/pip" --python "$root$prefix/bin/python" install --quiet --no-compile \
         --no-warn-script-location --no-deps "$work"/slurm_rl_plugin-*.whl
     # Files that only work, or only matter, where they were built.
@@ -165,9 +190,7 @@ install_files() {
     for part in "$deploy"/open_ondemand/*; do
         put "$part" /usr/share/slurm-rl/open_ondemand
     done
-    mkdir -p "$root/etc/slurm-rl"
-    PYTHONPATH=$work/source PYTHONDONTWRITEBYTECODE=1 "$root$prefix/bin/python" -m slurm_rl_plugin.cli.entry \
-        show-config --defaults >"$root/etc/slurm-rl/slurm-rl.toml"
+    put "$deploy/slurm-rl.toml" /etc/slurm-rl
 }
 
 write_documents() {
