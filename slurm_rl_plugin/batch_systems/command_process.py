@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
 
 if TYPE_CHECKING:
-    from slurm_rl_plugin.batch_systems.kind import AdapterParts
+    from slurm_rl_plugin.batch_systems.port import AdapterParts
 
 #: Bytes that a command may print, errors included. `squeue` prints 200 for a job, so this is the
 #: answer for a million jobs, and `release` can hold it on a host with 1 GB.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from slurm_rl_plugin.batch_systems.kind import BatchSystemKind, Presence
 from slurm_rl_plugin.batch_systems.pbs.kind import PBS
+from slurm_rl_plugin.batch_systems.port import BatchSystemKind, Presence
 from slurm_rl_plugin.batch_systems.slurm.kind import SLURM
 
 #: The first is the default if no other is configured or found.

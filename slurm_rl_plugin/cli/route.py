@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.batch_systems.kind import JobSubmission, SubmitCommand
+from slurm_rl_plugin.batch_systems.port import JobSubmission, SubmitCommand
 from slurm_rl_plugin.brokers.live.job_document import LONGEST_LIFE, Forwarding
 from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, SiteAddress, SiteAnswer, ask_sites
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile, SharedExperience

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
-from slurm_rl_plugin.batch_systems.kind import BatchSystemKind, LogDump, OwnAccounting
+from slurm_rl_plugin.batch_systems.port import BatchSystemKind, LogDump, OwnAccounting
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS, choose_batch_system
 from slurm_rl_plugin.cli.argument_types import positive_number, result_file, time_argument
 from slurm_rl_plugin.cli.progress import progress_bar

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.kind import OfferingSite
 from slurm_rl_plugin.batch_systems.port import (
     FAIL,
     PASS,
@@ -22,6 +21,7 @@ from slurm_rl_plugin.batch_systems.port import (
     BatchSystem,
     Check,
     FactorChange,
+    OfferingSite,
     SchedulerFacts,
     SchedulerLoad,
 )

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin import __version__
-from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
-from slurm_rl_plugin.batch_systems.port import BatchSystem
+from slurm_rl_plugin.batch_systems.port import AdapterParts, BatchSystem, LimitKeys
 from slurm_rl_plugin.batch_systems.registry import BatchSystemChoice, choose_batch_system
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.sections import OFF, reserved_amounts

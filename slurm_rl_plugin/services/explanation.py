@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.kind import JobRecord
+from slurm_rl_plugin.batch_systems.port import JobRecord
 from slurm_rl_plugin.brokers.live.offer_worth import UNKNOWN_RUN_TIME
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain import Memory, QueueSnapshot

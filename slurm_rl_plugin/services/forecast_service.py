@@ -18,7 +18,7 @@ from typing import Any
 
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.batch_systems.kind import BatchSystemKind
+from slurm_rl_plugin.batch_systems.port import BatchSystemKind
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.machine import Machine

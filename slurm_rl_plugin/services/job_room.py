@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from slurm_rl_plugin.batch_systems.kind import BatchSystemKind
+from slurm_rl_plugin.batch_systems.port import BatchSystemKind
 from slurm_rl_plugin.domain.nodes import NodeNow, meets, most_free
 from slurm_rl_plugin.domain.resources import LICENCE_PREFIX
 from slurm_rl_plugin.errors import ConfigurationError

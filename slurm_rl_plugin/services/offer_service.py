@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from slurm_rl_plugin.batch_systems.kind import OfferingSite
+from slurm_rl_plugin.batch_systems.port import OfferingSite
 from slurm_rl_plugin.brokers.live.bound_offers import BoundOffers
 from slurm_rl_plugin.brokers.live.job_document import Forwarding
 from slurm_rl_plugin.brokers.live.offer_pages import Forwarder, OfferDesk, OfferPages

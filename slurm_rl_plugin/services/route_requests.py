@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.kind import EndedRun, JobSubmission, SubmitCommand
+from slurm_rl_plugin.batch_systems.port import EndedRun, JobSubmission, SubmitCommand
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.remote_site import SiteAddress

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
+from slurm_rl_plugin.batch_systems.port import AdapterParts
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue
 from tests.fakes.fake_pbs_cluster import NOW, FakePbs, fake_libpbs

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, LimitKeys
-from slurm_rl_plugin.batch_systems.port import BatchSystem
+from slurm_rl_plugin.batch_systems.port import AdapterParts, BatchSystem, BatchSystemKind, LimitKeys
 from slurm_rl_plugin.batch_systems.registry import AUTO, BATCH_SYSTEMS
 from slurm_rl_plugin.domain.job_class import JobClassifier
 
@@ -58,7 +57,7 @@ def test_asking_for_names_imports_no_adapter() -> None:
         [sys.executable, "-c", program, *HEAVY, "numpy"], capture_output=True, text=True, check=True
     )
     kinds = {f"slurm_rl_plugin.batch_systems.{name}" for name in BATCH_SYSTEMS}
-    known = {"slurm_rl_plugin.batch_systems.kind", "slurm_rl_plugin.batch_systems.registry"}
+    known = {"slurm_rl_plugin.batch_systems.port", "slurm_rl_plugin.batch_systems.registry"}
     assert set(answer.stdout.split()) == known | kinds | {f"{each}.kind" for each in kinds}
 
 

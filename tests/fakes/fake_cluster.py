@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.kind import AdapterParts
+from slurm_rl_plugin.batch_systems.port import AdapterParts
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 
 BIN = Path(__file__).parent / "bin"

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.kind import AdapterParts
-from slurm_rl_plugin.batch_systems.port import BatchSystem
+from slurm_rl_plugin.batch_systems.port import AdapterParts, BatchSystem
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.hook.audit.log import AuditLog

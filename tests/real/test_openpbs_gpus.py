@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import job_number
 from slurm_rl_plugin.batch_systems.pbs.setup import setup_steps
+from slurm_rl_plugin.batch_systems.port import LimitKeys
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
 from tests.architecture.markdown_documents import TOP
 from tests.real.daemon_under_test import running_hook, write_configuration

@@ -15,12 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import job_number
 from slurm_rl_plugin.batch_systems.pbs.queue import PbsQueueReader
 from slurm_rl_plugin.batch_systems.pbs.scores import Ifl, Qalter
 from slurm_rl_plugin.batch_systems.pbs.setup import CLASS_HOOK, STALE_SECONDS, setup_steps
-from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.batch_systems.port import FactorChange, LimitKeys
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.services.hook import shipped_folder
 from tests.architecture.markdown_documents import TOP
@@ -199,7 +198,7 @@ def test_a_user_without_the_right_is_told_so(server: InstalledPbs) -> None:
     server.create_queues(BATCH)
     program = (
         "import os, pwd; from slurm_rl_plugin.batch_systems.pbs.batch_limit import PbsBatchLimit;"
-        "from slurm_rl_plugin.batch_systems.kind import LimitKeys;"
+        "from slurm_rl_plugin.batch_systems.port import LimitKeys;"
         "from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands;"
         f"user = pwd.getpwnam('{USER}');"  # the interpreter itself may be root's alone
         "os.setgroups([]); os.setgid(user.pw_gid); os.setuid(user.pw_uid);"

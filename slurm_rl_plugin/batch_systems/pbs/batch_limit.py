@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from slurm_rl_plugin.batch_systems.kept_record import KeptRecord
-from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import parse_count, resources_of, text
 from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, parse_server
 from slurm_rl_plugin.batch_systems.pbs.process import QSTAT_QUEUES, PbsCommands, failure, section
+from slurm_rl_plugin.batch_systems.port import LimitKeys
 from slurm_rl_plugin.domain.kept_document import UNREADABLE
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import Fairshare, shares_of, usage_of
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE, PbsJob
 from slurm_rl_plugin.batch_systems.pbs.answers.machine import (
@@ -51,6 +50,7 @@ from slurm_rl_plugin.batch_systems.pbs.scores import (
 )
 from slurm_rl_plugin.batch_systems.pbs.setup import heartbeat_file, pbs_checks
 from slurm_rl_plugin.batch_systems.port import (
+    AdapterParts,
     ApplyReport,
     BatchSystem,
     Check,

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.batch_systems.kind import BatchSystemKind, Presence
+from slurm_rl_plugin.batch_systems.port import BatchSystemKind, Presence
 
 
 def _pbs(module: str) -> Any:

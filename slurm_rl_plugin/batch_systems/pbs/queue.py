@@ -20,7 +20,6 @@ from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.pbs.records import PbsRequest, requests_of_runs
 from slurm_rl_plugin.accounting.pbs.runs import EndedRuns, daily_files
 from slurm_rl_plugin.accounting.port import JobLog, amounts_of
-from slurm_rl_plugin.batch_systems.kind import JobRecord
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     ATTRIBUTES,
     FINAL_STATES,
@@ -41,7 +40,7 @@ from slurm_rl_plugin.batch_systems.pbs.process import (
     section,
 )
 from slurm_rl_plugin.batch_systems.pbs.scores import Ifl
-from slurm_rl_plugin.batch_systems.port import Names
+from slurm_rl_plugin.batch_systems.port import JobRecord, Names
 from slurm_rl_plugin.domain import EndedJobs, JobTable, PendingJobs
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobDescription
 from slurm_rl_plugin.domain.jobs import measures

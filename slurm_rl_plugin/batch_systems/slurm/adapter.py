@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.batch_systems.kind import AdapterParts
+from slurm_rl_plugin.batch_systems.port import AdapterParts
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
     WAITING_OR_RUNNING,

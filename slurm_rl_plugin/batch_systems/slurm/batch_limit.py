@@ -20,7 +20,7 @@ from typing import ClassVar
 from slurm_rl_plugin.accounting.slurm.resources import parse_tres
 from slurm_rl_plugin.batch_systems.command_process import first_line
 from slurm_rl_plugin.batch_systems.kept_record import Amounts, LimitFile, OutstandingLimit, lower
-from slurm_rl_plugin.batch_systems.kind import LimitKeys
+from slurm_rl_plugin.batch_systems.port import LimitKeys
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import NO_LICENSES, QOS_IS_FULL, QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from slurm_rl_plugin.batch_systems.kind import AdapterParts
-from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
+from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, AdapterParts, Check
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow, parse_capacity
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import parse_shares, read_nodes
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import (

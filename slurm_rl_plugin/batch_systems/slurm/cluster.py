@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.command_process import collector_paused, share_one_heap
-from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.port import (
+    AdapterParts,
     ApplyReport,
     BatchSystem,
     Check,

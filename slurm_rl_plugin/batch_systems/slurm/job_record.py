@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.kind import JobRecord
+from slurm_rl_plugin.batch_systems.port import JobRecord
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     QUEUE_FIELDS,
     WAITING_STATES,

@@ -22,7 +22,7 @@ from slurm_rl_plugin.accounting.sacct.fields import sound_values
 from slurm_rl_plugin.accounting.slurm.options import VARIABLES, asked_counts, cut_options
 from slurm_rl_plugin.accounting.slurm.resources import limit_seconds
 from slurm_rl_plugin.batch_systems.command_process import Answer, first_line, last_line
-from slurm_rl_plugin.batch_systems.kind import EndedRun, SubmitCommand
+from slurm_rl_plugin.batch_systems.port import EndedRun, SubmitCommand
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
     parse_all_processors,

@@ -17,7 +17,7 @@ from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS, asked_as, marked_format
 from slurm_rl_plugin.batch_systems.command_process import first_line
-from slurm_rl_plugin.batch_systems.kind import LogDump
+from slurm_rl_plugin.batch_systems.port import LogDump
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES, parse_all_processors
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import parse_shares, read_billing
 from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob, parse_job
 from slurm_rl_plugin.batch_systems.pbs.answers.machine import parse_nodes
 from slurm_rl_plugin.batch_systems.pbs.answers.server import (
@@ -24,7 +23,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.server import (
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.queue import PbsWatch
 from slurm_rl_plugin.batch_systems.pbs.scores import HIGHEST_SCORE, LOWEST_SCORE
-from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.batch_systems.port import AdapterParts, FactorChange
 from slurm_rl_plugin.cli.explain import room_sentences
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs import scores as pbs_scores
 from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import parse_pbsfs
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
@@ -37,7 +36,7 @@ from slurm_rl_plugin.batch_systems.pbs.scores import (
     Qalter,
     ScoreWrite,
 )
-from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.batch_systems.port import AdapterParts, FactorChange
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.answers import fields as pbs_reasons
 from slurm_rl_plugin.batch_systems.pbs.queue import comment_sentence
+from slurm_rl_plugin.batch_systems.port import LimitKeys
 from slurm_rl_plugin.batch_systems.slurm.answers import fields as slurm_reasons
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.job_record import reason_sentence

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
 from slurm_rl_plugin.accounting.sacct.reader import SacctReader
-from slurm_rl_plugin.batch_systems.kind import LogDump
+from slurm_rl_plugin.batch_systems.port import LogDump
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES
 from slurm_rl_plugin.batch_systems.slurm.own_accounting import (
     ENDED_STATES,

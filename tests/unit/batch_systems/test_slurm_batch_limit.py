@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.batch_systems.kept_record import KeptRecord, LimitFile, OutstandingLimit
-from slurm_rl_plugin.batch_systems.kind import LimitKeys
+from slurm_rl_plugin.batch_systems.port import LimitKeys
 from slurm_rl_plugin.batch_systems.slurm.batch_limit import parse_live
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.errors import (

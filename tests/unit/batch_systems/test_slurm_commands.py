@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.command_process import Answer
-from slurm_rl_plugin.batch_systems.kind import AdapterParts
-from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.batch_systems.port import AdapterParts, FactorChange
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue import reader as slurm_accounting

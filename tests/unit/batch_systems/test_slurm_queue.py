@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.command_process import collector_paused
-from slurm_rl_plugin.batch_systems.kind import JobRecord
-from slurm_rl_plugin.batch_systems.port import LARGEST_FACTOR, FactorChange
+from slurm_rl_plugin.batch_systems.port import LARGEST_FACTOR, FactorChange, JobRecord
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import PENDING, RUNNING_STATES, QueueRow
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.job_record import job_record

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.kind import EndedRun
+from slurm_rl_plugin.batch_systems.port import EndedRun
 from slurm_rl_plugin.batch_systems.slurm.offers import parse_ended, user_submission
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.remote_site import SiteAnswer

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.batch_systems.kind import Presence
+from slurm_rl_plugin.batch_systems.port import Presence
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.reading import read_configuration
