@@ -154,42 +154,26 @@ def _amounts_of(limit: OutstandingLimit) -> dict[str, object]:
     }
 
 
-def _parsed(content: dict[str, object]) -> OutstandingLimit:
-    version, names = content["version"], content["names"]
-    resources, own, ours = _read_amounts(content)
-    if not isinstance(names, list) or not resources or set(resources) - set(BASIC_RESOURCES):
-        raise ValueError(f"version {version}")
+def _parsed(content: dict[str, Any]) -> OutstandingLimit:
+    """The limit in a record; one of UNREADABLE for another document."""
+    if content["version"] == _PROCESSORS:
+        resources, amounts = [CPUS], [[content["own"]], *([each] for each in content["ours"])]
+    elif content["version"] == _RESOURCES:
+        resources, amounts = content["resources"], [content["own"], *content["ours"]]
+    else:
+        raise ValueError(f"version {content['version']}")
+    if not resources or set(resources) - set(BASIC_RESOURCES):
+        raise ValueError(f"resources {resources}")
+    if any(len(each) != len(resources) for each in amounts):
+        raise ValueError(f"a limit is no list of {len(resources)} amounts")
+    own, *ours = (tuple(None if n is None else int(str(n)) for n in each) for each in amounts)
     if any(each == own or lower(each, own) != each for each in ours):
         raise ValueError("our limit is not below the site's own, as it always is")
     return OutstandingLimit(
         mechanism=str(content["mechanism"]),
-        names=tuple(str(name) for name in names),
-        resources=resources,
+        names=tuple(str(name) for name in content["names"]),
+        resources=tuple(resources),
         own=own,
-        ours=ours,
+        ours=frozenset(ours),
         confirmed=content["confirmed"] is True,
     )
-
-
-def _read_amounts(
-    content: dict[str, object],
-) -> tuple[tuple[str, ...], Amounts, frozenset[Amounts]]:
-    """Resources, the site's own limit, and ours; one of UNREADABLE for another document."""
-    version, own, ours = (content[key] for key in ("version", "own", "ours"))
-    if version == _PROCESSORS and isinstance(ours, list):
-        return (CPUS,), (_amount(own),), frozenset((_amount(each),) for each in ours)
-    resources = content.get("resources")
-    if version != _RESOURCES or not isinstance(resources, list) or not isinstance(ours, list):
-        raise ValueError(f"version {version}")
-    names = tuple(str(name) for name in resources)
-    return names, _each(own, names), frozenset(_each(each, names) for each in ours)
-
-
-def _each(stored: object, names: tuple[str, ...]) -> Amounts:
-    if not isinstance(stored, list) or len(stored) != len(names):
-        raise ValueError(f"{stored} is no list of {len(names)} amounts")
-    return tuple(_amount(each) for each in stored)
-
-
-def _amount(stored: object) -> int | None:
-    return None if stored is None else int(str(stored))

@@ -279,8 +279,8 @@ def request_of(values: Mapping[str, str], processors: int) -> PbsRequest:
 def _request(asked: tuple[str, ...], processors: int) -> PbsRequest:
     select, nodes, ncpus, mem, pmem, ngpus, place = asked
     chunks = _chunks(select or nodes, torque=not select)
-    each_process = _mib(pmem) * processors
-    memory = _mib(mem) or each_process or sum(each.times * each.memory for each in chunks)
+    each_process = mebibytes(pmem) * processors
+    memory = mebibytes(mem) or each_process or sum(each.times * each.memory for each in chunks)
     gpus = _number(ngpus) or sum(each.times * each.gpus for each in chunks)
     cpus = sum(each.times * each.cpus for each in chunks) or _number(ncpus) or processors
     sizes = {each.cpus for each in chunks}
@@ -309,13 +309,14 @@ def _chunks(text: str, *, torque: bool) -> list[_Chunk]:
             cpus, gpus = _number(told.get("ppn", "") or told.get("pn", "")) or 1, "gpus"
         else:
             cpus, gpus = _number(told["ncpus"]) if "ncpus" in told else 1, "ngpus"
-        memory = 0.0 if torque else _mib(told.get("mem", ""))
+        memory = 0.0 if torque else mebibytes(told.get("mem", ""))
         number = int(first) if counted else 1
         found.append(_Chunk(number, cpus, memory, _number(told.get(gpus, ""))))
     return found
 
 
-def _mib(text: str) -> float:
+def mebibytes(text: str) -> float:
+    """MiB of a size such as `4022272kb`, `3gb` or `128kw`; 0 for other text."""
     found = _SIZE.fullmatch(text)
     if found is None:
         return 0.0

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from slurm_rl_plugin.accounting.pbs.records import mebibytes
 from slurm_rl_plugin.batch_systems.kept_record import KeptRecord
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import parse_count, resources_of, text
 from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, parse_server
@@ -31,9 +32,8 @@ NAMES = {CPUS: "ncpus", GPUS: "ngpus", MEMORY: "mem"}
 KB_IN_MIB = 1024
 #: Versions of the record. The first has processors alone; it is written if nothing else is limited.
 _PROCESSORS, _RESOURCES = 1, 2
-_ALL = re.compile(r"\[o:PBS_ALL=(\d+)([kmgt]?b?)\]", re.ASCII | re.IGNORECASE)
-_ENTRY = re.compile(r"\[\w:")
-_KB = {"kb": 1.0, "mb": 1024.0, "gb": 1024.0**2, "tb": 1024.0**3}
+_ALL = "o:PBS_ALL"
+_ENTRY = re.compile(r"\[(\w:[^=\]]+)=([^\]]*)\]")
 
 
 class QueueLimit(NamedTuple):
@@ -57,31 +57,25 @@ class QueueUse(NamedTuple):
     waiting: int
 
 
+def limits_in(words: str, resource: str = CPUS) -> dict[str, str]:
+    """Entity -> limit of one resource in the words of qmgr, such as `o:PBS_ALL` -> `4`."""
+    name = f"{MAX_RUN_RES}.{NAMES[resource]}"
+    lines = (line.strip().partition("=") for line in words.splitlines())
+    of_resource = (value for key, _, value in lines if key.rstrip(" +") == name)
+    return dict(found for value in of_resource for found in _ENTRY.findall(value))
+
+
 def limit_of(words: str, resource: str = CPUS) -> int | None:
     """The limit over all jobs of one queue, in kb of memory; None if there is none."""
-    for line in words.splitlines():
-        name, sign, value = line.strip().partition("=")
-        found = _ALL.search(value)
-        if not sign or found is None or name.rstrip(" +") != f"{MAX_RUN_RES}.{NAMES[resource]}":
-            continue
-        if resource == MEMORY:
-            return kilobytes(found[1] + found[2])
-        return None if found[2] else int(found[1])
-    return None
-
-
-def is_only_limit(words: str, resource: str) -> bool:
-    """Whether a queue has one limit of this resource in the output of qmgr."""
-    name = f"{MAX_RUN_RES}.{NAMES[resource]}"
-    lines = (line.strip() for line in words.splitlines())
-    of_resource = [line for line in lines if line.partition("=")[0].rstrip(" +") == name]
-    return sum(len(_ENTRY.findall(line)) for line in of_resource) == 1
+    found = limits_in(words, resource).get(_ALL, "")
+    if resource == MEMORY:
+        return kilobytes(found) if re.match(r"\d", found) else None
+    return int(found) if found.isdecimal() else None
 
 
 def kilobytes(size: str) -> int:
     """A size such as 4022272kb or 3gb, rounded up; 0 for other text."""
-    found = re.fullmatch(r"(\d{1,18})([kmgt]?b?)", size, re.ASCII | re.IGNORECASE)
-    return math.ceil(int(found[1]) * _KB.get(found[2].lower(), 1.0 / 1024)) if found else 0
+    return math.ceil(mebibytes(size) * KB_IN_MIB)
 
 
 def queue_use(values: Mapping[str, Any], resource: str = CPUS, gpus: int = 0) -> QueueUse:
@@ -278,8 +272,8 @@ class PbsBatchLimit:
         queue, resource = limited
         name = f"{MAX_RUN_RES}.{NAMES[resource]}"
         amount = f"{now if wanted is None else wanted}{'kb' if resource == MEMORY else ''}"
-        command = f"set queue {queue} {name} {'-' if wanted is None else '+'}= [o:PBS_ALL={amount}]"
-        if wanted is None and is_only_limit(self._limits_of(queue), resource):
+        command = f"set queue {queue} {name} {'-' if wanted is None else '+'}= [{_ALL}={amount}]"
+        if wanted is None and len(limits_in(self._limits_of(queue), resource)) == 1:
             # pbs_server would restore the last limit removed by -= at its next start (23.06)
             command = f"unset queue {queue} {name}"
         answer = self._commands.call(["qmgr", "-c", command])

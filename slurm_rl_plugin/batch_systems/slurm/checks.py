@@ -11,7 +11,6 @@ from slurm_rl_plugin.batch_systems.slurm.answers.machine import parse_shares, re
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
     SDIAG,
     SHOW_CONFIG,
-    parse_cluster_name,
     parse_settings,
 )
 from slurm_rl_plugin.batch_systems.slurm.batch_limit import (
@@ -165,7 +164,7 @@ def _qos(carrier: LimitCarrier, given: AdapterParts) -> Check:
 
 def _only_this_cluster(commands: CommandRunner, name: str) -> Check:
     """Check that no other cluster uses the QOS: clusters of a database share it and its limit."""
-    here = parse_cluster_name(commands.read(SHOW_CONFIG))
+    here = parse_settings(commands.read(SHOW_CONFIG)).cluster
     others = set()
     for line in commands.read(ASSOCIATIONS).splitlines():
         cluster, _, qos = line.partition("|")
@@ -204,7 +203,7 @@ def _licenses(carrier: LicenseLimit, commands: CommandRunner, sinfo: Sequence[st
         carrier.live()
     except ChangeRejected as error:
         return Check(FAIL, "reserve licences", str(error))
-    capacity = parse_capacity(commands.read(sinfo))
+    capacity = parse_capacity(commands.read(sinfo)).usable
     if total != capacity:
         what = f"{total} licences for {capacity} usable processors: set an equal number"
         return Check(WARN, "reserve licences", what)

@@ -27,9 +27,9 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     RUNNING_STATES,
     TIMED_OUT,
     WAITING_STATES,
+    Capacity,
     QueueRow,
     parse_capacity,
-    parse_tiers,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SHARE_FORMAT,
@@ -88,7 +88,7 @@ class _Seen(NamedTuple):
 
     running: list[QueueRow]
     tree: AccountTree
-    nodes: str  #: the answer of SINFO
+    capacity: Capacity
 
 
 class SlurmCommands(BatchSystem):
@@ -181,7 +181,7 @@ class SlurmCommands(BatchSystem):
         vanished = whole_jobs(self._queue.of_arrays(ids)) if ids else []
         started, ended = self._watch.starts_and_ends(rows, vanished, now)
         running = [row for row in rows if row.state in RUNNING_STATES]
-        self._seen = _Seen(running, tree, nodes)
+        self._seen = _Seen(running, tree, parse_capacity(nodes))
         here = {row.job_id for row in rows}  # their ends are reported later
         past = [run for run in past if run.job_id not in here]
         snapshot = self._snapshot(now, rows, self._seen, started, ended, past)
@@ -211,7 +211,7 @@ class SlurmCommands(BatchSystem):
         past: Sequence[PastRun],
     ) -> QueueSnapshot:
         """Columns of what was read from `now` on; only pending rows are used."""
-        tree, running, tiers = seen.tree, seen.running, parse_tiers(seen.nodes)
+        tree, running, tiers = seen.tree, seen.running, seen.capacity.tiers
         records = [row for row in rows if row.state in WAITING_STATES]
         waiting = first_of_each_array(records)
         lines = self._numbers.of(waiting)
@@ -231,13 +231,12 @@ class SlurmCommands(BatchSystem):
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
         ended_jobs = _ended(build, ended, past)
         accounts = build.accounts.all
-        capacity = parse_capacity(seen.nodes)
         return QueueSnapshot(
             now=now,
             pending=pending_jobs,
             running=running_jobs,
             started=started_jobs,
-            capacity=capacity,
+            capacity=seen.capacity.usable,
             accounts=accounts,
             partitions=build.partitions.all,
             shares=to_sum_one(np.array([shares.get(each, 0.0) for each in accounts], dtype=float)),
@@ -246,7 +245,7 @@ class SlurmCommands(BatchSystem):
             users=build.users.all,
             qos=build.qos.all,
             reasons=tuple(f"{word}: {reason_sentence(word)}" for word in build.reasons.all),
-            resources=self._machine.now(running, running_jobs, capacity),
+            resources=self._machine.now(running, running_jobs, seen.capacity.usable),
         )
 
     def go_on_from(self, earlier: BatchSystem) -> None:

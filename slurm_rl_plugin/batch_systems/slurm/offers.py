@@ -25,11 +25,11 @@ from slurm_rl_plugin.batch_systems.command_process import Answer, first_line, la
 from slurm_rl_plugin.batch_systems.port import EndedRun, SubmitCommand
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
-    parse_all_processors,
+    parse_capacity,
     parse_duration,
     parse_time,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_cluster_name
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
 from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import SQUEUE
@@ -460,8 +460,8 @@ class SlurmOffers:
 
     def name(self) -> str:
         """ClusterName of slurm.conf."""
-        return parse_cluster_name(self.commands.read(SHOW_CONFIG))
+        return parse_settings(self.commands.read(SHOW_CONFIG)).cluster
 
     def processors(self) -> int:
         """All processors by `sinfo`, down nodes included."""
-        return parse_all_processors(self.commands.read(SINFO))
+        return parse_capacity(self.commands.read(SINFO)).whole

@@ -18,7 +18,7 @@ from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS, asked_as, marked_format
 from slurm_rl_plugin.batch_systems.command_process import first_line
 from slurm_rl_plugin.batch_systems.port import LogDump
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES, parse_all_processors
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES, parse_capacity
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import parse_shares, read_billing
 from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
@@ -163,7 +163,7 @@ class SlurmAccounting:
 
     def processors(self) -> int:
         """All processors by `sinfo`, down nodes included."""
-        return parse_all_processors(self._commands.read(SINFO))
+        return parse_capacity(self._commands.read(SINFO)).whole
 
     def shares(self, accounts: Sequence[str]) -> dict[str, float] | None:
         """Shares of these accounts by `sshare`, scaled to sum 1."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,12 +33,14 @@ PRINTED_TERMS = (
 )
 #: Characters that are parsed at once, up to the end of a line.
 _PART = 1 << 18
-#: First characters of a number other than 0.
-_NOT_ZERO = frozenset("123456789")
-#: Places of the terms by QOS, partition and association.
-_STANDING = tuple(PRINTED_TERMS.index(name) for name in ("association", "partition", "qos"))
-#: Fields after total, site and nice: weighted factors, and the TRES.
-_FIELDS = len(PRINTED_TERMS) - 2
+#: A line as printed.
+_PRINTED = np.dtype(
+    [
+        *(("job_id", np.int64), ("in_partition", object)),
+        *((name, np.int64) for name in PRINTED_TERMS),
+        ("tres", object),
+    ]
+)
 #: Slurm's NO_VAL. 22.05 prints it as the terms of a job with several partitions and a priority set
 #: by hand; 24.11 prints 0.
 NO_TERM = -2147483648
@@ -58,57 +60,25 @@ LISTED = np.dtype(
     ]
 )
 Listed = NDArray[Any]
-#: A line in the order of LISTED, with the partition's name.
-ListedJob = tuple[int, str, int, int, int, bool, int, int]
 
 
-class PriorityReader:
-    """Reads answers of `sprio`, and parses only lines that the last answer did not have.
+class Priorities(NamedTuple):
+    """An answer of `sprio`.
 
     A job with several partitions has a line for each; see `best`. Held jobs and jobs that are not
     eligible (begin time, dependency, array limit) have no line.
     """
 
-    def __init__(self) -> None:
-        self._partitions: dict[str, int] = {}
-        #: Parsed lines, and hashes of the lines in ascending order with the lines' places.
-        self._listed: Listed = np.empty(0, dtype=LISTED)
-        self._keys: IntArray = np.empty(0, dtype=np.int64)
-        self._places: IntArray = np.empty(0, dtype=np.int64)
-
-    def take(self, text: str) -> None:
-        """Read an answer."""
-        parts = [self._part(text[begin:end]) for begin, end in _parts(text)]
-        keys, self._listed = (np.concatenate(each) for each in zip(*parts, strict=True))
-        self._places = np.argsort(keys)
-        self._keys = keys[self._places]
-
-    def _part(self, text: str) -> tuple[IntArray, Listed]:
-        """Hashes of some lines, and the parsed lines."""
-        lines = text.splitlines()
-        keys = np.fromiter(map(hash, lines), np.int64, len(lines))
-        place = places_in(self._keys, keys)
-        listed = np.empty(len(lines), dtype=LISTED)
-        listed[place >= 0] = self._listed[self._places[place[place >= 0]]]
-        new = np.flatnonzero(place < 0)
-        read = (self._numbered(lines[line]) for line in new.tolist())
-        listed[new] = np.fromiter(read, LISTED, len(new))
-        return keys, listed
-
-    def _numbered(self, line: str) -> tuple[Any, ...]:
-        try:
-            job_id, partition, *others = _listed_job(line)
-        except ValueError as error:
-            raise not_understood("sprio", line) from error
-        return job_id, self._partitions.setdefault(partition, len(self._partitions)), *others
+    listed: Listed  #: every line
+    partitions: tuple[str, ...]  #: names by their numbers
 
     def best(self, tiers: Mapping[str, int]) -> Listed:
         """Each job's line of the partition that can start it first: by tier, total, then place.
 
         Equal totals occur since Slurm cuts totals at 1.
         """
-        listed = self._listed
-        tier = np.array([tiers.get(name, LOWEST_TIER) for name in self._partitions], dtype=np.int64)
+        listed = self.listed
+        tier = np.array([tiers.get(name, LOWEST_TIER) for name in self.partitions], dtype=np.int64)
         order = np.lexsort((-listed["total"], -tier[listed["partition"]], listed["job_id"]))
         job_id = listed["job_id"][order]
         first = np.ones(len(order), dtype=np.bool_)
@@ -116,13 +86,61 @@ class PriorityReader:
         return listed[order[first]]
 
 
-def _parts(text: str) -> Iterator[tuple[int, int]]:
-    """Beginnings and ends of parts of whole lines, to save memory; at least one part."""
-    begin = 0
-    while begin < len(text) or begin == 0:
+def parse_priorities(text: str) -> Priorities:
+    """Read an answer of SPRIO, in parts to save memory."""
+    numbers: dict[str, int] = {}
+    parts, begin = [np.empty(0, dtype=LISTED)], 0
+    while begin < len(text):
         end = text.find("\n", begin + _PART) + 1 or len(text)
-        yield begin, end
-        begin = end or 1
+        parts.append(_listed(text[begin:end].splitlines(), numbers))
+        begin = end
+    return Priorities(np.concatenate(parts), tuple(numbers))
+
+
+def _listed(lines: list[str], numbers: dict[str, int]) -> Listed:
+    """These lines; partitions that `numbers` lacks are added to it."""
+    try:
+        printed = np.loadtxt(
+            lines, _PRINTED, comments=None, delimiter=SEPARATOR, ndmin=1, encoding=None
+        )
+        for name in ("job_id", *PRINTED_TERMS):
+            bounded(float(np.abs(printed[name]).max()))
+        return _without_ours(printed, numbers)
+    except ValueError as error:
+        raise not_understood("sprio", next(filter(_is_odd, lines), lines[0])) from error
+
+
+def _is_odd(line: str) -> bool:
+    try:
+        _cut(line)
+    except ValueError:
+        return True
+    return False
+
+
+def _without_ours(printed: NDArray[Any], numbers: dict[str, int]) -> Listed:
+    site, total, nice = printed["site"], printed["total"], printed["nice"]
+    factors = [printed[name] for name in PRINTED_TERMS[3:]]
+    is_cut = total <= LEAST_PRIORITY  # Slurm cuts the total at 1, so the sum of terms is needed
+    # a user's nice is a term as well: with a priority by hand Slurm shows none
+    is_bare = ~np.any([site, nice, *factors], axis=0) & (total > ROUNDING)
+    points = np.zeros(len(printed), dtype=np.int64)
+    for at in np.flatnonzero(is_cut | is_bare).tolist():
+        points[at] = round(sum(each for _, each in _points_of_tres(printed["tres"][at])))
+    by_hand = (site == NO_TERM) | (is_bare & (points == 0))
+    native = np.where(
+        is_cut, np.maximum(sum(factors) + points - nice, LEAST_PRIORITY), total - site
+    )
+    listed = np.zeros(len(printed), dtype=LISTED)
+    listed["job_id"], listed["total"], listed["by_hand"] = printed["job_id"], total, by_hand
+    listed["partition"] = [
+        numbers.setdefault(name, len(numbers)) for name in printed["in_partition"].tolist()
+    ]
+    listed["native"] = np.where(by_hand, total, native)
+    standing = printed["association"] + printed["partition"] + printed["qos"]
+    for name, column in (("site", site), ("nice", nice), ("standing", standing)):
+        listed[name][~by_hand] = column[~by_hand]
+    return listed
 
 
 def places_in(rising: IntArray, wanted: IntArray) -> IntArray:
@@ -131,41 +149,6 @@ def places_in(rising: IntArray, wanted: IntArray) -> IntArray:
         return np.full(len(wanted), -1, dtype=np.int64)
     place = np.minimum(np.searchsorted(rising, wanted), len(rising) - 1)
     return np.where(rising[place] == wanted, place, -1)
-
-
-def _listed_job(line: str) -> ListedJob:
-    job_id, partition, total_text, site_text, nice, factors = line.split(SEPARATOR, 5)
-    total, site = parse_integer(total_text), parse_integer(site_text)
-    is_by_terms = site != NO_TERM and (site != 0 or factors[:1] in _NOT_ZERO)
-    if is_by_terms and total > LEAST_PRIORITY:
-        fields = factors.split(SEPARATOR)
-        if len(fields) == _FIELDS:  # nearly all lines, whose other factors are not needed
-            nice_and_standing = _nice_and_standing(nice, fields[1], fields[4], fields[5])
-            job = parse_integer(job_id), partition, total
-            return *job, total - site, site, False, *nice_and_standing
-    return _listed_by_terms(line)
-
-
-@lru_cache(maxsize=4096)  # most jobs of a site share them
-def _nice_and_standing(nice: str, *points: str) -> tuple[int, int]:
-    return parse_integer(nice), sum(map(parse_integer, points))
-
-
-def _listed_by_terms(line: str) -> ListedJob:
-    job_id, partition, numbers, tres = _cut(line)
-    total, site, nice, *factors = numbers
-    if tres:
-        factors.append(round(sum(points for _, points in tres)))
-    # a user's nice is a term as well: with a priority by hand Slurm shows none
-    by_hand = site == NO_TERM or (not any((site, nice, *factors)) and total > ROUNDING)
-    if by_hand:
-        return job_id, partition, total, total, 0, True, 0, 0
-    native = total - site
-    if total <= LEAST_PRIORITY:
-        # Slurm cuts the total at 1, so the sum of the terms is needed
-        native = max(sum(factors) - nice, LEAST_PRIORITY)
-    standing = sum(numbers[each] for each in _STANDING)
-    return job_id, partition, total, native, site, False, nice, standing
 
 
 def parse_terms(text: str, jobs: Collection[int]) -> dict[str, dict[str, int]]:
@@ -342,8 +325,8 @@ class SiteFactors:
 
     def __init__(self, writer: Scontrol) -> None:
         self._writer = writer
-        self._reader = PriorityReader()
-        self._listed: Listed = self._reader.best({})
+        self._priorities = parse_priorities("")
+        self._listed: Listed = self._priorities.best({})
         #: Factors other than 0 that we wrote or saw, by array number: `sprio` does not list all.
         self._factors: dict[int, int] = {}
         #: `standing` by the columns of KIND.
@@ -354,8 +337,8 @@ class SiteFactors:
 
     def take(self, answer: str) -> None:
         """Read an answer of SPRIO."""
-        self._reader.take(answer)
-        self._listed = self._reader.best({})
+        self._priorities = parse_priorities(answer)
+        self._listed = self._priorities.best({})
 
     def terms(self, waiting: Sequence[QueueRow], lines: Lines, tiers: Mapping[str, int]) -> Terms:
         """Terms of pending jobs, shape [n], in the partition that can start each first.
@@ -363,7 +346,7 @@ class SiteFactors:
         `waiting` has one row for each job or array, and `lines` their lines.
         """
         if len(set(tiers.values())) > 1:
-            self._listed = self._reader.best(tiers)
+            self._listed = self._priorities.best(tiers)
         self._lifts.clear()
         terms, is_listed = self._listed_terms(lines)
         for at, row in enumerate(waiting):

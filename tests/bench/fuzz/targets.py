@@ -37,7 +37,7 @@ from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
     waiting_tasks,
 )
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
-from slurm_rl_plugin.batch_systems.slurm.site_factor import PriorityReader, parse_terms
+from slurm_rl_plugin.batch_systems.slurm.site_factor import parse_priorities, parse_terms
 from slurm_rl_plugin.brokers.live.job_document import FIELDS
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
@@ -72,12 +72,11 @@ def read_priorities(content: bytes, folder: Path) -> bool:
     """Output of sprio in each cycle."""
     text = content.decode("utf-8", "replace")
     try:
-        reader = PriorityReader()
-        reader.take(text)
+        told = parse_priorities(text)
         parse_terms(text, range(100))
     except BatchSystemError:
         return False
-    return bool(len(reader.best({})))
+    return bool(len(told.best({})))
 
 
 def read_queue(content: bytes, folder: Path) -> bool:

@@ -16,19 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm import site_factor
 from slurm_rl_plugin.batch_systems.slurm.answers import fields
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
     QUEUE_FIELDS,
     QueueRow,
-    parse_all_processors,
     parse_capacity,
     parse_count,
     parse_duration,
     parse_queue,
     parse_records,
-    parse_tiers,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import parse_shares, usage_now
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
@@ -37,7 +34,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
     parse_settings,
 )
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import parse_runs, whole_jobs
-from slurm_rl_plugin.batch_systems.slurm.site_factor import NO_TERM, PriorityReader, _refusal
+from slurm_rl_plugin.batch_systems.slurm.site_factor import _refusal, parse_priorities
 from slurm_rl_plugin.domain import RunningJobs
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.errors import BatchSystemError
@@ -72,9 +69,7 @@ def terms(answers: Path) -> dict[int, Any]:
 
 
 def priorities(text: str) -> dict[int, Any]:
-    reader = PriorityReader()
-    reader.take(text)
-    return {int(job["job_id"]): job for job in reader.best({})}
+    return {int(job["job_id"]): job for job in parse_priorities(text).best({})}
 
 
 def test_only_the_own_mark_begins_a_record(answers: Path) -> None:
@@ -170,22 +165,10 @@ def test_a_known_record_with_points_that_slurm_never_prints_is_refused(answers: 
 
 
 def test_of_two_partitions_of_one_total_the_first_speaks_at_every_look() -> None:
-    reader = PriorityReader()
     for age in range(1, 41):  # our factor is so low that Slurm cuts both totals at 1
         terms = f"1|-50000|0|{age}|0|0|0"
-        reader.take(f"1|short|{terms}|10|0|\n1|long|{terms}|9000|0|\n")
-        assert reader.best({})["native"].tolist() == [age + 10]
-
-
-@pytest.mark.parametrize("site", [0, 1, -77, NO_TERM])
-@pytest.mark.parametrize("total", [0, 1, 2, 4, 5, 4500])
-@pytest.mark.parametrize("nice", [0, 40, -40, NO_TERM])
-def test_a_line_of_sprio_says_the_same_whether_all_of_it_is_read(
-    site: int, total: int, nice: int
-) -> None:
-    for age, size, tres in itertools.product((0, 3, -3), (0, 12), ("", "cpu=4.50", "cpu=0.00")):
-        line = f"7|p|{total}|{site}|{nice}|{age}|0|0|{size}|0|0|{tres}"
-        assert site_factor._listed_job(line) == site_factor._listed_by_terms(line)
+        told = parse_priorities(f"1|short|{terms}|10|0|\n1|long|{terms}|9000|0|\n")
+        assert told.best({})["native"].tolist() == [age + 10]
 
 
 def test_every_job_is_read(jobs: dict[str, int], rows: dict[int, QueueRow]) -> None:
@@ -231,8 +214,9 @@ def test_components_are_one_job(jobs: dict[str, int], rows: dict[int, QueueRow])
 def test_partitions_and_their_tiers(
     answers: Path, jobs: dict[str, int], rows: dict[int, QueueRow]
 ) -> None:
-    tiers = parse_tiers(answers.joinpath("sinfo.txt").read_text())
-    assert tiers == {"batch": 1, "short": 1, "open": 3}
+    capacity = parse_capacity(answers.joinpath("sinfo.txt").read_text())
+    assert (capacity.usable, capacity.whole) == (8, 8)
+    assert capacity.tiers == {"batch": 1, "short": 1, "open": 3}
     assert rows[jobs["two partitions"]].partitions == ("batch", "short")
     assert rows[jobs["running"]].partitions == ("batch",)
 
@@ -286,13 +270,11 @@ def test_shares_and_capacity(answers: Path) -> None:
     tree = parse_shares(answers.joinpath("sshare.txt").read_text())
     assert tree.shares == pytest.approx({"biology": 0.3, "physics": 0.7})
     assert set(tree.usage) == {"biology", "physics"}
-    assert parse_capacity(answers.joinpath("sinfo.txt").read_text()) == 8
-    assert parse_all_processors(answers.joinpath("sinfo.txt").read_text()) == 8
 
 
 def test_processors_of_nodes_that_are_down_are_no_capacity_but_the_cluster_has_them() -> None:
     text = "n1|3/1/0/4|batch|1\nn1|3/1/0/4|short|1\nn2|0/0/4/4|batch|1\n"
-    assert (parse_capacity(text), parse_all_processors(text)) == (4, 8)
+    assert parse_capacity(text)[:2] == (4, 8)
 
 
 def test_refusals(answers: Path, jobs: dict[str, int]) -> None:
@@ -435,7 +417,12 @@ def test_load_of_each_release(answers: Path) -> None:
 
 
 def config(**lines: str) -> str:
-    known = {"SLURM_VERSION": "25.05.1", "PriorityType": "priority/multifactor", **lines}
+    known = {
+        "ClusterName": "trial",
+        "SLURM_VERSION": "25.05.1",
+        "PriorityType": "priority/multifactor",
+        **lines,
+    }
     return "\n".join(f"{key:<23} = {value}" for key, value in known.items())
 
 

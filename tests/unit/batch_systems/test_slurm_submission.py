@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.accounting.slurm.options import FLAGS, VALUED
 from slurm_rl_plugin.batch_systems.command_process import Answer
-from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_cluster_name
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_settings
 from slurm_rl_plugin.batch_systems.slurm.offers import (
     SlurmOffers,
     SlurmSubmission,
@@ -312,7 +312,7 @@ def test_partitions_of_every_release_are_understood(release: Path) -> None:
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name)
 def test_the_name_of_the_cluster_is_found(release: Path) -> None:
-    assert parse_cluster_name((release / "config.txt").read_text()) == "trial"
+    assert parse_settings((release / "config.txt").read_text()).cluster == "trial"
 
 
 def test_a_time_in_the_usual_form_is_local() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.accounting.pbs.records import parse_duration
+from slurm_rl_plugin.accounting.pbs.records import mebibytes, parse_duration
 from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import FairShareFiles, read_fair_share
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import parse_count, resources_of, text
 from slurm_rl_plugin.batch_systems.pbs.answers.server import (
@@ -37,9 +37,6 @@ from slurm_rl_plugin.machine_files.statements import compress
 PBSNODES = ("pbsnodes", "-a", "-F", "json")
 #: Vnodes: nothing else shows which vnodes of a host are out of use or taken whole.
 VNODES_NOW = ("pbsnodes", "-a", "-v", "-F", "json")
-_SIZE = re.compile(r"(\d{1,18})([kmgtp]?)([bw]?)", re.ASCII | re.IGNORECASE)
-_IN_MIB = {"": 2.0**-20, "k": 2.0**-10, "m": 1.0, "g": 2.0**10, "t": 2.0**20, "p": 2.0**30}
-_BYTES_OF_A_WORD = 8
 #: A node in one of these states takes no new job; jobs that run there may end. The load of a `busy`
 #: node is above its max_load.
 _OUT_OF_USE = frozenset(
@@ -125,18 +122,9 @@ def amounts_of(resources: Mapping[str, Any]) -> dict[str, float]:
     """Amounts of the modelled resources, memory in MiB; 0 for a missing one."""
     return {
         CPUS: float(parse_count(resources.get("ncpus"))),
-        MEMORY: _mebibytes(text(resources.get("mem"))),
+        MEMORY: mebibytes(text(resources.get("mem"))),
         GPUS: float(parse_count(resources.get("ngpus"))),
     }
-
-
-def _mebibytes(size: str) -> float:
-    """MiB of a size such as 4022272kb; 0 for other text."""
-    found = _SIZE.fullmatch(size)
-    if found is None:
-        return 0.0
-    of_unit = _IN_MIB[found[2].lower()] * (_BYTES_OF_A_WORD if found[3].lower() == "w" else 1)
-    return int(found[1]) * of_unit
 
 
 _NOT_READ = (

@@ -457,34 +457,28 @@ def bounded(number: float) -> float:
     return number
 
 
-def parse_capacity(text: str) -> int:
-    """Usable processors from `sinfo -N -o "%N|%C|%R|%p"`: allocated and idle; each node once."""
-    return sum(allocated + idle for allocated, idle, _, _ in _nodes_and_tiers(text)[0].values())
+class Capacity(NamedTuple):
+    """The answer of `sinfo -N -o "%N|%C|%R|%p"`."""
+
+    usable: int  #: processors, allocated and idle
+    whole: int  #: all processors, down and drained nodes included
+    tiers: dict[str, int]  #: PriorityTier of each partition with nodes
 
 
-def parse_all_processors(text: str) -> int:
-    """All processors from the same answer, down and drained nodes included."""
-    return sum(total for _, _, _, total in _nodes_and_tiers(text)[0].values())
-
-
-def parse_tiers(text: str) -> dict[str, int]:
-    """Partition -> its PriorityTier, from the same answer, which lacks partitions without nodes."""
-    return _nodes_and_tiers(text)[1]
-
-
-def _nodes_and_tiers(text: str) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
-    """Allocated, idle, other and all processors of each node, and each partition's PriorityTier."""
-    nodes: dict[str, tuple[int, ...]] = {}
+def parse_capacity(text: str) -> Capacity:
+    """Processors, each node once, and the tiers of partitions."""
+    nodes: dict[str, tuple[int, int]] = {}
     tiers: dict[str, int] = {}
     for line in text.splitlines():
         try:
             name, counts, partition, tier = line.split(SEPARATOR)
-            allocated, idle, other, total = (parse_count(part) for part in counts.split("/"))
+            allocated, idle, _other, whole = (parse_count(part) for part in counts.split("/"))
             tiers[partition] = parse_integer(tier)
         except ValueError as error:
             raise not_understood("sinfo", line) from error
-        nodes[name] = (allocated, idle, other, total)
-    return nodes, tiers
+        nodes[name] = allocated + idle, whole
+    usable, whole = (sum(each[at] for each in nodes.values()) for at in (0, 1))
+    return Capacity(usable, whole, tiers)
 
 
 # A user's own doing is what the user controls: what was requested, held or used up, and limits of

@@ -11,7 +11,7 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import SiteNames
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import SEPARATOR, parse_count
-from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_config
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.jobs import RunningJobs
@@ -60,10 +60,7 @@ _OF_NODE = {"cputot": "cpus", "availablefeatures": "features"} | {
 }
 #: Fields of a partition that follow from its nodes.
 _COUNTED = frozenset({"totalcpus", "totalnodes", "tres", "nodesets", "nodeindices"})
-#: Lines of `scontrol show config` that are state, not configuration.
-_STATE = frozenset({"boot_time", "hash_val", "multiple_slurmd", "next_job_id"})
 _FIELD = re.compile(r"(?:^|(?<=\s))([A-Za-z_]+)=")
-_UNIT = re.compile(r"(\d+) (?:sec|min|percent|nodes/min)")
 _UNSET = Value("", "", "")
 _AWAY = re.compile(r"DOWN|DRAIN|FAIL", re.IGNORECASE)
 
@@ -86,23 +83,6 @@ def read_billing(read: Read) -> Billing:
         flags=weights_of_priorities(settings).flags,
         factors={name: each.usage_factor for name, each in qos.items()},
     )
-
-
-def parse_config(text: str) -> dict[str, Value]:
-    """Keys of slurm.conf as slurmctld has them, in lower case."""
-    command = " ".join(SHOW_CONFIG)
-    found: dict[str, Value] = {}
-    for line in text.splitlines():
-        if not line.strip() and found:
-            break  # other files and the controllers follow
-        key, equals, text = line.partition("=")
-        name, value = key.strip(), text.strip()
-        if equals and name.lower() not in _STATE:
-            bare = _UNIT.fullmatch(value)
-            found[name.lower()] = Value(command, name, bare[1] if bare else value)
-    if not name_of(found):
-        raise not_understood(command, "no line ClusterName")
-    return found
 
 
 def parse_machine(settings: Mapping[str, Value], nodes: str, partitions: str) -> Statements:

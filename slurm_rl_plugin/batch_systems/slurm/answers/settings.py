@@ -12,12 +12,17 @@ from slurm_rl_plugin.accounting.slurm.resources import parse_licences
 from slurm_rl_plugin.batch_systems.port import SchedulerLoad
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_duration
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
+from slurm_rl_plugin.machine_files.scheduling import name_of
+from slurm_rl_plugin.machine_files.statements import Value
 from slurm_rl_plugin.units import HOUR
 
 SHOW_CONFIG = ("scontrol", "show", "config")
 Parsed = TypeVar("Parsed")
 logger = logging.getLogger(__name__)
 
+#: Lines of `scontrol show config` that are state, not configuration.
+_STATE = frozenset({"boot_time", "hash_val", "multiple_slurmd", "next_job_id"})
+_UNIT = re.compile(r"(\d+) (?:sec|min|percent|nodes/min)")
 #: Seconds between the passes of Slurm's main and backfill schedulers, unless slurm.conf sets them.
 DEFAULT_PASSES = {"sched_interval": 60.0, "bf_interval": 30.0}
 NOTHING = frozenset({"(null)", "none", "NONE", ""})
@@ -35,6 +40,7 @@ _CONTROLLER = re.compile(r"^\s*Slurmctld\(\w+\) at (?P<host>\S+) is (?P<state>UP
 class SlurmSettings:
     """The settings of slurm.conf, as slurmctld has read it, that decide what our writes do."""
 
+    cluster: str  #: ClusterName
     release: str  #: such as 22.05.8
     priority_type: str  #: MULTIFACTOR or BASIC
     site_factor_plugin: str  #: "" if none is loaded
@@ -141,51 +147,60 @@ def release_numbers(release: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
+def parse_config(text: str) -> dict[str, Value]:
+    """Keys of slurm.conf as slurmctld has them, in lower case."""
+    command = " ".join(SHOW_CONFIG)
+    found: dict[str, Value] = {}
+    for line in text.splitlines():
+        if not line.strip() and found:
+            break  # other files and the controllers follow
+        key, equals, text = line.partition("=")
+        name, value = key.strip(), text.strip()
+        if equals and name.lower() not in _STATE:
+            bare = _UNIT.fullmatch(value)
+            found[name.lower()] = Value(command, name, bare[1] if bare else value)
+    if not name_of(found):
+        raise not_understood(command, "no line ClusterName")
+    return found
+
+
 def parse_settings(text: str) -> SlurmSettings:
     """Read the answer of SHOW_CONFIG."""
-    lines = {}
-    for line in text.splitlines():
-        key, equals, value = line.partition("=")
-        if equals:
-            lines[key.strip()] = "" if value.strip() in NOTHING else value.strip()
-    if "PriorityType" not in lines:
-        raise not_understood("scontrol show config", "no line PriorityType")
-    words = lines.get("AccountingStorageEnforce", "").lower().split(",")
+    lines = {
+        key: "" if value.text in NOTHING else value.text
+        for key, value in parse_config(text).items()
+    }
+    if "prioritytype" not in lines:
+        raise not_understood(" ".join(SHOW_CONFIG), "no line PriorityType")
+    words = lines.get("accountingstorageenforce", "").lower().split(",")
     no_licences: dict[str, float] = {}
     enforced = {word.strip() for word in words} - {""}  # `safe` includes `limits`
     return SlurmSettings(
-        release=lines.get("SLURM_VERSION", "unknown"),
-        priority_type=lines["PriorityType"],
-        site_factor_plugin=lines.get("PrioritySiteFactorPlugin", ""),
-        age_weight=_parsed(int, lines.get("PriorityWeightAge", "0"), 0),
-        highest_age=_parsed(parse_duration, lines.get("PriorityMaxAge", ""), 0.0),
-        fairshare_weight=_parsed(int, lines.get("PriorityWeightFairShare", "0"), 0),
-        size_weight=_parsed(int, lines.get("PriorityWeightJobSize", "0"), 0),
+        cluster=lines["clustername"],
+        release=lines.get("slurm_version", "unknown"),
+        priority_type=lines["prioritytype"],
+        site_factor_plugin=lines.get("prioritysitefactorplugin", ""),
+        age_weight=_parsed(int, lines.get("priorityweightage", "0"), 0),
+        highest_age=_parsed(parse_duration, lines.get("prioritymaxage", ""), 0.0),
+        fairshare_weight=_parsed(int, lines.get("priorityweightfairshare", "0"), 0),
+        size_weight=_parsed(int, lines.get("priorityweightjobsize", "0"), 0),
         resource_weights={
             name: _parsed(float, points, 0.0)
-            for name, points in _pairs(lines.get("PriorityWeightTRES", ""))
+            for name, points in _pairs(lines.get("priorityweighttres", ""))
         },
         scheduler={
             key.strip().lower(): value
-            for key, value in _pairs(lines.get("SchedulerParameters", ""))
+            for key, value in _pairs(lines.get("schedulerparameters", ""))
         },
         controllers=tuple(
             (found["host"], found["state"] == "UP") for found in _CONTROLLER.finditer(text)
         ),
         enforced=frozenset(enforced | ({"limits"} if "safe" in enforced else set())),
-        counts_memory="MEMORY" in lines.get("SelectTypeParameters", "").upper(),
-        counts_gres=bool(lines.get("GresTypes")),
-        tracked=frozenset(lines.get("AccountingStorageTRES", "").split(",")),
-        licences=tuple(sorted(_parsed(parse_licences, lines.get("Licenses", ""), no_licences))),
+        counts_memory="MEMORY" in lines.get("selecttypeparameters", "").upper(),
+        counts_gres=bool(lines.get("grestypes")),
+        tracked=frozenset(lines.get("accountingstoragetres", "").split(",")),
+        licences=tuple(sorted(_parsed(parse_licences, lines.get("licenses", ""), no_licences))),
     )
-
-
-def parse_cluster_name(text: str) -> str:
-    """The cluster's name from the answer of SHOW_CONFIG."""
-    found = re.search(r"^ClusterName\s*=\s*(\S+)", text, re.MULTILINE)
-    if found is None:
-        raise not_understood("scontrol show config", "no line ClusterName")
-    return found[1]
 
 
 def _parsed(kind: Callable[[str], Parsed], text: str, otherwise: Parsed) -> Parsed:
