@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -54,7 +54,7 @@ from slurm_rl_plugin.papers.study.result_store import Learned, LearningTask, Res
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.papers.study.trials import StudyLog, read_study_logs
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.workloads.log_workload import PAST_WORK, SHARES_WORDS
+from slurm_rl_plugin.simulator.workloads.log_workload import SHARES_WORDS, PreparedLog
 from slurm_rl_plugin.units import HOUR, FloatArray
 
 WITHOUT, TUNED, HOLDING = "trained without the log", "fine-tuned", "fine-tuned, holding"
@@ -121,8 +121,37 @@ EFFECTS: Mapping[str, Mapping[str, float]] = {
 }
 
 
+#: Parts of the machine that may be kept free of batch work.
+RESERVES = (0.0, 0.02, 0.04, 0.08)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldoutPlan:
+class StudySize:
+    """Sizes of trainings and windows."""
+
+    settings: PolicySearchSettings = SLOWDOWN  #: of the search on several logs
+    fitted: FittedQSettings = fitted_q.SLOWDOWN  #: of fitted Q iteration on the same logs
+    tuning: int = 10  #: generations of fine-tuning, which takes smaller steps
+    training: HeldoutProtocol = TRAINING  #: windows to train on
+    validation: HeldoutProtocol = VALIDATION  #: windows to choose on
+    test: HeldoutProtocol = field(default_factory=HeldoutProtocol)  #: windows to measure on
+
+
+#: Step of fine-tuning.
+_TUNING_STEP = 0.1
+_SMALL = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
+#: For a smoke test; its figures are no study.
+QUICK_STUDY = StudySize(
+    settings=replace(SLOWDOWN, generations=2, population=4, batch=2),
+    fitted=replace(fitted_q.SLOWDOWN, iterations=2, batch=2, passes=2),
+    tuning=2,
+    training=_SMALL,
+    validation=_SMALL,
+    test=replace(_SMALL, windows=8),
+)
+
+
+class HeldoutPlan(NamedTuple):
     """Logs, seeds and sizes of a study."""
 
     logs: Mapping[str, StudyLog]  #: by name
@@ -137,31 +166,57 @@ class HeldoutPlan:
         traces = asked.traces_or_refuse(no_traces)
         asked.refuse_policy("it trains its networks itself")
         size = QUICK_STUDY if asked.quick else StudySize()
-        return cls(logs=read_study_logs(traces, FEWEST_LOGS), seeds=seeds, size=size)
-
-    @property
-    def steps(self) -> int:
-        """For the progress bar: generations and iterations of all trainings, one for each log."""
-        size = self.size
-        each = size.settings.generations + size.fitted.iterations + size.tuning
-        return len(self.logs) * (self.seeds * each + 1)
+        return cls(read_study_logs(traces, FEWEST_LOGS), seeds, size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStudy:
     """Results on one log."""
 
-    best: str  #: the best rule of the training part
+    known: PreparedLog  #: with classes known at submission
     training_slowdown: dict[str, float]  #: of each rule, geometric mean over training windows
     rules: dict[str, WindowFigures]  #: rule -> figures on the test windows
     learned: dict[str, list[WindowFigures]]  #: policy -> figures of each seed on the same windows
     block: int  #: consecutive windows that depend on each other
-    reserves: list[float]  #: part of the machine kept free, of each seed
-    starvation: float  #: bound of the tail-safe setting, hours
+    reserves: Sequence[float] = ()  #: part of the machine kept free, of each seed
+    starvation: float = 0.0  #: bound of the tail-safe setting, hours
     #: Label of EFFECTS -> figures of one fine-tuned network.
     effects: dict[str, WindowFigures] = field(default_factory=dict)
-    shares: dict[str, float] = field(default_factory=dict)  #: of each account, sum 1
-    shares_from: str = PAST_WORK  #: one of `log_workload.SHARES_WORDS`
+
+    @property
+    def best(self) -> str:
+        """The best rule of the training part."""
+        return best_heuristic(self.training_slowdown)
+
+
+def measured(
+    log: StudyLog,
+    networks: Mapping[str, Sequence[QNetwork]],
+    protocol: HeldoutProtocol,
+    rules: Sequence[str] = (),
+) -> LogStudy:
+    """Choose a rule on the past of a log; measure it, some rules and networks on the later part."""
+    known = class_known_at_submission(log.prepared)
+    training, test = training_and_test_windows(known, protocol)
+    slowdown = heuristics_on_training_part(known, training, protocol)
+    rules = rules or [best_heuristic(slowdown)]
+    learned = [
+        Candidate(name=f"{kind} {place}", network=network)
+        for kind, each in networks.items()
+        for place, network in enumerate(each)
+    ]
+    candidates = [*(Candidate(name=rule) for rule in rules), *learned]
+    figures = figures_of_windows(candidates, known, test, protocol)
+    return LogStudy(
+        known=known,
+        training_slowdown=slowdown,
+        rules={rule: figures[rule] for rule in rules},
+        learned={
+            kind: [figures[f"{kind} {place}"] for place in range(len(each))]
+            for kind, each in networks.items()
+        },
+        block=overlapping_windows(test, protocol.jobs),
+    )
 
 
 def study_log(name: str, plan: HeldoutPlan, store: ResultStore) -> LogStudy:
@@ -180,67 +235,27 @@ def study_log(name: str, plan: HeldoutPlan, store: ResultStore) -> LogStudy:
         networks[HOLDING].append(holding)
         reserves.append(part)
         validated.append(max(value for _, _, value in tuned.curve))
-        if seed == 0:
-            networks[UNSEARCHED] = [training.start()]
-    chosen = networks[TUNED][int(np.argmax(validated))]
-    return _measured(plan.logs[name].prepared, networks, chosen, plan.size.test, reserves)
-
-
-def _measured(
-    log: Any,
-    networks: Mapping[str, Sequence[QNetwork]],
-    chosen: QNetwork,
-    protocol: HeldoutProtocol,
-    reserves: list[float],
-) -> LogStudy:
-    known = class_known_at_submission(log)
-    training, test = training_and_test_windows(known, protocol)
-    slowdown = heuristics_on_training_part(known, training, protocol)
-    bound = _starvation_bound(chosen, known, training, protocol)
-    rules, learned = figures_by_kind([*HEURISTICS, MULTIFACTOR], networks, known, test, protocol)
-    one = [Candidate(name=TUNED, network=chosen)]
+    networks[UNSEARCHED] = [unsearched_network(plan.size.settings)]
+    chosen = Candidate(name=TUNED, network=networks[TUNED][int(np.argmax(validated))])
+    protocol = plan.size.test
+    study = measured(plan.logs[name], networks, protocol, [*HEURISTICS, MULTIFACTOR])
+    training_windows, test = training_and_test_windows(study.known, protocol)
+    bound = _starvation_bound(chosen, study.known, training_windows, protocol)
 
     def under(changes: Mapping[str, Any]) -> WindowFigures:
-        return figures_of_windows(one, known, test, replace(protocol, **changes))[TUNED]
+        return figures_of_windows([chosen], study.known, test, replace(protocol, **changes))[TUNED]
 
-    learned[TAIL_SAFE] = [under({"starvation": bound * HOUR})]
-    return LogStudy(
-        best=best_heuristic(slowdown),
-        training_slowdown=slowdown,
-        rules=rules,
-        learned=learned,
-        block=overlapping_windows(test, protocol.jobs),
+    return replace(
+        study,
+        learned={**study.learned, TAIL_SAFE: [under({"starvation": bound * HOUR})]},
         reserves=reserves,
         starvation=bound,
         effects={label: under(changes) for label, changes in EFFECTS.items()},
-        shares=dict(zip(known.accounts, known.shares.tolist(), strict=True)),
-        shares_from=known.shares_from,
     )
 
 
-def figures_by_kind(
-    rules: Sequence[str],
-    networks: Mapping[str, Sequence[QNetwork]],
-    known: Any,
-    firsts: Sequence[int],
-    protocol: HeldoutProtocol,
-) -> tuple[dict[str, WindowFigures], dict[str, list[WindowFigures]]]:
-    """Rule -> figures, and kind of networks -> figures of each, on the same windows."""
-    learned = [
-        Candidate(name=f"{kind} {place}", network=network)
-        for kind, each in networks.items()
-        for place, network in enumerate(each)
-    ]
-    candidates = [*(Candidate(name=rule) for rule in rules), *learned]
-    figures = figures_of_windows(candidates, known, firsts, protocol)
-    return {rule: figures[rule] for rule in rules}, {
-        kind: [figures[f"{kind} {place}"] for place in range(len(each))]
-        for kind, each in networks.items()
-    }
-
-
 def _starvation_bound(
-    network: QNetwork, known: Any, firsts: Sequence[int], protocol: HeldoutProtocol
+    chosen: Candidate, known: PreparedLog, firsts: Sequence[int], protocol: HeldoutProtocol
 ) -> float:
     """The longest bound that keeps waits in the training part within multifactor's.
 
@@ -248,24 +263,26 @@ def _starvation_bound(
     """
     rule = [Candidate(name=MULTIFACTOR)]
     allowed = figures_of_windows(rule, known, firsts, protocol)[MULTIFACTOR].max_wait.mean()
-    one = [Candidate(name=TUNED, network=network)]
     for bound in STARVATION_BOUNDS:
         safe = replace(protocol, starvation=bound * HOUR)
-        if figures_of_windows(one, known, firsts, safe)[TUNED].max_wait.mean() <= allowed:
+        if figures_of_windows([chosen], known, firsts, safe)[TUNED].max_wait.mean() <= allowed:
             return bound
     return STARVATION_BOUNDS[-1]
 
 
 def figure_of(study: LogStudy, policy: str, column: str) -> Measurement:
     """A figure over the seeds; see `over_seeds`."""
-    figures = study.learned.get(policy) or [study.rules[policy]]
-    rows = np.array([_per_window(study, each, column) for each in figures])
     found = ratio_over_seeds if column in (TO_BEST, TO_MULTIFACTOR) else over_seeds
-    return found(rows, study.block)
+    return found(_by_seed(study, policy, column), study.block)
+
+
+def _by_seed(study: LogStudy, policy: str, column: str) -> FloatArray:
+    """The figure of each seed and window, shape [seeds, windows]; ratios as logarithms."""
+    figures = study.learned.get(policy) or [study.rules[policy]]
+    return np.array([_per_window(study, each, column) for each in figures])
 
 
 def _per_window(study: LogStudy, figures: WindowFigures, column: str) -> FloatArray:
-    """The figure of each window; ratios as logarithms."""
     multifactor = study.rules[MULTIFACTOR]
     if column == TO_BEST:
         return np.log(figures.bounded_slowdown / study.rules[study.best].bounded_slowdown)
@@ -281,13 +298,8 @@ def _per_window(study: LogStudy, figures: WindowFigures, column: str) -> FloatAr
 
 def pooled_ratio(studies: Mapping[str, LogStudy], policy: str) -> Measurement:
     """Slowdown over the best rule's, geometric mean over all logs."""
-    return ratio_over_logs(
-        (
-            np.array([_per_window(study, each, TO_BEST) for each in study.learned[policy]]),
-            study.block,
-        )
-        for study in studies.values()
-    )
+    logs = studies.values()
+    return ratio_over_logs((_by_seed(each, policy, TO_BEST), each.block) for each in logs)
 
 
 def rows_of(studies: Mapping[str, LogStudy]) -> Iterator[Row]:
@@ -339,8 +351,9 @@ def _effects(studies: Mapping[str, LogStudy]) -> Any:
 def run(asked: Asked) -> Outcome:
     """Train, choose on the past of each log, and measure on its later part."""
     plan = HeldoutPlan.of(asked)
-    studies = dict[str, LogStudy]()
-    with asked.bar("training and measuring", plan.steps) as add:
+    size, studies = plan.size, dict[str, LogStudy]()
+    trained = size.settings.generations + size.fitted.iterations + size.tuning
+    with asked.bar("training and measuring", len(plan.logs) * (plan.seeds * trained + 1)) as add:
         store = ResultStore(asked.models, add)
         for name in plan.logs:
             studies[name] = study_log(name, plan, store)
@@ -363,8 +376,8 @@ def _facts(study: LogStudy) -> dict[str, Any]:
     plain = study.effects["as it decides"]
     return {
         "best_heuristic": study.best,
-        "shares": study.shares,
-        "shares_from": study.shares_from,
+        "shares": dict(zip(study.known.accounts, study.known.shares.tolist(), strict=True)),
+        "shares_from": study.known.shares_from,
         "training_bounded_slowdown": study.training_slowdown,
         "reserves": study.reserves,
         "starvation_hours": study.starvation,
@@ -407,38 +420,6 @@ def _passages(facts: Mapping[str, Mapping[str, Any]]) -> Iterator[str | TextTabl
         yield TextTable(header, rows)
 
 
-#: Windows to measure on.
-TEST = HeldoutProtocol()
-#: Fine-tuning takes half as many generations as a training, with a smaller step.
-TUNING_GENERATIONS, TUNING_STEP = 10, 0.1
-#: Parts of the machine that may be kept free of batch work.
-RESERVES = (0.0, 0.02, 0.04, 0.08)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudySize:
-    """Sizes of trainings and windows."""
-
-    settings: PolicySearchSettings = SLOWDOWN  #: of the search on several logs
-    fitted: FittedQSettings = fitted_q.SLOWDOWN  #: of fitted Q iteration on the same logs
-    tuning: int = TUNING_GENERATIONS
-    training: HeldoutProtocol = TRAINING  #: windows to train on
-    validation: HeldoutProtocol = VALIDATION  #: windows to choose on
-    test: HeldoutProtocol = TEST  #: windows to measure on
-
-
-_SMALL = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
-#: For a smoke test; its figures are no study.
-QUICK_STUDY = StudySize(
-    settings=replace(SLOWDOWN, generations=2, population=4, batch=2),
-    fitted=replace(fitted_q.SLOWDOWN, iterations=2, batch=2, passes=2),
-    tuning=2,
-    training=_SMALL,
-    validation=_SMALL,
-    test=replace(_SMALL, windows=8),
-)
-
-
 class HeldoutTraining:
     """Trains the networks of one seed, or takes them from the store."""
 
@@ -459,7 +440,7 @@ class HeldoutTraining:
 
     def fine_tuned(self, name: str, start: Learned) -> Learned:
         """A network of other logs, trained further on the past of this one."""
-        settings = replace(self._size.settings, generations=self._size.tuning, step=TUNING_STEP)
+        settings = replace(self._size.settings, generations=self._size.tuning, step=_TUNING_STEP)
         settings = replace(settings, seed=self._seed)
         return self._take("fine-tuned", [name], settings, start.q_network)
 
@@ -469,10 +450,6 @@ class HeldoutTraining:
         both = [*loads.training, *loads.validation]
         part = best_reserve(tuned, both, RESERVES, self._size.settings.weights)
         return with_reserve(tuned, part * loads.training[0].settings.capacity), part
-
-    def start(self) -> QNetwork:
-        """The network from which the search starts."""
-        return unsearched_network(self._size.settings)
 
     def _loads(self, names: Sequence[str]) -> TrainingLoads:
         """The loads of some logs; fine-tuning and the reserve share them."""

@@ -18,7 +18,6 @@ from slurm_rl_plugin.learning.evaluation.paired import medians_of
 from slurm_rl_plugin.papers.reactive_grids_2008.load import FEASIBLE
 from slurm_rl_plugin.papers.study import trials
 from slurm_rl_plugin.papers.study.claims import (
-    Claim,
     Declared,
     Row,
     Statistic,
@@ -51,7 +50,7 @@ def steps(seeds: int, *, with_segments: bool) -> int:
     return (len(FRACTIONS) + 1) * seeds + with_segments * len(SEGMENTS)
 
 
-def reproduce(seeds: int, traces: Path | None, add: Add) -> list[Claim]:
+def reproduce(seeds: int, traces: Path | None, add: Add) -> list[Row]:
     """Measure every figure; `add` is called for each log."""
     segments: dict[str, Iterable[JobLog]] = {}
     if traces is not None:

@@ -8,10 +8,9 @@ seeds 0 to N - 1 and on segments of LPC-EGEE, which replace the log of the LAL s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,29 +22,14 @@ from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.learning.evaluation.paired import medians_of
 from slurm_rl_plugin.learning.fitted_q import FittedQSettings
 from slurm_rl_plugin.learning.onnx_file import import_model
-from slurm_rl_plugin.papers.reactive_grids_2008.claims import fairness_gap
+from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.reactive_grids_2008.load import training_loads
+from slurm_rl_plugin.papers.reactive_grids_2008.rows import fairness_gap
 from slurm_rl_plugin.papers.reactive_grids_2008.study import crowded_segment
-from slurm_rl_plugin.papers.study import trials
-from slurm_rl_plugin.papers.study.claims import (
-    Cell,
-    Declared,
-    Judgement,
-    Printed,
-    Report,
-    Row,
-    TextTable,
-    row,
-    row_of,
-)
+from slurm_rl_plugin.papers.study import claims, trials
 from slurm_rl_plugin.papers.study.figures import draw_cumulative, draw_intervals, finished, panels
-from slurm_rl_plugin.papers.study.result_store import (
-    LearnedNetwork,
-    LearningTask,
-    Loads,
-    ResultStore,
-)
-from slurm_rl_plugin.papers.study.study import Add, Asked, Effort, Outcome, Plan
+from slurm_rl_plugin.papers.study.result_store import LearnedNetwork, LearningTask, ResultStore
+from slurm_rl_plugin.papers.study.study import Add, Asked, Effort, Outcome
 from slurm_rl_plugin.policies.echo_state import ReservoirSettings
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
@@ -115,7 +99,7 @@ def learning_task(name: str, learner: int, effort: Effort) -> LearningTask:
     if name in AS_PRINTED:
         settings = replace(settings, reward="literal")
 
-    def loads() -> Loads:
+    def loads() -> tuple[list[TrainingLoad], list[TrainingLoad]]:
         training = training_logs(effort)
         medians = medians_of(*training) if estimates == "EST" else None
         seeds = range(_VALIDATION_SEED, _VALIDATION_SEED + effort.validation)
@@ -158,7 +142,7 @@ def contenders(
     return found
 
 
-DECLARED = Declared(__package__)
+DECLARED = claims.Declared(__package__)
 #: What section 5 says is at least 0.90 under every learned policy.
 _BOUNDS = (
     ("Section 5.1", "interactive R"),
@@ -170,7 +154,7 @@ _ESTIMATES = ("ORA", "EST")
 _PERIOD = (date(2006, 7, 25), date(2006, 10, 19))
 
 
-def rows_of_tables(group: str, trial: trials.PairedTrial) -> Iterator[Row]:
+def rows_of_tables(group: str, trial: trials.PairedTrial) -> Iterator[claims.Row]:
     """Every cell of Tables 2 and 3 with a policy of the trial."""
     for table in ("Table 2", "Table 3"):
         for printed in (trials.NATIVE, *LEARNED):
@@ -180,19 +164,19 @@ def rows_of_tables(group: str, trial: trials.PairedTrial) -> Iterator[Row]:
                         yield _row(f"{table}, {group}", trial, policy, column)
 
 
-def _row(group: str, trial: trials.PairedTrial, policy: str, column: str) -> Row:
+def _row(group: str, trial: trials.PairedTrial, policy: str, column: str) -> claims.Row:
     fifo, sjf = (float(trial.figure(each, column).mean()) for each in (trials.FIFO, trials.SJF))
     return trial.row(group, policy, column, BASELINES, words={"fifo": fifo, "sjf": sjf})
 
 
-def rows_of_sentences(group: str, trial: trials.PairedTrial) -> Iterator[Row]:
+def rows_of_sentences(group: str, trial: trials.PairedTrial) -> Iterator[claims.Row]:
     """The sentences of section 5, on one load."""
     for section, column in _BOUNDS:
         for policy in LEARNED:
             yield _row(f"{section}, {group}", trial, policy, column)
     for network in ("NN", "ESN"):
         pair = (f"{network}-EST", f"{network}-ORA")
-        nothing = Printed(value=0.0, unit=0.01, text="0")
+        nothing = claims.Printed(value=0.0, unit=0.01, text="0")
         yield _difference(f"Section 5.1, {group}", trial, pair, ("R", "R"), printed=nothing)
     for estimates in _ESTIMATES:
         yield memory_row(group, trial, estimates, "NN")
@@ -202,7 +186,7 @@ def rows_of_sentences(group: str, trial: trials.PairedTrial) -> Iterator[Row]:
         yield from rows_on_native(group, trial)
 
 
-def memory_row(group: str, trial: trials.PairedTrial, estimates: str, other: str) -> Row:
+def memory_row(group: str, trial: trials.PairedTrial, estimates: str, other: str) -> claims.Row:
     """The gain of the echo state network for the 5 % least responsive interactive jobs."""
     one, two = pair = (f"ESN-{estimates}", f"{other}-{estimates}")
     column = "worst 5 %"
@@ -217,10 +201,10 @@ def _difference(
     pair: tuple[str, str],
     columns: tuple[str, str],
     **more: Any,
-) -> Row:
+) -> claims.Row:
     """The paired difference of two policies over learners and logs; `columns`: figure, shown."""
     one, two = (trials.figures_by_learner(trial, name, columns[0]) for name in pair)
-    return row_of(
+    return claims.row_of(
         *(group, " - ".join(pair), columns[1], trials.measure_over_learners(one - two)),
         logs=len(trial.schedules[trials.FIFO]),
         baselines=trial.means(columns[0], BASELINES),
@@ -228,22 +212,22 @@ def _difference(
     )
 
 
-def _wait_row(group: str, trial: trials.PairedTrial, estimates: str) -> Row:
+def _wait_row(group: str, trial: trials.PairedTrial, estimates: str) -> claims.Row:
     """Mean wait of interactive jobs, echo state over feed-forward network (Table 3)."""
     column, table = "interactive mean wait", DECLARED.of("Table 3, *")
     names = [f"{network}-{estimates}" for network in ("ESN", "NN")]
-    echo, forward = (float(table.text(Cell(group, name, column)) or "nan") for name in names)
-    return row(
+    echo, forward = (float(table.text(claims.Cell(group, name, column)) or "nan") for name in names)
+    return claims.row(
         f"Table 3, {group}",
         " / ".join(names),
         column,
         trial.figure(names[0], column) / np.maximum(trial.figure(names[1], column), 1.0),
-        printed=Printed.rounded(echo / forward, 2),
+        printed=claims.Printed.rounded(echo / forward, 2),
         baselines=trial.means(column, BASELINES),
     )
 
 
-def rows_on_native(group: str, trial: trials.PairedTrial) -> Iterator[Row]:
+def rows_on_native(group: str, trial: trials.PairedTrial) -> Iterator[claims.Row]:
     """What section 5 says about the native scheduler, on a load with recorded starts."""
     for policy in LEARNED:
         for column, section in (
@@ -253,7 +237,7 @@ def rows_on_native(group: str, trial: trials.PairedTrial) -> Iterator[Row]:
         ):
             means = trial.means(column, BASELINES)
             native, over = trial.figure(trials.NATIVE, column), f"{policy} - {trials.NATIVE}"
-            yield row(
+            yield claims.row(
                 *(f"{section}, {group}", over, column, trial.figure(policy, column) - native),
                 baselines={
                     f"{name} - {trials.NATIVE}": each - means[trials.NATIVE]
@@ -280,7 +264,7 @@ def largest_deviation(mean: float, median: float, longest: float) -> float:
     return math.sqrt(second - mean**2)
 
 
-def rows_of_table_1(logs: Sequence[PreparedLog]) -> Iterator[Row]:
+def rows_of_table_1(logs: Sequence[PreparedLog]) -> Iterator[claims.Row]:
     """Table 1 on the generated load, its impossible deviation, and the weeks of the trace."""
     table = DECLARED.of("Table 1, EGEE-like load")
     _, mean, deviation, median = map(float, table.line("interactive"))
@@ -292,21 +276,21 @@ def rows_of_table_1(logs: Sequence[PreparedLog]) -> Iterator[Row]:
     )
     yield _as_printed(
         *("interactive", "largest possible standard deviation of run times (s)", possible),
-        Judgement(deviation <= possible, because),
+        claims.Judgement(deviation <= possible, because),
     )
     for job_class in ("interactive", "batch"):
         for column in table.columns:
             draws = np.array([_statistic(log, job_class, column) for log in logs])
-            yield row("Table 1, EGEE-like load", job_class, column, draws)
+            yield claims.row("Table 1, EGEE-like load", job_class, column, draws)
     weeks = (_PERIOD[1] - _PERIOD[0]).total_seconds() / (7 * DAY)
     yield _as_printed(
         *("trace", "weeks from 25 Jul to 19 Oct 2006", weeks),
-        Judgement(round(weeks) == 7, f"the dates lie {weeks:.1f} weeks apart"),
+        claims.Judgement(round(weeks) == 7, f"the dates lie {weeks:.1f} weeks apart"),
     )
 
 
-def _as_printed(policy: str, column: str, value: float, judged: Judgement) -> Row:
-    return row_of("Table 1, as printed", policy, column, value, judged=judged)
+def _as_printed(policy: str, column: str, value: float, judged: claims.Judgement) -> claims.Row:
+    return claims.row_of("Table 1, as printed", policy, column, value, judged=judged)
 
 
 def _statistic(log: PreparedLog, job_class: str, statistic: str) -> float:
@@ -323,9 +307,6 @@ _RULES = {"FIFO": "fifo", "SJF": "sjf", "min(run + wait)": "min-run-wait"}
 #: Index of the median among the predicted quantiles.
 _MEDIAN = PARTS.index(0.5)
 
-#: Policy -> estimate -> J, mean over its learners.
-EstimateFigures = Mapping[str, Mapping[str, float]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Predicted:
@@ -341,15 +322,9 @@ class _Predicted:
 
 
 def estimate_figures(
-    plan: Plan,
-    learned: Mapping[str, Sequence[LearnedNetwork]],
-    shipped: Callable[[str], Path],
-    medians: ClassMedian,
-) -> EstimateFigures:
-    """J of rules, learned networks and shipped models with every estimate."""
-    if plan.traces is None:
-        return {}
-    prepared = crowded_segment(plan.traces, plan.effort)
+    prepared: PreparedLog, networks: Mapping[str, Sequence[LearnedNetwork]], medians: ClassMedian
+) -> dict[str, dict[str, float]]:
+    """Rule or networks -> estimate -> J, mean over the networks."""
     predicted = np.maximum(quantiles_at_start(prepared)[:, _MEDIAN], 1.0)
     estimates: dict[str, RunTimeEstimate | None] = {
         "oracle": None,
@@ -357,8 +332,6 @@ def estimate_figures(
         "prediction": _Predicted(seconds=predicted),
         "limits": RequestedLimit(),
     }
-    networks = {**learned}
-    networks |= {f"shipped {name}": [import_model(shipped(name))] for name in _SHIPPED}
 
     def figures(rule: str, nets: Sequence[LearnedNetwork | None]) -> dict[str, float]:
         found = {}
@@ -372,16 +345,6 @@ def estimate_figures(
     return by_rule | {name: figures("", nets) for name, nets in networks.items()}
 
 
-def estimate_report(found: EstimateFigures) -> Report:
-    """A row for each policy, a column for each estimate."""
-    if not found:
-        return []
-    header = ["POLICY", *map(str.upper, next(iter(found.values())))]
-    title = "\nJ = U/2 + F/2 on LPC-D, 81 processors, by the estimate of run times:"
-    rows = ([name, *each.values()] for name, each in found.items())
-    return [title, TextTable.of(header, rows, ".3f")]
-
-
 MEASURED_SEGMENTS = (17, 18, 19)
 #: Segment before them, which provides the medians.
 _EARLIER = 16
@@ -390,25 +353,24 @@ _DROP = (500, 500)
 _CAPACITIES = (trials.PROCESSORS_OF_2011, trials.PROCESSORS_OF_LPC)
 
 
-def _steps(plan: Plan) -> int:
+def _steps(asked: Asked) -> int:
     """Simulated logs and iterations of fitted Q, for a progress bar."""
-    segments = len(MEASURED_SEGMENTS) * len(_CAPACITIES) * (plan.traces is not None)
-    trainings = (len(LEARNED) + len(FORGETFUL)) * plan.effort.learners + len(AS_PRINTED)
-    return len(LOADS) * plan.seeds + segments + trainings * plan.effort.iterations
+    segments = len(MEASURED_SEGMENTS) * len(_CAPACITIES) * (asked.traces is not None)
+    trainings = (len(LEARNED) + len(FORGETFUL)) * asked.effort.learners + len(AS_PRINTED)
+    return len(LOADS) * asked.number_of_seeds() + segments + trainings * asked.effort.iterations
 
 
 def _on_segments(
-    plan: Plan, log: JobLog, networks: Mapping[str, Sequence[LearnedNetwork]], add: Add
+    effort: Effort, log: JobLog, networks: Mapping[str, Sequence[LearnedNetwork]], add: Add
 ) -> dict[int, trials.PairedTrial]:
     """Processors -> policies on the segments of LPC-EGEE."""
     found = {}
     for capacity in _CAPACITIES:
         earlier = trials.prepared_segments(log, [_EARLIER], capacity)[_EARLIER]
-        logs = trials.prepared_segments(log, MEASURED_SEGMENTS, capacity, plan.effort.jobs)
+        logs = trials.prepared_segments(log, MEASURED_SEGMENTS, capacity, effort.jobs)
         policies = contenders(networks, medians_of(earlier), native=True)
-        trial = trials.run_trial(
-            logs.values(), policies, plan.effort.drop_of(trials.SEGMENT_DROP), add
-        )
+        drop = effort.drop_of(trials.SEGMENT_DROP)
+        trial = trials.run_trial(logs.values(), policies, drop, add)
         found[capacity] = trials.with_averages(trial, networks)
     return found
 
@@ -491,50 +453,54 @@ def _draw_fairness(trial: trials.PairedTrial) -> Any:
 
 def run(asked: Asked) -> Outcome:
     """Train all networks and measure."""
-    plan = Plan.of(asked)
+    seeds, effort = range(asked.number_of_seeds()), asked.effort
+    traces = asked.traces_or_less()
     asked.refuse_policy("it compares four networks")
-    log = (
-        None if plan.traces is None else trials.read_lpc(plan.traces)
-    )  # may fail: before the trainings
-    with asked.bar("training and simulating", _steps(plan)) as add:
-        networks = learn(plan.effort, ResultStore(asked.models, add))
-        policies = contenders(networks, medians_of(*training_logs(plan.effort)), native=False)
-        groups, drop = {}, plan.effort.drop_of(_DROP)
+    log = None if traces is None else trials.read_lpc(traces)  # may fail: before the trainings
+    segments: dict[int, trials.PairedTrial] = {}
+    estimates: dict[str, dict[str, float]] = {}
+    with asked.bar("training and simulating", _steps(asked)) as add:
+        networks = learn(effort, ResultStore(asked.models, add))
+        policies = contenders(networks, medians_of(*training_logs(effort)), native=False)
+        groups, drop = {}, effort.drop_of(_DROP)
         for load in LOADS:
-            logs = generated(load, range(plan.seeds), plan.effort)
-            trial = trials.with_averages(trials.run_trial(logs, policies, drop, add), networks)
-            groups[f"EGEE-like load {load}"] = trial
-        segments = {} if log is None else _on_segments(plan, log, networks, add)
-        estimates: EstimateFigures = {}
-        if log is not None and plan.traces is not None:
+            trial = trials.run_trial(generated(load, seeds, effort), policies, drop, add)
+            groups[f"EGEE-like load {load}"] = trials.with_averages(trial, networks)
+        if log is not None and traces is not None:
+            segments = _on_segments(effort, log, networks, add)
             past = trials.prepared_segments(log, [_EARLIER], trials.PROCESSORS_OF_2011)[_EARLIER]
-            learned = {name: networks[name] for name in LEARNED}
-            estimates = estimate_figures(plan, learned, asked.shipped, medians_of(past))
+            tried = {name: networks[name] for name in LEARNED}
+            tried |= {f"shipped {name}": [import_model(asked.shipped(name))] for name in _SHIPPED}
+            crowded = crowded_segment(traces, effort)
+            estimates = estimate_figures(crowded, tried, medians_of(past))
     shown = dict(groups)
-    if segments:
-        title = "LPC-EGEE segments {}, {} processors"
-        groups[title.format("17 to 19", trials.PROCESSORS_OF_2011)] = segments[
-            trials.PROCESSORS_OF_2011
-        ]
-        shown[title.format("17-19", trials.PROCESSORS_OF_2011)] = segments[
-            trials.PROCESSORS_OF_2011
-        ]
-    rows = list(rows_of_table_1(generated(LOADS[0], range(plan.seeds), plan.effort)))
-    for group, trial in groups.items():
-        rows += [*rows_of_tables(group, trial), *rows_of_sentences(group, trial)]
+    title = "LPC-EGEE segments {}, {} processors"
     drawings = {
         "fig-2-responsiveness.png": lambda: _draw_responsiveness(shown),
         "fig-3-queuing-delay.png": lambda: _draw_delays(shown),
         "memory.png": lambda: _draw_memory(shown),
     }
+    more: list[str | claims.TextTable] = []
+    if segments:
+        capacity = trials.PROCESSORS_OF_2011
+        shown_segments = segments[capacity]
+        groups[title.format("17 to 19", capacity)] = shown_segments
+        shown[title.format("17-19", capacity)] = shown_segments
+        drawings["fig-4-fairness.png"] = lambda: _draw_fairness(shown_segments)
+        header = ["POLICY", *map(str.upper, next(iter(estimates.values())))]
+        table = ([name, *each.values()] for name, each in estimates.items())
+        more.append("\nJ = U/2 + F/2 on LPC-D, 81 processors, by the estimate of run times:")
+        more.append(claims.TextTable.of(header, table, ".3f"))
+    rows = list(rows_of_table_1(generated(LOADS[0], seeds, effort)))
+    for group, trial in groups.items():
+        rows += [*rows_of_tables(group, trial), *rows_of_sentences(group, trial)]
     if segments:  # only on its own machine is the native scheduler compared fairly
-        group = title.format("17 to 19", trials.PROCESSORS_OF_LPC)
-        rows += rows_on_native(group, segments[trials.PROCESSORS_OF_LPC])
-        drawings["fig-4-fairness.png"] = lambda: _draw_fairness(segments[trials.PROCESSORS_OF_2011])
+        capacity = trials.PROCESSORS_OF_LPC
+        rows += rows_on_native(title.format("17 to 19", capacity), segments[capacity])
     return Outcome(
         claims=DECLARED.claims(rows),
-        seeds=range(plan.seeds),
-        more=estimate_report(estimates),
+        seeds=seeds,
+        more=more,
         facts={"estimates": estimates},
         drawings=drawings,
     )

@@ -24,33 +24,17 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of
 from slurm_rl_plugin.learning.sarsa import PAPER, OnLineLearner
 from slurm_rl_plugin.learning.training_load import TrainingLoad
-from slurm_rl_plugin.papers.reactive_grids_2008.load import (
-    DROP,
-    FEASIBLE,
-    MEASURED_SEGMENTS,
-    TRAINING_SEED,
-    generated,
-    printed_factor,
-    training_loads,
-)
-from slurm_rl_plugin.papers.study import trials
-from slurm_rl_plugin.papers.study.claims import (
-    Report,
-    Row,
-    TextTable,
-    means_of,
-    measure,
-    ratio_of_means,
-    row,
-    row_of,
-)
+from slurm_rl_plugin.papers.reactive_grids_2008 import load
+from slurm_rl_plugin.papers.study import claims, trials
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
-from slurm_rl_plugin.papers.study.study import Plan
+from slurm_rl_plugin.papers.study.study import Asked
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 
-#: Fractions of interactive jobs that the text gives factors for.
-FRACTIONS = (0.2, 0.5)
+#: Groups of the generated load -> fraction of interactive jobs; the text gives factors for these.
+FRACTIONS = {f"p = {p}": p for p in (0.2, 0.5)}
+#: Group of the segments of LPC-EGEE.
+SEGMENTS = f"LPC-EGEE, {trials.PROCESSORS_OF_LPC} processors"
 #: Generated logs of each fraction, and examples of each training at a start.
 _LOGS, REPLAYED = 5, 300
 #: Windows of equally many jobs, by arrival, over which utility is averaged.
@@ -89,41 +73,36 @@ READINGS = tuple(Reading(reward, one_hot) for one_hot in (False, True) for rewar
 Trial = Mapping[str, Mapping[str, FloatArray]]
 
 
-class OnLine(NamedTuple):
-    """Figures of the learners and of the policies that they are compared with."""
-
-    generated: Mapping[float, Trial]  #: by the fraction of interactive jobs
-    segments: Trial  #: on the segments of LPC-EGEE; empty without traces
-
-
-def steps(plan: Plan) -> int:
+def steps(asked: Asked) -> int:
     """Measured logs of all readings, for a progress bar."""
-    logs = len(FRACTIONS) * min(plan.seeds, _LOGS)
-    return len(READINGS) * (logs + len(MEASURED_SEGMENTS) * (plan.traces is not None))
+    logs = len(FRACTIONS) * min(asked.number_of_seeds(), _LOGS)
+    return len(READINGS) * (logs + len(load.MEASURED_SEGMENTS) * (asked.traces is not None))
 
 
-def learn(plan: Plan, log: JobLog | None, store: ResultStore) -> OnLine:
+def learn(asked: Asked, log: JobLog | None, store: ResultStore) -> dict[str, Trial]:
     """Every reading on the generated load and, where LPC-EGEE is given, on its segments."""
-    effort, loads = plan.effort, {}
-    for p in FRACTIONS:
-        seeds = [TRAINING_SEED, TRAINING_SEED + 1, *range(min(plan.seeds, _LOGS))]
-        every = training_loads(generated(p, seeds, effort, FEASIBLE))
-        loads[p] = _trial(f"p={p}", every, effort.drop_of(DROP), (trials.FIFO,), plan, store)
-    segments: Trial = {}
+    effort, found = asked.effort, {}
+    first = load.TRAINING_SEED
+    for group, p in FRACTIONS.items():
+        seeds = [first, first + 1, *range(min(asked.number_of_seeds(), _LOGS))]
+        every = load.training_loads(load.generated(p, seeds, effort, load.FEASIBLE))
+        drop = effort.drop_of(load.DROP)
+        found[group] = _trial(group, every, drop, (trials.FIFO,), effort.jobs, store)
     if log is not None:
-        numbers = (_CALIBRATION, _TRAINING, *MEASURED_SEGMENTS)
-        found = trials.prepared_segments(log, numbers, trials.PROCESSORS_OF_LPC, effort.jobs)
-        every, drop = training_loads(found.values()), effort.drop_of(trials.SEGMENT_DROP)
-        segments = _trial("LPC-EGEE", every, drop, (trials.FIFO, trials.NATIVE), plan, store)
-    return OnLine(generated=loads, segments=segments)
+        numbers = (_CALIBRATION, _TRAINING, *load.MEASURED_SEGMENTS)
+        logs = trials.prepared_segments(log, numbers, trials.PROCESSORS_OF_LPC, effort.jobs)
+        every, drop = load.training_loads(logs.values()), effort.drop_of(trials.SEGMENT_DROP)
+        rules = (trials.FIFO, trials.NATIVE)
+        found[SEGMENTS] = _trial(SEGMENTS, every, drop, rules, effort.jobs, store)
+    return found
 
 
 def _trial(
-    source: str,
+    group: str,
     loads: Sequence[TrainingLoad],
     drop: tuple[int, int],
     rules: Sequence[str],
-    plan: Plan,
+    jobs: int,
     store: ResultStore,
 ) -> Trial:
     """Rules and every reading on the same logs.
@@ -140,18 +119,18 @@ def _trial(
 
     def acted(reading: Reading) -> dict[str, list[dict[str, Any]]]:
         """How a learner acts -> an entry for each measured log."""
-        replayed = REPLAYED // 10 if plan.effort.jobs else REPLAYED
+        replayed = REPLAYED // 10 if jobs else REPLAYED
         settings = replace(PAPER, reward=reading.reward)
         learner = OnLineLearner(past[0], settings, replayed=replayed, one_hot=reading.one_hot)
         initial = learner.parameters.copy()
         learner.run(past[1], learning=True)
         learned = learner.parameters.copy()
         rows: dict[str, list[dict[str, Any]]] = {ON_LINE: [], FROZEN: [], INITIAL: []}
-        for load in measured:
+        for each in measured:
             for how, parameters in ((ON_LINE, initial), (FROZEN, learned), (INITIAL, initial)):
                 learner.parameters = parameters.copy()
-                start = learner.run(load, learning=how == ON_LINE)
-                rows[how].append(entry(schedule_of(load.prepared, start, load.settings)))
+                start = learner.run(each, learning=how == ON_LINE)
+                rows[how].append(entry(schedule_of(each.prepared, start, each.settings)))
         return rows
 
     found = {}
@@ -159,7 +138,7 @@ def _trial(
         schedule = trials.Contender(rule=rule.lower()).schedule
         found[rule] = trials.columns_of([entry(schedule(each.prepared)) for each in measured])
     for reading in READINGS:
-        key = (source, reading, len(measured), plan.effort.jobs, REPLAYED)
+        key = (group, reading, len(measured), jobs, REPLAYED)
         stem = stem_of("on-line", *key, module=__name__)
         for how, entries in store.figures(stem, partial(acted, reading)).items():
             found[f"{reading.name}, {how}"] = trials.columns_of(entries)
@@ -178,88 +157,85 @@ def overtakes_after(windows: FloatArray, other: FloatArray) -> FloatArray:
     return np.where(worse.any(axis=1), last, 0) / count
 
 
-def rows_of(found: OnLine) -> Iterator[Row]:
+def rows_of(found: Mapping[str, Trial]) -> Iterator[claims.Row]:
     """What sections VI.A and VI.C say, for every reading."""
-    for p, trial in found.generated.items():
+    for group, trial in found.items():
         for reading in READINGS:
-            yield from _rows_on_generated(p, trial, reading.name)
-    for reading in READINGS if found.segments else ():
-        yield from _rows_on_segments(found.segments, reading.name)
+            shown = f"Learning on line, {group}"
+            if group == SEGMENTS:
+                yield _overtaking(shown, trial, reading.name)
+            else:
+                yield from _factors(shown, trial, reading.name, FRACTIONS[group])
+            yield _within(shown, trial, reading.name)
 
 
-def _rows_on_generated(p: float, trial: Trial, name: str) -> Iterator[Row]:
-    group = f"Learning on line, p = {p}"
+def _factors(group: str, trial: Trial, name: str, p: float) -> Iterator[claims.Row]:
     for job_class in ("interactive", "batch"):
         column = f"{job_class} mean wait"
         wait = {how: trial[f"{name}, {how}"][column] for how in (ON_LINE, *_COMPARED)}
         pair = np.stack([trial[trials.FIFO][column], wait[ON_LINE]])
         means = {how: float(pair[0].mean() / wait[how].mean()) for how in _COMPARED}
-        yield row_of(
-            *(group, f"{trials.FIFO} / {name}", column, measure(pair, ratio_of_means)),
+        yield claims.row_of(
+            *(group, f"{trials.FIFO} / {name}", column),
+            claims.measure(pair, claims.ratio_of_means),
             draws=pair[0] / pair[1],
-            printed=printed_factor(p, job_class),
+            printed=load.printed_factor(p, job_class),
             baselines={f"{trials.FIFO} / {how}": mean for how, mean in means.items()},
         )
-    yield _within(group, trial, name)
 
 
-def _rows_on_segments(trial: Trial, name: str) -> Iterator[Row]:
-    group = "Learning on line, LPC-EGEE, 140 processors"
-    policies = {
-        **{how: f"{name}, {how}" for how in (ON_LINE, *_COMPARED)},
-        trials.FIFO: trials.FIFO,
-    }
+def _overtaking(group: str, trial: Trial, name: str) -> claims.Row:
+    native = trial[trials.NATIVE]["windows"]
     after = {
-        how: overtakes_after(trial[policy]["windows"], trial[trials.NATIVE]["windows"])
-        for how, policy in policies.items()
+        how: overtakes_after(trial[f"{name}, {how}"]["windows"], native)
+        for how in (ON_LINE, *_COMPARED)
     }
+    after[trials.FIFO] = overtakes_after(trial[trials.FIFO]["windows"], native)
     mine = after.pop(ON_LINE)
-    yield row(
+    return claims.row(
         *(group, name, "part of the jobs after which it is never worse than native", mine),
-        baselines=means_of(after),
+        baselines=claims.means_of(after),
         words={"parts": ", ".join(f"{part:.1f}" for part in mine)},
     )
-    yield _within(group, trial, name)
 
 
-def _within(group: str, trial: Trial, name: str) -> Row:
+def _within(group: str, trial: Trial, name: str) -> claims.Row:
     column = "interactive within 120 s"
     others = [trials.FIFO, *(f"{name}, {how}" for how in _COMPARED)]
-    means = means_of({other: trial[other][column] for other in others})
-    return row(group, name, column, trial[f"{name}, {ON_LINE}"][column], baselines=means)
+    means = claims.means_of({other: trial[other][column] for other in others})
+    return claims.row(group, name, column, trial[f"{name}, {ON_LINE}"][column], baselines=means)
 
 
-def facts(found: OnLine) -> dict[str, Any]:
+def facts(found: Mapping[str, Trial]) -> dict[str, Any]:
     """Every figure, for the JSON document."""
-
-    def entry(trial: Trial) -> dict[str, Any]:
-        return {
+    entries = {
+        group: {
             name: {column: values.tolist() for column, values in each.items()}
             for name, each in trial.items()
         }
-
+        for group, trial in found.items()
+    }
+    segments = entries.pop(SEGMENTS, {})
     return {
-        "generated": {str(p): entry(trial) for p, trial in found.generated.items()},
-        "segments": entry(found.segments),
+        "generated": {str(FRACTIONS[group]): each for group, each in entries.items()},
+        "segments": segments,
     }
 
 
-def report(found: OnLine) -> Report:
+def report(found: Mapping[str, Trial]) -> claims.Report:
     """Means over the logs, and the utility of each window."""
-    report: list[str | TextTable] = []
-    by_group = {f"p = {p}": trial for p, trial in found.generated.items()}
-    if found.segments:
-        by_group["LPC-EGEE, 140 processors"] = found.segments
-    for group, trial in by_group.items():
+    report: list[str | claims.TextTable] = []
+    for group, trial in found.items():
         rows = [[name, *(float(each[c].mean()) for c in _COLUMNS)] for name, each in trial.items()]
         report += [f"\nLearning on line, {group}, means over the logs:"]
-        report += [TextTable.of(["POLICY", *map(str.upper, _COLUMNS)], rows, ".4g")]
-    for place, segment in enumerate(MEASURED_SEGMENTS if found.segments else ()):
+        report += [claims.TextTable.of(["POLICY", *map(str.upper, _COLUMNS)], rows, ".4g")]
+    header = ["POLICY", *(str(window + 1) for window in range(WINDOWS))]
+    for place, segment in enumerate(load.MEASURED_SEGMENTS if SEGMENTS in found else ()):
         rows = [
             [name, *each["windows"][place].tolist()]
-            for name, each in found.segments.items()
+            for name, each in found[SEGMENTS].items()
             if not name.endswith(INITIAL)
         ]
         report += [f"\nMean utility of each tenth of the jobs by arrival, segment {segment}:"]
-        report += [TextTable.of(["POLICY", *(str(n + 1) for n in range(WINDOWS))], rows, ".3f")]
+        report += [claims.TextTable.of(header, rows, ".3f")]
     return report

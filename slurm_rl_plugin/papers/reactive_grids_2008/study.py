@@ -8,7 +8,6 @@ public; segments of LPC-EGEE replace it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +27,11 @@ from slurm_rl_plugin.learning.evaluation.paired import (
 from slurm_rl_plugin.learning.onnx_file import import_network
 from slurm_rl_plugin.learning.sarsa import PAPER, SarsaSettings
 from slurm_rl_plugin.learning.training_load import log_window
-from slurm_rl_plugin.papers.reactive_grids_2008 import claims, load, on_line
-from slurm_rl_plugin.papers.study.claims import Report, TextTable
+from slurm_rl_plugin.papers.reactive_grids_2008 import load, on_line, rows
+from slurm_rl_plugin.papers.study.claims import TextTable
 from slurm_rl_plugin.papers.study.figures import draw_cumulative, draw_intervals, finished, panels
 from slurm_rl_plugin.papers.study.result_store import LearningTask, ResultStore
-from slurm_rl_plugin.papers.study.study import Asked, Effort, Outcome, Plan
+from slurm_rl_plugin.papers.study.study import Asked, Effort, Outcome
 from slurm_rl_plugin.papers.study.trials import (
     FIFO,
     LOGS,
@@ -66,9 +65,6 @@ _SEED, _LOAD = 9, 0.9
 _FIRST, _JOBS = 36_000, 10_000
 _RULES = ("fifo", "multifactor", "sjf")
 
-#: Load -> policy -> J, and part of the interactive jobs that wait at most 120 s.
-ShippedFigures = Mapping[str, Mapping[str, Mapping[str, float]]]
-
 
 def crowded_segment(traces: Path, effort: Effort) -> PreparedLog:
     """LPC-D on the 81 processors of 2011, or its first jobs."""
@@ -80,8 +76,7 @@ def crowded_segment(traces: Path, effort: Effort) -> PreparedLog:
 
 def _loads_of(traces: Path | None, effort: Effort) -> Iterator[tuple[str, PreparedLog, str]]:
     """Name, log and backfilling of each load; without traces the generated one alone."""
-    jobs = effort.jobs_of(9500)
-    log = egee_log(np.random.default_rng(_SEED), load=_LOAD, jobs=jobs)
+    log = egee_log(np.random.default_rng(_SEED), load=_LOAD, jobs=effort.jobs_of(9500))
     yield f"egee:load={_LOAD:g},seed={_SEED}", prepare_log(log, capacity=PROCESSORS_OF_2011), "none"
     if traces is not None:
         yield "LPC-D", crowded_segment(traces, effort), "none"
@@ -89,12 +84,12 @@ def _loads_of(traces: Path | None, effort: Effort) -> Iterator[tuple[str, Prepar
         yield "SDSC-SP2", log_window(machine, _FIRST, effort.jobs_of(_JOBS)), "easy"
 
 
-def shipped_figures(plan: Plan, shipped: Callable[[str], Path]) -> ShippedFigures:
-    """Simulate rules and shipped models on every load."""
+def shipped_figures(asked: Asked) -> dict[str, dict[str, dict[str, float]]]:
+    """Load -> rule or shipped model -> J, and part of the interactive jobs within 120 s."""
     candidates = [Candidate(name=rule) for rule in _RULES]
-    candidates += [candidate_of_model(name, shipped(name)) for name in SHIPPED_MODELS]
+    candidates += [candidate_of_model(name, asked.shipped(name)) for name in SHIPPED_MODELS]
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for name, prepared, backfilling in _loads_of(plan.traces, plan.effort):
+    for name, prepared, backfilling in _loads_of(asked.traces, asked.effort):
         settings = SimulationSettings(capacity=prepared.capacity, backfilling=backfilling)
         found[name] = {}
         for candidate in candidates:
@@ -104,22 +99,11 @@ def shipped_figures(plan: Plan, shipped: Callable[[str], Path]) -> ShippedFigure
     return found
 
 
-def shipped_report(found: ShippedFigures) -> Report:
-    """A row for each policy, two columns for each load."""
-    header = [f"{name}, {figure}" for name in found for figure in ("J", "<= 120 S")]
-    rows = [
-        [policy, *(value for each in found.values() for value in each[policy].values())]
-        for policy in next(iter(found.values()))
-    ]
-    title = "\nShipped models, J = U/2 + F/2 and interactive jobs within 120 s:"
-    return [title, TextTable.of(["POLICY", *header], rows, ".3f")]
-
-
 #: Fraction of interactive jobs of the figures that the paper shows for one only.
 SHOWN = 0.2
 #: Networks as printed: files and settings.
-_FILES = {claims.LITERAL: "literal-reward", claims.PRINTED: "all-as-printed"}
-_AS_PRINTED = {claims.LITERAL: SarsaSettings(reward="literal", keep="last"), claims.PRINTED: PAPER}
+_FILES = {rows.LITERAL: "literal-reward", rows.PRINTED: "all-as-printed"}
+_AS_PRINTED = {rows.LITERAL: SarsaSettings(reward="literal", keep="last"), rows.PRINTED: PAPER}
 #: Processors -> how the native starts compare with simulated ones, for the verdicts.
 _MACHINES = {
     PROCESSORS_OF_2011: "the native starts were made on LPC's 140 processors, the others on 81",
@@ -129,33 +113,33 @@ _MACHINES = {
 Segments = Mapping[tuple[int, int], PairedTrial]
 
 
-def _steps(plan: Plan) -> int:
+def _steps(asked: Asked) -> int:
     """Simulated logs and sweeps, for a progress bar."""
-    effort, on_lpc = plan.effort, plan.traces is not None
-    networks = 0 if plan.network else len(load.FRACTIONS) + 1 + on_lpc
-    curves = sum(task.steps for tasks in claims.curve_tasks(effort).values() for task in tasks)
+    effort, on_lpc = asked.effort, asked.traces is not None
+    networks = 0 if asked.policy else len(load.FRACTIONS) + 1 + on_lpc
+    curves = sum(task.steps for tasks in rows.curve_tasks(effort).values() for task in tasks)
     segments = len(load.MEASURED_SEGMENTS) * len(_MACHINES) * on_lpc
-    logs = (len(load.FRACTIONS) + 1) * plan.seeds + segments + on_line.steps(plan)
+    logs = (len(load.FRACTIONS) + 1) * asked.number_of_seeds() + segments + on_line.steps(asked)
     return logs + (networks + 2) * effort.sweeps + curves
 
 
 def _trial(
-    plan: Plan,
+    asked: Asked,
     store: ResultStore,
     p: float,
     shares: Mapping[str, float],
     networks: Mapping[str, QNetwork],
 ) -> PairedTrial:
     """The rules and some networks, RL among them, on the generated load."""
-    [training_log] = load.generated(p, [load.TRAINING_SEED], plan.effort, shares)
+    [training_log] = load.generated(p, [load.TRAINING_SEED], asked.effort, shares)
     policies = load.contenders(networks[load.RL], medians_of(training_log))
     policies |= {name: Contender(network=each) for name, each in networks.items()}
-    logs = load.generated(p, range(plan.seeds), plan.effort, shares)
-    return run_trial(logs, policies, plan.effort.drop_of(load.DROP), store.add)
+    logs = load.generated(p, range(asked.number_of_seeds()), asked.effort, shares)
+    return run_trial(logs, policies, asked.effort.drop_of(load.DROP), store.add)
 
 
-def _on_segments(plan: Plan, store: ResultStore, log: JobLog, network: QNetwork) -> Segments:
-    effort, found = plan.effort, {}
+def _on_segments(effort: Effort, store: ResultStore, log: JobLog, network: QNetwork) -> Segments:
+    found = {}
     for capacity in _MACHINES:
         logs = prepared_segments(log, load.MEASURED_SEGMENTS, capacity, effort.jobs)
         earlier = prepared_segments(log, [each - 1 for each in load.MEASURED_SEGMENTS], capacity)
@@ -166,44 +150,60 @@ def _on_segments(plan: Plan, store: ResultStore, log: JobLog, network: QNetwork)
     return found
 
 
-def _reproduced(plan: Plan, store: ResultStore, log: JobLog | None) -> Outcome:
-    """Train, simulate and judge."""
-    effort = plan.effort
+def _given_network(path: Path) -> QNetwork:
+    network = import_network(path)
+    if network.schema != REACTIVE_GRID:
+        raise ConfigurationError(
+            f"model {path} is of schema {network.schema.name}: give one of {REACTIVE_GRID.name}, "
+            "which `slurm-rl train --algorithm sarsa` writes."
+        )
+    return network
 
-    def network(task: LearningTask) -> QNetwork:
-        return plan.network or store.network(task).q_network
 
-    as_printed = {
-        name: store.network(load.learning_task(_FILES[name], SHOWN, effort, settings)).q_network
-        for name, settings in _AS_PRINTED.items()
-    }
-    learned = {
-        p: network(load.learning_task("reactive-grids", p, effort, SarsaSettings()))
-        for p in load.FRACTIONS
-    }
-    shown = {load.RL: learned[SHOWN], **as_printed}
-    feasible = {
-        p: _trial(plan, store, p, load.FEASIBLE, shown if p == SHOWN else {load.RL: learned[p]})
-        for p in load.FRACTIONS
-    }
-    task = load.learning_task("infeasible", SHOWN, effort, SarsaSettings(), shares=load.INFEASIBLE)
-    infeasible = _trial(plan, store, SHOWN, load.INFEASIBLE, {load.RL: network(task)})
+def run(asked: Asked) -> Outcome:
+    """Train, or take the given network, simulate and judge."""
+    seeds, effort = asked.number_of_seeds(), asked.effort
+    traces = asked.traces_or_less()
+    given = None if asked.policy is None else _given_network(asked.policy)
+    log = None if traces is None else read_lpc(traces)  # may fail: before the trainings
     segments: Segments = {}
-    if log is not None:
-        segments = _on_segments(plan, store, log, network(load.segments_task(log, effort)))
-    curves = claims.learning_curves(effort, store)
-    learning = on_line.learn(plan, log, store)
-    rows = [
-        *claims.rows_of_table_1(),
-        *(row for p in load.FRACTIONS for row in claims.rows_of_waits(p, feasible[p])),
-        *(row for p in load.FRACTIONS for row in claims.rows_of_holding(p, feasible[p])),
-        *claims.rows_of_shares(feasible[SHOWN], infeasible),
+    with asked.bar("training and simulating", _steps(asked)) as add:
+        store = ResultStore(asked.models, add)
+
+        def network(task: LearningTask) -> QNetwork:
+            return given or store.network(task).q_network
+
+        as_printed = {
+            name: store.network(load.learning_task(_FILES[name], SHOWN, effort, each)).q_network
+            for name, each in _AS_PRINTED.items()
+        }
+        learned = {
+            p: network(load.learning_task("reactive-grids", p, effort, SarsaSettings()))
+            for p in load.FRACTIONS
+        }
+        shown = {load.RL: learned[SHOWN], **as_printed}
+        feasible = {
+            p: _trial(asked, store, p, load.FEASIBLE, shown if p == SHOWN else {load.RL: each})
+            for p, each in learned.items()
+        }
+        settings, shares = SarsaSettings(), load.INFEASIBLE
+        task = load.learning_task("infeasible", SHOWN, effort, settings, shares=shares)
+        infeasible = _trial(asked, store, SHOWN, shares, {load.RL: network(task)})
+        if log is not None:
+            segments = _on_segments(effort, store, log, network(load.segments_task(log, effort)))
+        curves = rows.learning_curves(effort, store)
+        learning = on_line.learn(asked, log, store)
+    found = [
+        *rows.rows_of_table_1(),
+        *(row for p in load.FRACTIONS for row in rows.rows_of_waits(p, feasible[p])),
+        *(row for p in load.FRACTIONS for row in rows.rows_of_holding(p, feasible[p])),
+        *rows.rows_of_shares(feasible[SHOWN], infeasible),
     ]
     for (number, capacity), trial in segments.items():
         group = f"LPC-EGEE segment {number}, {capacity} processors"
-        rows += claims.rows_of_segment(group, trial, _MACHINES[capacity])
-    rows += claims.rows_of_literal_reward(feasible[SHOWN], shown)
-    rows += [*claims.rows_of_calibration(curves), *on_line.rows_of(learning)]
+        found += rows.rows_of_segment(group, trial, _MACHINES[capacity])
+    found += rows.rows_of_literal_reward(feasible[SHOWN], shown)
+    found += [*rows.rows_of_calibration(curves), *on_line.rows_of(learning)]
     drawings = {
         "table-2.png": lambda: _draw_table_2(feasible),
         "conservation-of-work.png": lambda: _draw_conservation(feasible),
@@ -217,14 +217,24 @@ def _reproduced(plan: Plan, store: ResultStore, log: JobLog | None) -> Outcome:
             "fig-6-segment-waits.png": lambda: _draw(segments, _draw_waits),
             "fig-6-segment-wait-differences.png": lambda: _draw(segments, _draw_differences),
             "fig-7-segment-fairness.png": lambda: _draw(segments, _draw_fairness_gap),
-            "fig-6-learning.png": lambda: _draw_learning(learning.segments),
+            "fig-6-learning.png": lambda: _draw_learning(learning[on_line.SEGMENTS]),
         }
+    shipped = shipped_figures(asked)
+    columns = [f"{name}, {figure}" for name in shipped for figure in ("J", "<= 120 S")]
+    table = [
+        [policy, *(value for each in shipped.values() for value in each[policy].values())]
+        for policy in next(iter(shipped.values()))
+    ]
     return Outcome(
-        claims=load.DECLARED.claims(rows),
-        seeds=range(plan.seeds),
+        claims=load.DECLARED.claims(found),
+        seeds=range(seeds),
         drawings=drawings,
-        more=on_line.report(learning),
-        facts={"on_line": on_line.facts(learning)},
+        more=[
+            *on_line.report(learning),
+            "\nShipped models, J = U/2 + F/2 and interactive jobs within 120 s:",
+            TextTable.of(["POLICY", *columns], table, ".3f"),
+        ],
+        facts={"on_line": on_line.facts(learning), "shipped": shipped},
     )
 
 
@@ -244,11 +254,9 @@ def _draw_table_2(trials: Mapping[float, PairedTrial]) -> Any:
             error = [[max(middle - low, 0.0)], [max(high - middle, 0.0)]]
             label = "measured: mean, and the middle 95 % of single logs"
             axis.errorbar([place], [middle], error, fmt="x", color="C0", capsize=4, label=label)
-            printed, style = (
-                load.printed_waits(p, policy, job_class)[0],
-                {"markerfacecolor": "none"},
-            )
-            axis.plot([place], [printed], "o", color="C3", label="printed in Table II", **style)
+            printed = load.printed_waits(p, policy, job_class)[0]
+            style = {"color": "C3", "markerfacecolor": "none", "label": "printed in Table II"}
+            axis.plot([place], [printed], "o", **style)
         axis.set_xticks(range(len(names)), names)
     across = "policy, fraction p of interactive jobs"
     return finished(figure, axes, across, "mean wait (s)", log="y")
@@ -257,12 +265,13 @@ def _draw_table_2(trials: Mapping[float, PairedTrial]) -> Any:
 def _draw_conservation(trials: Mapping[float, PairedTrial]) -> Any:
     figure, axes = panels([f"p = {p}" for p in trials], (4, 4.2), share=True)
     for axis, (p, trial) in zip(axes, trials.items(), strict=True):
-        names = [
-            name for name in trial.measures if name not in (FIFO, claims.LITERAL, claims.PRINTED)
-        ]
-        ratios = {name: trial.ratio_of_means("work-weighted wait", name, FIFO) for name in names}
+        ratios = {
+            name: trial.ratio_of_means("work-weighted wait", name, FIFO)
+            for name in trial.measures
+            if name not in (FIFO, rows.LITERAL, rows.PRINTED)
+        }
         draw_intervals(axis, ratios)
-        bounds = [claims.implied_ratio(p, most=each) for each in (False, True)]
+        bounds = [rows.implied_ratio(p, most=each) for each in (False, True)]
         axis.axvspan(*bounds, color="tab:red", alpha=0.3, label="implied by Table II")
         axis.axvline(1.0, color="grey", linestyle="--", label="FIFO")
         axis.set_xlim(left=0.0)
@@ -298,9 +307,7 @@ def _draw_fairness(feasible: PairedTrial, infeasible: PairedTrial) -> Any:
             begin = max(float(jobs.submit[first] - jobs.submit[0]) for jobs in schedules)
             end = min(float(jobs.submit[-1] - jobs.submit[0]) for jobs in schedules)
             seconds = np.linspace(begin, end, _INSTANTS)
-            curves = [
-                claims.fairness_over_time(jobs, jobs.submit[0] + seconds) for jobs in schedules
-            ]
+            curves = [rows.fairness_over_time(jobs, jobs.submit[0] + seconds) for jobs in schedules]
             low, middle, high = np.quantile(curves, [0.025, 0.5, 0.975], axis=0)
             hours = seconds / HOUR
             axis.plot(hours, middle, color=colour, label=f"{policy}, median of the logs")
@@ -308,7 +315,7 @@ def _draw_fairness(feasible: PairedTrial, infeasible: PairedTrial) -> Any:
     axes[0].axhline(
         0.94, color="grey", linestyle=":", label="0.94 (paper, at 13.9 h) or bound 0.625"
     )
-    axes[1].axhline(claims.INFEASIBLE_BOUND, color="grey", linestyle=":")
+    axes[1].axhline(rows.INFEASIBLE_BOUND, color="grey", linestyle=":")
     across = "simulated time (h), first 500 jobs left out"
     up = "fairness (eq. 4); band: middle 95 % of the logs"
     return finished(figure, axes, across, up, columns=2)
@@ -319,15 +326,15 @@ def _draw_literal_reward(trial: PairedTrial, networks: Mapping[str, QNetwork]) -
     figure, (left, right) = panels(titles, (5.5, 4.5))
     run_times = np.geomspace(10.0, 40_000.0, 200)
     for policy, name, colour in (
-        (claims.LITERAL, "reward as printed", "tab:red"),
-        (claims.PRINTED, "all settings as printed", "tab:purple"),
+        (rows.LITERAL, "reward as printed", "tab:red"),
+        (rows.PRINTED, "all settings as printed", "tab:purple"),
         (load.RL, "difference reward", "tab:blue"),
     ):
-        scores = claims.scores_by_run_time(networks[policy], run_times)
+        scores = rows.scores_by_run_time(networks[policy], run_times)
         left.plot(run_times / MINUTE, scores, color=colour, label=name)
     left.axvline(15.0, color="grey", linestyle=":", label="interactive | batch")
     left.set_xscale("log")
-    names = (claims.LITERAL, claims.PRINTED, LONGEST_FIRST, FIFO, load.RL, SJF)
+    names = (rows.LITERAL, rows.PRINTED, LONGEST_FIRST, FIFO, load.RL, SJF)
     means = [float(trial.figure(name, "mean wait").mean()) for name in names]
     right.barh(names, means, color=["tab:red", "tab:purple", "grey", "grey", "tab:blue", "grey"])
     right.set_xlabel(f"mean wait (s), p = {SHOWN}")
@@ -335,11 +342,11 @@ def _draw_literal_reward(trial: PairedTrial, networks: Mapping[str, QNetwork]) -
     return finished(figure, (left, right), "run time of the job (min)", up)
 
 
-def _draw_curves(curves: claims.Curves) -> Any:
+def _draw_curves(curves: rows.Curves) -> Any:
     figure, [axis] = panels(["calibrating SARSA off-line, p = 0.5"], (8, 4.5))
     for colour, (kind, objective) in zip(_COLOURS, curves.items(), strict=True):
-        jobs = claims.SWEEP_JOBS * np.arange(objective.shape[1])
-        axis.plot(jobs, objective.mean(axis=0), color=colour, label=claims.PRETRAININGS[kind])
+        jobs = rows.SWEEP_JOBS * np.arange(objective.shape[1])
+        axis.plot(jobs, objective.mean(axis=0), color=colour, label=rows.PRETRAININGS[kind])
         low, high = objective.min(axis=0), objective.max(axis=0)
         axis.fill_between(jobs, low, high, color=colour, alpha=0.15, linewidth=0)
     up = "objective on the validation logs\n(mean and range of the learners)"
@@ -393,7 +400,7 @@ def _draw_waits(axis: Any, trial: PairedTrial) -> tuple[str, str]:
 def _draw_differences(axis: Any, trial: PairedTrial) -> tuple[str, str]:
     for name, colour in _TRACE_COLOURS.items():
         if name != NATIVE:
-            submit, difference = claims.wait_differences(trial, name)
+            submit, difference = rows.wait_differences(trial, name)
             window = min(_WINDOW, len(difference))
             smooth = np.convolve(difference / HOUR, np.full(window, 1.0 / window), mode="valid")
             axis.plot(submit[: len(smooth)] / DAY, smooth, color=colour, label=f"native - {name}")
@@ -404,28 +411,7 @@ def _draw_differences(axis: Any, trial: PairedTrial) -> tuple[str, str]:
 def _draw_fairness_gap(axis: Any, trial: PairedTrial) -> tuple[str, str]:
     for name, colour in _TRACE_COLOURS.items():
         if name != NATIVE:
-            seconds, gap = claims.fairness_gap(trial, name)
+            seconds, gap = rows.fairness_gap(trial, name)
             axis.plot(seconds / DAY, gap, color=colour, label=f"{name} - native")
     axis.axhline(0.0, color="black", linewidth=0.8)
     return "time (days)", "difference of fairness (eq. 4)"
-
-
-def run(asked: Asked) -> Outcome:
-    """Train, or take the given network, and measure."""
-    plan = Plan.of(asked)
-    if asked.policy is not None:
-        plan = replace(plan, network=import_network(asked.policy))
-    if plan.network is not None and plan.network.schema != REACTIVE_GRID:
-        raise ConfigurationError(
-            f"model {asked.policy} is of schema {plan.network.schema.name}: give one of "
-            f"{REACTIVE_GRID.name}, which `slurm-rl train --algorithm sarsa` writes."
-        )
-    log = None if plan.traces is None else read_lpc(plan.traces)  # may fail: before the trainings
-    with asked.bar("training and simulating", _steps(plan)) as add:
-        outcome = _reproduced(plan, ResultStore(asked.models, add), log)
-    shipped = shipped_figures(plan, asked.shipped)
-    return replace(
-        outcome,
-        more=[*outcome.more, *shipped_report(shipped)],
-        facts={**outcome.facts, "shipped": shipped},
-    )

@@ -23,24 +23,10 @@ from slurm_rl_plugin.learning.sarsa import SarsaSettings
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.measure.intervals import BLOCK_JOBS
 from slurm_rl_plugin.papers.reactive_grids_2008 import load
-from slurm_rl_plugin.papers.study import trials
-from slurm_rl_plugin.papers.study.claims import (
-    Claim,
-    Declared,
-    Measurement,
-    Row,
-    measure,
-    median,
-    ratio_of_means,
-    row_of,
-)
+from slurm_rl_plugin.papers.study import claims, trials
 from slurm_rl_plugin.papers.study.figures import legend_above
-from slurm_rl_plugin.papers.study.result_store import (
-    LearnedNetwork,
-    LearningTask,
-    ResultStore,
-)
-from slurm_rl_plugin.papers.study.study import Add, Asked, Effort, Outcome, Plan
+from slurm_rl_plugin.papers.study.result_store import LearnedNetwork, LearningTask, ResultStore
+from slurm_rl_plugin.papers.study.study import Add, Asked, Effort, Outcome
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
@@ -61,7 +47,7 @@ _RATIOS = {
 }
 
 
-def measured(trial: trials.PairedTrial, policy: str, column: str) -> Measurement:
+def measured(trial: trials.PairedTrial, policy: str, column: str) -> claims.Measurement:
     """A figure with its interval over the logs."""
     if column in _RATIOS:
         figure, other = _RATIOS[column]
@@ -69,10 +55,10 @@ def measured(trial: trials.PairedTrial, policy: str, column: str) -> Measurement
     if column == INTERACTIVE_GAIN:
         return trial.ratio_of_means("interactive mean wait", trials.FIFO, policy)
     if column == LONGEST_TO_FIFO:
-        return measure(trial.ratio("longest wait", policy, trials.FIFO), median)
+        return claims.measure(trial.ratio("longest wait", policy, trials.FIFO), claims.median)
     if column == FAIRNESS_LOST:
-        return measure(trial.figure(policy, "F") - trial.figure(trials.FIFO, "F"))
-    return measure(trial.figure(policy, column))
+        return claims.measure(trial.figure(policy, "F") - trial.figure(trials.FIFO, "F"))
+    return claims.measure(trial.figure(policy, column))
 
 
 WITHIN = "interactive within 120 s"
@@ -96,19 +82,19 @@ def _fraction(trial: trials.PairedTrial, policy: str, column: str) -> tuple[Floa
     return mine.responsiveness[counted], np.ones_like(wait)
 
 
-def measured_on_one_log(trial: trials.PairedTrial, policy: str, column: str) -> Measurement:
+def measured_on_one_log(trial: trials.PairedTrial, policy: str, column: str) -> claims.Measurement:
     """A figure of a trial of one log, its interval by bootstrap over blocks of BLOCK_JOBS jobs."""
     fraction = _fraction(trial, policy, column)
     blocks = max(len(fraction[0]) // BLOCK_JOBS, 2)
     sums = [[part.sum() for part in np.array_split(each, blocks)] for each in fraction]
-    return measure(np.array(sums), ratio_of_means)
+    return claims.measure(np.array(sums), claims.ratio_of_means)
 
 
 GREEDY, HOLD, TAIL_SAFE = "SARSA", "hold", "tail-safe"
 GREEDY_EST, HOLD_EST = "greedy EST", "hold EST"
 
 
-DECLARED = Declared(__package__)
+DECLARED = claims.Declared(__package__)
 #: Segments of LPC-EGEE that have goals.
 _SEGMENTS = (14, 17, 18, 19)
 #: Columns of every policy on the 2008 load, and on a segment.
@@ -121,7 +107,7 @@ BASELINES = (trials.FIFO, trials.SJF)
 
 
 #: A figure of a policy in a trial, by its column.
-Figure = Callable[[trials.PairedTrial, str, str], Measurement]
+Figure = Callable[[trials.PairedTrial, str, str], claims.Measurement]
 #: Rules that the networks are compared with.
 _RULES = (
     trials.FIFO,
@@ -156,12 +142,12 @@ def _generations(settings: PolicySearchSettings, effort: Effort) -> int:
     return min(settings.generations, effort.sweeps) if effort.jobs else settings.generations
 
 
-def _steps(plan: Plan) -> int:
+def _steps(asked: Asked) -> int:
     """Simulated logs and training steps, for a progress bar."""
-    searched = sum(_generations(each, plan.effort) for each, _ in SEARCHES.values())
-    learned = len(load.FRACTIONS) * plan.effort.sweeps + searched
-    segments = len(_SEGMENTS) * (plan.traces is not None)
-    return learned + len(load.FRACTIONS) * plan.seeds + segments
+    searched = sum(_generations(each, asked.effort) for each, _ in SEARCHES.values())
+    learned = len(load.FRACTIONS) * asked.effort.sweeps + searched
+    segments = len(_SEGMENTS) * (asked.traces is not None)
+    return learned + len(load.FRACTIONS) * asked.number_of_seeds() + segments
 
 
 def _scaled(network: QNetwork, factor: float) -> QNetwork:
@@ -202,27 +188,27 @@ def _medians(interactive: float, effort: Effort) -> ClassMedian:
 
 def _on_synthetic(
     interactive: float,
-    plan: Plan,
+    asked: Asked,
     searched: Mapping[str, LearnedNetwork],
     store: ResultStore,
 ) -> trials.PairedTrial:
     greedy = store.network(
-        load.learning_task("reactive-grids", interactive, plan.effort, SarsaSettings())
+        load.learning_task("reactive-grids", interactive, asked.effort, SarsaSettings())
     )
-    medians = _medians(interactive, plan.effort)
+    medians = _medians(interactive, asked.effort)
     policies = {**trials.rules(*_RULES), GREEDY: trials.Contender(network=greedy.network)}
     policies |= trials.rules(trials.MIN_RUN_WAIT, medians=medians)
     for name, (_, oracle) in SEARCHES.items():
         policies[name] = trials.Contender(
             network=searched[name], estimates=None if oracle else medians
         )
-    logs = load.generated(interactive, range(plan.seeds), plan.effort, load.FEASIBLE)
-    return trials.run_trial(logs, policies, plan.effort.drop_of(load.DROP), store.add)
+    logs = load.generated(interactive, range(asked.number_of_seeds()), asked.effort, load.FEASIBLE)
+    return trials.run_trial(logs, policies, asked.effort.drop_of(load.DROP), store.add)
 
 
 def _on_segments(
     log: JobLog, reserve: QNetwork, effort: Effort, add: Add
-) -> dict[int, trials.PairedTrial]:
+) -> dict[str, trials.PairedTrial]:
     logs = trials.prepared_segments(log, _SEGMENTS, trials.PROCESSORS_OF_2011, effort.jobs)
     found = {}
     for number, segment in logs.items():
@@ -235,90 +221,84 @@ def _on_segments(
                 for name, factor in SCALED.items()
             },
         }
-        found[number] = trials.run_trial(
-            [segment], policies, effort.drop_of(trials.SEGMENT_DROP), add
-        )
+        drop = effort.drop_of(trials.SEGMENT_DROP)
+        found[f"LPC-EGEE segment {number}"] = trials.run_trial([segment], policies, drop, add)
     return found
 
 
-def _rows(group: str, trial: trials.PairedTrial, figure: Figure) -> Iterator[Row]:
+def _rows(group: str, trial: trials.PairedTrial, figure: Figure) -> Iterator[claims.Row]:
     """The figures with a goal."""
     for goal in DECLARED.goals(group):
         policy, column = str(goal.policy), str(goal.column)
         means = {name: figure(trial, name, column).value for name in BASELINES}
-        yield row_of(group, policy, column, figure(trial, policy, column), baselines=means)
+        yield claims.row_of(group, policy, column, figure(trial, policy, column), baselines=means)
 
 
-def _figures(group: str, trial: trials.PairedTrial, figure: Figure) -> Iterator[Row]:
+def _figures(group: str, trial: trials.PairedTrial, figure: Figure) -> Iterator[claims.Row]:
     """Every policy's figures, for a complete table."""
     columns = SYNTHETIC_COLUMNS if figure is measured else SEGMENT_COLUMNS
     for policy in trial.measures:
         for column in columns:
-            yield row_of(group, policy, column, figure(trial, policy, column))
+            yield claims.row_of(group, policy, column, figure(trial, policy, column))
 
 
 _MARKERS = "osD^v<>PX*hp"
 
 
-def _draw_synthetic(by_group: Mapping[float, trials.PairedTrial]) -> Any:
-    figure, axes = plt.subplots(1, len(by_group), figsize=(12, 4.6), layout="constrained")
-    for axis, (p, trial) in zip(axes, by_group.items(), strict=True):
-        _panel(axis, trial, (WAIT_TO_FIFO, "J"), f"2008 load, p = {p}")
-        axis.set_title(f"2008 load, p = {p}")
-    legend_above(figure, axes[0], columns=6)
+def _draw(
+    parts: Mapping[str, trials.PairedTrial],
+    columns: tuple[str, str],
+    shape: tuple[int, int],
+    size: tuple[float, float],
+    names: int,
+) -> Any:
+    """Every policy by two figures, a panel for each group, with the goals; `names` in a row."""
+    figure, axes = plt.subplots(*shape, figsize=size, layout="constrained", squeeze=False)
+    for axis, (group, trial) in zip(axes.flat, parts.items(), strict=True):
+        # the native starts come from another machine, far to the left
+        shown = [name for name in trial.measures if name not in SCALED and name != trials.NATIVE]
+        for place, name in enumerate(shown):
+            across, up = (measured(trial, name, column).value for column in columns)
+            marker = _MARKERS[place % len(_MARKERS)]
+            axis.plot(across, up, marker, color=f"C{place % 10}", markersize=7, label=name)
+        for goal in DECLARED.goals(group):
+            line = {"color": "tab:grey", "linestyle": ":", "linewidth": 1.0, "label": "goals"}
+            if goal.column == columns[0]:
+                axis.axvline(float(str(goal.printed)), **line)
+            elif goal.column == columns[1]:
+                axis.axhline(float(str(goal.printed)), **line)
+        scaled = [name for name in SCALED if name in trial.measures]
+        if scaled:
+            points = [[measured(trial, name, each).value for name in scaled] for each in columns]
+            axis.plot(*points, color="black", linewidth=0.8, label="reserve scaled 0 to 2 times")
+        axis.set(xlabel=columns[0], ylabel=columns[1], title=group)
+    legend_above(figure, axes[0, 0], columns=names)
     return figure
-
-
-def _draw_segments(by_group: Mapping[int, trials.PairedTrial]) -> Any:
-    figure, axes = plt.subplots(2, 2, figsize=(11, 8.5), layout="constrained")
-    for axis, (number, trial) in zip(axes.flat, by_group.items(), strict=True):
-        _panel(axis, trial, (BATCH_TO_SJF, "R"), f"LPC-EGEE segment {number}")
-        points = [
-            [measured(trial, name, column).value for name in SCALED if name in trial.measures]
-            for column in (BATCH_TO_SJF, "R")
-        ]
-        axis.plot(*points, color="black", linewidth=0.8, label="reserve scaled 0 to 2 times")
-        axis.set_title(f"LPC-EGEE segment {number}")
-    legend_above(figure, axes[0, 0], columns=5)
-    return figure
-
-
-def _panel(axis: Any, trial: trials.PairedTrial, columns: tuple[str, str], group: str) -> None:
-    # the native starts come from another machine, far to the left
-    shown = [name for name in trial.measures if name not in SCALED and name != trials.NATIVE]
-    for place, name in enumerate(shown):
-        across, up = (measured(trial, name, column).value for column in columns)
-        marker = _MARKERS[place % len(_MARKERS)]
-        axis.plot(across, up, marker, color=f"C{place % 10}", markersize=7, label=name)
-    for goal in DECLARED.goals(group):
-        line = {"color": "tab:grey", "linestyle": ":", "linewidth": 1.0, "label": "goals"}
-        if goal.column == columns[0]:
-            axis.axvline(float(str(goal.printed)), **line)
-        elif goal.column == columns[1]:
-            axis.axhline(float(str(goal.printed)), **line)
-    axis.set_xlabel(columns[0])
-    axis.set_ylabel(columns[1])
 
 
 def run(asked: Asked) -> Outcome:
     """Train on the load of 2008; run the shipped network, or a given one, on LPC-EGEE."""
-    plan = Plan.of(asked)
+    seeds, effort = asked.number_of_seeds(), asked.effort
+    traces = asked.traces_or_less()
     reserve = import_network(asked.policy or asked.shipped(asked.paper))
     segments = {}
-    with asked.bar("training and simulating", _steps(plan)) as add:
+    with asked.bar("training and simulating", _steps(asked)) as add:
         store = ResultStore(asked.models, add)
-        if plan.traces is not None:
-            segments = _on_segments(trials.read_lpc(plan.traces), reserve, plan.effort, add)
-        searched = {name: store.network(_task(name, plan.effort)).network for name in SEARCHES}
-        synthetic = {p: _on_synthetic(p, plan, searched, store) for p in load.FRACTIONS}
-    parts = [(f"2008 load, p = {p}", each, measured) for p, each in synthetic.items()]
-    parts += [
-        (f"LPC-EGEE segment {number}", each, measured_on_one_log)
-        for number, each in segments.items()
-    ]
-    claims = DECLARED.claims(row for each in parts for row in _rows(*each))
-    claims += [Claim(row=row) for each in parts for row in _figures(*each)]
-    drawings = {"responsive-reserve.png": lambda: _draw_synthetic(synthetic)}
+        if traces is not None:
+            segments = _on_segments(trials.read_lpc(traces), reserve, effort, add)
+        searched = {name: store.network(_task(name, effort)).network for name in SEARCHES}
+        synthetic = {
+            f"2008 load, p = {p}": _on_synthetic(p, asked, searched, store) for p in load.FRACTIONS
+        }
+    parts = [(*each, measured) for each in synthetic.items()]
+    parts += [(*each, measured_on_one_log) for each in segments.items()]
+    found = DECLARED.claims(row for each in parts for row in _rows(*each))
+    found += [row for each in parts for row in _figures(*each)]
+    on_load, on_segments = (WAIT_TO_FIFO, "J"), (BATCH_TO_SJF, "R")
+    name = "responsive-reserve"
+    drawings = {f"{name}.png": lambda: _draw(synthetic, on_load, (1, 3), (12, 4.6), 6)}
     if segments:
-        drawings["responsive-reserve-segments.png"] = lambda: _draw_segments(segments)
-    return Outcome(claims=claims, seeds=range(plan.seeds), drawings=drawings)
+        drawings[f"{name}-segments.png"] = lambda: _draw(
+            segments, on_segments, (2, 2), (11, 8.5), 5
+        )
+    return Outcome(claims=found, seeds=range(seeds), drawings=drawings)

@@ -25,7 +25,7 @@ from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
 from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.papers.rlscheduler_2020 import protocol
-from slurm_rl_plugin.papers.study.claims import Claim, Declared, Judgement, Printed, Report, row_of
+from slurm_rl_plugin.papers.study.claims import Declared, Judgement, Printed, Report, Row, row_of
 from slurm_rl_plugin.papers.study.figures import comparison
 from slurm_rl_plugin.papers.study.study import Add, Asked, Outcome
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -89,7 +89,7 @@ SCHEDULERS: Mapping[str, Scheduler] = {
 }
 
 
-def reproduce(folder: Path) -> list[Claim]:
+def reproduce(folder: Path) -> list[Row]:
     """Measure every cell, mean bounded slowdowns first."""
     traces = {
         trace: protocol.read_benchmark_jobs(folder, name) for trace, (name, _) in TRACES.items()
@@ -262,7 +262,7 @@ def search_all(folder: Path, settings: SearchSettings, seeds: Sequence[int], add
     return found
 
 
-def search_claims(found: Searches) -> list[Claim]:
+def search_claims(found: Searches) -> list[Row]:
     """Best and median over the seeds, compared with the best published figure of each trace."""
     rows = []
     for trace, searches in found.items():

@@ -176,41 +176,6 @@ class Cell(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A figure of an experiment before anything is claimed about it."""
-
-    cell: Cell
-    measured: Measurement
-    draws: FloatArray | None = None  #: one figure a log, for a printed figure of a single log
-    logs: int = FEW_LOGS  #: how many were measured; see `as_bound`
-    #: Policy -> the same figure under it.
-    baselines: Mapping[str, float] = field(default_factory=dict)
-    #: Values for the names in braces in the texts of its entry.
-    words: Mapping[str, Any] = field(default_factory=dict)
-    #: Where it is derived from other printed figures; otherwise the entry has it.
-    printed: Printed | None = None
-    judged: Judgement | None = None  #: where the verdict depends on more than this row
-
-
-def row_of(group: str, policy: str, column: str, measured: float | Measurement, **more: Any) -> Row:
-    """The row of a measured figure; a plain number has no interval."""
-    if not isinstance(measured, Measurement):
-        measured = Measurement(value=float(measured))
-    return Row(cell=Cell(group, policy, column), measured=measured, **more)
-
-
-def row(group: str, policy: str, column: str, values: FloatArray, **more: Any) -> Row:
-    """The row of a mean over logs, shape [logs]; each log is a draw."""
-    more = {"draws": values, "logs": len(values), **more}
-    return row_of(group, policy, column, measure(values), **more)
-
-
-def means_of(values: Mapping[str, FloatArray]) -> dict[str, float]:
-    """Policy -> mean of its figures."""
-    return {name: float(each.mean()) for name, each in values.items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """What is claimed about some rows: a table [[claims]] of a paper's `claims.toml`."""
 
@@ -255,8 +220,8 @@ class Entry:
             return self.printed
         return dict(zip(self.columns, self.line(cell.policy), strict=False)).get(cell.column)
 
-    def claim(self, row: Row) -> Claim:
-        """Judge a row."""
+    def claim(self, row: Row) -> Row:
+        """The row, judged."""
         text = self.text(row.cell)
         printed = row.printed or (Printed.of(text) if text and text != "-" else None)
         judged = self._judged(row, printed)
@@ -266,7 +231,7 @@ class Entry:
                 because = self.because.format(because=because, **row.words)
             judged = judged._replace(because=because + self.holding * judged.holds)
         remark = self.remark.format(**row.words)
-        return Claim(row=row, entry=replace(self, remark=remark), printed=printed, judged=judged)
+        return replace(row, entry=replace(self, remark=remark), printed=printed, judged=judged)
 
     def _judged(self, row: Row, printed: Printed | None) -> Judgement | None:
         if self.kind in ("equal", "none"):
@@ -300,25 +265,23 @@ def _is_one_of(text: str, patterns: str | Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """A row compared with what was printed."""
+class Row:
+    """A figure of an experiment, and what is claimed about it."""
 
-    row: Row
-    entry: Entry = _NO_CLAIM  #: its texts have the row's words
-    printed: Printed | None = None  #: None where there is no earlier figure
-    #: The verdict where the printed figure is one draw, a bound or a sentence; None compares
-    #: within three standard errors.
+    cell: Cell
+    measured: Measurement
+    draws: FloatArray | None = None  #: one figure a log, for a printed figure of a single log
+    logs: int = FEW_LOGS  #: how many were measured; see `as_bound`
+    #: Policy -> the same figure under it.
+    baselines: Mapping[str, float] = field(default_factory=dict)
+    #: Values for the names in braces in the texts of its entry.
+    words: Mapping[str, Any] = field(default_factory=dict)
+    #: None where there is no earlier figure; the entry's, or derived from other printed figures.
+    printed: Printed | None = None
+    #: The verdict where the printed figure is one draw, a bound or a sentence, or where it depends
+    #: on more than this row; None compares within three standard errors.
     judged: Judgement | None = None
-
-    @property
-    def cell(self) -> Cell:
-        """The place of its figure."""
-        return self.row.cell
-
-    @property
-    def measured(self) -> Measurement:
-        """Its figure."""
-        return self.row.measured
+    entry: Entry = _NO_CLAIM  #: its texts have the row's words
 
     @property
     def difference(self) -> float | None:
@@ -381,10 +344,28 @@ class Claim:
             "standard_error": error,
             "ci95": None if interval is None else list(interval),
             "difference": _finite(self.difference),
-            "baselines": {name: _finite(value) for name, value in self.row.baselines.items()},
+            "baselines": {name: _finite(value) for name, value in self.baselines.items()},
             "verdict": _VERDICTS[self.reproduces],
             "because": self.why,
         }
+
+
+def row_of(group: str, policy: str, column: str, measured: float | Measurement, **more: Any) -> Row:
+    """The row of a measured figure; a plain number has no interval."""
+    if not isinstance(measured, Measurement):
+        measured = Measurement(value=float(measured))
+    return Row(cell=Cell(group, policy, column), measured=measured, **more)
+
+
+def row(group: str, policy: str, column: str, values: FloatArray, **more: Any) -> Row:
+    """The row of a mean over logs, shape [logs]; each log is a draw."""
+    more = {"draws": values, "logs": len(values), **more}
+    return row_of(group, policy, column, measure(values), **more)
+
+
+def means_of(values: Mapping[str, FloatArray]) -> dict[str, float]:
+    """Policy -> mean of its figures."""
+    return {name: float(each.mean()) for name, each in values.items()}
 
 
 def _finite(value: float | None) -> float | None:
@@ -428,7 +409,7 @@ class Declared:
         """The first entry with columns and this pattern of groups."""
         return next(each for each in self.entries if each.group == group and each.columns)
 
-    def claims(self, rows: Iterable[Row]) -> list[Claim]:
+    def claims(self, rows: Iterable[Row]) -> list[Row]:
         """A claim for each row; a row without an entry has no verdict.
 
         Rows whose "group: policy" matches the expression `ours` of the file are measured with an
@@ -468,7 +449,7 @@ class TextTable(NamedTuple):
 Report = Sequence[str | TextTable]
 
 
-def judged_claims(claims: Sequence[Claim]) -> Report:
+def judged_claims(claims: Sequence[Row]) -> Report:
     """A table of claims with printed and measured figures, then why some do not reproduce."""
     rows = []
     for claim in claims:
@@ -490,7 +471,7 @@ def judged_claims(claims: Sequence[Claim]) -> Report:
     ]
 
 
-def _bound(claim: Claim) -> str | None:
+def _bound(claim: Row) -> str | None:
     """The printed figure, with its source where that is not a paper."""
     if claim.printed is None:
         return None
@@ -498,7 +479,11 @@ def _bound(claim: Claim) -> str | None:
     return f"{claim.printed.text}{source}"
 
 
-def counts(claims: Sequence[Claim]) -> dict[str, dict[str, int]]:
+#: Counted apart from the claims of the same algorithm.
+_APART = {(GOAL, "ours"): "goals", (GOAL, "paper"): "goals", (READING, "paper"): "readings"}
+
+
+def counts(claims: Sequence[Row]) -> dict[str, dict[str, int]]:
     """How many claims reproduce, by the algorithm measured; goals and readings apart.
 
     Returns:
@@ -507,20 +492,15 @@ def counts(claims: Sequence[Claim]) -> dict[str, dict[str, int]]:
     found = dict[str, dict[str, int]]()
     for claim in claims:
         if claim.reproduces is not None:
-            apart = {
-                (GOAL, "ours"): "goals",
-                (GOAL, "paper"): "goals",
-                (READING, "paper"): "readings",
-            }
             algorithm = claim.entry.algorithm
-            kind = apart.get((claim.entry.source, algorithm), algorithm)
+            kind = _APART.get((claim.entry.source, algorithm), algorithm)
             count = found.setdefault(kind, {"reproduce": 0, "judged": 0})
             count["judged"] += 1
             count["reproduce"] += claim.reproduces
     return found
 
 
-def _counted(claims: Sequence[Claim]) -> str:
+def _counted(claims: Sequence[Row]) -> str:
     """One sentence for each count."""
     sentences = {
         "paper": "{reproduce} of {judged} reproduce.",

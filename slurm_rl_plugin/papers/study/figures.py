@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from slurm_rl_plugin.papers.study.claims import Claim, Measurement
+from slurm_rl_plugin.papers.study.claims import Measurement, Row
 from slurm_rl_plugin.papers.study.study import Drawings
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.whole_file import replacing
@@ -102,7 +102,7 @@ def legend_above(figure: Any, axis: Any, columns: int = 4) -> None:
     )
 
 
-def comparison(claims: Sequence[Claim], quantity: str, columns: Sequence[str] = ()) -> Any:
+def comparison(claims: Sequence[Row], quantity: str, columns: Sequence[str] = ()) -> Any:
     """Published and measured figures, a panel for each group, on a logarithmic scale."""
     drawn = [one for one in claims if one.printed and (not columns or one.cell.column in columns)]
     groups = list(dict.fromkeys(claim.cell.group for claim in drawn))

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.papers.study.claims import Claim, Report, judged_claims
-from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.papers.study.claims import Report, Row, judged_claims
 
 #: Called with the number of further steps that are done.
 Add = Callable[[int], None]
@@ -18,82 +17,6 @@ Add = Callable[[int], None]
 Bar = Callable[[str, int], AbstractContextManager[Add]]
 #: File of a figure -> makes a matplotlib figure.
 Drawings = Mapping[str, Callable[[], Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The options of `slurm-rl reproduce`, and what a study works with."""
-
-    paper: str  #: name of the study
-    usual_seeds: int  #: the default of `seeds`
-    seeds: int | None  #: logs, grids or trainings; None where not given
-    traces: Path | None  #: folder of job logs; None without one
-    traces_given: bool  #: whether that folder was an argument, not the environment's
-    models: Path  #: folder of the result store
-    policy: Path | None  #: file of a network that replaces trained ones
-    quick: bool  #: whether everything is small, as a smoke test
-    search: bool  #: whether to search a score as well
-    shipped: Callable[[str], Path]  #: name of a model of the package -> its file
-    bar: Bar
-    say: Callable[[str], None]  #: prints a sentence for the user
-
-    def number_of_seeds(
-        self, fewest: int = 2, why: str = "an interval over the seeds needs at least 2"
-    ) -> int:
-        """The number of seeds; `why` is a clause for the error on fewer."""
-        seeds = self.usual_seeds if self.seeds is None else self.seeds
-        if seeds < fewest:
-            raise ConfigurationError(f"--seeds {seeds}: {why}.")
-        return seeds
-
-    def traces_or_refuse(self, sentence: str) -> Path:
-        """The folder of logs, required."""
-        if self.traces is None:
-            raise ConfigurationError(sentence)
-        return self.traces
-
-    def traces_or_less(self, left_out: str) -> Path | None:
-        """The folder of logs; without one the user is warned of what is left out."""
-        if self.traces is None:
-            self.say(f"No traces are named: {left_out}.")
-        return self.traces
-
-    def refuse_policy(self, why: str) -> None:
-        """Refuse --policy for a study that takes no network."""
-        if self.policy is not None:
-            raise ConfigurationError(f"--policy is not for {self.paper}: {why}.")
-
-    def refuse_seeds(self, why: str) -> None:
-        """Refuse --seeds for a study that draws nothing."""
-        if self.seeds is not None:
-            raise ConfigurationError(f"--seeds is not for {self.paper}: {why}.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The results of a study."""
-
-    claims: Sequence[Claim]
-    seeds: Sequence[int]
-    table: Callable[[Any], Report] = judged_claims  #: makes a report of the claims
-    more: Report = ()  #: printed below it
-    facts: Mapping[str, Any] = field(default_factory=dict)  #: further entries of the JSON document
-    drawings: Drawings = field(default_factory=dict)
-    #: Further entries of the file written next to the figures; None for no such file.
-    manifest: Mapping[str, Any] | None = None
-
-
-class Study(Protocol):
-    """An experiment that can be run again: a module with this function."""
-
-    def run(self, asked: Asked) -> Outcome:
-        """Run the experiment; the caller draws and prints.
-
-        Raises:
-            ConfigurationError: the options do not fit, or a log is missing.
-            AccountingLogError: a log cannot be read.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,19 +47,81 @@ QUICK = Effort(jobs=600, training=2, validation=1, sweeps=3, iterations=2, learn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The size of a learning paper's experiment."""
+class Asked:
+    """The options of `slurm-rl reproduce`, and what a study works with."""
 
-    seeds: int  #: generated logs of each kind, seeds 0 to `seeds` - 1
-    traces: Path | None = None  #: folder with LPC-EGEE; None leaves its segments out
-    network: QNetwork | None = None  #: replaces trained networks
-    effort: Effort = FULL
+    paper: str  #: name of the study
+    usual_seeds: int  #: the default of `seeds`
+    seeds: int | None  #: logs, grids or trainings; None where not given
+    traces: Path | None  #: folder of job logs; None without one
+    traces_given: bool  #: whether that folder was an argument, not the environment's
+    models: Path  #: folder of the result store
+    policy: Path | None  #: file of a network that replaces trained ones
+    quick: bool  #: whether everything is small, as a smoke test
+    search: bool  #: whether to search a score as well
+    shipped: Callable[[str], Path]  #: name of a model of the package -> its file
+    bar: Bar
+    say: Callable[[str], None]  #: prints a sentence for the user
 
-    @classmethod
-    def of(cls, asked: Asked) -> Plan:
-        """The plan of the options."""
-        return cls(
-            seeds=asked.number_of_seeds(),
-            traces=asked.traces_or_less("the parts on LPC-EGEE are left out"),
-            effort=QUICK if asked.quick else FULL,
-        )
+    @property
+    def effort(self) -> Effort:
+        """Sizes of logs and trainings."""
+        return QUICK if self.quick else FULL
+
+    def number_of_seeds(
+        self, fewest: int = 2, why: str = "an interval over the seeds needs at least 2"
+    ) -> int:
+        """The number of seeds; `why` is a clause for the error on fewer."""
+        seeds = self.usual_seeds if self.seeds is None else self.seeds
+        if seeds < fewest:
+            raise ConfigurationError(f"--seeds {seeds}: {why}.")
+        return seeds
+
+    def traces_or_refuse(self, sentence: str) -> Path:
+        """The folder of logs, required."""
+        if self.traces is None:
+            raise ConfigurationError(sentence)
+        return self.traces
+
+    def traces_or_less(self, left_out: str = "the parts on LPC-EGEE are left out") -> Path | None:
+        """The folder of logs; without one the user is warned of what is left out."""
+        if self.traces is None:
+            self.say(f"No traces are named: {left_out}.")
+        return self.traces
+
+    def refuse_policy(self, why: str) -> None:
+        """Refuse --policy for a study that takes no network."""
+        if self.policy is not None:
+            raise ConfigurationError(f"--policy is not for {self.paper}: {why}.")
+
+    def refuse_seeds(self, why: str) -> None:
+        """Refuse --seeds for a study that draws nothing."""
+        if self.seeds is not None:
+            raise ConfigurationError(f"--seeds is not for {self.paper}: {why}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The results of a study."""
+
+    claims: Sequence[Row]
+    seeds: Sequence[int]
+    table: Callable[[Any], Report] = judged_claims  #: makes a report of the claims
+    more: Report = ()  #: printed below it
+    facts: Mapping[str, Any] = field(default_factory=dict)  #: further entries of the JSON document
+    drawings: Drawings = field(default_factory=dict)
+    #: Further entries of the file written next to the figures; None for no such file.
+    manifest: Mapping[str, Any] | None = None
+
+
+class Study(Protocol):
+    """An experiment that can be run again: a module with this function."""
+
+    def run(self, asked: Asked) -> Outcome:
+        """Run the experiment; the caller draws and prints.
+
+        Raises:
+            ConfigurationError: the options do not fit, or a log is missing.
+            AccountingLogError: a log cannot be read.
+        """
+        ...

@@ -213,7 +213,6 @@ def measures_of(jobs: ScheduledJobs, drop: tuple[int, int]) -> dict[str, float]:
         "overhead <= 1": _part(relative_overhead(wait, run_time)[quick] <= 1.0),
         "worst 5 %": float("nan"),
         "interactive R > 0.9": _part(response[quick] > 0.9),
-        "interactive R > 0.5": _part(response[quick] > 0.5),
     }
     if quick.any():
         worst = max(round(_WORST * int(quick.sum())), 1)

@@ -10,7 +10,7 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.papers.heuristics.experiment import FRACTIONS, reproduce
-from slurm_rl_plugin.papers.study.claims import Claim
+from slurm_rl_plugin.papers.study.claims import Row
 
 pytestmark = pytest.mark.study
 
@@ -42,12 +42,12 @@ def test_generated_loads_need_no_traces(
 
 
 @pytest.fixture(scope="module")
-def claims() -> list[Claim]:
+def claims() -> list[Row]:
     return reproduce(40, Path(TRACES or ""), lambda _: None)
 
 
 @needs_traces
-def test_what_reproduces_and_what_does_not(claims: list[Claim]) -> None:
+def test_what_reproduces_and_what_does_not(claims: list[Row]) -> None:
     for each in claims:
         known = (
             each.cell.column == "J"  # nominal shares

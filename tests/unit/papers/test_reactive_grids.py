@@ -7,14 +7,6 @@ import pytest
 
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
 from slurm_rl_plugin.learning.evaluation.paired import medians_of
-from slurm_rl_plugin.papers.reactive_grids_2008.claims import (
-    fairness_over_time,
-    implied_ratio,
-    preference_for_long_jobs,
-    rows_of_table_1,
-    rows_of_waits,
-    smallest_ratio,
-)
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     DECLARED,
     FEASIBLE,
@@ -23,6 +15,14 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     generated,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.on_line import overtakes_after
+from slurm_rl_plugin.papers.reactive_grids_2008.rows import (
+    fairness_over_time,
+    implied_ratio,
+    preference_for_long_jobs,
+    rows_of_table_1,
+    rows_of_waits,
+    smallest_ratio,
+)
 from slurm_rl_plugin.papers.study.study import QUICK
 from slurm_rl_plugin.papers.study.trials import (
     FIFO,

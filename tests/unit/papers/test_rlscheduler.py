@@ -34,7 +34,7 @@ from slurm_rl_plugin.papers.rlscheduler_2020.study import (
     search_weights,
     sjf_weights,
 )
-from slurm_rl_plugin.papers.study.claims import Claim
+from slurm_rl_plugin.papers.study.claims import Row
 
 pytestmark = pytest.mark.study
 
@@ -256,7 +256,7 @@ def test_a_faulty_trace_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.fixture(scope="module")
-def claims() -> list[Claim]:
+def claims() -> list[Row]:
     return reproduce(Path(FOLDER or ""))
 
 
@@ -271,7 +271,7 @@ def claims() -> list[Claim]:
         ("no backfilling, our kernel", 1),
     ],
 )
-def test_every_cell_reproduces(claims: list[Claim], group: str, cells: int) -> None:
+def test_every_cell_reproduces(claims: list[Row], group: str, cells: int) -> None:
     found = [each for each in claims if each.cell.group == group]
     assert len(found) == cells
     assert [each.as_json() for each in found if not each.reproduces] == []

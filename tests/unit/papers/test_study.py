@@ -16,7 +16,6 @@ from slurm_rl_plugin.measure.intervals import of_samples
 from slurm_rl_plugin.papers.study.claims import (
     GOAL,
     Cell,
-    Claim,
     Declared,
     Entry,
     Judgement,
@@ -41,7 +40,7 @@ CELL = Cell("a", "RL", "wait")
 DECLARED = sorted(Path(papers.__path__[0]).glob("*/claims.toml"))
 
 
-def claim(value: float, error: float | None = None, **entry: Any) -> Claim:
+def claim(value: float, error: float | None = None, **entry: Any) -> Row:
     measured = Measurement(value=value, standard_error=error)
     return Entry(**entry).claim(Row(cell=CELL, measured=measured, baselines={"FIFO": 3.0}))
 
@@ -157,7 +156,7 @@ def test_a_gain_needs_its_whole_interval_above_zero() -> None:
     assert not as_gain(Measurement(value=0.1, ci95=(-0.01, 0.2))).holds
 
 
-def judged(*, holds: bool, **entry: Any) -> Claim:
+def judged(*, holds: bool, **entry: Any) -> Row:
     found = Row(cell=CELL, measured=measure(HUNDRED), judged=Judgement(holds, "because"))
     return Entry(kind="row", printed="8", **entry).claim(found)
 
@@ -187,7 +186,7 @@ def test_a_ratio_of_no_waits_has_no_value_and_no_interval() -> None:
     nothing = measure(np.zeros((2, 5)), ratio_of_means)
     assert np.isnan(nothing.value)
     assert nothing.ci95 is None
-    assert Claim(row=Row(cell=CELL, measured=nothing)).as_json()["measured"] is None
+    assert Row(cell=CELL, measured=nothing).as_json()["measured"] is None
 
 
 def test_draws_without_any_wait_are_left_out_of_the_interval() -> None:
