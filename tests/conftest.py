@@ -5,9 +5,11 @@ Nor is anything of what an installation compiled there for a test that asks what
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.fakes.in_process import run_fakes_in_process
+from tests.functional.typed import Typed
 
 settings.register_profile(
     "loaded machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -15,3 +17,9 @@ settings.register_profile(
 settings.load_profile("loaded machine")
 os.environ["SLURM_RL_COMPILED"] = ""
 run_fakes_in_process()
+
+
+@pytest.fixture
+def typed(capsys: pytest.CaptureFixture[str]) -> Typed:
+    """Runs a verb without a configuration."""
+    return Typed(capsys)

@@ -23,9 +23,3 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def words(site: FakeCluster, capsys: pytest.CaptureFixture[str]) -> Typed:
     """Runs a verb at the site of the test module."""
     return Typed(capsys, after=("--config", "site.toml"))
-
-
-@pytest.fixture
-def typed(capsys: pytest.CaptureFixture[str]) -> Typed:
-    """Runs a verb without a configuration."""
-    return Typed(capsys)

@@ -1,3 +1,5 @@
+"""A library that is missing, broken or not for this processor is one sentence; help needs none."""
+
 from __future__ import annotations
 
 import argparse
@@ -13,10 +15,11 @@ from slurm_rl_plugin import __version__
 from slurm_rl_plugin.batch_systems.pbs.kind import PBS
 from slurm_rl_plugin.batch_systems.registry import taken_back_by_hand
 from slurm_rl_plugin.batch_systems.slurm.kind import SLURM
-from slurm_rl_plugin.cli.entry import TRACEBACK, VERBS, main, missing_library, verb_parser
+from slurm_rl_plugin.cli.entry import TRACEBACK, VERBS, missing_library, verb_parser
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_pbs_cluster import FakePbs
 from tests.fakes.without_extras import without_extras
+from tests.functional.typed import Typed
 
 OF_SLURM, OF_PBS = SLURM.by_hand, PBS.by_hand
 #: Verbs that need only what requirements/runtime.txt brings: all others simulate.
@@ -32,16 +35,9 @@ def on_pbs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv(name, value)
 
 
-@pytest.fixture
-def on_neither(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("PBS_CONF_FILE", str(tmp_path / "pbs.conf"))
-
-
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        ("onnxruntime", "runtime"),
         ("prometheus_client.core", "runtime"),
         ("numpy", "runtime"),
         ("numba", "train"),
@@ -49,19 +45,16 @@ def on_neither(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ],
 )
 def test_it_names_what_brings_the_library(name: str, file: str) -> None:
-    error = ModuleNotFoundError("No module", name=name)
-    said = missing_library("evaluate", error)
-    place = f"in a checkout of version {__version__}"
-    assert (
-        said == f"needs {name.partition('.')[0]}: pip install -r requirements/{file}.txt {place}."
-    )
+    said = missing_library("evaluate", ModuleNotFoundError("No module", name=name))
+    place = f"-r requirements/{file}.txt in a checkout of version {__version__}"
+    assert said == f"needs {name.partition('.')[0]}: pip install {place}."
 
 
 def test_one_that_cannot_be_loaded_says_why() -> None:
-    said = missing_library("run", ImportError("libx.so:\n no such file", name="onnxruntime"))
-    assert said.startswith("onnxruntime cannot be loaded (libx.so: no such file): pip install")
-    assert OF_SLURM not in said
-    assert OF_PBS not in said
+    for what in ("run", "enable", "evaluate", "experiment"):
+        said = missing_library(what, ImportError("libx.so:\n no such file", name="onnxruntime"))
+        assert said.startswith("onnxruntime cannot be loaded (libx.so: no such file): pip install")
+        assert "factors" not in said
 
 
 #: polars' own check on the processor of a Sandy Bridge; after it, SIGILL.
@@ -114,72 +107,51 @@ def test_a_processor_without_avx2_is_named_before_it_ends_the_process(
     assert not list(tmp_path.glob("*.parquet"))
 
 
-@pytest.mark.usefixtures("on_neither")
-def test_a_verb_of_the_way_out_says_what_does_it_by_hand() -> None:
-    said = missing_library("release", ImportError("x"))
-    assert said.endswith(f"by hand with `{OF_SLURM}` (Slurm) or `{OF_PBS}` (OpenPBS).")
-
-
-@pytest.mark.parametrize("what", ["experiment", "enable", "run", "evaluate"])
-def test_other_verbs_say_nothing_of_factors(what: str) -> None:
-    assert "factors" not in missing_library(what, ImportError("x"))
-
-
-def test_an_experiment_that_cannot_begin_says_nothing_of_factors(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_verb_of_the_way_out_says_what_does_it_by_hand_where_it_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def fails(options: argparse.Namespace) -> int:
-        raise ModuleNotFoundError("No module", name="numba")
-
-    monkeypatch.delenv(TRACEBACK, raising=False)
-    monkeypatch.setattr("slurm_rl_plugin.cli.experiment.main", fails)
-    for words, told in ((["start"], False), (["stop"], True)):
-        assert main(["experiment", *words]) == 1
-        said = capsys.readouterr().err
-        assert said.startswith(
-            "slurm-rl experiment: needs numba: pip install -r requirements/train"
-        )
-        assert ("factors" in said) is told
-
-
-@pytest.mark.usefixtures("on_pbs")
-def test_on_a_host_of_pbs_it_is_the_line_of_pbs() -> None:
-    assert OF_PBS == 'qmgr -c "unset server job_sort_formula"'
-    assert missing_library("release", ImportError("x")).endswith(f"by hand with `{OF_PBS}`.")
-
-
-def test_on_a_host_of_slurm_it_is_the_line_of_slurm(tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PBS_CONF_FILE", str(tmp_path / "pbs.conf"))
+    both = f"by hand with `{OF_SLURM}` (Slurm) or `{OF_PBS}` (OpenPBS)."
+    assert missing_library("release", ImportError("x")).endswith(both)
     (tmp_path / "scontrol").write_text("#!/bin/sh\n")
     (tmp_path / "scontrol").chmod(0o755)
-    environment = {"PATH": str(tmp_path), "PBS_CONF_FILE": str(tmp_path / "pbs.conf")}
-    assert taken_back_by_hand(environment) == f"`{OF_SLURM}`"
+    assert missing_library("release", ImportError("x")).endswith(f"by hand with `{OF_SLURM}`.")
 
 
-@pytest.mark.usefixtures("on_pbs")
-def test_where_nothing_is_known_release_says_the_line_of_pbs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "broken.toml").write_text("[")
-    words = ("--config", str(tmp_path / "broken.toml"), "--state-file", str(tmp_path / "none"))
-    assert main(["release", *words]) == 1
-    said = capsys.readouterr().err
-    assert f"restore the factors by `{OF_PBS}`." in said
-    assert "scontrol" not in said
-
-
-def test_a_fault_of_ours_while_an_experiment_is_stopped_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("error", "begin"),
+    [
+        (
+            ModuleNotFoundError("No module", name="numba"),
+            "needs numba: pip install -r requirements/",
+        ),
+        (RuntimeError("unforeseen"), "failed (RuntimeError: unforeseen)"),
+    ],
+)
+def test_an_experiment_that_cannot_be_stopped_says_how_to_roll_factors_back(
+    error: Exception, begin: str, monkeypatch: pytest.MonkeyPatch, typed: Typed
 ) -> None:
     def fails(options: argparse.Namespace) -> int:
-        raise RuntimeError("unforeseen")
+        raise error
 
     monkeypatch.delenv(TRACEBACK, raising=False)
     monkeypatch.setattr("slurm_rl_plugin.cli.experiment.main", fails)
-    assert main(["experiment", "stop"]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("slurm-rl experiment: failed (RuntimeError: unforeseen)")
-    assert said.count("\n") == 1
-    assert taken_back_by_hand(os.environ) in said
+    for action in ("start", "stop"):
+        status, _, said = typed("experiment", action)
+        assert (status, said.count("\n")) == (1, 1)
+        assert said.startswith(f"slurm-rl experiment: {begin}")
+        assert (taken_back_by_hand(os.environ) in said) is (action == "stop")
+
+
+@pytest.mark.usefixtures("on_pbs")
+def test_where_nothing_is_known_release_says_the_line_of_pbs(tmp_path: Path, typed: Typed) -> None:
+    (tmp_path / "broken.toml").write_text("[")
+    words = ("--config", tmp_path / "broken.toml", "--state-file", tmp_path / "none")
+    status, _, said = typed("release", *words)
+    assert status == 1
+    assert f"restore the factors by `{OF_PBS}`." in said
+    assert "scontrol" not in said
 
 
 def test_the_line_is_the_one_of_the_documents() -> None:

@@ -71,18 +71,13 @@ def test_a_candidate_decides_and_then_the_configured_model_again(scene: Scene) -
         assert (scene.cycle.policy.name, scene.cycle.model_sha256) == ("default", SHA256)
         assert scene.served() == {"default"}
         assert scene.queue.told == [30.0]
+    policy = scene.cycle.policy
+    assert isinstance(policy, QNetworkPolicy)
+    assert policy.goals == Goals(shares=POINTS_A_DOUBLING)  # the site gives shares of its own
     assert scene.files.bring_in(scene.cycle, "", "")
     assert (scene.cycle.policy.name, scene.cycle.model_sha256) == ("sjf", "")
     assert scene.served() == {"sjf"}
     assert scene.queue.told == [30.0]  # a rule learns from no runs
-
-
-def test_a_candidate_decides_by_the_goals_of_the_site(scene: Scene) -> None:
-    """The site gives shares of its own: they count though [goals] says nothing."""
-    assert scene.files.bring_in(scene.cycle, str(MODEL), SHA256)
-    policy = scene.cycle.policy
-    assert isinstance(policy, QNetworkPolicy)
-    assert policy.goals == Goals(shares=POINTS_A_DOUBLING)
 
 
 def test_another_file_than_the_declared_one_decides_nothing(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,94 +21,81 @@ from slurm_rl_plugin.cli.progress import (
 )
 from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
+from tests.functional.typed import Typed
+
+Heard = Callable[[], str]
 
 
-def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Standard error, which `capsys` must hold by now, is a terminal without rich."""
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+@pytest.fixture
+def heard(capsys: pytest.CaptureFixture[str]) -> Heard:
+    """What standard error, a log, got since the last call."""
+    return lambda: capsys.readouterr().err
+
+
+@pytest.fixture
+def shown(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> Heard:
+    """The same of a terminal without rich."""
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True, raising=False)
     for name in ("rich", "rich.console", "rich.progress"):
         monkeypatch.setitem(sys.modules, name, None)
+    return heard
 
 
 def silent_for(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_SILENT_SINCE", [time.monotonic() - seconds])
 
 
-def heard(capsys: pytest.CaptureFixture[str], words: str) -> bool:
-    """Whether the terminal shows the words within a minute."""
-    said, until = "", time.monotonic() + 60.0
-    while words not in said and time.monotonic() < until:
-        time.sleep(0.001)
-        said += capsys.readouterr().err
-    return words in said
-
-
 def test_a_terminal_without_rich_gets_a_plain_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    shown: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_a_terminal(monkeypatch)
+    silent_for(3600.0, monkeypatch)
     with parts_bar("audit log", 200) as add:
-        assert "audit log 0%" in capsys.readouterr().err
+        assert "audit log 0%" in shown()
         add(50)
         add(150)
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "audit log 25%" in said.err
-    assert "audit log 100%" in said.err
-    assert said.err.endswith("\r\033[K")
+    said = shown()
+    assert "audit log 25%" in said
+    assert "audit log 100%" in said
+    assert said.endswith("\r\033[K")
+    assert time.monotonic() - progress._SILENT_SINCE[0] < 3600.0
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_long_work_is_shown_until_it_ends(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fails: bool
+    shown: Heard, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    on_a_terminal(monkeypatch)
     silent_for(progress.PATIENCE, monkeypatch)
     with suppress(ValueError), said_if_long("reading a.log"):
-        assert heard(capsys, "reading a.log ...")
+        said, until = "", time.monotonic() + 60.0
+        while "reading a.log ..." not in said and time.monotonic() < until:
+            time.sleep(0.001)
+            said += shown()
+        assert "reading a.log ..." in said
         if fails:
             raise ValueError("of the work")
-    assert capsys.readouterr().err == "\r\033[K"
+    assert shown() == "\r\033[K"
     assert time.monotonic() - progress._SILENT_SINCE[0] < progress.PATIENCE
 
 
-def test_nothing_is_said_of_short_work(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    on_a_terminal(monkeypatch)
+def test_nothing_is_said_of_short_work(shown: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
     silent_for(0.0, monkeypatch)
     monkeypatch.setattr(progress, "PATIENCE", 3600.0)
     with said_if_long("reading a.log"):
         pass
-    assert capsys.readouterr().err == ""
+    assert shown() == ""
 
 
-def test_a_bar_that_ends_was_heard(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    on_a_terminal(monkeypatch)
-    silent_for(3600.0, monkeypatch)
-    with parts_bar("audit log", 1):
-        pass
-    assert capsys.readouterr().err.endswith("\r\033[K")
-    assert time.monotonic() - progress._SILENT_SINCE[0] < 3600.0
-
-
-def test_a_first_run_says_that_it_compiles(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    on_a_terminal(monkeypatch)
+def test_a_first_run_says_that_it_compiles(shown: Heard) -> None:
     say_of_compiling(lambda: True)
-    assert capsys.readouterr().err == ""
+    assert shown() == ""
     say_of_compiling(lambda: False)
-    assert capsys.readouterr().err == f"slurm-rl: {progress.COMPILES_FIRST}\n"
+    assert shown() == f"slurm-rl: {progress.COMPILES_FIRST}\n"
 
 
 def test_work_continues_without_standard_error_or_a_thread(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    shown: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Standard error was closed, or no thread is left."""
-    on_a_terminal(monkeypatch)
 
     def refused(timer: object) -> None:
         raise RuntimeError("can't start new thread")
@@ -116,7 +104,7 @@ def test_work_continues_without_standard_error_or_a_thread(
         patched.setattr(progress.Timer, "start", refused)
         with said_if_long("reading a.log"):
             pass
-    assert capsys.readouterr().err == ""
+    assert shown() == ""
     monkeypatch.setattr(sys, "stderr", None)
     with said_if_long("reading a.log"), parts_bar("audit log", 1) as add:
         add(1)
@@ -124,7 +112,7 @@ def test_work_continues_without_standard_error_or_a_thread(
 
 
 def test_elsewhere_nothing_is_shown_of_short_work(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silent_for(3600.0, monkeypatch)
     with parts_bar("audit log", 200) as add:
@@ -132,11 +120,11 @@ def test_elsewhere_nothing_is_shown_of_short_work(
     with said_if_long("reading a.log"):
         pass
     say_of_compiling(lambda: False)
-    assert capsys.readouterr().err == ""
+    assert heard() == ""
 
 
 def test_a_log_gets_a_line_each_minute_or_each_tenth_whichever_is_rarer(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
@@ -145,7 +133,7 @@ def test_a_log_gets_a_line_each_minute_or_each_tenth_whichever_is_rarer(
         nonlocal now
         now = 1000.0 + second
         add(parts)
-        return capsys.readouterr().err
+        return heard()
 
     with parts_bar("  replaying", 100) as add:
         assert said_at(59.0, 50) == ""
@@ -157,7 +145,7 @@ def test_a_log_gets_a_line_each_minute_or_each_tenth_whichever_is_rarer(
 
 
 def test_work_goes_on_where_the_reader_of_its_log_has_gone_away(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(text: str) -> int:
         raise BrokenPipeError
@@ -166,20 +154,17 @@ def test_work_goes_on_where_the_reader_of_its_log_has_gone_away(
     with parts_bar("replaying", 1) as add, monkeypatch.context() as patched:
         patched.setattr(sys.stderr, "write", gone)
         add(1)
-    assert capsys.readouterr().err == ""
+    assert heard() == ""
 
 
 @pytest.mark.parametrize("what", ["hook", "simulator"])
-def test_a_benchmark_shows_how_far_it_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], what: str
-) -> None:
-    on_a_terminal(monkeypatch)
+def test_a_benchmark_shows_how_far_it_is(shown: Heard, what: str) -> None:
     words = ["--jobs", "40", "--repeats", "2", "--policy", "sjf", "--json"]
     assert main(["benchmark", what, *words]) == 0
-    shown = [int(each) for each in re.findall(r"measuring (\d+)%", capsys.readouterr().err)]
-    assert shown == sorted(shown)
-    assert len(set(shown)) > 10
-    assert 80 <= shown[-1] <= 100
+    parts = [int(each) for each in re.findall(r"measuring (\d+)%", shown())]
+    assert parts == sorted(parts)
+    assert len(set(parts)) > 10
+    assert 80 <= parts[-1] <= 100
 
 
 def words_of(path: Path | None, *, several: bool = False) -> str:
@@ -194,14 +179,10 @@ def keep(path: Path, steps: int) -> None:
         kept.add(step)
 
 
-def test_nothing_kept_is_nothing_said(tmp_path: Path) -> None:
-    assert words_of(None) == ""
-    assert words_of(tmp_path / "none") == ""
+def test_a_checkpoint_with_a_step_is_named(tmp_path: Path) -> None:
+    assert words_of(None) == words_of(tmp_path / "none") == ""
     keep(tmp_path / "begun", 0)
     assert words_of(tmp_path / "begun") == ""
-
-
-def test_the_file_is_named(tmp_path: Path) -> None:
     keep(tmp_path / "kept", 2)
     keep(tmp_path / "kept.2", 2)
     sentence = f"interrupted: the same command continues from {tmp_path}/kept"
@@ -211,10 +192,7 @@ def test_the_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_training_names_its_checkpoint(
-    kept: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed
 ) -> None:
     output = tmp_path / "z.onnx"
 
@@ -224,8 +202,7 @@ def test_a_training_names_its_checkpoint(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training, "train_policy", interrupted)
-    assert main(["train", "mmn:seed=3,jobs=100", "-o", str(output), "--steps", "1"]) == 1
+    status, _, said = typed("train", "mmn:seed=3,jobs=100", "-o", output, "--steps", "1")
     sentence = f"interrupted: the same command continues from {output}.checkpoint."
-    assert capsys.readouterr().err.endswith(
-        f"slurm-rl train: {sentence if kept else 'interrupted.'}\n"
-    )
+    assert status == 1
+    assert said.endswith(f"slurm-rl train: {sentence if kept else 'interrupted.'}\n")

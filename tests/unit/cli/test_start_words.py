@@ -10,33 +10,37 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.services.forecast_client import ServiceClient
+from tests.functional.typed import Typed
 
+_NO_ADDRESS = "is none: give one such as https://host:9344."
 _BOTH = "is neither a job nor a command: give a job's number, such as 123"
 
 
 @pytest.mark.parametrize(
-    ("word", "sentence"),
+    ("words", "sentence"),
     [
         ("abc", _BOTH),
         ("-1", _BOTH),
         ("job.sh", "give the command that submits after --, as in -- sbatch job.sh."),
         ("12x", "'12x' is not a job ID: give NUMBER"),
+        ("--url https://host:port --token-file token 1", _NO_ADDRESS),
+        ("--url https://[::1 --token-file token 1", _NO_ADDRESS),
+        ("--url ftp://host --token-file token 1", _NO_ADDRESS),
+        (
+            "--url http://host.example --token-file token 1",
+            "would show the token to the network: give https.",
+        ),
     ],
 )
-def test_a_single_word(
-    word: str,
-    sentence: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_what_cannot_be_asked_is_one_sentence(
+    words: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("job.sh").touch()
-    assert main(["start", word]) == 2
-    said = capsys.readouterr().err
+    Path("token").write_text("t" * 40)
+    said = typed.refused("start", *words.split())
     assert sentence in said
     assert (_BOTH in said) == (sentence == _BOTH)
 
@@ -46,7 +50,7 @@ def test_a_single_word(
     [("--mem-per-cpu=2000", 8000.0, True), ("--mem=2000", 2000.0, False)],
 )
 def test_the_service_is_told_whether_memory_goes_with_processors(
-    memory: str, in_all: float, goes: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    memory: str, in_all: float, goes: bool, monkeypatch: pytest.MonkeyPatch, typed: Typed
 ) -> None:
     asked: list[Mapping[str, Any]] = []
 
@@ -54,27 +58,9 @@ def test_the_service_is_told_whether_memory_goes_with_processors(
         asked.append(request)
         return {}
 
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ServiceClient, "post", told)
-    assert main(["start", "--json", "--", "sbatch", "-n4", memory, "--wrap", "true"]) == 0
+    typed.out("start", "--json", "--", "sbatch", "-n4", memory, "--wrap", "true")
     assert (asked[0]["memory"], asked[0]["memory_per_cpu"]) == (in_all, goes)
-
-
-@pytest.mark.parametrize(
-    ("url", "sentence"),
-    [
-        ("https://host:port", "is none: give one such as https://host:9344."),
-        ("https://[::1", "is none: give one such as https://host:9344."),
-        ("ftp://host", "is none: give one such as https://host:9344."),
-        ("http://host.example", "would show the token to the network: give https."),
-    ],
-)
-def test_an_address_that_is_none_is_told(
-    url: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "token").write_text("t" * 40)
-    assert main(["start", "--url", url, "--token-file", str(tmp_path / "token"), "1"]) == 2
-    assert f"slurm-rl start: url {url!r} {sentence}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("answer", [b"[]", b"5", b"[" * 200_000])

