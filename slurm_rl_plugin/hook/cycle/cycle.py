@@ -30,7 +30,7 @@ from slurm_rl_plugin.errors import (
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.memory.account_service import AccountService
+from slurm_rl_plugin.hook.memory.account_service import AccountService, Lifts, ServiceSeen
 from slurm_rl_plugin.hook.memory.carried_factors import (
     FOUND,
     AccountingWatch,
@@ -52,6 +52,7 @@ logger = logging.getLogger(__name__)
 #: Changes sent in one call, and seconds of calls after which the rest waits for the next cycle, so
 #: that jobs which come meanwhile get their places.
 WRITES_AT_ONCE, LONGEST_WRITING = 250, 2.0
+_UNCHANGED = ChangedRequests()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,6 +167,7 @@ class Cycle:
         return replace(
             report,
             of_new_jobs=new_jobs,
+            snapshot=None if new_jobs else report.snapshot,
             phase_seconds=self._phases,
             pass_interval=self._facts.pass_interval if self._facts else 0.0,
             release=self._facts.release if self._facts else "",
@@ -185,12 +187,8 @@ class Cycle:
         self._load = load = self.batch_system.load()
         if not new_jobs:  # a backlog is judged over cycles, not over seconds
             self._accounting.look(load.backlog, self.disturbances)
-        if load.struggles is not None:
-            return self._failed("busy", load.struggles)
-        # two faulty daemons would undo each other's order
-        harm = self.settings.controller_fault(facts) or facts.harm
-        if harm is not None and not self.writes_nothing:
-            return self._failed("refused", harm)
+        if (obstacle := self._obstacle(facts, load)) is not None:
+            return self._failed(*obstacle)
         # 3. Read the queue.
         system = self.batch_system
         snapshot = system.pending_now() if new_jobs else system.snapshot()
@@ -198,77 +196,88 @@ class Cycle:
         begin = self._lap("observe", begin)
         if not self._shadow:
             self._factors.compare(snapshot)
-        return (self._place_new_jobs if new_jobs else self._order)(snapshot, facts, begin)
-
-    def _order(self, snapshot: QueueSnapshot, facts: SchedulerFacts, begin: float) -> CycleReport:
-        # 4. Decide, as accounts and groups of jobs are lifted.
-        service = self._service.look(snapshot, sites_turn=self.left_to_site)
-        lifts = self._service.lifts(snapshot)
-        decision, fallback_reason = self._guard.decide(self.policy, snapshot, lifts.seen(snapshot))
-        begin = self._lap("decide", begin)
-        # 5. Plan the writes that give the order.
-        suppressed = self._suppressed(snapshot)
         requests = self._requests.compare(snapshot, self.untouched.orderable(snapshot))
-        most = int(min(self.settings.max_writes, self._in_time))
-        plan = self._planned(snapshot, facts, decision, fallback_reason, requests, most)
-        self._own_nice.keep()
-        suppressed["write_bound"] = max(len(plan.changes) - self.settings.max_writes, 0)
+        report = replace(self._report(), suppressed=self._suppressed(snapshot))
+        if new_jobs and (self._shadow or requests.first is None or not requests.first.any()):
+            return report
+        # 4. Decide, as accounts and groups of jobs are lifted.
+        service = None if new_jobs else self._service.look(snapshot, sites_turn=self.left_to_site)
+        lifts = self._service.lifts(snapshot)
+        seen = lifts.seen(snapshot)
+        decided = self._guard.decide(self.policy, snapshot, seen, remembers=not new_jobs)
+        begin = self._lap("decide", begin)
+        if new_jobs and decided[1] is not None:  # new jobs stay where the site puts them
+            return report
+        # 5. Plan the writes that give the order; of new jobs only, their own.
+        plan = self._planned(snapshot, facts, *decided, requests, new_jobs=new_jobs)
         changes = plan.changes[: self.settings.max_writes]
         begin = self._lap("order", begin)
         # 6. Record the decision before anything is changed.
-        report = self._report()
-        if fallback_reason is not None:
+        report = replace(report, requests_changed=requests.parts)
+        if not new_jobs:
+            self._own_nice.keep()
+            report = self._with_decision(report, plan, service, lifts)
+        self._record(report, plan, changes, new_jobs=new_jobs)
+        # 7. Write. In shadow mode only restore a limit that an earlier run left.
+        if self._shadow:
+            return self._only_shown(report, plan, changes)
+        sent = self._write(plan, changes)
+        if not new_jobs:
+            report = replace(report, limit=self.limit.carry_out(self.batch_system, plan.limit))
+        self._lap("apply", begin)
+        # 8. Report the result of the writes.
+        return self._with_writes(report, plan, changes, sent)
+
+    def _obstacle(self, facts: SchedulerFacts, load: SchedulerLoad) -> tuple[str, str] | None:
+        """One of FAILURES and a sentence where this cycle must do nothing."""
+        if load.struggles is not None:
+            return "busy", load.struggles
+        # two faulty daemons would undo each other's order
+        harm = self.settings.controller_fault(facts) or facts.harm
+        return None if harm is None or self.writes_nothing else ("refused", harm)
+
+    def _with_decision(
+        self, report: CycleReport, plan: QueuePlan, service: ServiceSeen | None, lifts: Lifts
+    ) -> CycleReport:
+        if plan.fallback_reason is not None:
             mode = report.mode if self._shadow else "fallback"
             report = replace(report, mode=mode, policy=self.settings.fallback)
-        report = replace(
+        unwritten = max(len(plan.changes) - self.settings.max_writes, 0)
+        return replace(
             report,
-            fallback_reason=fallback_reason,
-            reserve=decision.reserve or 0,
+            fallback_reason=plan.fallback_reason,
+            suppressed={**report.suppressed, "write_bound": unwritten},
+            reserve=plan.decision.reserve or 0,
             limit=plan.limit,
             order=() if plan.releases else plan.order,
-            requests_changed=requests.parts,
             service=service,
             lifts=lifts,
             overrunners=self._service.overrunners,
         )
-        rails, failed = self._guard.acted, self._unaudited
-        self.audit.record(report, plan, changes, guard_rails=rails, failed=failed)
-        self._unaudited = []
-        # 7. Write. In shadow mode only restore a limit that an earlier run left.
-        if self._shadow:
-            if self.writes_nothing:  # if the right was denied, old places must still be removed
-                self._requests.commit()
-            suppressed["shadow"] = len(changes)
-            limit = self.limit.only_shown(self.batch_system, plan.limit)
-            return replace(report, suppressed=suppressed, limit=limit)
-        sent = self._write(plan, changes)
-        limit = self.limit.carry_out(self.batch_system, plan.limit)
-        self._lap("apply", begin)
-        # 8. Report the result of the writes.
-        report = replace(report, suppressed=suppressed, limit=limit)
-        return self._with_writes(report, plan, changes, sent)
 
-    def _place_new_jobs(
-        self, snapshot: QueueSnapshot, facts: SchedulerFacts, begin: float
+    def _record(
+        self,
+        report: CycleReport,
+        plan: QueuePlan,
+        changes: Sequence[FactorChange],
+        *,
+        new_jobs: bool,
+    ) -> None:
+        rails, failed = self._guard.acted, () if new_jobs else self._unaudited
+        self.audit.record(
+            report, plan, changes, guard_rails=rails, failed=failed, new_jobs=new_jobs
+        )
+        if not new_jobs:
+            self._unaudited = []
+
+    def _only_shown(
+        self, report: CycleReport, plan: QueuePlan, changes: Sequence[FactorChange]
     ) -> CycleReport:
-        """Write the places of jobs without one, or with one for another request."""
-        requests = self._requests.compare(snapshot, self.untouched.orderable(snapshot))
-        report = replace(self._report(), suppressed=self._suppressed(snapshot))
-        if self._shadow or requests.first is None or not requests.first.any():
-            return replace(report, snapshot=None)
-        seen = self._service.lifts(snapshot).seen(snapshot)
-        decision, fallback_reason = self._guard.decide(self.policy, snapshot, seen, remembers=False)
-        begin = self._lap("decide", begin)
-        if fallback_reason is not None:
-            return replace(report, snapshot=None)
-        plan = self._planned(snapshot, facts, decision, None, requests, most=0)
-        changes = _first_changes(plan)[: self.settings.max_writes]
-        begin = self._lap("order", begin)
-        self.audit.record(report, plan, changes, guard_rails=self._guard.acted, new_jobs=True)
-        sent = self._write(plan, changes)
-        self._lap("apply", begin)
-        report = replace(report, snapshot=None, requests_changed=requests.parts)
-        return self._with_writes(report, plan, changes, sent)
+        if self.writes_nothing:  # if the right was denied, old places must still be removed
+            self._requests.commit()
+        limit = self.limit.only_shown(self.batch_system, plan.limit)
+        suppressed = {**report.suppressed, "shadow": len(changes)}
+        return replace(report, suppressed=suppressed, limit=limit)
 
     def _planned(
         self,
@@ -276,10 +285,12 @@ class Cycle:
         facts: SchedulerFacts,
         decision: Decision,
         fallback_reason: str | None,
-        requests: ChangedRequests,
-        most: int,
+        requests: ChangedRequests = _UNCHANGED,
+        *,
+        new_jobs: bool = False,
     ) -> QueuePlan:
         """The order, the writes and the limit that a decision asks for."""
+        most = 0 if new_jobs else int(min(self.settings.max_writes, self._in_time))
         influence = self.settings.influence_points(facts)
         # a bounded order leaves the site's points as they are
         is_full = self.settings.site_points and math.isinf(influence)
@@ -296,7 +307,7 @@ class Cycle:
         )
         falls_back = fallback_reason is not None
         releases = falls_back and self.settings.fallback == "site"
-        return QueuePlan(
+        plan = QueuePlan(
             snapshot=snapshot,
             decision=decision,
             fallback_reason=fallback_reason,
@@ -306,6 +317,7 @@ class Cycle:
             limit=self.limit.planned(snapshot, decision.reserve or 0, fallback=falls_back),
             requests=requests,
         )
+        return replace(plan, changes=_first_changes(plan)) if new_jobs else plan
 
     def _write(self, plan: QueuePlan, changes: Sequence[FactorChange]) -> ApplyReport:
         """Send the writes of a plan, or restore every factor, also those of an earlier run."""
@@ -372,9 +384,8 @@ class Cycle:
         guard = self._new_guard(read_only=True)
         memory, lifts = guard.memory, service.lifts(snapshot)
         decision, fallback_reason = guard.decide(self.policy, snapshot, lifts.seen(snapshot))
-        unchanged, most = ChangedRequests(), self.settings.max_writes
         return replace(
-            self._planned(snapshot, facts, decision, fallback_reason, unchanged, most),
+            self._planned(snapshot, facts, decision, fallback_reason),
             memory=memory,
             lifts=lifts,
             service=service.served(snapshot),
