@@ -84,7 +84,6 @@ def known_configuration_of(
         options.config or DEFAULT_PATH,
         environment=os.environ,
         flags=[*_settings(options), *state_file_flags(options)],
-        left_behind=lambda path: StateFile(path).left_behind(),
     )
     if not quiet:
         print_faults(options.verb, found)

@@ -7,7 +7,7 @@ read them there if the configuration is broken, so that a typo leaves no factor 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -33,6 +33,7 @@ from slurm_rl_plugin.configuration.key import (
 from slurm_rl_plugin.configuration.sections import KEYS, OFF, reserved_amounts
 from slurm_rl_plugin.configuration.tables import GivenTables
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -380,15 +381,11 @@ def known_configuration(
     *,
     environment: Mapping[str, str],
     flags: Sequence[Flag],
-    left_behind: Callable[[Path], Mapping[str, Any]],
 ) -> KnownConfiguration:
     """Read a configuration, however broken it is.
 
     Valid keys apply; the daemon's state file gives the others. If no file can be read, its readable
     lines name the state file, unless the environment or a flag does.
-
-    Args:
-        left_behind: reads `rollback_values` from a state file; {} if it has none.
 
     Raises:
         ConfigurationError: a flag gives no key. The user mistyped it; no file is broken.
@@ -407,7 +404,7 @@ def known_configuration(
         return KnownConfiguration(configuration=configuration)
     state = str(configuration.sections.hook.state_file)
     # only what a daemon leaves: another user may have written the rest
-    found = left_behind(Path(state))
+    found = StateFile(Path(state)).left_behind()
     own = {section: found[section] for section in _LEFT if isinstance(found.get(section), dict)}
     if "hook" in own:
         own["hook"] = {name: each for name, each in own["hook"].items() if name not in _NOT_LEFT}

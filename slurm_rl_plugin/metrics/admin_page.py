@@ -111,7 +111,7 @@ def _changes(state: LiveState, view: AdminView) -> Iterator[tuple[str, str]]:
     else:
         yield "Cycles today", f"{today.cycles} ({_counts(today.modes)})"
         yield "Failed cycles", _counts(today.failures)
-        yield "Jobs seen", str(today.jobs.count)
+        yield "Jobs seen", str(today.jobs_seen)
         yield "Factors written", str(today.writes["write"])
         yield "Factors that active mode would have written", str(today.writes["would_write"])
         yield "Cycles in fallback", _counts(today.fallbacks)

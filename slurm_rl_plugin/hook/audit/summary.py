@@ -9,15 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slurm_rl_plugin.hook.rails.reserve import STARVING
-from slurm_rl_plugin.units import IntArray
+from slurm_rl_plugin.units import BoolArray, IntArray
 
 #: Highest number of a Slurm job; the bits above it name the cluster of a federation.
 HIGHEST_JOB = 0x03FF_FFFF
-#: Number of ones in each byte.
-_ONES = np.array([byte.bit_count() for byte in range(256)], dtype=np.uint8)
 #: Accounts, reasons and other names that are counted separately; all others count as one.
 MOST_NAMES = 500
 REST = "(others)"
@@ -101,28 +98,6 @@ class RankMoves:
 
 
 @dataclass(slots=True)
-class JobsSeen:
-    """The job numbers that were seen: a bit for each, so 8 MB at most."""
-
-    _bits: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(1 << 13, dtype=np.uint8))
-
-    def add(self, jobs: IntArray) -> None:
-        """Count these job numbers, shape [n]; one that was counted before counts no more."""
-        if not len(jobs):
-            return
-        known = np.unique(jobs & HIGHEST_JOB)
-        needed = int(known[-1] >> 3) + 1
-        if needed > len(self._bits):
-            self._bits = np.append(self._bits, np.zeros(needed, dtype=np.uint8))
-        np.bitwise_or.at(self._bits, known >> 3, (1 << (known & 7)).astype(np.uint8))
-
-    @property
-    def count(self) -> int:
-        """How many different jobs were added."""
-        return int(_ONES[self._bits].sum(dtype=np.int64))
-
-
-@dataclass(slots=True)
 class LimitsSeen:
     """Fed with the limit lines of an audit log, oldest first, and with the time of each cycle."""
 
@@ -176,7 +151,8 @@ class AuditSummary:
     failures: Counter[str] = field(default_factory=Counter)
     guard_rails: Counter[str] = field(default_factory=Counter)
     limits: LimitsSeen = field(default_factory=LimitsSeen)
-    jobs: JobsSeen = field(default_factory=JobsSeen)
+    #: Whether each job number was seen; the system gives memory only where one was.
+    _seen: BoolArray = field(default_factory=lambda: np.zeros(HIGHEST_JOB + 1, dtype=np.bool_))
     all_moves: RankMoves = field(default_factory=RankMoves)
     by_class: dict[str, RankMoves] = field(default_factory=dict)
     by_account: dict[str, RankMoves] = field(default_factory=dict)
@@ -195,7 +171,7 @@ class AuditSummary:
             return
         if line["event"] != "cycle":
             self.writes[line["event"]] += 1
-            self.jobs.add(np.array([line["job"]]).astype(np.int64))
+            self._seen[line["job"] & HIGHEST_JOB] = True
             return
         self.cycles += 1
         gap = time - self._last_cycle
@@ -214,7 +190,7 @@ class AuditSummary:
 
     def _add_order(self, line: Mapping[str, Any]) -> None:
         order, site = _numbers(line, "order"), _numbers(line, "site_rank")
-        self.jobs.add(order)
+        self._seen[order & HIGHEST_JOB] = True
         if not len(order):
             return
         self.decided += 1
@@ -241,6 +217,11 @@ class AuditSummary:
             self._tau[0] += self._known[1]
             self._tau[1] += 1
 
+    @property
+    def jobs_seen(self) -> int:
+        """How many different jobs an order or a write has named."""
+        return int(np.count_nonzero(self._seen))
+
     def document(self, further_than: int) -> dict[str, Any]:
         """The shadow part of the report."""
         by_class, by_account = self.by_class.items(), sorted(self.by_account.items())
@@ -253,7 +234,7 @@ class AuditSummary:
             "longest_gap_seconds": self.longest_gap,
             "modes": dict(self.modes),
             "models": dict(self.models),
-            "jobs_seen": self.jobs.count,
+            "jobs_seen": self.jobs_seen,
             "would_be_writes": self.writes["would_write"],
             "writes": self.writes["write"],
             "fallbacks": dict(self.fallbacks.most_common()),

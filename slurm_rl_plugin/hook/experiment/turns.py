@@ -24,7 +24,6 @@ from slurm_rl_plugin.whole_file import (
     append_whole,
     own_file,
     owner_of_folder,
-    version_of,
     write_whole,
 )
 
@@ -104,20 +103,16 @@ class ExperimentFiles:
     def stands(self) -> ExperimentStanding:
         """Its state; OSError or ValueError if the file does not hold one."""
         try:
-            found = typed(ExperimentStanding, kept_json(self.standing))
+            found: ExperimentStanding = typed(ExperimentStanding, kept_json(self.standing))
         except (TypeError, KeyError, AttributeError, OverflowError) as error:
             raise ValueError(f"not a state: {error}") from None
         if found.state not in STATES or math.isnan(found.at):
             raise ValueError(f"not a state: {found.state!r}")
-        return self.looked_at(found)
-
-    def looked_at(self, standing: ExperimentStanding) -> ExperimentStanding:
-        """The same with the time of the last computation, or of the state if that is not known."""
         try:
-            found = typed(float, kept_json(self.look))
+            looked = typed(float, kept_json(self.look))
         except UNREADABLE:
-            found = math.nan
-        return replace(standing, looked=max(standing.at, found))  # the first one where it is NaN
+            looked = math.nan
+        return replace(found, looked=max(found.at, looked))  # the first one where it is NaN
 
     def looked(self, now: float) -> None:
         """Record a computation at `now`; in a file of its own, so that it overwrites no state."""
@@ -233,15 +228,12 @@ class ExperimentTurns:
     """Decides whose turn it is, and notes in the journal what was in force."""
 
     files: ExperimentFiles
-    _versions: tuple[object, ...] | None = None
     _declared: Declaration | None = None
     _standing: ExperimentStanding | None = None
     _fault: str = ""
     _is_challenged: bool = False
-    _look: object = None
     _noted: InForce | None = None
     _last_turn: Turn = field(default_factory=Turn)
-    _found: tuple[object, tuple[GoalSeen, ...], int] = (None, (), 0)
 
     def turn(self, now: float, policy: str, model_sha256: str) -> Turn:
         """Whose turn it is."""
@@ -275,24 +267,17 @@ class ExperimentTurns:
         """The experiment for the report of a cycle."""
         if turn == Turn():
             return ExperimentReport()
-        version = version_of(self.files.findings)
-        if version is None or version != self._found[0]:
-            self._found = (version, *self.files.goals_seen())
+        goals, pairs = self.files.goals_seen()
         given = turn.arm != SITE if turn.left_to_site else bool(turn.why)
         return ExperimentReport(
             phase="left_to_site" if given else turn.arm,
             state=self._standing.state if self._standing is not None else "",
-            goals=self._found[1],
-            pairs=self._found[2],
+            goals=goals,
+            pairs=pairs,
         )
 
     def _read(self) -> None:
-        files = (self.files.declaration, self.files.standing)
-        versions = tuple(map(version_of, files))
-        if versions == self._versions:
-            self._read_look()
-            return
-        self._versions, self._declared, self._standing, self._fault = versions, None, None, ""
+        self._declared, self._standing, self._fault = None, None, ""
         try:
             self._declared = self.files.declared()
             self._is_challenged = self._declared is not None and bool(self._declared.candidate)
@@ -300,13 +285,6 @@ class ExperimentTurns:
                 self._standing = self.files.stands()
         except (OSError, ValueError) as error:
             self._fault = f"the files of the experiment cannot be read ({error})"
-            self._versions = None  # what cannot be read now may be the next time
-        self._look = version_of(self.files.look)
-
-    def _read_look(self) -> None:
-        version = version_of(self.files.look)
-        if version != self._look and self._standing is not None:
-            self._look, self._standing = version, self.files.looked_at(self._standing)
 
     def _turn(self, now: float, policy: str, model_sha256: str) -> Turn:
         declared, standing = self._declared, self._standing

@@ -16,6 +16,7 @@ from slurm_rl_plugin.configuration import (
 )
 from slurm_rl_plugin.configuration.files import readable_lines
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from tests.unit.configuration.given_content import configuration_of
 
 LEFT = rollback_values(
@@ -35,13 +36,14 @@ def known_of(
     """What is known, and the state files that were looked at."""
     asked: list[str] = []
 
-    def left_behind(state: Path) -> Mapping[str, Any]:
-        asked.append(str(state))
+    def left_behind(state: StateFile) -> Mapping[str, Any]:
+        asked.append(str(state.path))
         return left
 
     words = [Flag(flag, f"--set {flag}") for flag in flags]
-    known = known_configuration(path, environment=environment, flags=words, left_behind=left_behind)
-    return known, asked
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StateFile, "left_behind", left_behind)
+        return known_configuration(path, environment=environment, flags=words), asked
 
 
 @pytest.fixture

@@ -29,7 +29,6 @@ from slurm_rl_plugin.hook.audit.log import (
 from slurm_rl_plugin.hook.audit.summary import (
     MOST_NAMES,
     AuditSummary,
-    JobsSeen,
     RankMoves,
     inversions,
     kendall_tau,
@@ -316,14 +315,12 @@ def test_memory_does_not_grow_with_the_log() -> None:
     tracemalloc.stop()
     assert grown < 100_000
     assert len(summary.by_account) == MOST_NAMES + 1
-    assert summary.jobs.count == 3 * 300 * 50
+    assert summary.jobs_seen == 3 * 300 * 50
 
 
 def test_job_numbers_of_a_federation_are_counted_too() -> None:
-    seen = JobsSeen()
-    seen.add(np.array([5, 5, (3 << 26) + 17, 0x03FF_FFFF]))
-    seen.add(np.array([], dtype=np.int64))
-    assert seen.count == 3
+    found = summary_of(cycle(0.0, [5, (3 << 26) + 17, 0x03FF_FFFF]), write(0.0, 5))
+    assert found["jobs_seen"] == 3
 
 
 @given(st.lists(st.integers(-50, 50), unique=True, max_size=40))
