@@ -79,6 +79,16 @@ def _running(port: int, folder: Path) -> Iterator[None]:
 GRAFANA = Path(__file__).parents[2] / "deploy" / "grafana"
 DASHBOARDS = sorted(GRAFANA.glob("*.json"))
 Panel = dict[str, Any]
+#: Parts of expressions that need seven days, a limit on batch jobs, an experiment, or the forecast
+#: service: a short run of the daemon alone has no data of them.
+OF_LONGER_RUNS = (
+    "_entitlement_ratio",
+    "_misdelivered_ratio",
+    "< Inf",
+    "slurm_rl_batch_limit_resource",
+    "slurm_rl_experiment_",
+    "slurm_rl_forecast",
+)
 
 
 def rows(dashboard: Path) -> Iterator[tuple[str, list[Panel]]]:
