@@ -269,6 +269,12 @@ class SiteSchema(NamedTuple):
     code: int = NO_GRID
 
 
+class JobsOnly(NamedTuple):
+    """The `site` schema of a network whose queue features have no weight: none are compiled."""
+
+    code: int = NO_GRID
+
+
 class GridSchema(NamedTuple):
     """A schema with the papers' state."""
 
@@ -345,6 +351,10 @@ def compile_network(
     past_weights, past_linear = job_weights[last:].copy(), linear[last:].copy()
     past_weights[:1] *= goals.short_jobs
     past_linear[:1] *= goals.short_jobs
+    uses_queue = bool(network.output.any()) or network.reserve_weights is not None
+    schema: SiteSchema | JobsOnly | GridSchema = SiteSchema() if uses_queue else JobsOnly()
+    if grid != NO_GRID:
+        schema = GridSchema(grid, account_places(workload.shares))
     changes = bool(job_weights[known:last].any() or linear[known:last].any())
     changing = slice(known, last if changes else known)
     return CompiledNetwork(
@@ -357,19 +367,14 @@ def compile_network(
         activation=np.array([ACTIVATIONS.index(network.activation)], dtype=np.int64),
         reserve_weights=hold,
         reserve_bias=np.array([network.reserve_bias - float(network.queue_mean @ hold)]),
-        arrived=no_arrivals(workload) if _uses_queue(network) else np.empty(0),
+        arrived=no_arrivals(workload) if uses_queue else np.empty(0),
         longest=np.array([0.0, -np.inf]),
         goals=np.array([goals.longest_wait, goals.points_a_doubling]),
         history=history_part(
             workload if network.looks_at_past else None, past_weights, past_linear
         ),
-        grid=SiteSchema() if grid == NO_GRID else GridSchema(grid, account_places(workload.shares)),
+        grid=schema,
     )
-
-
-def _uses_queue(network: QNetwork) -> bool:
-    """Whether the queue features can change an order or a reserve."""
-    return bool(network.output.any()) or network.reserve_weights is not None
 
 
 #: Places in `CompiledNetwork.goals` and `.longest`.
@@ -387,7 +392,13 @@ def _queue_features(cluster: Cluster, network: CompiledNetwork, usage: FloatArra
     return queue_features_now(cluster, usage, network.arrived)
 
 
-@compiled
+def _no_queue_part(
+    cluster: Cluster, network: CompiledNetwork, usage: FloatArray, hidden: FloatArray
+) -> int:
+    return 0
+
+
+@chosen_by_type("network.grid", {JobsOnly: _no_queue_part})
 def queue_part(
     cluster: Cluster, network: CompiledNetwork, usage: FloatArray, hidden: FloatArray
 ) -> int:
