@@ -15,7 +15,10 @@ from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY, recent_a
 from slurm_rl_plugin.features.history.run_history import LARGE_REQUEST, speaks_for
 from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.learning.onnx_file import export_network, import_network
-from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import by_prediction
+from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
+    bring_quantiles_up_to_now,
+    by_prediction,
+)
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.services.hook import model_path
 from slurm_rl_plugin.simulator.kernel.cluster import advance, next_event
@@ -23,7 +26,6 @@ from slurm_rl_plugin.simulator.kernel.dispatch import anything_fits
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, decide_scored
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
-from slurm_rl_plugin.simulator.scoring.network import bring_up_to_now
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.functional.small_site import small_network
 from tests.reference.loads import log_of, random_workload, users_workload
@@ -267,16 +269,16 @@ def test_the_head_node_and_the_simulator_foretell_and_learn_alike(model, seed):
     network = import_network(model)
     queue = settings.ordered_queue(believed, QueueOrder(network=network))
     cluster = settings.empty_cluster(believed)
-    history = by_prediction(believed, network, 0.1).history
+    quantiles = by_prediction(believed, network, 0.1).quantiles
     while np.isfinite(event := next_event(cluster)):
         advance(cluster, event)
         if cluster.state[0].idle > 0 and anything_fits(cluster):
-            bring_up_to_now(cluster, history)
+            bring_quantiles_up_to_now(cluster, quantiles)
         decide_scored(cluster, queue)
     assert online.start.tolist() == cluster.start.tolist()
-    np.testing.assert_allclose(listener.asked, history.asked_shares, atol=1e-6)
+    np.testing.assert_allclose(listener.asked, quantiles.asked_shares, atol=1e-6)
     assert np.abs(listener.asked - PARTS).max() > 0.01
     ids = prepared.jobs().job_id
-    told = history.predicted[[int(np.flatnonzero(ids == job)[0]) for job in listener.told]]
+    told = quantiles.predicted[[int(np.flatnonzero(ids == job)[0]) for job in listener.told]]
     np.testing.assert_allclose(list(listener.told.values()), told, rtol=2e-3)
     assert len(np.unique(told[:, 2])) > 20

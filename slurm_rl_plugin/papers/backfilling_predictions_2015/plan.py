@@ -16,7 +16,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.history.run_prediction import PARTS
+from slurm_rl_plugin.features.history.run_prediction import PARTS, SHARES, nominal_shares
 from slurm_rl_plugin.learning.training_load import class_known_at_submission
 from slurm_rl_plugin.papers.study.trials import archived_log
 from slurm_rl_plugin.policies.network import QNetwork
@@ -35,17 +35,22 @@ from slurm_rl_plugin.simulator.kernel.compilation import (
     compiled,
     compiled_borrowing,
 )
-from slurm_rl_plugin.simulator.kernel.compiled_features import longest_wait
+from slurm_rl_plugin.simulator.kernel.compiled_features import (
+    fill_shares,
+    learn_shares,
+    longest_wait,
+    run_time_at,
+)
 from slurm_rl_plugin.simulator.kernel.dispatch import anything_fits, best_first, shadow_of
-from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.kernel.workload import ENDED_EVENT, Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, score_queue
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, finished_schedule
 from slurm_rl_plugin.simulator.scoring.network import (
     NO_HISTORY,
     HistoryPart,
+    bring_part_up,
     bring_up_to_now,
     history_part,
-    predicted_quantile,
 )
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray, IntArray
@@ -214,11 +219,29 @@ class LastRuns(NamedTuple):
 _NO_RUNS = LastRuns(seconds=np.empty((0, 2)), seen=np.zeros(2, dtype=np.int64))
 
 
+class Quantiles(NamedTuple):
+    """Quantiles of run times as past runs predict them; all changes."""
+
+    history: HistoryPart  #: past runs
+    shares: FloatArray  #: space: of runs below each grid point, shape [SHARES]
+    #: Of each job at its start, seconds, NaN before, shape [n, len(PARTS)].
+    predicted: FloatArray
+    asked_shares: FloatArray  #: see `run_prediction.learn_shares`, shape [len(PARTS)]
+
+
+def _quantiles(history: HistoryPart, jobs: int) -> Quantiles:
+    predicted = np.full((jobs, len(PARTS)), np.nan)
+    return Quantiles(history, np.zeros(SHARES), predicted, nominal_shares())
+
+
+NO_QUANTILES = _quantiles(NO_HISTORY, 0)
+
+
 class Estimates(NamedTuple):
     """The plan, and the source of its estimates."""
 
     plan: Plan
-    history: HistoryPart  #: past runs, or NO_HISTORY
+    quantiles: Quantiles  #: predicted from past runs, or NO_QUANTILES
     runs: LastRuns  #: last runs of users, or empty
     slack: float  #: of a promise, as a part of the longest recent wait
     site: FloatArray  #: time of the last update, and the longest recent wait, seconds
@@ -236,7 +259,7 @@ def by_requests(workload: Workload) -> Estimates:
             slack=np.zeros(1),
             ends=np.empty(jobs),
         ),
-        history=NO_HISTORY,
+        quantiles=NO_QUANTILES,
         runs=_NO_RUNS,
         slack=0.0,
         site=np.array([-np.inf, 0.0]),
@@ -259,8 +282,35 @@ def by_prediction(workload: Workload, network: QNetwork, slack: float) -> Estima
     """A pending-only plan by the predicted median."""
     features = len(network.schema.history_jobs)
     nothing = np.zeros((features, 0))
-    history = history_part(workload, nothing, np.zeros(features), quantiles=True)
-    return by_requests(workload)._replace(history=history, slack=slack)
+    history = history_part(workload, nothing, np.zeros(features))
+    quantiles = _quantiles(history, len(workload.submit))
+    return by_requests(workload)._replace(quantiles=quantiles, slack=slack)
+
+
+@compiled_borrowing
+def predicted_quantile(cluster: Cluster, quantiles: Quantiles, job: int, part: int) -> float:
+    """Seconds below which one of PARTS, by its place, of such runs end; at most the limit."""
+    history, template = quantiles.history, cluster.past.template[job]
+    bring_part_up(cluster, history, job)
+    fill_shares(quantiles.shares, history.hazards[template])
+    quantile = run_time_at(quantiles.shares, quantiles.asked_shares[part])
+    return min(quantile, history.past.asked[template])
+
+
+@compiled_borrowing
+def bring_quantiles_up_to_now(cluster: Cluster, quantiles: Quantiles) -> None:
+    """Learn from the runs that ended since the last decision, and predict those that started."""
+    history, now = quantiles.history, cluster.state[0].now
+    ended, started = history.seen[ENDED_EVENT], history.seen[ENDED_EVENT + 1]
+    bring_up_to_now(cluster, history)
+    for place in range(ended, history.seen[ENDED_EVENT]):
+        job = cluster.ended[place]
+        learn_shares(quantiles.asked_shares, quantiles.predicted[job], cluster.jobs[job].run_time)
+    for place in range(started, history.seen[ENDED_EVENT + 1]):
+        job = cluster.started[place]
+        if cluster.start[job] + cluster.jobs[job].run_time > now:
+            for part in range(len(PARTS)):
+                quantiles.predicted[job, part] = predicted_quantile(cluster, quantiles, job, part)
 
 
 @compiled_borrowing
@@ -273,11 +323,11 @@ def bring_plan_up_to_now(cluster: Cluster, estimates: Estimates) -> None:
     site[_LONGEST] = longest_wait(site[_LONGEST], now - site[_LOOKED_AT], wait)
     site[_LOOKED_AT] = now
     plan.slack[0] = min(max(estimates.slack * site[_LONGEST], _STRICTEST), _SLACKEST)
-    if len(estimates.history.stamp) > 0:
-        bring_up_to_now(cluster, estimates.history)
+    if len(estimates.quantiles.predicted) > 0:
+        bring_quantiles_up_to_now(cluster, estimates.quantiles)
         for place in range(cluster.state[0].pending):
             job = cluster.pending[place]
-            median = predicted_quantile(cluster, estimates.history, job, _MEDIAN)
+            median = predicted_quantile(cluster, estimates.quantiles, job, _MEDIAN)
             plan.seconds[job] = max(median, 1.0)
 
 

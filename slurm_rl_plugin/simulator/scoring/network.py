@@ -13,7 +13,6 @@ import numpy as np
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.features.history.run_history import BOUNDS
-from slurm_rl_plugin.features.history.run_prediction import PARTS, SHARES, nominal_shares
 from slurm_rl_plugin.features.reactive_grid import account_places
 from slurm_rl_plugin.features.site import SITE, static_job_features
 from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
@@ -29,12 +28,9 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
     believed_rate,
     dynamic_job_features,
     expected_run,
-    fill_shares,
     history_features,
-    learn_shares,
     log_seconds,
     longest_wait,
-    run_time_at,
 )
 from slurm_rl_plugin.simulator.kernel.workload import (
     ENDED_EVENT,
@@ -85,26 +81,15 @@ class HistoryPart(NamedTuple):
     pending: IntArray  #: pending jobs of each template, shape [templates]
     running: IntArray  #: running jobs of each template, shape [templates]
     hazards: FloatArray  #: as each template's part was computed, shape [templates, len(BOUNDS)]
-    shares: FloatArray  #: of runs below each grid point, shape [SHARES]; shape [0] if unused
-    #: Predicted quantiles of each job at its start, seconds, NaN before, shape [n, len(PARTS)].
-    predicted: FloatArray
-    asked_shares: FloatArray  #: see `run_prediction.learn_shares`, shape [len(PARTS)]
 
 
-def history_part(
-    workload: Workload | None,
-    weights: FloatArray,
-    linear: FloatArray,
-    *,
-    quantiles: bool = False,
-) -> HistoryPart:
+def history_part(workload: Workload | None, weights: FloatArray, linear: FloatArray) -> HistoryPart:
     """The part of a network that uses past runs, before the first job.
 
     Args:
         workload: the jobs; its rows of history are copied. None for a network that uses none.
         weights: of the history features into hidden units, shape [history features, hidden].
         linear: the same into the score, shape [history features].
-        quantiles: whether quantiles of run times are predicted.
 
     Raises:
         SimulationError: the users of the jobs are unknown.
@@ -114,7 +99,6 @@ def history_part(
         raise SimulationError("a network that looks at past runs needs to know users.")
     templates = len(past.asked)
     split = max(len(linear) - _ALIKE, 0)
-    rows = len(past.template) if quantiles else 0
     return HistoryPart(
         weights=np.ascontiguousarray(weights[:split]),
         linear=np.ascontiguousarray(linear[:split]),
@@ -131,9 +115,6 @@ def history_part(
         pending=np.zeros(templates, dtype=np.int64),
         running=np.zeros(templates, dtype=np.int64),
         hazards=np.zeros((templates, len(BOUNDS))),
-        shares=np.zeros(SHARES if quantiles else 0),
-        predicted=np.full((rows, len(PARTS)), np.nan),
-        asked_shares=nominal_shares(),
     )
 
 
@@ -172,8 +153,6 @@ def _fold_next(cluster: Cluster, history: HistoryPart) -> bool:
     job = list_of[history.seen[kind]]
     user = cluster.past.user[job]
     template = cluster.past.template[job]
-    if kind == ENDED_EVENT and len(history.predicted) > 0:
-        learn_shares(history.asked_shares, history.predicted[job], cluster.jobs[job].run_time)
     fold_run(history.past, user, template, kind, cluster.jobs[job].run_time)
     history.seen[kind] += 1
     history.version[user] += 1
@@ -186,13 +165,9 @@ def bring_up_to_now(cluster: Cluster, history: HistoryPart) -> None:
     """Add the events of runs since the last decision, and count the jobs of each template."""
     while _fold_next(cluster, history):
         pass
-    seen, template, now = history.seen, cluster.past.template, cluster.state[0].now
+    seen, template = history.seen, cluster.past.template
     while seen[ENDED_EVENT + 1] < cluster.state[0].started:
-        job = cluster.started[seen[ENDED_EVENT + 1]]
-        history.running[template[job]] += 1
-        if len(history.predicted) > 0 and cluster.start[job] + cluster.jobs[job].run_time > now:
-            for part in range(len(PARTS)):
-                history.predicted[job, part] = predicted_quantile(cluster, history, job, part)
+        history.running[template[cluster.started[seen[ENDED_EVENT + 1]]]] += 1
         seen[ENDED_EVENT + 1] += 1
     while seen[ENDED_EVENT + 2] < cluster.state[0].ended:
         history.running[template[cluster.ended[seen[ENDED_EVENT + 2]]]] -= 1
@@ -223,7 +198,7 @@ def _predict(cluster: Cluster, history: HistoryPart, job: int) -> None:
 
 
 @compiled_borrowing
-def _bring_part_up(cluster: Cluster, history: HistoryPart, job: int) -> None:
+def bring_part_up(cluster: Cluster, history: HistoryPart, job: int) -> None:
     """Update the part of a job's template if its history has changed."""
     user, template = cluster.past.user[job], cluster.past.template[job]
     of_user, of_site = history.version[user], history.site_version[history.past.alike[template]]
@@ -233,20 +208,10 @@ def _bring_part_up(cluster: Cluster, history: HistoryPart, job: int) -> None:
         stamp[0], stamp[1] = of_user, of_site
 
 
-@compiled_borrowing
-def predicted_quantile(cluster: Cluster, history: HistoryPart, job: int, part: int) -> float:
-    """Seconds below which one of PARTS, by its place, of such runs end; at most the limit."""
-    _bring_part_up(cluster, history, job)
-    template = cluster.past.template[job]
-    fill_shares(history.shares, history.hazards[template])
-    quantile = run_time_at(history.shares, history.asked_shares[part])
-    return min(quantile, history.past.asked[template])
-
-
 @compiled_inline
 def add_history(cluster: Cluster, history: HistoryPart, job: int, inner: FloatArray) -> float:
     """Add the history features of a job to `inner`, [hidden]; their part of the linear term."""
-    _bring_part_up(cluster, history, job)
+    bring_part_up(cluster, history, job)
     template = cluster.past.template[job]
     part = history.part[template]
     score = part[len(inner)]
@@ -393,7 +358,7 @@ def _queue_features(cluster: Cluster, network: CompiledNetwork, usage: FloatArra
 
 
 def _no_queue_part(
-    cluster: Cluster, network: CompiledNetwork, usage: FloatArray, hidden: FloatArray
+    _cluster: Cluster, _network: CompiledNetwork, _usage: FloatArray, _hidden: FloatArray
 ) -> int:
     return 0
 
