@@ -195,7 +195,7 @@ def _scheduler(configuration: Configuration, look: QueueLook) -> Iterator[Check]
     yield Check(PASS, "queue", f"{waiting} jobs wait, {running} run")
     if look.considered.plan.fallback_reason is not None:
         yield Check(FAIL, "decision", look.considered.plan.fallback_reason)
-    yield _weights(configuration, look)
+    yield from _weights(configuration, look)
     yield from _others_factors(configuration, look)
     runs = daemon_runs(Path(configuration.sections.hook.state_file))
     if runs is not False or look.cycle.stands_by():  # it has just answered
@@ -223,22 +223,20 @@ def _others_factors(configuration: Configuration, look: QueueLook) -> Iterator[C
         yield Check(WARN, "other writer", what)
 
 
-def _weights(configuration: Configuration, look: QueueLook) -> Check:
-    """How far the daemon's order goes, compared with how far the site's own priorities differ."""
-    facts = look.cycle.batch_system.facts()
+def _weights(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
+    """Warn where the daemon's order is lost among the site's own priorities."""
+    facts, plan = look.cycle.batch_system.facts(), look.considered.plan
     hours = facts.bound(float(configuration.sections.hook.influence_hours))
-    if not hours:
-        return Check(PASS, "weights", "the daemon's order comes before the site's own weights")
-    plan = look.considered.plan
     native = plan.snapshot.pending.native_priority[plan.order]
-    if len(native) < 2:
-        return Check(PASS, "weights", "not compared: fewer than two jobs wait")
-    spread = int(native.max() - native.min())
-    points = hours * facts.points_an_hour
-    what = f"the priorities of waiting jobs differ by {spread} points, the daemon's by {points:.0f}"
+    if not hours or len(native) < 2:
+        return
+    spread, points = int(native.max() - native.min()), hours * facts.points_an_hour
     if points < _LITTLE * spread:
-        return Check(WARN, "weights", f"{what}: raise influence_hours to move much")
-    return Check(PASS, "weights", what)
+        what = (
+            f"the daemon's order adds at most {points:.0f} points, and the site's own priorities "
+            f"of the waiting jobs differ by {spread}, so it moves few jobs: raise influence_hours"
+        )
+        yield Check(WARN, "weights", what)
 
 
 def _right_to_write(look: QueueLook) -> Check:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli.generated import write_files
-from tests.fakes.fake_cluster import FakeCluster
+from tests.fakes.fake_pbs_cluster import FakePbs
+from tests.functional.fake_site import FakeSite
 from tests.functional.typed import Typed
 
 
@@ -20,6 +21,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def words(site: FakeCluster, capsys: pytest.CaptureFixture[str]) -> Typed:
+def empty_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> FakeSite:
+    """A fake Slurm without jobs, to which a module adds its own."""
+    return FakeSite(tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture
+def words(site: FakePbs, capsys: pytest.CaptureFixture[str]) -> Typed:
     """Runs a verb at the site of the test module."""
     return Typed(capsys, after=("--config", "site.toml"))

@@ -13,87 +13,67 @@ import pytest
 
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
 from tests.architecture.markdown_documents import TOP
-from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.running_daemon import free_port, running_daemon, stop, until
-from tests.functional.typed import Typed
+from tests.functional.fake_site import FakeSite
+
+JOBS = (1, 2, 3)
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
-    fake = FakeCluster(tmp_path)
-    now = int(time.time())  # noqa: TID251 - the clock of the commands
-    fake.set(now=now)
-    for job, minutes in ((1, 50), (2, 30), (3, 10)):
-        fake.add(job, submit=now - 99, eligible=now - 99, time_limit=f"{minutes}:00")
-    fake.enter(monkeypatch)
+def site(empty_site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> FakeSite:
+    for job in JOBS:
+        empty_site.wait(job, time_limit=f"{70 - 20 * job}:00")
+    empty_site.configure("hook", cycle=1)
     monkeypatch.setenv("SUDO_USER", "carol")
-    monkeypatch.chdir(tmp_path)
-    configure(tmp_path, 0)
-    return fake
+    return empty_site
 
 
-def configure(folder: Path, port: int, disable_file: str | None = None) -> None:
-    path = f"{folder}/DISABLE" if disable_file is None else disable_file
-    (folder / "site.toml").write_text(
-        f'[hook]\nmode = "active"\ncycle = 1\ndisable_file = "{path}"\n'
-        f'state_file = "{folder}/state.json"\naudit_file = "{folder}/audit.jsonl"\n'
-        f'[policy]\nmodel = "sjf"\n[metrics]\nport = {port}\n'
-    )
+def test_disable_pause_and_enable_with_a_daemon(site: FakeSite) -> None:
+    site.configure("metrics", port=free_port())
+    log = site.folder / "daemon.log"
+    with running_daemon(site.folder, log) as process:
+        until(lambda: any(site.factors(*JOBS)), "factors")
 
-
-def factors(site: FakeCluster) -> list[int]:
-    return [site.record(job)["site"] for job in (1, 2, 3)]
-
-
-def test_disable_pause_and_enable_with_a_daemon(
-    words: Typed, site: FakeCluster, tmp_path: Path
-) -> None:
-    port = free_port()
-    configure(tmp_path, port)
-    log = tmp_path / "daemon.log"
-    with running_daemon(tmp_path, log) as process:
-        until(lambda: any(factors(site)), "factors")
-
-        status, out, _ = words("disable", "--reason", "the switch is replaced")
+        status, out, _ = site("disable", "--reason", "the switch is replaced")
         assert status == 0, out
         assert "the daemon has restored its factors" in out
-        assert factors(site) == [0, 0, 0]
-        told = words.json("status", code=None)
+        assert site.factors(*JOBS) == [0, 0, 0]
+        told = site.json("status", code=None)
         assert told["disabled"] is True
         assert told["disablement"]["by"].startswith("carol as ")
         assert told["disablement"]["reason"] == "the switch is replaced"
         assert told["disablement"]["until"] is None
         assert told["metrics"]["mode"] == "disabled"
         assert told["problems"] == []
-        explained = words.json("explain", "3")
+        explained = site.json("explain", "3")
         assert "the switch is replaced" in explained["writes"]["disabled"]
-        assert "Nothing is written now: disabled by carol" in words("explain", "3")[1]
+        assert "Nothing is written now: disabled by carol" in site("explain", "3")[1]
 
-        status, out, _ = words("enable")
+        status, out, _ = site("enable")
         assert (status, "the daemon has resumed: mode active" in out) == (0, True)
-        until(lambda: any(factors(site)), "factors again")
+        until(lambda: any(site.factors(*JOBS)), "factors again")
 
-        status, out, _ = words("pause", "--for", "12s")
+        status, out, _ = site("pause", "--for", "12s")
         assert status == 0, out
-        assert factors(site) == [0, 0, 0]
-        assert ", paused by carol as" in words("status")[1]
-        until(lambda: any(factors(site)), "the end of the pause")
-        assert (tmp_path / "DISABLE").exists()
-        assert "a pause is over" in words("status")[1]
-        assert words.json("status", code=None)["disabled"] is False
+        assert site.factors(*JOBS) == [0, 0, 0]
+        assert ", paused by carol as" in site("status")[1]
+        until(lambda: any(site.factors(*JOBS)), "the end of the pause")
+        assert (site.folder / "DISABLE").exists()
+        assert "a pause is over" in site("status")[1]
+        assert site.json("status", code=None)["disabled"] is False
         stop(process)
     assert "disabled=yes by carol as" in log.read_text()
     assert "until 20" in log.read_text()
     assert "disabled=no" in log.read_text()
-    assert factors(site) == [0, 0, 0]
+    assert site.factors(*JOBS) == [0, 0, 0]
 
 
-def test_without_a_daemon_what_stands_is_said(words: Typed, site: FakeCluster) -> None:
-    status, out, _ = words("disable")
+def test_without_a_daemon_what_stands_is_said(site: FakeSite) -> None:
+    status, out, _ = site("disable")
     assert (status, "no daemon runs: no pending job carries a factor" in out) == (0, True)
-    assert words("enable") == (0, words_of_enable(out), "")
-    site.change(2, site=555)
-    status, out, _ = words("disable", "--wait", "0")
+    assert site("enable") == (0, words_of_enable(out), "")
+    site.cluster.change(2, site=555)
+    status, out, _ = site("disable", "--wait", "0")
     assert status == 1
     assert "no daemon runs, and 1 pending jobs carry a factor" in out
     assert "slurm-rl release" in out
@@ -105,78 +85,73 @@ def words_of_enable(said: str) -> str:
     return f"enabled: it was disabled {by}\nno daemon runs: start it to order the queue\n"
 
 
-def test_an_unreachable_slurm_is_said(words: Typed, site: FakeCluster) -> None:
-    site.break_command("squeue", "down")
-    status, out, _ = words("disable")
+def test_an_unreachable_slurm_is_said(site: FakeSite) -> None:
+    site.cluster.break_command("squeue", "down")
+    status, out, _ = site("disable")
     assert (status, "it is not known whether factors are left" in out) == (1, True)
     assert read_disable_file(Path("DISABLE")) is not None
 
 
-def test_a_pause_never_shortens_what_somebody_else_switched_off(words: Typed) -> None:
+def test_a_pause_never_shortens_what_somebody_else_switched_off(site: FakeSite) -> None:
     Path("DISABLE").touch()
-    status, out, err = words("pause", "--for", "1-00:00:00")
+    status, out, err = site("pause", "--for", "1-00:00:00")
     assert (status, out) == (1, "")
     assert "`slurm-rl enable` first" in err
     assert Path("DISABLE").read_bytes() == b""
-    assert words("disable")[1].startswith("disabled already without end")
-    words("enable")
-    assert words("pause", "--for", "2h")[0] == 0
+    assert site("disable")[1].startswith("disabled already without end")
+    site("enable")
+    assert site("pause", "--for", "2h")[0] == 0
     before = Path("DISABLE").read_bytes()
-    assert words("pause", "--for", "1h")[0] == 1
+    assert site("pause", "--for", "1h")[0] == 1
     assert Path("DISABLE").read_bytes() == before
-    assert words("pause", "--for", "3h")[0] == 0
-    assert words("disable")[0] == 0  # without end goes before a pause
+    assert site("pause", "--for", "3h")[0] == 0
+    assert site("disable")[0] == 0  # without end goes before a pause
     found = read_disable_file(Path("DISABLE"))
     assert found is not None
     assert found.until == float("inf")
 
 
-def test_enable_without_a_file_says_so(words: Typed) -> None:
-    status, out, _ = words("enable")
+def test_enable_without_a_file_says_so(site: FakeSite) -> None:
+    status, out, _ = site("enable")
     assert (status, out.splitlines()[0]) == (0, "it was not disabled")
 
 
-def test_a_file_that_cannot_be_made_is_one_sentence_and_nothing_waits(
-    words: Typed, tmp_path: Path
-) -> None:
-    configure(tmp_path, 0, f"{tmp_path}/none/DISABLE")
+def test_a_file_that_cannot_be_made_is_one_sentence_and_nothing_waits(site: FakeSite) -> None:
+    site.configure("hook", disable_file=f"{site.folder}/none/DISABLE")
     for verb in (("disable",), ("pause", "--for", "2h")):
-        status, out, err = words(*verb)
+        status, out, err = site(*verb)
         assert (status, out, err.count("\n")) == (1, "", 1)
         assert "cannot be made" in err
-    configure(tmp_path, 0, "")
-    status, _, err = words("disable")
+    site.configure("hook", disable_file="")
+    status, _, err = site("disable")
     assert (status, "no disable file is configured" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
     "verb", [("pause",), ("pause", "--for", "soon"), ("disable", "--wait", "x")]
 )
-def test_wrong_usage_is_exit_code_2(words: Typed, verb: tuple[str, ...]) -> None:
-    assert words(*verb)[0] == 2
+def test_wrong_usage_is_exit_code_2(site: FakeSite, verb: tuple[str, ...]) -> None:
+    assert site(*verb)[0] == 2
 
 
-def test_until_is_told_in_local_time(words: Typed) -> None:
-    _, out, _ = words("pause", "--for", "2h", "--reason", "upgrade")
+def test_until_is_told_in_local_time(site: FakeSite) -> None:
+    _, out, _ = site("pause", "--for", "2h", "--reason", "upgrade")
     when = out.partition(" until ")[2].partition(",")[0]
     left = datetime.fromisoformat(when).timestamp() - time.time()  # noqa: TID251
     assert 7100 < left < 7205
     assert ", upgrade: " in out
 
 
-def test_a_daemon_that_goes_by_another_file_is_no_success(
-    words: Typed, site: FakeCluster, tmp_path: Path
-) -> None:
+def test_a_daemon_that_goes_by_another_file_is_no_success(site: FakeSite) -> None:
     """No factor is outstanding only because the queue is empty: the next job would get one."""
-    port = free_port()
-    configure(tmp_path, port)
-    for job in (1, 2, 3):
-        site.end_job(job, site.state["now"])
-    log = tmp_path / "daemon.log"
-    with running_daemon(tmp_path, log) as process:
+    site.configure("metrics", port=free_port())
+    for job in JOBS:
+        site.cluster.end_job(job, site.now)
+    log = site.folder / "daemon.log"
+    with running_daemon(site.folder, log) as process:
         until(lambda: "cycle=done mode=active" in log.read_text(), "a cycle")
-        configure(tmp_path, port, f"{tmp_path}/OTHER")  # and no reload
-        status, out, _ = words("disable", "--wait", "3")
+        site.configure("hook", disable_file=f"{site.folder}/OTHER")  # and no reload
+        status, out, _ = site("disable", "--wait", "3")
         assert status == 1
         assert "the daemon has not said within 3 s that it goes by this file" in out
         stop(process)

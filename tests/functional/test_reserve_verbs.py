@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.configuration import Configuration, read_configuration
+from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.services import checks
 from slurm_rl_plugin.services.hook import build_cycle, load_policy
 from tests.architecture.markdown_documents import TOP, code_blocks
-from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.running_daemon import free_port
-from tests.functional.typed import Typed
+from tests.functional.fake_site import Checks, FakeSite
 
 #: Usable processors of the fake cluster.
 CAPACITY = 8
@@ -30,27 +28,8 @@ EXAMPLES = [
 ]
 
 
-class Site:
-    """A fake cluster with an interactive job and two batch jobs, and a configuration."""
-
-    def __init__(self, folder: Path, cluster: FakeCluster, typed: Typed) -> None:
-        self.folder, self.cluster, self.typed = folder, cluster, typed
-        self.out = self.err = ""
-        now = int(time.time())  # noqa: TID251 - the clock of the commands
-        cluster.set(now=now)
-        fresh = {"submit": now - 9, "eligible": now - 9}
-        cluster.add(1, **fresh, time_limit="1:00", state="RUNNING", start=now - 5, nodes="n1")
-        cluster.add(2, **fresh, qos="batch", licenses="slot:1")
-        cluster.add(3, **fresh, qos="batch", licenses="slot:1")
-        self.port = free_port()
-        self.hook: dict[str, Any] = {"mode": "active", "influence_hours": 0}
-        self.reserve: dict[str, Any] = {
-            "mechanism": "qos",
-            "qos": "batch",
-            "most_processors": 4,
-        }
-        self.model = "reserve:3"
-        self.others: dict[str, Any] = {}
+class ReserveSite(FakeSite):
+    """An interactive job and two batch jobs, of which batch may use half of the processors."""
 
     @property
     def limits_file(self) -> Path:
@@ -61,56 +40,35 @@ class Site:
         found: int | None = self.cluster.state["qos"]["batch"]["cpu"]
         return found
 
-    def configured(self) -> Configuration:
-        assert self.run("show-config") == 0  # writes it
-        return read_configuration(self.folder / "site.toml")
-
-    def run(self, *words: str) -> int:
-        hook = {
-            "disable_file": f"{self.folder}/DISABLE",
-            "state_file": f"{self.folder}/state.json",
-            "audit_file": f"{self.folder}/audit.jsonl",
-            **self.hook,
-        }
-        sections = {
-            "hook": hook,
-            "policy": {"model": self.model},
-            "metrics": {"port": self.port},
-            "reserve": self.reserve,
-            **self.others,
-        }
-        text = "".join(
-            f"[{name}]\n" + "".join(f"{key} = {json.dumps(each)}\n" for key, each in keys.items())
-            for name, keys in sections.items()
-        )
-        text += '[[job_class]]\nclass = "interactive"\ntime_limit_at_most = 60\n'
-        (self.folder / "site.toml").write_text(text)
-        status, self.out, self.err = self.typed(*words, "--config", f"{self.folder}/site.toml")
-        return status
-
     @property
-    def document(self) -> Any:
-        """Of the last verb."""
-        return json.loads(self.out)
+    def has_no_limit(self) -> bool:
+        return self.cpu is None and not self.limits_file.exists()
 
-    @property
-    def limits_audited(self) -> list[dict[str, Any]]:
-        lines = map(json.loads, (self.folder / "audit.jsonl").read_text().splitlines())
-        return [line for line in lines if line["event"] in ("limit", "would_limit")]
+    def reserve_checks(self) -> Checks:
+        found = self.checks("--jobs", "10")
+        return {name: found[name] for name in found if name.startswith(("reserve", "outst"))}
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed) -> Site:
-    cluster = FakeCluster(tmp_path)
-    cluster.enter(monkeypatch)
-    return Site(tmp_path, cluster, typed)
+def site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> ReserveSite:
+    site = ReserveSite(tmp_path, monkeypatch, capsys)
+    site.wait(1, 9, time_limit="1:00", state="RUNNING", start=site.now - 5, nodes="n1")
+    for job in (2, 3):
+        site.wait(job, 9, qos="batch", licenses="slot:1")
+    site.configure("metrics", port=free_port())
+    site.configure("policy", model="reserve:3")
+    site.configure("reserve", mechanism="qos", qos="batch", most_processors=4)
+    site.append('[[job_class]]\nclass = "interactive"\ntime_limit_at_most = 60\n')
+    return site
 
 
 class TestRun:
-    def test_a_cycle_limits_audits_and_release_takes_it_back(self, site: Site) -> None:
-        assert site.run("run", "--once") == 0
+    def test_a_cycle_limits_audits_and_release_takes_it_back(self, site: ReserveSite) -> None:
+        site.out("run", "--once")
         assert site.cpu == CAPACITY - 1 - 3
-        (line,) = site.limits_audited
+        (line,) = site.audited("limit", "would_limit")
         assert {key: line[key] for key in ("event", "mode", "reason", "change", "old", "new")} == {
             "event": "limit",
             "mode": "active",
@@ -119,122 +77,119 @@ class TestRun:
             "old": None,
             "new": 4,
         }
-        assert site.run("release") == 0
-        assert (site.cpu, site.limits_file.exists()) == (None, False)
+        site.out("release")
+        assert site.has_no_limit
 
     def test_beside_a_bounded_order_an_interactive_job_goes_before_the_batch_jobs(
-        self, site: Site
+        self, site: ReserveSite
     ) -> None:
         """The site puts it 100,000 points behind them, and the first place adds far fewer."""
-        site.hook["influence_hours"] = 24
+        site.configure("hook", influence_hours=24)
         for job in (2, 3):
             site.cluster.change(job, factors={**FACTORS, "qos": 100_000})
-        now = site.cluster.state["now"]
+        now = site.now
         site.cluster.add(4, submit=now, eligible=now, time_limit="1:00", factors=FACTORS)
-        assert site.run("run", "--once") == 0
+        site.out("run", "--once")
         written = {job["job_id"]: job["site"] for job in site.cluster.state["jobs"]}
         assert written[4] > 100_000 + max(written[2], written[3])
         assert min(written[2], written[3]) > 0
         assert max(written[2], written[3]) < 24 * 1000  # as without the reserve
 
-    def test_shadow_mode_only_says_what_it_would_do(self, site: Site) -> None:
-        site.hook["mode"] = "shadow"
-        assert site.run("run", "--once") == 0
-        assert (site.cpu, site.limits_file.exists()) == (None, False)
-        (line,) = site.limits_audited
+    def test_shadow_mode_only_says_what_it_would_do(self, site: ReserveSite) -> None:
+        site.configure("hook", mode="shadow")
+        site.out("run", "--once")
+        assert site.has_no_limit
+        (line,) = site.audited("limit", "would_limit")
         assert (line["event"], line["new"]) == ("would_limit", 4)
 
-    def test_shadow_mode_takes_an_earlier_limit_back(self, site: Site) -> None:
-        assert site.run("run", "--once") == 0
-        site.hook["mode"] = "shadow"
-        assert site.run("run", "--once") == 0
-        assert (site.cpu, site.limits_file.exists()) == (None, False)
+    def test_shadow_mode_takes_an_earlier_limit_back(self, site: ReserveSite) -> None:
+        site.out("run", "--once")
+        site.configure("hook", mode="shadow")
+        site.out("run", "--once")
+        assert site.has_no_limit
 
-    def test_turned_off_it_is_taken_back(self, site: Site) -> None:
-        assert site.run("run", "--once") == 0
-        site.reserve["mechanism"] = "off"
-        assert site.run("run", "--once") == 0
-        assert (site.cpu, site.limits_file.exists()) == (None, False)
+    def test_turned_off_it_is_taken_back(self, site: ReserveSite) -> None:
+        site.out("run", "--once")
+        site.configure("reserve", mechanism="off")
+        site.out("run", "--once")
+        assert site.has_no_limit
 
-    def test_in_fallback_nothing_is_kept_free(self, site: Site) -> None:
-        assert site.run("run", "--once") == 0
+    def test_in_fallback_nothing_is_kept_free(self, site: ReserveSite) -> None:
+        site.out("run", "--once")
         model = site.folder / "broken.onnx"
         model.write_text("no model")
-        site.model = str(model)
-        assert site.run("run", "--once") == 0
+        site.configure("policy", model=str(model))
+        site.out("run", "--once")
         assert site.cpu is None
         # an empty audit of changes: the first cycle of a daemon does not know of the limit
         assert site.limits_file.exists() is False
 
-    def test_the_queue_is_ordered_though_nothing_can_be_limited(self, site: Site) -> None:
+    def test_the_queue_is_ordered_though_nothing_can_be_limited(self, site: ReserveSite) -> None:
         site.cluster.break_command("sacctmgr", "deny")
-        assert site.run("run", "--once") == 0
+        site.out("run", "--once")
         assert site.cpu is None
         assert any(json.loads(line)["event"] == "cycle" for line in _audit(site))
 
 
-def _audit(site: Site) -> list[str]:
+def _audit(site: ReserveSite) -> list[str]:
     return (site.folder / "audit.jsonl").read_text().splitlines()
 
 
 class TestRelease:
-    def test_the_watchdog_takes_a_limit_back_without_any_factor(self, site: Site) -> None:
-        assert site.run("run", "--once") == 0
-        StateFile(site.folder / "state.json").write(set())
-        assert site.run("release", "--unattended") == 0
-        assert (site.cpu, site.limits_file.exists()) == (None, False)
+    def test_the_watchdog_takes_a_limit_back_without_any_factor(self, site: ReserveSite) -> None:
+        site.out("run", "--once")
+        StateFile(site.state_file).write(set())
+        site.out("release", "--unattended")
+        assert site.has_no_limit
 
-    def test_the_watchdog_leaves_a_running_daemon_its_limit(self, site: Site) -> None:
-        assert site.run("run", "--once") == 0
-        with only_daemon(site.folder / "state.json"):
-            assert site.run("release", "--unattended") == 0
+    def test_the_watchdog_leaves_a_running_daemon_its_limit(self, site: ReserveSite) -> None:
+        site.out("run", "--once")
+        with only_daemon(site.state_file):
+            site.out("release", "--unattended")
         assert site.cpu == 4
 
-    def test_a_limit_that_stays_is_an_error_and_factors_go_all_the_same(self, site: Site) -> None:
-        assert site.run("run", "--once") == 0
+    def test_a_limit_that_stays_is_an_error_and_factors_go(self, site: ReserveSite) -> None:
+        site.out("run", "--once")
         site.cluster.break_command("sacctmgr", "fail:Sending PersistInit msg: Connection refused")
-        assert site.run("release", "--unattended") == 1
-        said = site.err
+        status, _, said = site("release", "--unattended")
+        assert status == 1
         assert "a limit of the daemon on batch jobs may be outstanding: slurmdbd" in said
-        assert StateFile(site.folder / "state.json").read() == set()
+        assert StateFile(site.state_file).read() == set()
         site.cluster.set(modes={})
-        assert site.run("release", "--unattended") == 0
+        site.out("release", "--unattended")
         assert site.cpu is None
 
-    def test_even_a_faulty_configuration_does_not_keep_it(self, site: Site) -> None:
-        assert site.run("run", "--once") == 0
-        site.reserve["most_processors"] = "many"
-        assert site.run("release", "--unattended") == 0
-        assert (site.cpu, site.limits_file.exists()) == (None, False)
+    def test_even_a_faulty_configuration_does_not_keep_it(self, site: ReserveSite) -> None:
+        site.out("run", "--once")
+        site.configure("reserve", most_processors="many")
+        site.out("release", "--unattended")
+        assert site.has_no_limit
 
 
 class TestVerbsThatLook:
-    def test_queue_and_explain_tell_the_limit(self, site: Site) -> None:
-        assert site.run("queue", "--json") == 0
-        document = site.document
+    def test_queue_and_explain_tell_the_limit(self, site: ReserveSite) -> None:
+        document = site.json("queue", code=0)
         assert document["reserve"] == 3
         assert document["batch_limit"] == {
             "processors": 4,
             "resources": {},
             "reason": "kept",
         }
-        assert "batch jobs may use 4 processors together" in site.err
-        assert site.run("explain", "2") == 0
+        assert "batch jobs may use 4 processors together" in site("queue")[2]
+        out = site.out("explain", "2")
         words = "Reserve: batch jobs may use 4 processors together: processors are kept free for"
-        assert f"{words} interactive jobs. This job is one of them." in site.out
-        site.reserve = {}
-        assert site.run("explain", "2") == 0
-        assert "Reserve:" not in site.out
+        assert f"{words} interactive jobs. This job is one of them." in out
+        site.configure("reserve")
+        assert "Reserve:" not in site.out("explain", "2")
 
-    def test_status_names_a_limit_that_nobody_looks_after(self, site: Site) -> None:
-        assert site.run("run", "--once") == 0
-        assert site.run("status", "--json") == 1
-        document = site.document
+    def test_status_names_a_limit_that_nobody_looks_after(self, site: ReserveSite) -> None:
+        site.out("run", "--once")
+        document = site.json("status", code=1)
         assert document["outstanding"]["batch_limit"]
         assert any("a limit of the daemon on batch jobs" in each for each in document["problems"])
 
     def test_who_may_not_enter_the_folder_is_told_what_can_be(
-        self, site: Site, monkeypatch: pytest.MonkeyPatch
+        self, site: ReserveSite, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         found = Path.stat
 
@@ -244,109 +199,94 @@ class TestVerbsThatLook:
             return found(path, **words)
 
         monkeypatch.setattr(Path, "stat", refuse)
-        assert site.run("status", "--json") == 1
-        assert site.document["outstanding"]["batch_limit"]  # or it is not known
+        assert site.json("status", code=1)["outstanding"]["batch_limit"]  # or it is not known
 
-    def test_disable_waits_for_the_limit_too(self, site: Site) -> None:
-        assert site.run("run", "--once") == 0
-        assert site.run("disable", "--wait", "0") == 1
-        assert "a limit of the daemon on batch jobs may be outstanding" in site.out
-
-
-def check(site: Site) -> dict[str, tuple[str, str]]:
-    status = site.run("check", "--json", "--jobs", "10")
-    checks = site.document["checks"]
-    found = {each["name"]: (each["result"], each["what"]) for each in checks}
-    assert len(found) == len(checks)
-    assert status == int(any(result == "fail" for result, _ in found.values()))
-    return {name: each for name, each in found.items() if name.startswith(("reserve", "outst"))}
+    def test_disable_waits_for_the_limit_too(self, site: ReserveSite) -> None:
+        site.out("run", "--once")
+        status, out, _ = site("disable", "--wait", "0")
+        assert status == 1
+        assert "a limit of the daemon on batch jobs may be outstanding" in out
 
 
 class TestWhoMayUseIt:
-    def flood(self, site: Site) -> None:
+    def flood(self, site: ReserveSite) -> None:
         """Five interactive jobs of alice, in addition to a running one: 4 x 0.33 is 2 of hers."""
-        now = site.cluster.state["now"]
+        now = site.now
         for job in range(4, 9):
             site.cluster.add(job, submit=now, eligible=now, time_limit="1:00")
 
-    def test_explain_says_why_a_job_counts_as_batch(self, site: Site) -> None:
+    def test_explain_says_why_a_job_counts_as_batch(self, site: ReserveSite) -> None:
         self.flood(site)
-        assert site.run("explain", "8") == 0
-        said = site.out
+        said = site.out("explain", "8")
         assert "Class: batch, by the rule: interactive if time_limit_at_most=60" in said
         assert (
             "It counts as batch: with it, interactive jobs of its user would hold more than 2 "
             "processors of the reserve ([reserve] user_share)." in said
         )
         assert "This job is ordered as one of them." in said  # the QOS does not limit it
-        assert site.run("explain", "4") == 0
-        assert "counts as batch" not in site.out
+        assert "counts as batch" not in site.out("explain", "4")
 
-    def test_the_queue_shows_the_class_that_counts(self, site: Site) -> None:
+    def test_the_queue_shows_the_class_that_counts(self, site: ReserveSite) -> None:
         self.flood(site)
-        assert site.run("queue", "--json") == 0
-        classes = {each["jobid"]: each["class"] for each in site.document["jobs"]}
+        classes = {each["jobid"]: each["class"] for each in site.json("queue")["jobs"]}
         assert [job for job, name in classes.items() if name == "interactive"] == [4]
 
-    def test_1_turns_it_off(self, site: Site) -> None:
+    def test_1_turns_it_off(self, site: ReserveSite) -> None:
         self.flood(site)
-        site.reserve |= {"user_share": 1, "account_share": 1}
-        assert site.run("explain", "8", "--json") == 0
-        document = site.document
+        site.configure("reserve", user_share=1, account_share=1)
+        document = site.json("explain", "8", code=0)
         assert (document["class"], document["as_batch"]) == ("interactive", None)
-        assert check(site)["reserve size"][1] == "4 of 8 processors at most"
+        assert site.reserve_checks()["reserve size"][1] == "4 of 8 processors at most"
 
-    def test_explain_says_until_when_a_users_limits_do_not_count(self, site: Site) -> None:
+    def test_explain_says_until_when_a_users_limits_do_not_count(self, site: ReserveSite) -> None:
         """Four of five jobs that the daemon saw end were ended by their limits."""
-        now = site.cluster.state["now"]
+        now = site.now
         began = {"start": now - 70, "nodes": "n1", "end": now}
         for job in range(10, 15):
             site.cluster.add(job, time_limit="1:00", state="RUNNING", **began)
-        configuration = site.configured()
-        cycle = build_cycle(configuration, load_policy(site.model))
+        configuration = read_configuration(site.folder / "site.toml")
+        cycle = build_cycle(configuration, load_policy("reserve:3"))
         cycle.run()
         for job in range(10, 15):
             site.cluster.change(job, state="TIMEOUT" if job > 10 else "COMPLETED")
         assert cycle.run().overrunners == 1
         cycle.remember()
         site.cluster.add(20, submit=now, eligible=now, time_limit="1:00")
-        assert site.run("explain", "20") == 0
-        said = site.out
+        said = site.out("explain", "20")
         assert "Class: batch, by the rule: interactive if time_limit_at_most=60" in said
         assert "It counts as batch until 20" in said
         assert ": 4 of its user's 5 interactive jobs were ended by their time limit." in said
 
-    def test_check_says_what_one_may_hold(self, site: Site) -> None:
+    def test_check_says_what_one_may_hold(self, site: ReserveSite) -> None:
         what = "4 of 8 processors at most; 2 for one account, 2 for one user"
         what += ", further jobs are ordered as batch"
-        assert check(site)["reserve size"] == ("pass", what)
+        assert site.reserve_checks()["reserve size"] == ("pass", what)
 
 
 class TestCheck:
     @pytest.mark.parametrize("text", EXAMPLES)
-    def test_the_examples_of_the_documents_pass(self, site: Site, text: str) -> None:
+    def test_the_examples_of_the_documents_pass(self, site: ReserveSite, text: str) -> None:
         """On the fake cluster's processors, with the default influence."""
         example = tomllib.loads(text)
         assert example.keys() in ({"reserve"}, {"policy", "reward", "reserve"})
-        site.reserve = example["reserve"]
-        site.model = example.get("policy", {"model": "default"})["model"]
-        site.others = {"reward": example["reward"]} if "reward" in example else {}
-        del site.hook["influence_hours"]
+        site.configure("reserve")
+        site.configure("reserve", **example["reserve"])
+        site.configure("policy", model=example.get("policy", {"model": "default"})["model"])
+        site.configure("reward", **example.get("reward", {}))
+        site.configure("hook", influence_hours=72)
         site.cluster.set(tres=["mem", "gres/gpu"])
-        site.run("check", "--json", "--jobs", "10")
-        found = {each["name"]: each["result"] for each in site.document["checks"]}
-        assert found["reward"] == "pass"
-        assert {name: each for name, each in found.items() if each == "fail"} == {}
+        checks = site.json("check", "--jobs", "10")["checks"]
+        assert [each["result"] for each in checks if each["name"] == "reward"] == ["pass"]
 
-    def test_all_is_well(self, site: Site) -> None:
-        found = check(site)
+    def test_all_is_well(self, site: ReserveSite) -> None:
+        found = site.reserve_checks()
         assert {result for result, _ in found.values()} == {"pass"}, found
         assert len(found) == 8
         assert site.cpu is None
 
-    def test_all_is_well_with_licences(self, site: Site) -> None:
-        site.reserve["mechanism"] = "licenses"
-        found = check(site)
+    def test_all_is_well_with_licences(self, site: ReserveSite) -> None:
+        site.configure("reserve", mechanism="licenses")
+        found = site.reserve_checks()
         assert {result for result, _ in found.values()} == {"pass"}, found
         assert site.cluster.state["reservations"] == {}
 
@@ -376,53 +316,53 @@ class TestCheck:
         ],
     )
     def test_each_precondition_of_a_qos_has_its_mend(
-        self, site: Site, change: dict[str, Any], name: str, result: str, words: str
+        self, site: ReserveSite, change: dict[str, Any], name: str, result: str, words: str
     ) -> None:
         site.cluster.set(**change)
-        found = check(site)
+        found = site.reserve_checks()
         # sacctmgr that denies everything is a failure before the right itself is tried
         name = name if name in found else "reserve"
         assert found[name][0] == result
         assert words in found[name][1]
 
-    def test_the_jobs_must_have_the_qos(self, site: Site) -> None:
+    def test_the_jobs_must_have_the_qos(self, site: ReserveSite) -> None:
         site.cluster.change(2, qos="normal")
-        assert check(site)["reserve jobs"][0] == "warn"
+        assert site.reserve_checks()["reserve jobs"][0] == "warn"
         site.cluster.change(3, qos="normal")
-        result, what = check(site)["reserve jobs"]
+        result, what = site.reserve_checks()["reserve jobs"]
         assert (result, what.partition(":")[0]) == ("fail", "no batch job has QOS batch")
         site.cluster.change(1, qos="batch")
-        result, what = check(site)["reserve jobs"]
+        result, what = site.reserve_checks()["reserve jobs"]
         assert (result, "interactive jobs have QOS batch" in what) == ("fail", True)
 
-    def test_numbers_and_policies_that_ask_for_none(self, site: Site) -> None:
-        site.model = "sjf"
-        site.reserve["most_processors"] = CAPACITY
-        found = check(site)
+    def test_numbers_and_policies_that_ask_for_none(self, site: ReserveSite) -> None:
+        site.configure("policy", model="sjf")
+        site.configure("reserve", most_processors=CAPACITY)
+        found = site.reserve_checks()
         what = f"sjf asks for no number: {CAPACITY} processors are kept free"
         assert found["reserve policy"] == ("pass", what)
         assert found["reserve size"][0] == "warn"
 
-    def test_the_reserve_works_beside_any_influence(self, site: Site) -> None:
-        site.hook["influence_hours"] = 24
-        assert {result for result, _ in check(site).values()} == {"pass"}
+    def test_the_reserve_works_beside_any_influence(self, site: ReserveSite) -> None:
+        site.configure("hook", influence_hours=24)
+        assert {result for result, _ in site.reserve_checks().values()} == {"pass"}
 
-    def test_turned_off_while_a_limit_stands(self, site: Site) -> None:
-        assert site.run("run", "--once") == 0
-        site.reserve = {}
-        result, what = check(site)["outstanding"]
+    def test_turned_off_while_a_limit_stands(self, site: ReserveSite) -> None:
+        site.out("run", "--once")
+        site.configure("reserve")
+        result, what = site.reserve_checks()["outstanding"]
         assert (result, "slurm-rl release" in what) == ("fail", True)
 
-    def test_licences_as_many_as_processors(self, site: Site) -> None:
-        site.reserve["mechanism"] = "licenses"
+    def test_licences_as_many_as_processors(self, site: ReserveSite) -> None:
+        site.configure("reserve", mechanism="licenses")
         site.cluster.set(licenses={"slot": 7})
-        assert check(site)["reserve licences"][0] == "warn"
+        assert site.reserve_checks()["reserve licences"][0] == "warn"
         site.cluster.set(licenses={})
-        result, what = check(site)["reserve licences"]
+        result, what = site.reserve_checks()["reserve licences"]
         assert (result, "add Licenses=slot:N" in what) == ("fail", True)
         site.cluster.set(licenses={"slot": 8})
         site.cluster.break_command("scontrol", "deny")
-        found = check(site)
+        found = site.reserve_checks()
         assert "AdminLevel=Operator" in found["reserve right"][1]
 
 
@@ -446,36 +386,32 @@ class TestCheck:
     ],
 )
 def test_faults_of_the_section_name_the_mend(
-    site: Site, reserve: dict[str, Any], words: str
+    site: ReserveSite, reserve: dict[str, Any], words: str
 ) -> None:
-    site.reserve = reserve
-    assert site.run("run", "--once") == 2
-    assert words in site.err
+    site.configure("reserve")
+    site.configure("reserve", **reserve)
+    assert words in site.refused("run", "--once")
 
 
 @pytest.mark.parametrize("left", ["factors", "batch_limit"])
-def test_every_command_agrees_on_what_is_outstanding(site: Site, left: str) -> None:
+def test_every_command_agrees_on_what_is_outstanding(site: ReserveSite, left: str) -> None:
     """Each entry of the list by itself: no command says that all is well where another fails."""
-    assert site.run("run", "--once") == 0
+    site.out("run", "--once")
     if left == "factors":
         site.limits_file.unlink()
     else:
-        StateFile(site.folder / "state.json").write(set())
+        StateFile(site.state_file).write(set())
         for job in (2, 3):
             site.cluster.change(job, site=0)
-    assert site.run("status", "--json") == 1
-    outstanding = site.document["outstanding"]
+    outstanding = site.json("status", code=1)["outstanding"]
     assert {name for name, words in outstanding.items() if words} == {left}
-    assert site.run("check", "--json", "--jobs", "10") == 1
-    rows = {each["name"]: each for each in site.document["checks"]}
-    assert rows["outstanding"]["result"] == "fail"
-    assert outstanding[left] in rows["outstanding"]["what"]
-    assert site.run("disable", "--wait", "0") == 1
-    assert outstanding[left] in site.out
-    assert site.run("release", "--unattended") == 0
-    assert site.run("status", "--json") == 0
-    assert set(site.document["outstanding"].values()) == {None}
-    assert site.run("disable", "--wait", "0") == 0
+    result, what = site.reserve_checks()["outstanding"]
+    assert (result, outstanding[left] in what) == ("fail", True)
+    status, out, _ = site("disable", "--wait", "0")
+    assert (status, outstanding[left] in out) == (1, True)
+    site.out("release", "--unattended")
+    assert set(site.json("status")["outstanding"].values()) == {None}
+    site.out("disable", "--wait", "0")
 
 
 @pytest.mark.parametrize(
@@ -483,15 +419,15 @@ def test_every_command_agrees_on_what_is_outstanding(site: Site, left: str) -> N
     [(True, False, "pass"), (False, False, "fail"), (None, False, "warn"), (False, True, "warn")],
 )
 def test_check_tells_whether_a_daemon_restores_it(
-    site: Site,
+    site: ReserveSite,
     monkeypatch: pytest.MonkeyPatch,
     runs: bool | None,
     beside_controllers: bool,
     result: str,
 ) -> None:
-    assert site.run("run", "--once") == 0
-    site.hook["beside_controllers"] = beside_controllers
-    configuration = site.configured()
+    site.out("run", "--once")
+    site.configure("hook", beside_controllers=beside_controllers)
+    configuration = read_configuration(site.folder / "site.toml")
     monkeypatch.setattr(checks, "daemon_runs", lambda _: runs)
     found = checks.outstanding_of(configuration)
     assert found.result == result

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +11,7 @@ from slurm_rl_plugin.cli.explain import amount_text, room_sentences
 from slurm_rl_plugin.domain.nodes import NodeNow
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.services.job_room import LicenceRoom, room_of
-from tests.fakes.fake_cluster import FakeCluster
-from tests.functional.test_operator_verbs import configure
-from tests.functional.typed import Typed
+from tests.functional.fake_site import FakeSite
 
 NODES = [
     {
@@ -41,82 +36,73 @@ COUNTED = {"SelectTypeParameters": "CR_CORE_MEMORY", "GresTypes": "gpu"}
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
-    fake = FakeCluster(tmp_path)
-    now = int(time.time())  # noqa: TID251 - the clock of the commands
-    fake.set(now=now, nodes=NODES, settings=COUNTED)
-    when = {"submit": now - 100, "eligible": now - 100}
-    fake.add(1, asks="cpu=1,mem=8G,node=1,gres/gpu=4", per_node="gres:gpu:a100:4", **when)
-    fake.add(2, asks="cpu=2,mem=500M,node=1", **when)
-    fake.add(3, asks="cpu=6,mem=40000M,node=1,gres/gpu=2", processors=6, **when)
-    fake.run_job(3, start=now - 50)
-    fake.enter(monkeypatch)
-    monkeypatch.chdir(tmp_path)
-    configure(tmp_path)
-    return fake
+def site(empty_site: FakeSite) -> FakeSite:
+    empty_site.cluster.set(nodes=NODES, settings=COUNTED)
+    empty_site.wait(1, asks="cpu=1,mem=8G,node=1,gres/gpu=4", per_node="gres:gpu:a100:4")
+    empty_site.wait(2, asks="cpu=2,mem=500M,node=1")
+    empty_site.wait(3, asks="cpu=6,mem=40000M,node=1,gres/gpu=2", processors=6)
+    empty_site.cluster.run_job(3, start=empty_site.now - 50)
+    return empty_site
 
 
-def test_memory_that_slurm_does_not_count_is_nowhere(site: FakeCluster, words: Typed) -> None:
+def test_memory_that_slurm_does_not_count_is_nowhere(site: FakeSite) -> None:
     """`CR_CPU` with GPUs: jobs share memory, so none of them waits for it."""
-    site.set(settings={"SelectTypeParameters": "CR_CPU", "GresTypes": "gpu"})
-    _, table, _ = words("queue")
+    site.cluster.set(settings={"SelectTypeParameters": "CR_CPU", "GresTypes": "gpu"})
+    _, table, _ = site("queue")
     header, *rows = [line.split() for line in table.splitlines()]
     assert (header[-1], [row[-1] for row in rows]) == ("GPUS", ["4", "0"])
-    _, text, _ = words("status")
+    _, text, _ = site("status")
     assert "gpus: 2 of 8 in use, 4 asked for by pending jobs" in text
     assert "memory" not in text
     for job in ("1", "2"):
-        code, text, _ = words("explain", job)
+        code, text, _ = site("explain", job)
         assert (code, "memory" in text) == (0, False), text
 
 
-@pytest.mark.usefixtures("site")
-def test_the_queue_shows_gpus_and_memory_where_a_job_asks_for_any(words: Typed) -> None:
-    _, table, _ = words("queue")
+def test_the_queue_shows_gpus_and_memory_where_a_job_asks_for_any(site: FakeSite) -> None:
+    _, table, _ = site("queue")
     header, *rows = [line.split() for line in table.splitlines()]
     assert header[-2:] == ["GPUS", "MEMORY"]
     assert {row[1]: row[-2:] for row in rows} == {"1": ["4", "8G"], "2": ["0", "500M"]}
-    _, table, _ = words("queue", "-j", "1", "-n", "--parsable2", "-o", "jobid,resources")
+    _, table, _ = site("queue", "-j", "1", "-n", "--parsable2", "-o", "jobid,resources")
     assert table.strip() == "1|cpus=1,memory=8192,gpus=4,gres/gpu:a100=4"
-    jobs = words.json("queue")["jobs"]
+    jobs = site.json("queue")["jobs"]
     assert {job["jobid"]: job["gpus"] for job in jobs} == {1: 4.0, 2: 0.0}
 
 
-def test_nothing_of_it_on_a_cluster_of_processors(words: Typed, site: FakeCluster) -> None:
-    site.set(settings={})
-    assert "GPUS" not in words("queue")[1]
-    assert words.json("queue")["jobs"][0]["memory"] is None
-    assert "It asks for" not in words("explain", "1")[1]
-    assert "gpus:" not in words("status")[1]
+def test_nothing_of_it_on_a_cluster_of_processors(site: FakeSite) -> None:
+    site.cluster.set(settings={})
+    assert "GPUS" not in site("queue")[1]
+    assert site.json("queue")["jobs"][0]["memory"] is None
+    assert "It asks for" not in site("explain", "1")[1]
+    assert "gpus:" not in site("status")[1]
 
 
-@pytest.mark.usefixtures("site")
-def test_explain_says_what_a_job_waits_for(words: Typed) -> None:
-    _, out, _ = words("explain", "1")
+def test_explain_says_what_a_job_waits_for(site: FakeSite) -> None:
+    _, out, _ = site("explain", "1")
     asked = "1 processor, 8G of memory, 4 GPUs, 4 gres/gpu:a100, on one node at least."
     assert f"It asks for {asked}" in out
     four = "It waits for 4 GPUs; 2 are free on one node, none has 4 (2 on all nodes)."
     assert four in out
-    room = words.json("explain", "1")["room"]
+    room = site.json("explain", "1")["room"]
     assert room["resources"]["gpus"]["most_free"] == 2.0
     assert room["nodes_with_room"] == 0
-    assert "1 of its nodes have room for it now" in words("explain", "2")[1]
+    assert "1 of its nodes have room for it now" in site("explain", "2")[1]
 
 
-def test_explain_says_that_nodes_cannot_be_read(words: Typed, site: FakeCluster) -> None:
-    site.set(nodes=[{**NODES[0], "gres": "gpu:a:b:c:1"}])
-    document = words.json("explain", "1")
+def test_explain_says_that_nodes_cannot_be_read(site: FakeSite) -> None:
+    site.cluster.set(nodes=[{**NODES[0], "gres": "gpu:a:b:c:1"}])
+    document = site.json("explain", "1")
     assert document["requests"] is None  # the snapshot does not have it either
     assert document["room"] is None
 
 
-@pytest.mark.usefixtures("site")
-def test_status_has_a_line_for_each_resource(words: Typed) -> None:
-    _, out, _ = words("status")
+def test_status_has_a_line_for_each_resource(site: FakeSite) -> None:
+    _, out, _ = site("status")
     assert "cpus: 6 of 16 in use, 2 asked for by pending jobs" in out
     assert "memory: 39.06G of 125G in use, 8.488G asked for by pending jobs" in out
     assert "gpus: 2 of 8 in use, 4 asked for by pending jobs" in out
-    told: dict[str, Any] = words.json("status", code=None)["slurm"]["resources"]
+    told: dict[str, Any] = site.json("status", code=None)["slurm"]["resources"]
     assert told["gpus"] == {"name": "gpus", "usable": 8.0, "running": 2.0, "pending": 4.0}
 
 
@@ -173,10 +159,10 @@ def test_whole_nodes_features_and_licences() -> None:
     assert room_of([idle], ["p"], matlab, 1).licences == {}  # unknown
 
 
-def test_explain_asks_for_licences_where_a_job_does(words: Typed, site: FakeCluster) -> None:
-    site.set(settings={**COUNTED, "Licenses": "slot:8"})
-    site.add(7, asks="cpu=1,mem=1G,node=1", licenses="slot:9", exclusive=True)
-    _, out, _ = words("explain", "7")
+def test_explain_asks_for_licences_where_a_job_does(site: FakeSite) -> None:
+    site.cluster.set(settings={**COUNTED, "Licenses": "slot:8"})
+    site.cluster.add(7, asks="cpu=1,mem=1G,node=1", licenses="slot:9", exclusive=True)
+    _, out, _ = site("explain", "7")
     assert "9 license/slot" in out
     assert "It waits for 9 licences of slot; 8 are free." in out
 
@@ -186,15 +172,12 @@ def test_amounts_in_words() -> None:
     assert amount_text("gres/gpu:a100", 2.0) == "2 gres/gpu:a100"
 
 
-def test_the_shipped_model_decides_and_what_ends_is_learnt(
-    words: Typed, site: FakeCluster, tmp_path: Path
-) -> None:
-    configure(tmp_path, model="default")
+def test_the_shipped_model_decides_and_what_ends_is_learnt(site: FakeSite) -> None:
+    site.configure("policy", model="default")
     for _ in range(2):
-        assert words("run", "--once")[0] == 0
-        site.end_job(3, end=site.state["now"])
-    cycles = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
-    decided = [line for line in cycles if line["event"] == "cycle"]
+        assert site("run", "--once")[0] == 0
+        site.cluster.end_job(3, end=site.now)
+    decided = site.audited("cycle")
     assert len(decided) == 2
     assert {line["mode"] for line in decided} == {"active"}  # not fallback
     assert all(sorted(line["order"]) == [1, 2] for line in decided)

@@ -2,144 +2,116 @@
 
 from __future__ import annotations
 
-import json
 import socket
-import time
-from pathlib import Path
 
 import pytest
 
 from slurm_rl_plugin.cli import release
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
-from tests.fakes.fake_cluster import FakeCluster
+from tests.functional.fake_site import FakeSite
 
+#: Job -> the factor it carries; the state file holds the first two.
 JOBS = {1: 500, 2: 700, 3: 0}
+WORDS = ("release", "--unattended")
+SILENT = (0, "", "")
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two of three jobs carry a factor; the state file says so."""
-    fake = FakeCluster(tmp_path)
-    now = int(time.time())  # noqa: TID251 - the clock of the commands
-    fake.set(now=now)
+def site(empty_site: FakeSite) -> FakeSite:
     for job, factor in JOBS.items():
-        fake.add(job, submit=now - 100, eligible=now - 100, site=factor)
-    fake.enter(monkeypatch)
-    StateFile(tmp_path / "state.json").write({1, 2})
-    (tmp_path / "site.toml").write_text(
-        f'[hook]\nstate_file = "{tmp_path}/state.json"\naudit_file = ""\n'
-    )
-    return tmp_path
+        empty_site.wait(job, site=factor)
+    StateFile(empty_site.state_file).write({1, 2})
+    empty_site.configure("hook", mode="shadow", audit_file="")
+    return empty_site
 
 
-def unattended(site: Path) -> int:
-    return main(["release", "--unattended", "--config", str(site / "site.toml")])
+def are_kept(site: FakeSite) -> bool:
+    return site.factors(*JOBS) == list(JOBS.values())
 
 
-def factors(site: Path) -> list[int]:
-    return [job["site"] for job in json.loads((site / "slurm.json").read_text())["jobs"]]
+def are_taken_back(site: FakeSite) -> bool:
+    return site.factors(*JOBS) == [0, 0, 0] and StateFile(site.state_file).read() == set()
 
 
-def calls(site: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Makes every look at Slurm a failure, and returns what was asked."""
+def test_it_takes_back_what_nobody_looks_after(site: FakeSite) -> None:
+    assert site.out(*WORDS).startswith("released ")
+    assert are_taken_back(site)
+
+
+@pytest.mark.parametrize("left", ["nothing", "no file", "a daemon"])
+def test_it_says_and_asks_nothing_where_no_factor_is_left_to_it(
+    site: FakeSite, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
     monkeypatch.setattr(release, "build_batch_system", lambda *words: asked.append("slurm"))
-    return asked
-
-
-def test_it_takes_back_what_nobody_looks_after(
-    site: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert unattended(site) == 0
-    assert factors(site) == [0, 0, 0]
-    assert StateFile(site / "state.json").read() == set()
-    assert capsys.readouterr().out.startswith("released ")
-
-
-def test_it_says_and_asks_nothing_where_no_factor_of_ours_stands(
-    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    StateFile(site / "state.json").write(set())
-    asked = calls(site, monkeypatch)
-    assert unattended(site) == 0
-    (site / "state.json").unlink()
-    assert unattended(site) == 0
+    if left == "a daemon":
+        with only_daemon(site.state_file):
+            assert site(*WORDS) == SILENT
+    else:
+        StateFile(site.state_file).write(set())
+        assert site(*WORDS) == SILENT
+    if left == "no file":
+        site.state_file.unlink()
+        assert site(*WORDS) == SILENT
     assert asked == []
-    assert capsys.readouterr() == ("", "")
-    assert factors(site) == [500, 700, 0]  # another program's
+    assert are_kept(site)
 
 
-def test_it_leaves_a_running_daemon_alone(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = calls(site, monkeypatch)
-    with only_daemon(site / "state.json"):
-        assert unattended(site) == 0
-    assert asked == []
-    assert factors(site) == [500, 700, 0]
+def test_a_state_file_that_cannot_be_trusted_counts_as_factors(site: FakeSite) -> None:
+    site.state_file.write_text("{")
+    assert site(*WORDS)[0] == 0
+    assert are_taken_back(site)
 
 
-def test_a_state_file_that_cannot_be_trusted_counts_as_factors(site: Path) -> None:
-    (site / "state.json").write_text("{")
-    assert unattended(site) == 0
-    assert factors(site) == [0, 0, 0]
-    assert StateFile(site / "state.json").read() == set()
-
-
-def test_a_faulty_configuration_keeps_no_factor(
-    site: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_faulty_configuration_keeps_no_factor(site: FakeSite) -> None:
     """Keys that are right in themselves hold: the state file is the site's own."""
-    path = site / "site.toml"
-    path.write_text(path.read_text() + 'max_writes = "many"\n[reward]\nfairness = 0.9\n')
-    assert unattended(site) == 0
-    assert factors(site) == [0, 0, 0]
-    told = capsys.readouterr().err.splitlines()
-    assert [line.split(": ")[1] for line in told] == [f"{path}:4", f"{path}:6"]
-    assert unattended(site) == 0
-    assert capsys.readouterr() == ("", "")  # not every minute again
+    site.configure("hook", max_writes="many")
+    site.configure("reward", fairness=0.9)
+    status, _, said = site(*WORDS)
+    assert status == 0
+    assert are_taken_back(site)
+    lines = (site.folder / "site.toml").read_text().splitlines()
+    places = [1 + lines.index(each) for each in ('max_writes = "many"', "fairness = 0.9")]
+    expected = [f"site.toml:{place}" for place in places]
+    assert [line.split(": ")[1] for line in said.splitlines()] == expected
+    assert site(*WORDS) == SILENT  # not every minute again
 
 
-def test_a_configuration_that_cannot_be_read_is_no_silent_failure(
-    site: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (site / "site.toml").write_text("[hook\n")
-    assert unattended(site) == 1
-    assert "it is not known what was written" in capsys.readouterr().err
-    assert factors(site) == [500, 700, 0]
+def test_a_configuration_that_cannot_be_read_is_no_silent_failure(site: FakeSite) -> None:
+    (site.folder / "site.toml").write_text("[hook\n")
+    status, _, said = site(*WORDS)
+    assert (status, "it is not known what was written" in said) == (1, True)
+    assert are_kept(site)
 
 
 @pytest.mark.parametrize(
-    ("fault", "status"), [("", 0), ('max_writes = "many"', 1)], ids=["whole", "faulty"]
+    ("setting", "status"), [({"beside_controllers": True}, 0), ({"max_writes": "many"}, 1)]
 )
 def test_beside_a_controller_that_is_not_in_charge_factors_are_the_other_daemons(
-    site: Path, fault: str, status: int, capsys: pytest.CaptureFixture[str]
+    site: FakeSite, setting: dict[str, object], status: int
 ) -> None:
+    """A fault may be in the very key that says that there are two daemons: never 0 then."""
     here = socket.gethostname().partition(".")[0]
-    document = json.loads((site / "slurm.json").read_text())
-    document["controllers"] = [["other", True], [here, True]]
-    (site / "slurm.json").write_text(json.dumps(document))
-    path = site / "site.toml"
-    # a fault may be in the very key that says that there are two daemons
-    path.write_text(path.read_text() + (fault or "beside_controllers = true") + "\n")
-    assert unattended(site) == status  # not known to be the other daemon's: never 0
-    assert factors(site) == [500, 700, 0]
-    said = capsys.readouterr()
-    assert (said.out, "another host's controller" in said.err) == ("", status == 1)
-    assert StateFile(site / "state.json").read() == {1, 2}
+    site.cluster.set(controllers=[["other", True], [here, True]])
+    site.configure("hook", **setting)
+    found, out, err = site(*WORDS)
+    assert (found, out, "another host's controller" in err) == (status, "", status == 1)
+    assert are_kept(site)
+    assert StateFile(site.state_file).read() == {1, 2}
 
 
 def test_without_slurm_it_fails_and_forgets_nothing(
-    site: Path, monkeypatch: pytest.MonkeyPatch
+    site: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    assert unattended(site) == 1
-    assert StateFile(site / "state.json").read() == {1, 2}
+    assert site(*WORDS)[0] == 1
+    assert StateFile(site.state_file).read() == {1, 2}
 
 
-def test_one_that_was_cut_short_before_its_second_look_is_done_again(site: Path) -> None:
+def test_one_that_was_cut_short_before_its_second_look_is_done_again(site: FakeSite) -> None:
     """A write that got no answer may have come after the first look."""
-    StateFile(site / "state.json").write(set(), unanswered=True)
-    assert unattended(site) == 0
-    assert factors(site) == [0, 0, 0]
-    assert not StateFile(site / "state.json").is_unanswered()
+    StateFile(site.state_file).write(set(), unanswered=True)
+    assert site(*WORDS)[0] == 0
+    assert are_taken_back(site)
+    assert not StateFile(site.state_file).is_unanswered()
