@@ -15,13 +15,7 @@ from slurm_rl_plugin.cli.argument_types import at_least_one, job_numbers, time_a
 from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.tables import finite, print_parsable, slurm_time
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.hook.audit.log import (
-    EVENTS,
-    AuditFilter,
-    AuditLine,
-    AuditReader,
-    audit_files,
-)
+from slurm_rl_plugin.hook.audit.log import EVENTS, AuditFilter, AuditLine, AuditReader, audit_files
 from slurm_rl_plugin.readable import printable
 
 #: Columns and their widths; fixed, as the log may be longer than memory.

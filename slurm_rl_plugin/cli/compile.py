@@ -77,7 +77,6 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _writable_folder() -> Path:
-    """The folder of the code for all users."""
     folder = named_for_all()
     if folder is None:
         raise ConfigurationError(f"{FOR_ALL} is empty: set it to a folder.")

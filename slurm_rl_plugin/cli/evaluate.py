@@ -261,7 +261,6 @@ def _check(options: argparse.Namespace, by: str) -> None:
 
 
 def _read(options: argparse.Namespace, candidates: list[Candidate], by: str) -> NamedLog:
-    """The log at the wanted load; the source of Slurm's own log is printed."""
     (log,) = read_named_logs([options.log] if options.log else [], LogOptions.of(options))
     native = any(each.name == NATIVE for each in candidates)
     if native and options.scale_load != 1.0:
@@ -280,7 +279,6 @@ def _read(options: argparse.Namespace, candidates: list[Candidate], by: str) -> 
 def _side_by_side(
     options: argparse.Namespace, log: NamedLog, candidates: list[Candidate]
 ) -> _Measured:
-    """Every candidate in one run through the whole log, and how they differ."""
     medians = log  # of classes
     if options.estimates_from is not None:
         (medians,) = read_named_logs([options.estimates_from], LogOptions.of(options))
@@ -348,7 +346,6 @@ def _side_by_side(
 
 
 def _by_site(options: argparse.Namespace, log: NamedLog, _: list[Candidate]) -> _Measured:
-    """The effect of the configuration of --config on the jobs of the log."""
     configuration = read_configuration(options.config)
     say_of_compiling(compiled_before)
     found = replay_site(
@@ -453,7 +450,6 @@ def _files(
     study: Study,
     system: str,
 ) -> dict[str, Any]:
-    """Write the wanted schedules and pictures; their paths."""
     found: dict[str, Any] = {}
     if options.export is not None:
         on = f" --cluster {options.cluster}" if options.cluster else ""
@@ -467,7 +463,6 @@ def _files(
 
 
 def _backfilling(options: argparse.Namespace) -> str:
-    """How the simulated system backfills, as given or by default."""
     if options.backfill is None and options.cluster is not None:
         return AS_SLURM
     return options.backfill or ("easy" if options.protocol or options.config else "none")

@@ -99,7 +99,6 @@ def _job(found: Explanation) -> Iterator[str]:
 
 
 def _as_batch(found: AsBatch | None) -> Iterator[str]:
-    """Say why a job of the interactive class counts as batch; no line if it does not."""
     if found is None:
         return
     if found.until is not None:
@@ -134,7 +133,6 @@ def _sentence(clause: str) -> str:
 
 
 def _room(found: Explanation) -> list[str]:
-    """What the job asks of nodes, and whether they have it; no line if only processors count."""
     asked = found.requests
     if asked is None:
         return []
@@ -147,7 +145,6 @@ def _room(found: Explanation) -> list[str]:
 
 
 def _start(found: Mapping[str, Any] | None) -> list[str]:
-    """When the forecast service expects the job to start; no line if no service runs."""
     if found is None:
         return []
     if found["forecast"] is None:
@@ -160,7 +157,6 @@ def _start(found: Mapping[str, Any] | None) -> list[str]:
 
 
 def _accrued(found: Explanation) -> Iterator[str]:
-    """Say how much of the job's wait counts; no line if all of it does."""
     if found.accrued < found.wait:
         counts = slurm_duration(found.accrued)
         yield f"Of its wait {counts} count: {_WHY_NOT_ALL[found.started_tasks]}."
@@ -252,7 +248,6 @@ def _points(found: Explanation) -> list[str]:
 
 
 def _limit(found: Explanation) -> Iterator[str]:
-    """Say how the limit on batch jobs affects the job; no line if [reserve] is off."""
     of_it = " This job is one of them." if found.class_ == "batch" else " This job is not one."
     if found.as_batch is not None:  # the batch system may not count it
         of_it = " This job is ordered as one of them."
@@ -282,7 +277,6 @@ def _priority(found: Explanation) -> Iterator[str]:
 
 
 def _print_tables(found: Explanation) -> None:
-    """What counts in the score, the neighbours in the order, and what was written."""
     if found.features is not None:
         rows = [
             [each.name, each.value, each.median, each.effect, each.linear]

@@ -124,6 +124,5 @@ def _print_advice(document: dict[str, Any]) -> None:
 
 
 def _print_left_out(more: int, what: str) -> None:
-    """Say how many rows a table leaves out."""
     if more > 0:
         print(f"{more} more {what}: see --json.")

@@ -216,7 +216,6 @@ def _read_jobs(argument: str, options: LogOptions) -> ReadJobs:
 
 
 def _given_shares(options: LogOptions) -> Mapping[str, float] | None:
-    """The shares of --shares, or else those of --config."""
     if options.shares or options.config is None:
         return options.shares
     return read_configuration(options.config).shares

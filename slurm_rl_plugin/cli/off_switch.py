@@ -173,7 +173,6 @@ def _wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
 
 
 def _outstanding(known: KnownConfiguration) -> tuple[str, ...]:
-    """What is outstanding according to the daemon's files."""
     entries = outstanding_at(known.state_file)
     return tuple(entry.words for entry in entries if entry.is_outstanding())
 

@@ -76,7 +76,6 @@ def _rests(known: KnownConfiguration) -> bool:
 
 
 def _is_outstanding(known: KnownConfiguration) -> bool:
-    """Whether a file of the daemon says that something may be outstanding."""
     return any(entry.is_outstanding() for entry in outstanding_at(known.state_file))
 
 
@@ -145,7 +144,6 @@ def _take_all_back(known: KnownConfiguration, system: BatchSystem) -> int:
 
 
 def _print_report(report: ApplyReport) -> None:
-    """How many jobs were released, and which were not."""
     print(f"released {report.applied} jobs")
     for job in sorted(report.later & report.rejected.keys()):
         print(f"job {job}: {report.rejected[job]}")
@@ -156,7 +154,6 @@ def _print_report(report: ApplyReport) -> None:
 
 
 def _fail(sentence: str) -> int:
-    """Print on standard error; the exit code of a failure."""
     with suppress(OSError):
         print(f"slurm-rl release: {sentence}", file=sys.stderr)
     return 1

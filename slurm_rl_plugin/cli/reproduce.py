@@ -145,7 +145,6 @@ def _asked(options: argparse.Namespace, models: Path) -> Asked:
 
 
 def _drawn(options: argparse.Namespace, outcome: Outcome) -> list[str]:
-    """Draw the figures and write their manifest; paths of the figures."""
     from slurm_rl_plugin.papers.study.figures import draw_all  # noqa: PLC0415 - matplotlib is heavy
 
     figures = draw_all(options.plot, outcome.drawings)

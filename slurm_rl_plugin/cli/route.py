@@ -219,12 +219,10 @@ def _remember(route: Route, job: JobOnItsWay | RoutedJob) -> None:
 
 
 def _warn(words: str) -> None:
-    """Print to standard error."""
     sys.stderr.write(f"slurm-rl route: {printable(words)}\n")
 
 
 def _print_ranking(ranking: Sequence[RankedSite], silent: Sequence[SiteAnswer], now: float) -> None:
-    """Print the sites, best first, then those without an offer, with the reason."""
     rows: list[list[Any]] = []
     for each in ranking:
         cells: list[Any] = [None] * 4

@@ -63,7 +63,6 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _configuration(options: argparse.Namespace) -> Configuration:
-    """The configuration in force; --shadow overrides it."""
     shadow = [Flag("hook.mode=shadow", "--shadow")] if options.shadow else []
     return configuration_of(options, *shadow)
 

@@ -134,7 +134,6 @@ def _files(
     summary: AuditSummary,
     warning: str | None,
 ) -> dict[str, str]:
-    """Write the picture and the page that are asked for; their paths."""
     paths = {}
     if options.plot is not None:
         from slurm_rl_plugin.evaluation.figures import draw_shadow  # noqa: PLC0415 - matplotlib
@@ -154,7 +153,6 @@ def _files(
 def _shadow(
     configuration: Configuration, options: argparse.Namespace
 ) -> tuple[dict[str, Any], AuditSummary]:
-    """The audit log of this time, for JSON and for the picture."""
     summary, audit_file = AuditSummary(), configuration.sections.hook.audit_file
     try:
         if not audit_file:
@@ -180,7 +178,6 @@ def _shadow(
 def _replayed(
     configuration: Configuration, options: argparse.Namespace, shadow: Mapping[str, Any]
 ) -> SiteReplay | str:
-    """The replay of the jobs of a time; a sentence where there is none."""
     if options.no_replay:
         return "--no-replay was given."
     first, last = options.since, options.until

@@ -65,7 +65,6 @@ def _own_classes(configuration: Configuration) -> dict[str, UtilityClass]:
 
 
 def _lines(configuration: Configuration) -> list[str]:
-    """The configuration in force as TOML, with sources as comments."""
     origins, lines = configuration.origins, []
     for section, values in configuration.values.items():
         lines.append(f"[{section}]")

@@ -89,7 +89,6 @@ def _answer(
 
 
 def _request(words: list[str], configuration: Configuration) -> dict[str, Any]:
-    """What a command asks for, as the service takes it."""
     submission = submission_within(_SECONDS)
     if len(words) == 1 and not Path(words[0]).exists():  # else a script, whose command is missing
         try:

@@ -135,7 +135,6 @@ def _page(configuration: Configuration, status: Status) -> str:
 
 
 def _today(audit_file: str, now: float) -> tuple[AuditSummary, list[str]]:
-    """The audit log since midnight, and why some of it cannot be read."""
     midnight = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
     since, summary = midnight.timestamp(), AuditSummary()
     if not audit_file:
@@ -239,7 +238,6 @@ def _lines(status: Status) -> list[str]:
 
 
 def _facts(status: Status) -> list[str]:
-    """What is known, each `name: value`."""
     policy, carried = status.policy, status.jobs_in_state_file
     sha = f", model {policy.sha256[:12]}" if policy.sha256 else ""
     why_absent = ""

@@ -114,7 +114,6 @@ def print_policies(policies: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _print_accounts(policies: Mapping[str, Mapping[str, Any]]) -> None:
-    """Service of accounts: one row a policy, one column an account."""
     entries = {name: each for name, each in policies.items() if "misdelivered" in each}
     if not entries:
         return
@@ -150,7 +149,6 @@ def print_users(policies: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _print_resampled(found: ResampledStudy) -> None:
-    """One row a policy: ratios to the first policy, with intervals."""
     first = next(iter(found.ratio_to_first_policy))
     print(f"\nratios to {first} on {found.samples} logs of resampled weeks (95 % interval):")
     header = ["POLICY", *(each for name in _RESAMPLED for each in (name, "(95 %)"))]
@@ -212,7 +210,6 @@ def print_site_study(prediction: Prediction, study: Study, warning: str | None =
 
 
 def _print_size(log: Mapping[str, Any], processors: int) -> None:
-    """Say if the size of the machine is a guess."""
     if log.get("processors_from") == PEAK:
         print(
             f"The log does not give the size of the machine: {processors} processors, the most in "
@@ -234,7 +231,6 @@ def _print_figures(
     fifo: Mapping[str, Mapping[str, Any]] | None,
     multifactor: Mapping[str, Mapping[str, Any]] | None,
 ) -> None:
-    """One row a policy: figures and their ratios to first come, first served; a legend."""
     intervals = fifo is not None and any("ci95" in each for each in fifo.values())
     over = ["/FIFO"] if fifo else []
     header = ["POLICY", "BSLD", *over, *(["(95 %)"] if intervals else [])]
@@ -320,7 +316,6 @@ def print_losers(study: Study) -> None:
 
 
 def _worst(losers: Sequence[Loser], *, accounts: bool) -> list[Loser]:
-    """The groups whose mean or longest wait grows most, by growth of the mean wait."""
     judged = [
         each
         for each in losers
@@ -344,7 +339,6 @@ def _between(ci95: Any) -> str | None:
 
 
 def _print_verdict(prediction: Prediction) -> None:
-    """Every figure with its interval and verdict, then the summary."""
     print(f"\n{prediction.model} compared with the {prediction.compared_with}:")
     rows = []
     for name, each in prediction.figures.items():
@@ -425,6 +419,5 @@ def print_continuous(found: ContinuousStudy) -> None:
 
 
 def _print_rules(slowdowns: Mapping[str, float], how: str) -> None:
-    """The rules by mean bounded slowdown on the training part, the best first."""
     print(f"mean bounded slowdown on the training part ({how}):")
     print_table(["RULE", "BSLD"], sorted(slowdowns.items(), key=lambda each: each[1]))

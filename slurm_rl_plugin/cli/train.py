@@ -215,7 +215,6 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _check_protocol(options: argparse.Namespace) -> None:
-    """Refuse options that the held-out protocol decides."""
     if options.protocol is None:
         return
     fault = ""

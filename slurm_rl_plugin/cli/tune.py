@@ -156,7 +156,6 @@ def _compared(
     weights: RewardWeights,
     seed: int,
 ) -> tuple[WhatIfStudy, Tuning]:
-    """The effect of each order on the rest of the log, and the best order on the past."""
     words = {name: each.words for name, each in choices.items() if each.words} | {**others}
     variants = [
         replace(variant_of(each, found.cluster, candidate_of, goal_of), name=name)
@@ -231,7 +230,6 @@ def _lines(
 
 
 def _print(study: WhatIfStudy, tuning: Tuning) -> None:
-    """Print the search, each order compared with the cluster as it is, and the lines, if any."""
     log, search = study.log, tuning.search
     print(
         f"{search['tried']} settings tried on the first {100 * search['training_part']:.0f} % of "

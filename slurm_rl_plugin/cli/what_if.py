@@ -17,12 +17,7 @@ from slurm_rl_plugin.cli.log_arguments import (
     site_adapter,
 )
 from slurm_rl_plugin.cli.policy_arguments import goal_of
-from slurm_rl_plugin.cli.progress import (
-    parts_bar,
-    resumable,
-    said_if_long,
-    say_of_compiling,
-)
+from slurm_rl_plugin.cli.progress import parts_bar, resumable, said_if_long, say_of_compiling
 from slurm_rl_plugin.cli.tables import answer, print_table
 from slurm_rl_plugin.cli.this_cluster import LIVE, described_cluster
 from slurm_rl_plugin.configuration import read_configuration
@@ -137,7 +132,6 @@ def cluster_and_jobs(log: str | None, options: LogOptions, known: float = 1.0) -
 
 
 def _print(study: WhatIfStudy) -> None:
-    """Print the cluster, how well the simulation knows it, and a table for each variant."""
     log = study.log
     print(
         f"{log['jobs']} jobs of {log['name']} on {study.cluster['nodes']} nodes, as slurmctld "

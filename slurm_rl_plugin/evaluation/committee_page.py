@@ -113,7 +113,6 @@ def page_html(
 
 
 def _losers(hours: HoursWaited) -> list[str]:
-    """Groups that lose, groups that may lose, and groups with a longer longest wait."""
     told = _sentences(hours, WORSE)
     unsure = [
         row
@@ -259,7 +258,6 @@ class _Row:
 
 
 def _tables(hours: HoursWaited) -> Iterator[tuple[str, list[_Row]]]:
-    """Title and rows for each kind of group that there is; accounts with most jobs only."""
     for by in GROUPED_BY:
         judged = hours.grouped(by)
         rows = judged[:ACCOUNTS] if by == "account" else judged

@@ -139,7 +139,6 @@ def begin(
 
 
 def _refuse(site: DeclaredExperiment) -> None:
-    """End where none can begin."""
     if site.files.declaration.exists():
         raise ConfigurationError(
             "an experiment is declared already: look at it with `slurm-rl experiment status`, or "
@@ -251,7 +250,6 @@ class ExperimentWatch:
         return trial
 
     def _still_runs(self, declared: Declaration) -> bool:
-        """Whether it still runs: a user may have stopped it or put it away meanwhile."""
         now_declared, standing = self.site.declared()
         return standing.state == RUNNING and now_declared == declared
 

@@ -276,7 +276,6 @@ def _draw_fairness(schedules: Mapping[str, ScheduledJobs]) -> Any:
 
 
 def _finished(figure: Any, axis: Any, **labels: str) -> Any:
-    """With labels, a grid and a legend above: long names of policies must not cover a line."""
     axis.set(**labels)
     axis.grid(visible=True, alpha=0.3)
     lines, names = axis.get_legend_handles_labels()
@@ -388,7 +387,6 @@ def _waiting(jobs: ScheduledJobs, begin: float, end: float) -> str:
 
 
 def _time_unit(span: float) -> tuple[float, str]:
-    """Seconds of the unit in which a span is easily read, and its symbol."""
     if span > 10 * DAY:
         return DAY, "d"
     if span > 3 * HOUR:

@@ -99,7 +99,6 @@ def checks_of(
 def _site(
     configuration: Configuration, facts: SchedulerFacts, load: SchedulerLoad, cycle: Cycle
 ) -> Iterator[Check]:
-    """The batch system, the lever, and how far the daemon's order would go."""
     yield _release(facts, cycle.batch_system)
     yield _adapter(configuration)
     if facts.harm is not None:
@@ -116,7 +115,6 @@ def _site(
 
 
 def _adapter(configuration: Configuration) -> Check:
-    """Which of the batch systems was taken, and why."""
     choice = chosen_batch_system(configuration)
     what = f"{choice.kind.title}: {choice.because}"
     return Check(PASS if choice.sure else WARN, "adapter", what)
@@ -133,7 +131,6 @@ def _release(facts: SchedulerFacts, system: BatchSystem) -> Check:
 
 
 def _controller(settings: CycleSettings, facts: SchedulerFacts) -> Check:
-    """Whether a daemon here acts, or leaves it to another host's."""
     if (fault := settings.controller_fault(facts)) is not None:
         return Check(FAIL, "controller", fault)
     if facts.in_charge or not settings.beside_controllers:
@@ -189,7 +186,6 @@ def _shares(configuration: Configuration, facts: SchedulerFacts, policy: Policy)
 
 
 def _scheduler(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
-    """The queue was read; whether priorities may be written."""
     snapshot = look.considered.plan.snapshot
     waiting, running = len(snapshot.pending), len(snapshot.running)
     yield Check(PASS, "queue", f"{waiting} jobs wait, {running} run")
@@ -206,7 +202,6 @@ def _scheduler(configuration: Configuration, look: QueueLook) -> Iterator[Check]
 
 
 def _others_factors(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
-    """Whether jobs carry factors that are not in this state file."""
     pending = look.considered.plan.snapshot.pending
     state = Path(configuration.sections.hook.state_file)
     ours = StateFile(state).read()
@@ -305,7 +300,6 @@ def _reserve(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
 
 
 def _wanted(look: QueueLook, reserve: ReserveSettings) -> Check:
-    """Who says how many processors to keep free."""
     policy = look.cycle.policy
     if getattr(policy, "holds", False) or getattr(policy, "reserve", None):
         what = f"{policy.name} says how many processors to keep free"
@@ -315,7 +309,6 @@ def _wanted(look: QueueLook, reserve: ReserveSettings) -> Check:
 
 
 def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
-    """Whether the numbers of [reserve] fit the cluster."""
     snapshot = look.considered.plan.snapshot
     capacity = snapshot.capacity
     reserve = configuration.reserve
@@ -336,7 +329,6 @@ def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
 
 
 def _resource(name: str, reserve: ReserveSettings, snapshot: QueueSnapshot) -> Check:
-    """Whether the numbers of [reserve] fit what the cluster has of another resource."""
     now = snapshot.resources
     has = 0 if now is None else int(now.of(name, now.capacity))
     most, widest = reserve.most_resources[name], reserve.widest_batch_resources.get(name, 1)
@@ -355,7 +347,6 @@ def _resource(name: str, reserve: ReserveSettings, snapshot: QueueSnapshot) -> C
 def _model(
     configuration: Configuration, look: QueueLook | None = None, jobs: int | None = None
 ) -> Iterator[Check]:
-    """Whether the model can be used, was trained for the site's goals, and is quick enough."""
     try:
         loaded = load_policy(configuration.sections.policy.model)
     except PolicyError as error:
@@ -422,7 +413,6 @@ def _decision_time(
 
 
 def _files(configuration: Configuration, now: float) -> Iterator[Check]:
-    """Whether this user can write the daemon's files, and whether the daemon is disabled."""
     hook = configuration.sections.hook
     for name, path in (("state_file", hook.state_file), ("audit_file", hook.audit_file)):
         if not path:
@@ -464,7 +454,6 @@ def outstanding_of(configuration: Configuration) -> Check:
 
 
 def _metrics(configuration: Configuration) -> Iterator[Check]:
-    """Whether what [metrics] names can be used; else the daemon would not start."""
     yield _port_of(configuration)
     textfile, tls = configuration.sections.metrics.textfile, configuration.tls_of("metrics")
     if textfile:
@@ -482,7 +471,6 @@ def _usable(name: str, use: Callable[[], object], fine: str = "can be used") -> 
 
 
 def _port_of(configuration: Configuration) -> Check:
-    """Whether the port of the metrics is free, or the daemon's."""
     where = configuration.sections.metrics
     address, port = where.address, where.port
     if port == 0:

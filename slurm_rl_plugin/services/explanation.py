@@ -15,12 +15,7 @@ from slurm_rl_plugin.batch_systems.port import JobRecord
 from slurm_rl_plugin.brokers.live.offer_worth import UNKNOWN_RUN_TIME
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain import Memory, QueueSnapshot
-from slurm_rl_plugin.errors import (
-    BatchSystemError,
-    JobNotPending,
-    PolicyError,
-    SlurmRLError,
-)
+from slurm_rl_plugin.errors import BatchSystemError, JobNotPending, PolicyError, SlurmRLError
 from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.hook.audit.log import AuditFilter, tail_of
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
@@ -379,8 +374,6 @@ def _not_read(configuration: Configuration, look: QueueLook, found: Explanation)
 
 
 class _Decided:
-    """The job at one place of a decided queue."""
-
     def __init__(self, look: QueueLook, place: int) -> None:
         self.look, self.place = look, place
         self._cycle, self._plan = look.cycle, look.considered.plan
@@ -455,7 +448,6 @@ class _Decided:
         return AsBatch(reason=reason, most=int(most[reason]))
 
     def _requests(self) -> Requests | None:
-        """None if the batch system shows processors only."""
         requests = self._snapshot.pending.jobs.requests
         if requests is None:
             return None

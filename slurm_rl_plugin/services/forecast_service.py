@@ -25,11 +25,7 @@ from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, read_queue
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
 from slurm_rl_plugin.forecasts.live.asked_queue import AskedQueue
-from slurm_rl_plugin.forecasts.live.forecast_pages import (
-    ForecastPages,
-    question_pace,
-    reading_pace,
-)
+from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastPages, question_pace, reading_pace
 from slurm_rl_plugin.forecasts.live.forecast_queue import (
     FEWEST_SCORED,
     LATELY,

@@ -19,11 +19,7 @@ from slurm_rl_plugin.learning.evaluation.continuous import (
     replay_continuously,
 )
 from slurm_rl_plugin.learning.evaluation.heldout import NODE_HEURISTICS
-from slurm_rl_plugin.learning.evaluation.paired import (
-    Candidate,
-    knowing_recent_runs,
-    starts_under,
-)
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, knowing_recent_runs, starts_under
 from slurm_rl_plugin.learning.training_load import LEFT_OUT
 from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings

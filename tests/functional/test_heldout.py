@@ -20,12 +20,7 @@ from slurm_rl_plugin.learning.heldout_training import (
 )
 from slurm_rl_plugin.learning.onnx_file import export_network, import_network
 from slurm_rl_plugin.learning.policy_search import RULE_WEIGHTS, rule_network
-from slurm_rl_plugin.papers.heldout.ablation import (
-    ALL_FEATURES,
-    FITTED_Q,
-    TO_ALL,
-    VARIANTS,
-)
+from slurm_rl_plugin.papers.heldout.ablation import ALL_FEATURES, FITTED_Q, TO_ALL, VARIANTS
 from slurm_rl_plugin.papers.heldout.experiment import DECLARED, FITTED, MISDELIVERED, TO_BEST
 from slurm_rl_plugin.papers.study.trials import LOGS
 from slurm_rl_plugin.simulator.workloads.generators import generated_log

@@ -14,12 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
-from slurm_rl_plugin.hook.experiment.turns import (
-    OVER,
-    RUNNING,
-    ExperimentFiles,
-    ExperimentStanding,
-)
+from slurm_rl_plugin.hook.experiment.turns import OVER, RUNNING, ExperimentFiles, ExperimentStanding
 from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import serve_metrics

@@ -29,7 +29,7 @@ EXAMPLES = [
 
 
 class ReserveSite(FakeSite):
-    """An interactive job and two batch jobs, of which batch may use half of the processors."""
+    """An interactive job, two batch jobs, and a limit on batch jobs of half of the processors."""
 
     @property
     def limits_file(self) -> Path:

@@ -13,11 +13,7 @@ from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.replays import replayed_waits
-from slurm_rl_plugin.papers.replayed_starts.experiment import (
-    QUICK,
-    SampledJobs,
-    bands_set,
-)
+from slurm_rl_plugin.papers.replayed_starts.experiment import QUICK, SampledJobs, bands_set
 from slurm_rl_plugin.papers.start_times_2023.experiment import (
     COVERAGE,
     ERROR,

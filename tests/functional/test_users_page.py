@@ -27,11 +27,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.live.asked_queue import AskedQueue
-from slurm_rl_plugin.forecasts.live.forecast_pages import (
-    ForecastPages,
-    question_pace,
-    reading_pace,
-)
+from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastPages, question_pace, reading_pace
 from slurm_rl_plugin.forecasts.live.forecast_queue import ForecastQueue, scores_document
 from slurm_rl_plugin.forecasts.live.users_page import start_sentence
 from slurm_rl_plugin.serving.page_server import serve_pages

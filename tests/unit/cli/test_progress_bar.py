@@ -13,12 +13,7 @@ import pytest
 
 from slurm_rl_plugin.cli import progress
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.progress import (
-    parts_bar,
-    resumable,
-    said_if_long,
-    say_of_compiling,
-)
+from slurm_rl_plugin.cli.progress import parts_bar, resumable, said_if_long, say_of_compiling
 from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from tests.functional.typed import Typed

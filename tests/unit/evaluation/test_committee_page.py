@@ -25,10 +25,7 @@ from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENC
 from slurm_rl_plugin.papers.switchback.clusters import preferring_short
 from slurm_rl_plugin.units import DAY
 from slurm_rl_plugin.what_if.effects import ALL
-from slurm_rl_plugin.what_if.group_hours import (
-    GroupHours,
-    HoursWaited,
-)
+from slurm_rl_plugin.what_if.group_hours import GroupHours, HoursWaited
 from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster, costs_of_blocks
 from slurm_rl_plugin.what_if.switchback.trial import findings, floors_of
 from tests.unit.what_if.test_hours_waited import declared

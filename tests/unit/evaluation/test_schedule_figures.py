@@ -13,11 +13,7 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation import figures
-from slurm_rl_plugin.evaluation.figures import (
-    busiest_window,
-    draw_schedules,
-    processor_rows,
-)
+from slurm_rl_plugin.evaluation.figures import busiest_window, draw_schedules, processor_rows
 from slurm_rl_plugin.evaluation.schedule_files import COLUMNS, export_schedule, file_names
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of as paired_schedule_of
 from slurm_rl_plugin.simulator.kernel.workload import Workload

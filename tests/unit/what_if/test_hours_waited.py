@@ -19,11 +19,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
-from slurm_rl_plugin.what_if.group_hours import (
-    HoursWaited,
-    hours_in_blocks,
-    hours_in_replays,
-)
+from slurm_rl_plugin.what_if.group_hours import HoursWaited, hours_in_blocks, hours_in_replays
 from slurm_rl_plugin.what_if.switchback.block_costs import JobTimes
 from tests.reference.loads import workload_of
 

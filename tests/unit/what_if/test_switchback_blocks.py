@@ -34,13 +34,7 @@ from slurm_rl_plugin.what_if.switchback.block_costs import (
     costs_of_blocks,
     live_cluster,
 )
-from tests.unit.forecasts.live_site import (
-    LiveSite,
-    busy_look,
-    last_days,
-    live_site,
-    replay_source,
-)
+from tests.unit.forecasts.live_site import LiveSite, busy_look, last_days, live_site, replay_source
 
 BEGIN = 1_700_000_000.0
 
