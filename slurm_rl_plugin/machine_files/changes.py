@@ -17,6 +17,7 @@ from slurm_rl_plugin.machine_files.statements import (
     NODE,
     PARTITION,
     ConfRecord,
+    Keys,
     Value,
     by_key,
     compress,
@@ -28,7 +29,6 @@ PLACE = "--change"
 #: A sign before the first `=` of a pair, which is moved after it.
 _SIGN = re.compile(r"(?<![^\s\w.])([+-])=")
 _PARAMETERS, _NODES, _DEFAULT = "schedulerparameters", "nodes", "default"
-_Keys = Mapping[str, Value]
 
 
 def changed(cluster: DescribedCluster, words: str) -> DescribedCluster:
@@ -72,9 +72,9 @@ def _assignments(words: str) -> list[tuple[Value, str]]:
     return found
 
 
-def _with(keys: _Keys, given: Sequence[tuple[Value, str]]) -> dict[str, Value]:
+def _with(keys: Mapping[str, Value], given: Sequence[tuple[Value, str]]) -> Keys:
     """Keys by their present names, after assignments."""
-    found = dict(keys)
+    found = Keys(keys)
     for value, sign in given:
         (key,) = by_key([value])
         found[key] = _listed(found.get(key), value, sign, key) if sign else value
@@ -128,7 +128,6 @@ def _of_partition(
 def _of_nodes(
     cluster: DescribedCluster, name: str, given: Sequence[tuple[Value, str]]
 ) -> DescribedCluster:
-    """Change keys of some nodes, or add nodes."""
     wanted = Value(PLACE, "NodeName", name).names()
     known = {each for record in cluster.said.nodes for each in record.name.names()}
     missing = [each for each in wanted if each not in known]

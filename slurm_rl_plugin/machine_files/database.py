@@ -16,6 +16,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.statements import (
     NOTHING,
     UNLIMITED,
+    Keys,
     Value,
     limits_of,
     not_modelled_keys,
@@ -247,7 +248,6 @@ def _parts(line: str, place: str) -> tuple[str, str, list[str]]:
 
 
 def _pairs(words: Sequence[str], place: str) -> dict[str, Value]:
-    """Keys with their values."""
     pairs = ((word.partition("=")) for word in words if "=" in word)
     return {
         key.rstrip("+-").lower(): Value(place, key.rstrip("+-"), text) for key, _, text in pairs
@@ -255,7 +255,6 @@ def _pairs(words: Sequence[str], place: str) -> dict[str, Value]:
 
 
 def _named(words: Sequence[str], kind: str, keys: dict[str, Value]) -> list[str]:
-    """Names of a line's objects; accounts and QOS in lower case."""
     names = [word for word in words if "=" not in word and word.lower() not in ("where", "set")]
     for key in (*_NAMES, *_OWN_NAME[kind]):
         if key in keys and not names:
@@ -346,7 +345,7 @@ _NO_LIMIT = ResourceLimit()
 
 
 def enforced(
-    database: Database, settings: Mapping[str, Value], partitions: Sequence[MachinePartition]
+    database: Database, settings: Keys, partitions: Sequence[MachinePartition]
 ) -> Database:
     """The database with the limits that Slurm enforces."""
     words, of_associations = _words(settings), enforces_limits(settings)
@@ -379,14 +378,13 @@ def enforced(
     )
 
 
-def enforces_limits(settings: Mapping[str, Value]) -> bool:
+def enforces_limits(settings: Keys) -> bool:
     """Whether Slurm enforces limits of associations."""
     return bool(_words(settings) & {"limits", "safe", "all"})
 
 
-def _words(settings: Mapping[str, Value]) -> set[str]:
-    value = settings.get(_ENFORCE)
-    return set() if value is None else {word.lower() for word in value.words}
+def _words(settings: Keys) -> set[str]:
+    return {word.lower() for word in settings.words(_ENFORCE)}
 
 
 #: Files in the folder of slurm.conf, in addition to CLUSTER.cfg, the name by `sacctmgr dump`.

@@ -112,11 +112,11 @@ def processors_of(record: ConfRecord) -> tuple[int, int]:
 
     Inferred as by Slurm: sockets from CPUs or boards, CPUs from sockets, cores and threads.
     """
-    cores = max(record.number("corespersocket", 1), 1)
-    threads = max(record.number("threadspercore", 1), 1)
+    cores = max(record.keys.number("corespersocket", 1), 1)
+    threads = max(record.keys.number("threadspercore", 1), 1)
     sockets = max(_sockets(record, cores * threads), 1)
     whole = sockets * cores * threads
-    cpus = record.number("cpus", whole)
+    cpus = record.keys.number("cpus", whole)
     if cpus not in (sockets, sockets * cores, whole):
         cpus = whole  # as Slurm corrects it
     if cpus > MOST_OF_NODE:
@@ -127,12 +127,12 @@ def processors_of(record: ConfRecord) -> tuple[int, int]:
 
 
 def _sockets(record: ConfRecord, of_socket: int) -> int:
-    boards = record.number("boards", 1)
+    boards = record.keys.number("boards", 1)
     if "socketsperboard" in record.keys:
-        return boards * record.number("socketsperboard", 1)
+        return boards * record.keys.number("socketsperboard", 1)
     if "sockets" in record.keys:
-        return record.number("sockets", 1)
-    cpus = record.number("cpus", 0)
+        return record.keys.number("sockets", 1)
+    cpus = record.keys.number("cpus", 0)
     return cpus // of_socket if cpus and cpus % of_socket == 0 else boards
 
 
@@ -140,7 +140,7 @@ def _kept(record: ConfRecord, of_core: int) -> int:
     """CPUs of CpuSpecList, such as 0,1,8-11, or of CoreSpecCount cores."""
     value = record.keys.get("cpuspeclist")
     if value is None or not value.text or value.text == "(null)":
-        return of_core * record.number("corespeccount", 0)
+        return of_core * record.keys.number("corespeccount", 0)
     named: set[int] = set()
     listed = 0
     for word in value.words:
@@ -182,7 +182,7 @@ def nodes_of(
         if _is_away(record):
             away.update(names)
         left_out += not_modelled_of("node", record.keys)
-        if record.text("state").upper().startswith("CLOUD"):
+        if record.keys.text("state").upper().startswith("CLOUD"):
             left_out.append(f"{compress(names)}: State=CLOUD, counted as if always powered up.")
         if "realmemory" not in record.keys:
             left_out.append(f"{compress(names)}: no RealMemory, so 1 MiB each, as in Slurm.")
@@ -212,7 +212,6 @@ def check_size(nodes: Iterable[Node]) -> None:
 
 
 def _names_of(records: Iterable[ConfRecord]) -> Iterator[tuple[ConfRecord, list[str]]]:
-    """Each record with the names of its nodes."""
     count = 0
     for record in records:
         names = record.name.names()
@@ -226,20 +225,20 @@ def _nodes_of(
     record: ConfRecord, names: Iterable[str], gres_conf: Mapping[str, Counts]
 ) -> Iterator[tuple[str, Node]]:
     # Slurm's default is 1 MiB
-    real, kept = record.number("realmemory", 1), record.number("memspeclimit", 0)
+    real, kept = record.keys.number("realmemory", 1), record.keys.number("memspeclimit", 0)
     memory = real - kept if kept < real else real
     counts = {CPUS: float(processors_of(record)[0]), MEMORY: float(memory)}
     if "gres" in record.keys:
         counts |= gres_of(record.keys["gres"])
-    features = frozenset(record.keys["features"].words if "features" in record.keys else ())
-    weight = record.number("weight", 1)
+    features = frozenset(record.keys.words("features"))
+    weight = record.keys.number("weight", 1)
     for name in names:
         types = gres_conf.get(name) or gres_conf.get("", {})
         yield name, Node(name, with_types(counts, types), features, weight)
 
 
 def _is_away(record: ConfRecord, unsaid: str = "UNKNOWN") -> bool:
-    return record.text("state", unsaid).upper().startswith(AWAY)
+    return record.keys.text("state", unsaid).upper().startswith(AWAY)
 
 
 def _whole_cores(said: Statements) -> Iterator[str]:
@@ -272,7 +271,7 @@ def partitions_of(
     sets: dict[str, list[str]] = {}
     for record in said.node_sets:  # named nodes, and nodes with any of its features
         named = record.keys["nodes"].names() if "nodes" in record.keys else []
-        wanted = set(record.keys["features"].words) if "features" in record.keys else set()
+        wanted = set(record.keys.words("features"))
         with_any = [name for name, node in nodes.items() if wanted & node.features]
         sets[record.name.text] = named + with_any
     found: dict[str, ServedPartition] = {}
@@ -293,22 +292,22 @@ def partitions_of(
 def _partition(record: ConfRecord, settings: Mapping[str, Value]) -> MachinePartition:
     keys = record.keys
     per_node, per_cpu = _default_memory(record.keys) or _default_memory(settings) or (0.0, 0.0)
-    exclusive = record.text("exclusive").upper()
-    whole = exclusive in ("NODE", "TOPO") or _is_true(record, "exclusivetopo")
-    whole |= record.text("oversubscribe").upper() == "EXCLUSIVE"
+    exclusive = record.keys.text("exclusive").upper()
+    whole = exclusive in ("NODE", "TOPO") or record.keys.truth("exclusivetopo")
+    whole |= record.keys.text("oversubscribe").upper() == "EXCLUSIVE"
     return MachinePartition(
         name=record.name.text,
         kinds=(),
         tier=_priority(record, "prioritytier"),
         priority_factor=_priority(record, "priorityjobfactor"),
-        longest=_seconds(record, "maxtime"),
-        default_time=_seconds(record, "defaulttime"),
+        longest=record.keys.seconds("maxtime", math.inf),
+        default_time=record.keys.seconds("defaulttime", math.inf),
         default_memory_per_cpu=per_cpu,
         default_memory_per_node=per_node,
         whole_nodes=whole and exclusive not in ("NO", "NONE"),
         widest=keys["maxnodes"].bound() if "maxnodes" in keys else math.inf,
-        qos="" if record.text("qos").lower() in NOTHING else record.text("qos").lower(),
-        is_default=_is_true(record, "default"),
+        qos=record.keys.word("qos"),
+        is_default=record.keys.truth("default"),
         billing=billing_weights(record),
     )
 
@@ -321,13 +320,7 @@ def billing_weights(record: ConfRecord) -> dict[str, float]:
 
 def _priority(record: ConfRecord, key: str) -> int:
     """PriorityTier or PriorityJobFactor; the old Priority overrides both."""
-    return record.number("priority", record.number(key, 1))
-
-
-def _seconds(record: ConfRecord, key: str) -> float:
-    if key not in record.keys or record.text(key).lower() in NOTHING:
-        return math.inf
-    return record.keys[key].seconds()
+    return record.keys.number("priority", record.keys.number(key, 1))
 
 
 def _default_memory(keys: Mapping[str, Value]) -> tuple[float, float] | None:
@@ -339,19 +332,15 @@ def _default_memory(keys: Mapping[str, Value]) -> tuple[float, float] | None:
     return None
 
 
-def _is_true(record: ConfRecord, key: str) -> bool:
-    return key in record.keys and record.keys[key].truth()
-
-
 def _served(
     record: ConfRecord,
     nodes: Mapping[str, Node],
     sets: Mapping[str, list[str]],
     away: Collection[str],
 ) -> frozenset[str]:
-    value = record.keys.get("nodes")
-    if value is None or value.text.lower() in NOTHING:
+    if not record.keys.word("nodes"):
         return frozenset()
+    value = record.keys["nodes"]
     served: set[str] = set()
     for name in value.names():
         if name.upper() == "ALL":
@@ -370,16 +359,17 @@ def _served(
 def _left_out_of_partition(record: ConfRecord) -> Iterator[str]:
     yield from not_modelled_of("partition", record.keys)
     name = record.name.text
-    sharing = record.text("oversubscribe", "NO").upper()
+    sharing = record.keys.text("oversubscribe", "NO").upper()
     if sharing not in ("NO", "EXCLUSIVE", "YES:1", "FORCE:1"):
         yield f"partition {name}: OverSubscribe={sharing}: a CPU goes to one job at a time."
-    if record.text("state", "UP").upper() != "UP":
-        yield f"partition {name}: State={record.text('state')}: its jobs start as if it were UP."
-    if _is_true(record, "exclusiveuser") or record.text("exclusive").upper() == "USER":
+    state = record.keys.text("state", "UP")
+    if state.upper() != "UP":
+        yield f"partition {name}: State={state}: its jobs start as if it were UP."
+    if record.keys.truth("exclusiveuser") or record.keys.text("exclusive").upper() == "USER":
         yield f"partition {name}: ExclusiveUser: jobs of several users share its nodes."
-    if _is_true(record, "exclusivetopo") or record.text("exclusive").upper() == "TOPO":
+    if record.keys.truth("exclusivetopo") or record.keys.text("exclusive").upper() == "TOPO":
         yield f"partition {name}: ExclusiveTopo: jobs get whole nodes, but no whole segments."
-    if _is_true(record, "lln"):
+    if record.keys.truth("lln"):
         yield f"partition {name}: LLN: nodes are not filled evenly."
 
 

@@ -37,7 +37,6 @@ from slurm_rl_plugin.machine_files.nodes import (
 from slurm_rl_plugin.machine_files.scheduling import (
     backfill_of,
     licences_of,
-    name_of,
     not_modelled,
     refused_parameters,
     sharing_of,
@@ -140,7 +139,6 @@ def machine_of_node_list(path: Path) -> Machine:
 
 
 def _nodes(path: Path) -> Iterator[tuple[Value, Node]]:
-    """Each node with its name."""
     try:
         text = read_whole(path).decode("utf-8-sig", "replace")
     except OSError as error:
@@ -192,7 +190,7 @@ def read_cluster(path: Path) -> DescribedCluster:
     notes: list[str] = []
     said = collect(read_pairs(conf, notes))
     gres_file = conf.parent / GRES_CONF
-    cluster = name_of(said.settings)
+    cluster = said.settings.text("clustername")
     gres_conf = read_gres_conf(gres_file, notes, cluster) if gres_file.is_file() else {}
     return DescribedCluster(
         said=replace(said, notes=notes),
@@ -219,7 +217,7 @@ def machine_of(
     sharing = sharing_of(settings)
     database = enforced(database_of(entries), settings, served)
     return Machine(
-        name=name_of(settings),
+        name=settings.text("clustername"),
         resources=resources,
         kinds=kinds,
         partitions=served,

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 from slurm_rl_plugin.domain.machine import BackfillSettings, PriorityWeights
 from slurm_rl_plugin.machine_files.database import enforces_limits
-from slurm_rl_plugin.machine_files.statements import NOTHING, Value, not_modelled_keys, weights_of
+from slurm_rl_plugin.machine_files.statements import NOTHING, Keys, not_modelled_keys, weights_of
 from slurm_rl_plugin.units import MINUTE
 
-ClusterKeys = Mapping[str, Value]
 _INTEGER = re.compile(r"\s*(-?\d{1,18})", re.ASCII)
 #: Field of `BackfillSettings` -> name of the parameter, seconds of its unit, least value.
 _NUMBERS: Mapping[str, tuple[str, float, int]] = {
@@ -55,15 +54,13 @@ class NodeSharing:
         return any(word.endswith("_memory") for word in self.words)
 
 
-def parameters_of(settings: ClusterKeys) -> dict[str, str]:
+def parameters_of(settings: Keys) -> dict[str, str]:
     """SchedulerParameters by name in lower case; "" for a word alone.
 
     The first of equal parameters applies, since Slurm searches the text for it.
     """
-    value = settings.get("schedulerparameters")
-    words = () if value is None or value.text.lower() in NOTHING else value.words
     found: dict[str, str] = {}
-    for word in words:
+    for word in settings.words("schedulerparameters"):
         name, _, number = word.partition("=")
         found.setdefault(name.strip().lower(), number.strip())
     for other, name in _OTHER_NAMES.items():
@@ -72,7 +69,7 @@ def parameters_of(settings: ClusterKeys) -> dict[str, str]:
     return found
 
 
-def backfill_of(settings: ClusterKeys) -> BackfillSettings:
+def backfill_of(settings: Keys) -> BackfillSettings:
     """SchedulerType and SchedulerParameters; a value that Slurm refuses has Slurm's default."""
     given = parameters_of(settings)
     numbers = {
@@ -84,12 +81,12 @@ def backfill_of(settings: ClusterKeys) -> BackfillSettings:
         numbers["main_interval"] = math.inf  # -1 means never
     switched_off = _number(given.get("bf_interval"), -1) == -1
     return BackfillSettings(
-        backfills=_text(settings, "schedulertype", BACKFILL) == BACKFILL and not switched_off,
+        backfills=settings.word("schedulertype", BACKFILL) == BACKFILL and not switched_off,
         **numbers,  # type: ignore[arg-type] # each has the type of its field
     )
 
 
-def refused_parameters(settings: ClusterKeys) -> Iterator[str]:
+def refused_parameters(settings: Keys) -> Iterator[str]:
     """A sentence on each parameter with a value that Slurm refuses."""
     given = parameters_of(settings)
     for key, _, least in _NUMBERS.values():
@@ -102,68 +99,47 @@ def _number(text: str | None, least: int) -> int | None:
     return int(found[1]) if found and int(found[1]) >= least else None
 
 
-def weights_of_priorities(settings: ClusterKeys) -> PriorityWeights:
+def weights_of_priorities(settings: Keys) -> PriorityWeights:
     """PriorityWeight* and related settings; all 0 if jobs start in order of submission."""
-    if _text(settings, "prioritytype", MULTIFACTOR) != MULTIFACTOR:
+    if settings.word("prioritytype", MULTIFACTOR) != MULTIFACTOR:
         return PriorityWeights()
     default = PriorityWeights()
-    tres = settings.get("priorityweighttres")
-    flags = settings.get("priorityflags")
-    words = () if flags is None or flags.text.lower() in NOTHING else flags.words
-    period = _span(settings, "prioritycalcperiod", default.period)
+    tres = "priorityweighttres"
+    period = settings.seconds("prioritycalcperiod", default.period)
     if not 0.0 < period < math.inf:
         raise settings["prioritycalcperiod"].fault("Slurm refuses this period; write minutes")
     return PriorityWeights(
-        **{name: float(_whole(settings, key)) for name, key in _WEIGHTS.items()},  # type: ignore[arg-type]
-        resources={} if tres is None or tres.text.lower() in NOTHING else weights_of(tres),
+        **{name: float(settings.number(key, 0)) for name, key in _WEIGHTS.items()},  # type: ignore[arg-type]
+        resources=weights_of(settings[tres]) if settings.word(tres) else {},
         # with 0 s a job has its full age at once
-        highest_age=max(_span(settings, "prioritymaxage", default.highest_age), 1.0),
-        half_life=_span(settings, "prioritydecayhalflife", default.half_life) or math.inf,
-        dampening=float(max(_whole(settings, "fairsharedampeningfactor"), 1)),
+        highest_age=max(settings.seconds("prioritymaxage", default.highest_age), 1.0),
+        half_life=settings.seconds("prioritydecayhalflife", default.half_life) or math.inf,
+        dampening=float(max(settings.number("fairsharedampeningfactor", 0), 1)),
         counts_ends=enforces_limits(settings),
-        reset_period=_text(settings, "priorityusageresetperiod", default.reset_period).upper(),
+        reset_period=settings.word("priorityusageresetperiod", default.reset_period).upper(),
         period=period,
-        favours_small="priorityfavorsmall" in settings and settings["priorityfavorsmall"].truth(),
-        flags=frozenset(word.upper() for word in words),
+        favours_small=settings.truth("priorityfavorsmall"),
+        flags=frozenset(word.upper() for word in settings.words("priorityflags")),
     )
 
 
-def _whole(settings: ClusterKeys, key: str) -> int:
-    return settings[key].number() if key in settings else 0
-
-
-def _span(settings: ClusterKeys, key: str, default: float) -> float:
-    return settings[key].seconds() if key in settings else default
-
-
-def sharing_of(settings: ClusterKeys) -> NodeSharing:
+def sharing_of(settings: Keys) -> NodeSharing:
     """SelectType and SelectTypeParameters; by default CR_Core_Memory of select/cons_tres."""
-    linear = _text(settings, "selecttype", "select/cons_tres") == LINEAR
+    linear = settings.word("selecttype", "select/cons_tres") == LINEAR
     default = "" if linear else "cr_core_memory"
-    words = _text(settings, "selecttypeparameters", default).split(",")
+    words = settings.word("selecttypeparameters", default).split(",")
     return NodeSharing(linear, tuple(word.strip() for word in words))
 
 
-def _text(settings: ClusterKeys, key: str, default: str) -> str:
-    text = settings[key].text.lower() if key in settings else ""
-    return default if text in NOTHING else text
-
-
-def name_of(settings: ClusterKeys) -> str:
-    """ClusterName; "" if it is not set."""
-    return settings["clustername"].text if "clustername" in settings else ""
-
-
-def licences_of(settings: ClusterKeys) -> dict[str, float]:
+def licences_of(settings: Keys) -> dict[str, float]:
     """Licences=NAME[:COUNT],...; the default count is 1."""
-    value = settings.get("licenses")
-    if value is None or value.text.lower() in NOTHING:
-        return {}
     found: dict[str, float] = {}
-    for word in value.words:
+    for word in settings.words("licenses"):
         name, _, count = word.partition(":")
         if not name or not (count or "1").isascii() or not (count or "1").isdigit():
-            raise value.fault(f"{word} is no NAME:COUNT; write one such as matlab:10")
+            raise settings["licenses"].fault(
+                f"{word} is no NAME:COUNT; write one such as matlab:10"
+            )
         found[name] = found.get(name, 0.0) + float(count or 1)
     return found
 
@@ -172,7 +148,7 @@ def licences_of(settings: ClusterKeys) -> dict[str, float]:
 _NEUTRAL = NOTHING | {"0", "-1", "no", "off"}
 
 
-def not_modelled(settings: ClusterKeys) -> Iterator[str]:
+def not_modelled(settings: Keys) -> Iterator[str]:
     """A sentence on each key that would change starts but is not modelled."""
     tables = not_modelled_keys()
     keys, known = tables["keys"], tuple(tables["without_effect"]["keys_that_begin"])
@@ -188,12 +164,12 @@ def not_modelled(settings: ClusterKeys) -> Iterator[str]:
     yield from _parameters(settings)
     for key, table in (("SelectTypeParameters", "selection"), ("PriorityFlags", "flags")):
         whys = {word.lower(): why for word, why in tables[table].items()}
-        for word in settings[key.lower()].words if key.lower() in settings else ():
+        for word in settings.words(key.lower()):
             if word.lower() in whys:
                 yield f"{key} {word}: {whys[word.lower()]}."
 
 
-def _parameters(settings: ClusterKeys) -> Iterator[str]:
+def _parameters(settings: Keys) -> Iterator[str]:
     whys = not_modelled_keys()["parameters"]
     known = MODELLED_PARAMETERS.union(whys, not_modelled_keys()["without_effect"]["parameters"])
     for name, number in parameters_of(settings).items():

@@ -390,40 +390,60 @@ _NEVER_DEFAULT = frozenset(
 )
 
 
+class Keys(dict[str, Value]):
+    """Values of the cluster, of nodes or of a partition, by key in lower case."""
+
+    def text(self, key: str, default: str = "") -> str:
+        """The text of a key."""
+        return self[key].text if key in self else default
+
+    def word(self, key: str, default: str = "") -> str:
+        """The text in lower case; the default where it is one of NOTHING."""
+        text = self.text(key).lower()
+        return default if text in NOTHING else text
+
+    def words(self, key: str) -> tuple[str, ...]:
+        """The parts between commas; none where nothing is set."""
+        return self[key].words if self.word(key) else ()
+
+    def number(self, key: str, default: int) -> int:
+        """A whole number."""
+        return self[key].number() if key in self else default
+
+    def seconds(self, key: str, default: float) -> float:
+        """A span of time; the default where nothing is set."""
+        return self[key].seconds() if self.word(key) else default
+
+    def truth(self, key: str) -> bool:
+        """Yes or no; no where it is not set."""
+        return key in self and self[key].truth()
+
+
 @dataclass(frozen=True, slots=True)
 class ConfRecord:
     """One line for nodes or a partition."""
 
     name: Value  #: of the nodes, the partition or the node set
-    keys: Mapping[str, Value]  #: by key in lower case, with earlier DEFAULT lines
-
-    def text(self, key: str, default: str = "") -> str:
-        """The text of a key."""
-        return self.keys[key].text if key in self.keys else default
-
-    def number(self, key: str, default: int) -> int:
-        """A whole number; see `Value.number`."""
-        return self.keys[key].number() if key in self.keys else default
+    keys: Keys  #: with earlier DEFAULT lines
 
 
 @dataclass(frozen=True, slots=True)
 class Statements:
     """The content of a slurm.conf, or of a running Slurm; records in the order of the file."""
 
-    #: Of the cluster by key in lower case; the later of equal keys.
-    settings: Mapping[str, Value] = field(default_factory=dict)
+    settings: Keys = field(default_factory=Keys)  #: of the cluster; the later of equal keys
     nodes: Sequence[ConfRecord] = ()
     partitions: Sequence[ConfRecord] = ()
     node_sets: Sequence[ConfRecord] = ()
     down: Sequence[ConfRecord] = ()
     notes: Sequence[str] = ()  #: remarks on the machine, each one sentence
     #: By kind of record, the DEFAULT lines at the end of the file.
-    defaults: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    defaults: Mapping[str, Keys] = field(default_factory=dict)
 
 
 def collect(lines: Iterable[Sequence[Value]]) -> Statements:
     """Sort the lines of a file; a DEFAULT line applies to the later lines of its kind."""
-    settings: dict[str, Value] = {}
+    settings = Keys()
     records: dict[str, list[ConfRecord]] = {kind: [] for kind in RECORDS}
     defaults: dict[str, dict[str, Value]] = {kind: {} for kind in RECORDS}
     for line in lines:
@@ -449,15 +469,15 @@ def collect(lines: Iterable[Sequence[Value]]) -> Statements:
     )
 
 
-def by_key(values: Iterable[Value]) -> dict[str, Value]:
+def by_key(values: Iterable[Value]) -> Keys:
     """Values of one line by their key in lower case; keys with two names have the present one."""
     return _keys({value.key.lower(): value for value in values}, {})
 
 
-def _keys(own: Mapping[str, Value], default: Mapping[str, Value]) -> dict[str, Value]:
+def _keys(own: Mapping[str, Value], default: Mapping[str, Value]) -> Keys:
     """The values of a record; keys with two names have the present one."""
     said = {**default, **own}
-    found = {_NAMED.get(name, name): value for name, value in said.items()}
+    found = Keys({_NAMED.get(name, name): value for name, value in said.items()})
     for key in found.keys() & _NAMES.keys():
         layers = (own, default) if key in _OWN_FIRST else (said,)
         found[key] = next(layer[name] for layer in layers for name in _NAMES[key] if name in layer)

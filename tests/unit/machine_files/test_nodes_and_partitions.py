@@ -137,7 +137,9 @@ def test_nodes_out_of_service_are_no_part_of_it(tmp_path: Path) -> None:
         "NodeName=d1 RealMemory=9 State=DOWN",
         "NodeName=c1 RealMemory=9 State=CLOUD",
         "NodeName=i1 RealMemory=9 State=IDLE",
-        "DownNodes=n[2-3] State=DRAIN Reason=broken",
+        "DownNodes=n2 State=DRAIN Reason=broken",
+        "DownNodes=n3 Reason=broken",
+        "DownNodes=n4 State=UNKNOWN",
         "PartitionName=all Nodes=n[1-9],f1,d1,c1",
     )
     assert [kind.name for kind in machine.kinds] == ["c1,n[1,4-9]"]
@@ -146,20 +148,6 @@ def test_nodes_out_of_service_are_no_part_of_it(tmp_path: Path) -> None:
         "d1,f[1-2],n[2-3]: down, drained or FUTURE, so not part of the machine.",
         "i1: in no partition, so not part of the machine.",
     )
-
-
-@pytest.mark.parametrize(("state", "left"), [("", "n1"), (" State=UNKNOWN", "n[1-3]")])
-def test_down_nodes_are_down_where_their_line_says_no_state(
-    tmp_path: Path, state: str, left: str
-) -> None:
-    """As Slurm takes such a line."""
-    machine = machine_of_lines(
-        tmp_path,
-        "NodeName=n[1-3] RealMemory=9",
-        f"DownNodes=n[2-3]{state} Reason=broken",
-        "PartitionName=all Nodes=ALL",
-    )
-    assert [kind.name for kind in machine.kinds] == [left]
 
 
 def test_a_kind_is_a_run_of_nodes_that_are_alike(tmp_path: Path) -> None:
@@ -196,105 +184,71 @@ def partition(folder: Path, keys: str, *others: str) -> MachinePartition:
     return machine_of_lines(folder, *others, NODES, f"PartitionName=p {keys}").partitions[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("60", 3600),
-        ("60:30", 3660),  # whole minutes, upwards
-        ("1:00:00", 3600),
-        ("2-0", 172800),
-        ("1-12:30", 131400),
-        ("1-00:00:10", 86460),
-        ("UNLIMITED", math.inf),
-        ("infinite", math.inf),
-        ("-1", math.inf),
-    ],
-)
+SPANS = {
+    "60": 3600.0,
+    "60:30": 3660.0,  # whole minutes, upwards
+    "1:00:00": 3600.0,
+    "2-0": 172800.0,
+    "1-12:30": 131400.0,
+    "1-00:00:10": 86460.0,
+    **dict.fromkeys(("UNLIMITED", "infinite", "-1"), math.inf),
+}
+
+
+@pytest.mark.parametrize(("text", "seconds"), SPANS.items())
 def test_every_form_of_a_span_of_time(tmp_path: Path, text: str, seconds: float) -> None:
     found = partition(tmp_path, f"Nodes=ALL MaxTime={text} DefaultTime={text}")
     assert (found.longest, found.default_time) == (seconds, seconds)
 
 
-@pytest.mark.parametrize(
-    ("keys", "tier", "factor"),
-    [
-        ("", 1, 1),
-        ("PriorityTier=3", 3, 1),
-        ("PriorityJobFactor=7", 1, 7),
-        ("Priority=100", 100, 100),
-        ("Priority=100 PriorityTier=3", 100, 100),
-    ],
-)
-def test_tier_and_factor(tmp_path: Path, keys: str, tier: int, factor: int) -> None:
-    found = partition(tmp_path, f"Nodes=ALL {keys}")
-    assert (found.tier, found.priority_factor) == (tier, factor)
+TIER, MEMORY = ("tier", "priority_factor"), ("default_memory_per_cpu", "default_memory_per_node")
+WHOLE = ("whole_nodes",)
+#: Names of fields, keys of the partition, a line before it, and the values of the fields.
+KEYS = [
+    (TIER, "", "", (1, 1)),
+    (TIER, "PriorityTier=3", "", (3, 1)),
+    (TIER, "PriorityJobFactor=7", "", (1, 7)),
+    (TIER, "Priority=100", "", (100, 100)),
+    (TIER, "Priority=100 PriorityTier=3", "", (100, 100)),
+    (MEMORY, "", "", (0, 0)),
+    (MEMORY, "", "DefMemPerCPU=5", (5, 0)),
+    (MEMORY, "", "DefMemPerNode=UNLIMITED", (0, 0)),
+    (MEMORY, "DefMemPerCPU=2", "DefMemPerNode=5", (2, 0)),
+    (MEMORY, "DefMemPerNode=2", "DefMemPerCPU=5", (0, 2)),
+    (MEMORY, "DefMemPerNode=2 DefMemPerCPU=3", "", (0, 2)),
+    (WHOLE, "", "", (False,)),
+    (WHOLE, "OverSubscribe=EXCLUSIVE", "", (True,)),
+    (WHOLE, "Shared=exclusive", "", (True,)),
+    (WHOLE, "OverSubscribe=NO", "", (False,)),
+    (WHOLE, "Exclusive=NODE", "", (True,)),
+    (WHOLE, "ExclusiveTopo=YES", "", (True,)),
+    (WHOLE, "OverSubscribe=EXCLUSIVE Exclusive=NO", "", (False,)),
+    # Slurm looks for OverSubscribe first, in DEFAULT lines too
+    (WHOLE, "OverSubscribe=EXCLUSIVE Shared=NO", "", (True,)),
+    (WHOLE, "Shared=NO OverSubscribe=EXCLUSIVE", "", (True,)),
+    (WHOLE, "Shared=EXCLUSIVE OverSubscribe=NO", "", (False,)),
+    (WHOLE, "Shared=EXCLUSIVE\nPartitionName=DEFAULT OverSubscribe=NO", "", (True,)),
+    (WHOLE, "Shared=EXCLUSIVE", "PartitionName=DEFAULT OverSubscribe=NO", (False,)),
+    (WHOLE, "OverSubscribe=EXCLUSIVE", "PartitionName=DEFAULT Shared=NO", (True,)),
+    (WHOLE, "Shared=EXCLUSIVE", "PartitionName=DEFAULT Shared=NO", (True,)),
+    (WHOLE, "", "PartitionName=DEFAULT OverSubscribe=EXCLUSIVE", (True,)),
+    # Slurm takes it from no DEFAULT line
+    (WHOLE, "", "PartitionName=DEFAULT ExclusiveTopo=YES", (False,)),
+    (("widest", "qos", "is_default"), "MaxNodes=4 QOS=Long Default=YES", "", (4, "long", True)),
+]
 
 
-@pytest.mark.parametrize(
-    ("keys", "cluster", "per_cpu", "per_node"),
-    [
-        ("", "", 0, 0),
-        ("", "DefMemPerCPU=5", 5, 0),
-        ("", "DefMemPerNode=UNLIMITED", 0, 0),
-        ("DefMemPerCPU=2", "DefMemPerNode=5", 2, 0),
-        ("DefMemPerNode=2", "DefMemPerCPU=5", 0, 2),
-        ("DefMemPerNode=2 DefMemPerCPU=3", "", 0, 2),
-    ],
-)
-def test_default_memory(
-    tmp_path: Path, keys: str, cluster: str, per_cpu: int, per_node: int
+@pytest.mark.parametrize(("fields", "keys", "before", "values"), KEYS)
+def test_keys_of_a_partition(
+    tmp_path: Path, fields: tuple[str, ...], keys: str, before: str, values: tuple[object, ...]
 ) -> None:
-    found = partition(tmp_path, f"Nodes=ALL {keys}", cluster)
-    told = (found.default_memory_per_cpu, found.default_memory_per_node)
-    assert told == (per_cpu, per_node)
+    found = partition(tmp_path, f"Nodes=ALL {keys}", before)
+    assert tuple(getattr(found, name) for name in fields) == values
 
 
-@pytest.mark.parametrize(
-    ("keys", "whole"),
-    [
-        ("", False),
-        ("OverSubscribe=EXCLUSIVE", True),
-        ("Shared=exclusive", True),
-        ("OverSubscribe=NO", False),
-        ("Exclusive=NODE", True),
-        ("ExclusiveTopo=YES", True),
-        ("OverSubscribe=EXCLUSIVE Exclusive=NO", False),
-        # Slurm looks for OverSubscribe first, in DEFAULT lines too
-        ("OverSubscribe=EXCLUSIVE Shared=NO", True),
-        ("Shared=NO OverSubscribe=EXCLUSIVE", True),
-        ("Shared=EXCLUSIVE OverSubscribe=NO", False),
-        ("Shared=EXCLUSIVE\nPartitionName=DEFAULT OverSubscribe=NO", True),
-    ],
-)
-def test_whole_nodes(tmp_path: Path, keys: str, whole: bool) -> None:
-    assert partition(tmp_path, f"Nodes=ALL {keys}").whole_nodes is whole
-
-
-@pytest.mark.parametrize(
-    ("default", "keys", "whole"),
-    [
-        ("OverSubscribe=NO", "Shared=EXCLUSIVE", False),
-        ("Shared=NO", "OverSubscribe=EXCLUSIVE", True),
-        ("Shared=NO", "Shared=EXCLUSIVE", True),
-        ("OverSubscribe=EXCLUSIVE", "", True),
-        ("ExclusiveTopo=YES", "", False),  # Slurm takes it from no DEFAULT line
-    ],
-)
-def test_whole_nodes_by_a_default_line(
-    tmp_path: Path, default: str, keys: str, whole: bool
-) -> None:
-    found = partition(tmp_path, f"Nodes=ALL {keys}", f"PartitionName=DEFAULT {default}")
-    assert found.whole_nodes is whole
-
-
-def test_further_keys(tmp_path: Path) -> None:
-    found = partition(
-        tmp_path,
-        "Nodes=ALL MaxNodes=4 QOS=Long Default=YES "
-        'TRESBillingWeights="CPU=1.0,Mem=0.25G,GRES/gpu=2.5,gres/gpu:a100=4,license/x=1"',
-    )
-    assert (found.widest, found.qos, found.is_default) == (4, "long", True)
-    assert found.billing == {
+def test_weights_of_billing(tmp_path: Path) -> None:
+    weights = "CPU=1.0,Mem=0.25G,GRES/gpu=2.5,gres/gpu:a100=4,license/x=1"
+    assert partition(tmp_path, f'Nodes=ALL TRESBillingWeights="{weights}"').billing == {
         "cpus": 1.0,
         "memory": 0.25 / 1024,
         "gpus": 2.5,
@@ -333,25 +287,16 @@ def test_nodes_by_sets_and_by_names(tmp_path: Path) -> None:
         ("MaxCPUsPerNode=4", "MaxCPUsPerNode=4: a job may take all CPUs of a node."),
         ("PreemptMode=REQUEUE", "PreemptMode=REQUEUE: no job is preempted."),
         ("Newfangled=3", "Newfangled=3: not known here, so it has no effect."),
+        ("\nPartitionName=p Nodes=n1", "named before, so this line has no effect."),
+        ("AllowQos=a AllowAccounts=c DenyQos=d Hidden=YES PreemptMode=OFF", None),
+        ("MaxCPUsPerNode=UNLIMITED", None),
     ],
 )
-def test_what_is_not_modelled_is_told(tmp_path: Path, keys: str, sentence: str) -> None:
+def test_what_is_not_modelled_is_told(tmp_path: Path, keys: str, sentence: str | None) -> None:
     machine = machine_of_lines(tmp_path, NODES, f"PartitionName=p Nodes=ALL {keys}")
-    (told,) = machine.left_out
-    assert told.endswith(sentence)
-
-
-def test_who_may_use_it_has_no_weight_for_starts(tmp_path: Path) -> None:
-    keys = "Nodes=ALL AllowQos=a,b AllowAccounts=c DenyQos=d Hidden=YES PreemptMode=OFF"
-    machine = machine_of_lines(tmp_path, NODES, f"PartitionName=p {keys} MaxCPUsPerNode=UNLIMITED")
-    assert machine.left_out == ()
-
-
-def test_a_partition_named_twice(tmp_path: Path) -> None:
-    lines = ("PartitionName=p Nodes=n1", "PartitionName=p Nodes=ALL")
-    machine = machine_of_lines(tmp_path, NODES, *lines)
-    assert len(machine.partitions) == 1
-    assert "named before" in machine.left_out[0]
+    assert [each[-len(sentence or "") :] for each in machine.left_out] == [sentence] * bool(
+        sentence
+    )
 
 
 @pytest.mark.parametrize(
@@ -389,30 +334,14 @@ def test_what_is_no_hostlist(text: str) -> None:
         (["n9", "n10", "m1", "login"], "n[9-10],m1,login"),
         (["rack0n1", "rack0n2", "rack1n1"], "rack0n[1-2],rack1n1"),
         (["n1", "n01"], "n[1,01]"),
-        (["a", "a"], "a,a"),
     ],
 )
 def test_names_shortened(names: list[str], text: str) -> None:
     assert compress(names) == text
 
 
-NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,3}[0-9]{0,4}", fullmatch=True)
-
-
-@given(st.lists(NAMES, max_size=30))
+@given(st.lists(st.from_regex(r"[a-z][a-z0-9-]{0,3}[0-9]{0,4}", fullmatch=True), max_size=30))
 def test_what_is_shortened_expands_to_the_same(names: list[str]) -> None:
-    assert expand(compress(names)) == names
-
-
-@given(
-    st.integers(0, 5000), st.integers(0, 300), st.integers(1, 5), st.sampled_from(["n", "rack1-"])
-)
-def test_a_range_holds_each_number_once(first: int, more: int, width: int, prefix: str) -> None:
-    text = f"{prefix}[{first:0{width}d}-{first + more}]"
-    names = expand(text)
-    assert [int(name.removeprefix(prefix)) for name in names] == list(
-        range(first, first + more + 1)
-    )
     assert expand(compress(names)) == names
 
 
@@ -458,15 +387,11 @@ def test_pods_run_on_nodes_of_the_type_that_they_ask_for(tmp_path):
         ("n,32000,1", r"nodes.csv:6: gpu=: this is no whole number"),
         (",32000,1,0,", r"nodes.csv:6: sn=: a node needs a name"),
         ("openb-node-0001,32000,1,0,", r"nodes.csv:6: sn=openb-node-0001: it has a line already"),
+        (None, "lists no node"),
     ],
 )
 def test_a_line_that_is_not_understood_is_named(line, words, tmp_path):
     with pytest.raises(ConfigurationError) as refused:
-        machine_of(NODE_LIST + line + "\n", tmp_path)
+        machine_of(NODE_LIST.splitlines()[0] if line is None else NODE_LIST + line, tmp_path)
     assert re.search(words, str(refused.value)), str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_a_list_without_nodes_is_refused(tmp_path):
-    with pytest.raises(ConfigurationError, match="lists no node"):
-        machine_of(NODE_LIST.splitlines()[0] + "\n", tmp_path)

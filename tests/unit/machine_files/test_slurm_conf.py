@@ -179,40 +179,79 @@ def test_what_holds_where_nothing_is_said(tmp_path: Path) -> None:
     assert (machine.name, machine.licences, machine.left_out) == ("", {}, ())
 
 
-def test_parameters_of_backfill(tmp_path: Path) -> None:
-    machine = machine_with(
-        tmp_path,
+#: Lines, and what follows from them.
+FOLLOWS = [
+    (
         "SchedulerParameters=bf_interval=120,bf_window=4320,BF_resolution=300,bf_max_job_test=9,"
         "bf_max_job_user=5,bf_continue,default_queue_depth=7,sched_interval=30,max_script_size=1",
-    )
-    assert machine.backfill == BackfillSettings(
-        interval=120.0,
-        window=259200.0,
-        resolution=300.0,
-        most_jobs=9,
-        most_of_user=5,
-        depth=7,
-        main_interval=30.0,
-    )
+        BackfillSettings(
+            interval=120.0,
+            window=259200.0,
+            resolution=300.0,
+            most_jobs=9,
+            most_of_user=5,
+            depth=7,
+            main_interval=30.0,
+        ),
+    ),
+    # of two values of a parameter Slurm's first holds
+    (
+        "SchedulerParameters=bf_window=60,max_job_bf=5,BF_MAX_JOB_TEST=9,bf_window=30",
+        BackfillSettings(window=3600.0, most_jobs=9),
+    ),
+    ("SchedulerType=sched/builtin", BackfillSettings(backfills=False)),
+    (
+        "SchedulerParameters=bf_interval=-1,sched_interval=-1",
+        BackfillSettings(backfills=False, main_interval=math.inf),
+    ),
+    (
+        "PriorityWeightAge=1\nPriorityWeightFairshare=2\nPriorityWeightJobSize=3\n"
+        "PriorityWeightPartition=4\nPriorityWeightQOS=5\nPriorityWeightAssoc=6\n"
+        "FairShareDampeningFactor=7\nPriorityUsageResetPeriod=monthly\nPriorityMaxAge=14-0\n"
+        "PriorityWeightTRES=CPU=10,Mem=.03,GRES/gpu=30000\nPriorityDecayHalfLife=0\n"
+        "PriorityFavorSmall=YES\nPriorityFlags=no_normal_tres,MAX_TRES",
+        PriorityWeights(
+            age=1.0,
+            fairshare=2.0,
+            size=3.0,
+            partition=4.0,
+            qos=5.0,
+            association=6.0,
+            dampening=7.0,
+            reset_period="MONTHLY",
+            resources={"cpus": 10.0, "memory": 0.03, "gpus": 30000.0},
+            highest_age=14 * 86400.0,
+            half_life=math.inf,
+            favours_small=True,
+            flags=frozenset({"NO_NORMAL_TRES", "MAX_TRES"}),
+        ),
+    ),
+    # Slurm accepts an age that is whole at once, by which no one can divide
+    ("PriorityMaxAge=0", PriorityWeights(highest_age=1.0)),
+    ("PriorityMaxAge=UNLIMITED", PriorityWeights(highest_age=math.inf)),
+    ("PriorityType=priority/basic\nPriorityWeightAge=9", PriorityWeights()),
+    ("SelectTypeParameters=CR_Core", {"counts_memory": False, "whole_nodes": False}),
+    ("SelectTypeParameters=CR_CPU_Memory", {"counts_memory": True, "whole_nodes": False}),
+    ("SelectType=select/linear", {"counts_memory": False, "whole_nodes": True}),
+    (
+        "SelectType=select/linear\nSelectTypeParameters=CR_Memory",
+        {"counts_memory": True, "whole_nodes": True},
+    ),
+    (
+        "Licenses=matlab:10,ansys,foo@server:3",
+        {"licences": {"matlab": 10.0, "ansys": 1.0, "foo@server": 3.0}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("lines", "expected"), FOLLOWS)
+def test_what_follows_from_lines(tmp_path: Path, lines: str, expected: object) -> None:
+    machine = machine_with(tmp_path, lines)
+    if not isinstance(expected, dict):
+        expected = {"backfill" if isinstance(expected, BackfillSettings) else "weights": expected}
+    assert {name: getattr(machine, name) for name in expected} == expected
     assert isinstance(machine.backfill.most_jobs, int)
     assert machine.left_out == ()
-
-
-def test_of_two_values_of_a_parameter_slurms_first_holds(tmp_path: Path) -> None:
-    machine = machine_with(
-        tmp_path,
-        "SchedulerParameters=bf_window=60,max_job_bf=5,BF_MAX_JOB_TEST=9,bf_window=30",
-    )
-    assert (machine.backfill.window, machine.backfill.most_jobs) == (3600.0, 9)
-    assert machine.left_out == ()
-
-
-def test_schedulers_switched_off(tmp_path: Path) -> None:
-    assert not machine_with(tmp_path, "SchedulerType=sched/builtin").backfill.backfills
-    off = machine_with(tmp_path, "SchedulerParameters=bf_interval=-1,sched_interval=-1")
-    assert not off.backfill.backfills
-    assert off.backfill.main_interval == math.inf
-    assert off.left_out == ()
 
 
 def test_a_value_that_slurm_would_not_take(tmp_path: Path) -> None:
@@ -224,76 +263,14 @@ def test_a_value_that_slurm_would_not_take(tmp_path: Path) -> None:
     ]
 
 
-def test_weights_of_priorities(tmp_path: Path) -> None:
-    machine = machine_with(
-        tmp_path,
-        "PriorityWeightAge=1",
-        "PriorityWeightFairshare=2",
-        "PriorityWeightJobSize=3",
-        "PriorityWeightPartition=4",
-        "PriorityWeightQOS=5",
-        "AccountingStorageEnforce=safe",
-        "PriorityWeightAssoc=6",
-        "FairShareDampeningFactor=7",
-        "PriorityUsageResetPeriod=monthly",
-        "PriorityWeightTRES=CPU=10,Mem=.03,GRES/gpu=30000",
-        "PriorityMaxAge=14-0",
-        "PriorityDecayHalfLife=0",
-        "PriorityFavorSmall=YES",
-        "PriorityFlags=no_normal_tres,MAX_TRES",
-    )
-    assert machine.weights == PriorityWeights(
-        age=1.0,
-        fairshare=2.0,
-        size=3.0,
-        partition=4.0,
-        qos=5.0,
-        association=6.0,
-        dampening=7.0,
-        reset_period="MONTHLY",
-        counts_ends=True,
-        resources={"cpus": 10.0, "memory": 0.03, "gpus": 30000.0},
-        highest_age=14 * 86400.0,
-        half_life=math.inf,
-        favours_small=True,
-        flags=frozenset({"NO_NORMAL_TRES", "MAX_TRES"}),
-    )
-
-
-def test_age_that_is_whole_at_once(tmp_path: Path) -> None:
-    """Slurm accepts PriorityMaxAge=0, by which no one can divide."""
-    assert machine_with(tmp_path, "PriorityMaxAge=0").weights.highest_age == 1.0
-    assert machine_with(tmp_path, "PriorityMaxAge=UNLIMITED").weights.highest_age == math.inf
+def test_ends_count_where_limits_are_enforced(tmp_path: Path) -> None:
+    assert machine_with(tmp_path, "AccountingStorageEnforce=safe").weights.counts_ends
 
 
 @pytest.mark.parametrize("period", ["0", "UNLIMITED"])
 def test_priorities_that_would_never_be_calculated_are_refused(tmp_path: Path, period: str) -> None:
     with pytest.raises(ConfigurationError, match=f"PriorityCalcPeriod={period}: Slurm refuses"):
         machine_with(tmp_path, f"PriorityCalcPeriod={period}")
-
-
-def test_first_come_first_served_has_no_weights(tmp_path: Path) -> None:
-    machine = machine_with(tmp_path, "PriorityType=priority/basic", "PriorityWeightAge=9")
-    assert machine.weights == PriorityWeights()
-
-
-@pytest.mark.parametrize(
-    ("lines", "memory", "whole"),
-    [
-        (["SelectType=select/cons_tres", "SelectTypeParameters=CR_Core"], False, False),
-        (["SelectTypeParameters=CR_CPU_Memory,CR_LLN"], True, False),
-        (["SelectType=select/linear"], False, True),
-        (["SelectType=select/linear", "SelectTypeParameters=CR_Memory"], True, True),
-    ],
-)
-def test_what_a_node_gives(tmp_path: Path, lines: list[str], memory: bool, whole: bool) -> None:
-    machine = machine_with(tmp_path, *lines)
-    assert (machine.counts_memory, machine.whole_nodes) == (memory, whole)
-
-
-def test_licences(tmp_path: Path) -> None:
-    machine = machine_with(tmp_path, "Licenses=matlab:10,ansys,foo@server:3")
-    assert machine.licences == {"matlab": 10.0, "ansys": 1.0, "foo@server": 3.0}
 
 
 @pytest.mark.parametrize(
@@ -314,20 +291,19 @@ def test_what_is_not_modelled_is_told(tmp_path: Path, line: str, sentence: str) 
     assert told.endswith(sentence)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        *("PreemptType=preempt/none", "PreemptMode=OFF", "TopologyPlugin=topology/flat"),
-        *(
-            "OverTimeLimit=0",
-            "SuspendTime=INFINITE",
-            "PriorityWeightAssoc=7",
-            "PriorityUsageResetPeriod=WEEKLY",
-            "AuthType=auth/munge",
-        ),
-        *("FairShareDampeningFactor=5", "SlurmctldParameters=idle_on_node_suspend"),
-        *("PriorityCalcPeriod=5", "EnforcePartLimits=ALL", "GresTypes=gpu", "KillWait=30"),
-    ],
-)
-def test_what_says_the_same_is_not_told(tmp_path: Path, line: str) -> None:
-    assert machine_with(tmp_path, line).left_out == ()
+def test_what_says_the_same_is_not_told(tmp_path: Path) -> None:
+    lines = """PreemptType=preempt/none
+PreemptMode=OFF
+TopologyPlugin=topology/flat
+OverTimeLimit=0
+SuspendTime=INFINITE
+PriorityWeightAssoc=7
+PriorityUsageResetPeriod=WEEKLY
+AuthType=auth/munge
+FairShareDampeningFactor=5
+SlurmctldParameters=idle_on_node_suspend
+PriorityCalcPeriod=5
+EnforcePartLimits=ALL
+GresTypes=gpu
+KillWait=30"""
+    assert machine_with(tmp_path, lines).left_out == ()

@@ -22,10 +22,11 @@ from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 from slurm_rl_plugin.machine_files.database import DatabaseEntry, database_of, read_tables
 from slurm_rl_plugin.machine_files.nodes import billing_weights, gres_of
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
-from slurm_rl_plugin.machine_files.scheduling import name_of, weights_of_priorities
+from slurm_rl_plugin.machine_files.scheduling import weights_of_priorities
 from slurm_rl_plugin.machine_files.statements import (
     NOTHING,
     ConfRecord,
+    Keys,
     Statements,
     Value,
     compress,
@@ -85,13 +86,13 @@ def read_billing(read: Read) -> Billing:
     )
 
 
-def parse_machine(settings: Mapping[str, Value], nodes: str, partitions: str) -> Statements:
+def parse_machine(settings: Keys, nodes: str, partitions: str) -> Statements:
     """What scontrol shows, as slurm.conf would say it."""
     shown = list(_records(nodes, "nodename", SHOW_NODES))
     served = [_partition(each) for each in _records(partitions, "partitionname", SHOW_PARTITIONS)]
     away = [fields["nodename"] for fields in shown if _AWAY.search(fields["state"])]
     notes = [f"{compress(away)}: down or drained now, but counted."] if away else []
-    if "NO_NORMAL_ALL" in settings.get("priorityflags", _UNSET).text.upper():
+    if "NO_NORMAL_ALL" in settings.text("priorityflags").upper():
         notes.append(
             "PriorityFlags=NO_NORMAL_ALL: up to Slurm 24.11 scontrol shows this for any of the "
             "NO_NORMAL_* flags; see slurm.conf for the flag that is set."
@@ -100,7 +101,7 @@ def parse_machine(settings: Mapping[str, Value], nodes: str, partitions: str) ->
     named = {name for each in lists if each.text.lower() not in NOTHING for name in each.names()}
     hidden = sorted(named - {fields["nodename"] for fields in shown})
     place = " ".join(SHOW_PARTITIONS)
-    future = {"state": Value(place, "State", "FUTURE")}
+    future = Keys(state=Value(place, "State", "FUTURE"))
     return Statements(
         settings=settings,
         nodes=[_node(fields) for fields in shown if "FUTURE" not in fields["state"].upper()],
@@ -135,7 +136,7 @@ def _node(fields: Mapping[str, str]) -> ConfRecord:
     }
     if "CLOUD" in fields["state"].upper():
         keys["state"] = Value(place, "State", "CLOUD")
-    return ConfRecord(Value(place, "NodeName", fields["nodename"]), keys)
+    return ConfRecord(Value(place, "NodeName", fields["nodename"]), Keys(keys))
 
 
 def _partition(fields: Mapping[str, str]) -> ConfRecord:
@@ -146,18 +147,18 @@ def _partition(fields: Mapping[str, str]) -> ConfRecord:
         for key, text in fields.items()
         if key not in _COUNTED and key != "partitionname"
     }
-    return ConfRecord(Value(place, "PartitionName", name), keys)
+    return ConfRecord(Value(place, "PartitionName", name), Keys(keys))
 
 
 def _entries(
     read: Read,
-    settings: Mapping[str, Value],
+    settings: Keys,
     commands: Sequence[tuple[str, ...]] = (SHOW_QOS, SHOW_ASSOCIATIONS, SHOW_USERS),
 ) -> list[DatabaseEntry]:
     """Entries of the accounting database; empty if the cluster has none."""
-    if not settings.get("accountingstoragetype", _UNSET).text.endswith("slurmdbd"):
+    if not settings.text("accountingstoragetype").endswith("slurmdbd"):
         return []
-    cluster = name_of(settings)
+    cluster = settings.text("clustername")
     found: list[DatabaseEntry] = []
     for command in commands:
         place = " ".join(command[:1] + command[3:5])

@@ -12,8 +12,7 @@ from slurm_rl_plugin.accounting.slurm.resources import parse_licences
 from slurm_rl_plugin.batch_systems.port import SchedulerLoad
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_duration
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
-from slurm_rl_plugin.machine_files.scheduling import name_of
-from slurm_rl_plugin.machine_files.statements import Value
+from slurm_rl_plugin.machine_files.statements import Keys, Value
 from slurm_rl_plugin.units import HOUR
 
 SHOW_CONFIG = ("scontrol", "show", "config")
@@ -147,10 +146,10 @@ def release_numbers(release: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
-def parse_config(text: str) -> dict[str, Value]:
+def parse_config(text: str) -> Keys:
     """Keys of slurm.conf as slurmctld has them, in lower case."""
     command = " ".join(SHOW_CONFIG)
-    found: dict[str, Value] = {}
+    found = Keys()
     for line in text.splitlines():
         if not line.strip() and found:
             break  # other files and the controllers follow
@@ -159,7 +158,7 @@ def parse_config(text: str) -> dict[str, Value]:
         if equals and name.lower() not in _STATE:
             bare = _UNIT.fullmatch(value)
             found[name.lower()] = Value(command, name, bare[1] if bare else value)
-    if not name_of(found):
+    if not found.text("clustername"):
         raise not_understood(command, "no line ClusterName")
     return found
 
