@@ -20,7 +20,7 @@ pytestmark = needs_root
 VERBS = (("release",), ("release", "--unattended"))
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def treasure(head_node: HeadNode) -> Path:
     """A file of root's that no other user may read or write."""
     head_node.configured()
@@ -63,11 +63,8 @@ def test_a_link_at_the_lock_makes_root_make_nothing(
 
 
 @pytest.mark.parametrize("words", VERBS)
-def test_what_root_leaves_there_is_the_daemons(
-    head_node: HeadNode, treasure: Path, words: tuple[str, ...]
-) -> None:
+def test_what_root_leaves_there_is_the_daemons(head_node: HeadNode, words: tuple[str, ...]) -> None:
     """Else the daemon could not go on, and root has heeded what is not its own."""
-    del treasure
     assert as_user(0, lambda: head_node.verb(*words))["code"] == 0
     assert {path.lstat().st_uid for path in head_node.state.iterdir()} == {DAEMON}
     assert as_user(DAEMON, lambda: head_node.verb("run", "--once"))["code"] == 0
@@ -78,7 +75,6 @@ def test_what_root_leaves_there_is_the_daemons(
 def test_a_pipe_in_a_files_place_holds_no_verb_up(
     head_node: HeadNode, treasure: Path, words: tuple[str, ...], names: tuple[str, ...]
 ) -> None:
-    del treasure
 
     def plant() -> None:
         for name in names:
@@ -99,7 +95,6 @@ def test_root_disables_as_root_and_heeds_the_folder_as_its_owner(
     head_node: HeadNode, treasure: Path
 ) -> None:
     """The disable file lies where only root writes."""
-    del treasure
     found = as_user(0, lambda: {**head_node.verb("disable", "--wait=0"), "uid": os.getuid()})
     assert (head_node.folder / "DISABLE").stat().st_uid == 0
     assert found["uid"] == DAEMON, found
@@ -109,7 +104,6 @@ def test_root_disables_as_root_and_heeds_the_folder_as_its_owner(
 def test_what_is_no_lock_is_named_and_nobody_waits(
     head_node: HeadNode, treasure: Path, kind: str
 ) -> None:
-    del treasure
 
     def plant() -> None:
         os.umask(0)

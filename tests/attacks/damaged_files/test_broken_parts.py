@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -35,6 +36,7 @@ FAULTS = {
     "unloadable": "raise ImportError('libgomp.so.1: cannot open it', name=__name__)",
     "broken": "raise OSError('libonnxruntime.so: invalid ELF header')",
 }
+CAPTURED: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 90}
 BY_HAND = "sitefactor=0/' | scontrol"
 
 
@@ -79,19 +81,13 @@ class Site:
             (package / "__init__.py").write_text(FAULTS[fault] + "\n")
         self.env["PYTHONPATH"] = f"{self.folder / 'broken'}:{TOP}"
 
-    def says(self, *words: str, config: bool = True) -> tuple[int, str, str]:
+    def says(self, *words: str) -> tuple[int, str, str]:
         """Exit code, standard output and standard error of a verb; never a traceback."""
-        given = ("--config", str(self.file)) if config else ()
+        words = (*words, "--config", str(self.file))
         if words[0] != "run" and self.env["PYTHONPATH"] == str(TOP):
-            return self._says_here(*words, *given)
+            return self._says_here(*words)
         done = subprocess.run(
-            [*ENTRY, *words, *given],
-            env=self.env,
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=90,
+            [*ENTRY, *words], env=self.env, cwd=self.folder, check=False, **CAPTURED
         )
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout, done.stderr
@@ -128,11 +124,14 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
+UNATTENDED = pytest.mark.parametrize("how", [(), ("--unattended",)], ids=["by hand", "unattended"])
+
+
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("unattended", [False, True], ids=["by hand", "unattended"])
-def test_release_needs_no_library_of_the_way_in(site: Site, fault: str, unattended: bool) -> None:
+@UNATTENDED
+def test_release_needs_no_library_of_the_way_in(site: Site, fault: str, how: list[str]) -> None:
     site.break_libraries(LIBRARIES, fault)
-    code, out, _ = site.says("release", *["--unattended"] * unattended)
+    code, out, _ = site.says("release", *how)
     assert (code, out) == (0, "released 2 jobs\n")
     assert site.factors == [0, 0, 0]
 
@@ -201,13 +200,13 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("typo", BROKEN)
-@pytest.mark.parametrize("unattended", [False, True], ids=["by hand", "unattended"])
+@UNATTENDED
 def test_a_typo_in_the_configuration_leaves_no_factor(
-    site: Site, typo: str, unattended: bool
+    site: Site, typo: str, how: list[str]
 ) -> None:
     broken = BROKEN[typo](site.file.read_text())
     site.file.write_bytes(broken.encode(errors="surrogateescape"))
-    code, out, err = site.says("release", *["--unattended"] * unattended)
+    code, out, err = site.says("release", *how)
     assert (code, out) == (0, "released 2 jobs\n")
     assert site.factors == [0, 0, 0]
     assert f"{site.file}" in err.splitlines()[0]
@@ -231,11 +230,11 @@ def test_the_environment_names_the_state_file(site: Site) -> None:
     assert site.factors == [0, 0, 0]
 
 
-@pytest.mark.parametrize("unattended", [False, True], ids=["by hand", "unattended"])
-def test_where_nothing_is_known_a_sentence_says_so(site: Site, unattended: bool) -> None:
+@UNATTENDED
+def test_where_nothing_is_known_a_sentence_says_so(site: Site, how: list[str]) -> None:
     site.state.unlink()
     site.file.write_text(f'[hook\nstate_file = "{site.state}"\n')
-    code, out, err = site.says("release", *["--unattended"] * unattended)
+    code, out, err = site.says("release", *how)
     assert (code, out) == (1, "")
     assert BY_HAND in err
     assert site.factors == [500, 700, 0]
@@ -284,12 +283,12 @@ def test_disable_makes_a_daemon_stop_whose_configuration_broke(site: Site) -> No
         "[unheard_of]\na = 1\n",
     ],
 )
-@pytest.mark.parametrize("unattended", [False, True], ids=["by hand", "unattended"])
+@UNATTENDED
 def test_a_section_that_is_broken_leaves_no_factor(
-    site: Site, section: str, unattended: bool
+    site: Site, section: str, how: list[str]
 ) -> None:
     site.configure(section)
-    code, _, err = site.says("release", *["--unattended"] * unattended)
+    code, _, err = site.says("release", *how)
     assert (code, site.factors) == (0, [0, 0, 0])
     assert f"{site.file}:" in err
     assert site.says("disable", "--wait", "1")[0] == 0
@@ -408,22 +407,20 @@ print(done.returncode, done.stdout, done.stderr)
 """
 
 
+def measured(site: Site, *words: str) -> tuple[int, str]:
+    """Most megabytes of a verb, and what it said."""
+    command = [sys.executable, "-c", MEASURED, *ENTRY, *words, "--config", str(site.file)]
+    done = subprocess.run(command, env=site.env, cwd=site.folder, check=True, **CAPTURED)
+    megabytes, _, said = done.stdout.partition("\n")
+    return int(megabytes), said
+
+
 def test_a_model_of_a_gigabyte_is_refused_before_it_is_read(site: Site) -> None:
     path = site.folder / "large.onnx"
     with path.open("wb") as file:
         file.truncate(2**30)  # takes no place on the disk
-    words = [*ENTRY, "status", "--config", str(site.file), "--set", f"policy.model={path}"]
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, *words],
-        env=site.env,
-        cwd=site.folder,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=90,
-    )
-    megabytes, _, said = done.stdout.partition("\n")
-    assert int(megabytes) < 400
+    megabytes, said = measured(site, "status", "--set", f"policy.model={path}")
+    assert megabytes < 400
     assert f"problem: model {path} has more than 64 MB" in said
 
 
@@ -434,18 +431,9 @@ def test_a_squeue_that_never_stops_printing_takes_no_memory(site: Site, script: 
     (folder / "squeue").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "squeue").chmod(0o755)
     site.env["PATH"] = f"{folder}:{site.env['PATH']}"
-    words = [*ENTRY, "release", "--unattended", "--config", str(site.file)]
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, *words],
-        env=site.env,
-        cwd=site.folder,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=90,
-    )
-    assert int(done.stdout.partition("\n")[0]) < 600  # of the 1 GB that its unit may have
-    assert "squeue printed more than 256 MiB and was killed" in done.stdout + done.stderr
+    megabytes, said = measured(site, "release", "--unattended")
+    assert megabytes < 600  # of the 1 GB that its unit may have
+    assert "squeue printed more than 256 MiB and was killed" in said
     assert site.factors == [0, 0, 0]
 
 

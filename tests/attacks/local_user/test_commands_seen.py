@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -26,11 +27,10 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import QUEUE_FIELDS
 from slurm_rl_plugin.batch_systems.slurm.own_accounting import Stretch, read_accounting_dump
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
+from tests.attacks.another_user import STRANGER, meanwhile, needs_root
 from tests.fakes.ended_jobs import ended_job
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="takes another user's id: needs root")
-
-ATTACKER = 61002
+pytestmark = needs_root
 MARK = re.compile(rb"JobID:\|([^|,]+)\|")
 #: Of `sacct`: in the variable, or as a delimiter in the arguments.
 MARK_OF_TIMES = re.compile(rb"(?:SLURM_TIME_FORMAT=|--delimiter=)([0-9a-f:]{8,})")
@@ -114,44 +114,32 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(place)
 
 
-@pytest.fixture
-def attacker(folder: Path) -> Iterator[None]:
-    """A process under another user's id."""
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setgid(ATTACKER)
-            os.setuid(ATTACKER)
-            rename_with_the_mark(folder / "name")
-        finally:
-            os._exit(0)
-    yield
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-
-
-@pytest.mark.usefixtures("attacker")
-def test_nobody_forges_a_record_with_the_mark_of_a_squeue_that_runs(folder: Path) -> None:
-    squeue = folder / "squeue"
-    squeue.write_text(SLOW_SQUEUE.format(name=folder / "name", rest=REST.format(5)))
-    squeue.chmod(0o755)
+@contextmanager
+def attacked(folder: Path, command: str, script: str, **words: str) -> Iterator[CommandRunner]:
+    """Runs the slow command while a process of another user waits for it."""
+    path = folder / command
+    path.write_text(script.format(name=folder / "name", **words))
+    path.chmod(0o755)
     environment = {"PATH": f"{folder}:{os.environ['PATH']}"}
-    reader = Squeue(CommandRunner(environment=environment, timeout=20.0))
-    rows = reader.waiting()
+
+    def attack() -> None:
+        target = rename_with_the_mark
+        threading.Thread(target=target, args=(folder / "name",), daemon=True).start()
+
+    with meanwhile(STRANGER, attack):
+        yield CommandRunner(environment=environment, timeout=20.0)
+
+
+def test_nobody_forges_a_record_with_the_mark_of_a_squeue_that_runs(folder: Path) -> None:
+    with attacked(folder, "squeue", SLOW_SQUEUE, rest=REST.format(5)) as runner:
+        rows = Squeue(runner).waiting()
     assert [row.job_id for row in rows] == [5]
 
 
-@pytest.mark.usefixtures("attacker")
 def test_nobody_forges_a_record_with_the_mark_of_a_sacct_that_runs(folder: Path) -> None:
-    sacct = folder / "sacct"
-    row = record_of_sacct(5, "MARK", "NAME")
-    header = "|".join(SACCT_FIELDS)
-    sacct.write_text(SLOW_SACCT.format(name=folder / "name", row=row, header=header))
-    sacct.chmod(0o755)
-    environment = {"PATH": f"{folder}:{os.environ['PATH']}"}
-    runner = CommandRunner(environment=environment, timeout=20.0)
+    row, header = record_of_sacct(5, "MARK", "NAME"), "|".join(SACCT_FIELDS)
     day = Stretch(begin=datetime(2023, 11, 14), end=datetime(2023, 11, 15))
-    dump = read_accounting_dump(runner, SACCT_FIELDS, [day], lambda _done, _lines: None)
+    with attacked(folder, "sacct", SLOW_SACCT, row=row, header=header) as runner:
+        dump = read_accounting_dump(runner, SACCT_FIELDS, [day], lambda _done, _lines: None)
     log, report = SacctReader().read(LogFile(Path("sacct"), dump.text.encode()))
     assert (log.job_id.tolist(), report.noticed) == ([5], {})

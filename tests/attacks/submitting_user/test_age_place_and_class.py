@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
-from slurm_rl_plugin.domain import Decision, JobTable, PendingJobs, QueueSnapshot
+from slurm_rl_plugin.domain import Decision, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
@@ -30,7 +29,7 @@ from slurm_rl_plugin.hook.rails.reserve import (
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.registry import rule_policy
 from tests.fakes.fake_cluster import NOW, FakeCluster
-from tests.unit.hook.queues import QueueInMemory, cycle_over, pending_jobs
+from tests.unit.hook.queues import QueueInMemory, audit_lines, cycle_over, pending_jobs
 
 HOUR, DAY = 3600, 86_400
 HONEST, ATTACKER = 1, 2
@@ -64,30 +63,31 @@ def prefer_honest(snapshot: QueueSnapshot) -> Decision:
     return Decision(scores=(snapshot.pending.jobs.job_id == HONEST).astype(np.float64), reserve=2)
 
 
+def starves_nobody(snapshot: QueueSnapshot) -> bool:
+    """Whether the honest job stays first."""
+    decision = prefer_honest(snapshot)
+    return StarvationBound(bound=72.0 * HOUR).check(decision, snapshot) is decision
+
+
 class TestBankedAge:
     def test_a_hold_banks_no_age_for_the_starvation_bound(self, cluster: FakeCluster) -> None:
         cluster.add(HONEST)
         wide = {"processors": 64, "time_limit": "7-00:00:00", "submit": NOW - 73 * HOUR}
         cluster.add(ATTACKER, eligible=NOW - 73 * HOUR, accrue=NOW - 60, **wide)
-        snapshot = snapshot_of(cluster)
-        decision = prefer_honest(snapshot)
-        assert StarvationBound(bound=72.0 * HOUR).check(decision, snapshot) is decision
+        assert starves_nobody(snapshot_of(cluster))
 
     def test_age_that_slurm_does_not_count_is_none(self, cluster: FakeCluster) -> None:
         """Beyond MaxJobsAccruePU a job accrues nothing, however long it is eligible."""
         cluster.add(HONEST)
         cluster.add(ATTACKER, eligible=NOW - 73 * HOUR, accrue=None)
-        snapshot = snapshot_of(cluster)
-        decision = prefer_honest(snapshot)
-        assert StarvationBound(bound=72.0 * HOUR).check(decision, snapshot) is decision
+        assert starves_nobody(snapshot_of(cluster))
 
     def test_a_hold_banks_no_age_where_slurm_does_not_reset_it(self, cluster: FakeCluster) -> None:
         """Without enforced limits a hold resets EligibleTime only; by submission it is oldest."""
         cluster.add(HONEST)
         cluster.add(ATTACKER, submit=NOW - 73 * HOUR, eligible=NOW - 60, accrue=NOW - 73 * HOUR)
         snapshot = snapshot_of(cluster)
-        decision = prefer_honest(snapshot)
-        assert StarvationBound(bound=72.0 * HOUR).check(decision, snapshot) is decision
+        assert starves_nobody(snapshot)
         assert first_by(snapshot, rule_policy("fifo").decide(snapshot).scores) == HONEST
 
     @pytest.mark.parametrize("reason", OWN_DOING)
@@ -96,9 +96,7 @@ class TestBankedAge:
     ) -> None:
         cluster.add(HONEST)
         cluster.add(ATTACKER, eligible=NOW - 80 * HOUR, processors=2, reason=reason)
-        snapshot = snapshot_of(cluster)
-        decision = prefer_honest(snapshot)
-        assert StarvationBound(bound=72.0 * HOUR).check(decision, snapshot) is decision
+        assert starves_nobody(snapshot_of(cluster))
 
     @pytest.mark.parametrize("reason", [*OWN_DOING, *NOT_FOR_PROCESSORS])
     def test_one_job_does_not_switch_the_reserve_off(
@@ -142,17 +140,16 @@ class TestBankedAge:
         old, young = NOW - 80 * HOUR, NOW - 60
         cluster.add(ATTACKER, array_id=9, tasks="1", eligible=old, reason="ReqNodeNotAvail")
         cluster.add(3, array_id=9, tasks="2-9", eligible=young, accrue=young)
-        snapshot = snapshot_of(cluster)
-        decision = prefer_honest(snapshot)
-        assert StarvationBound(bound=72.0 * HOUR).check(decision, snapshot) is decision
+        assert starves_nobody(snapshot_of(cluster))
 
 
 def with_limits(job_id: list[int], limits: list[float], factor: list[int]) -> PendingJobs:
-    pending = pending_jobs([1000] * len(job_id))
-    jobs: JobTable = replace(
-        pending.jobs, job_id=np.array(job_id), time_limit=np.array(limits, dtype=np.float64)
-    )
-    return replace(pending, jobs=jobs, factor=np.array(factor, dtype=np.int64))
+    return pending_jobs([1000] * len(job_id), job_id=job_id, time_limit=limits, factor=factor)
+
+
+def requests_told(folder: Path) -> list[dict[str, object]]:
+    """Lines of the audit log."""
+    return [line for line in audit_lines(folder) if line["event"] == "request"]
 
 
 class TestAPlaceBought:
@@ -215,9 +212,8 @@ class TestAPlaceBought:
         metrics.publish(cycle.run())  # reported once
         text = generate_latest(registry).decode()
         assert f'slurm_rl_requests_changed_total{{what="{what}"}} 1.0' in text
-        told = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
-        requests = [line for line in told if line["event"] == "request"]
-        assert [(line["job"], line["reason"]) for line in requests] == [(ATTACKER, what)]
+        lines = requests_told(tmp_path)
+        assert [(line["job"], line["reason"]) for line in lines] == [(ATTACKER, what)]
 
 
 class TestResourcesBoughtLater:
@@ -259,8 +255,7 @@ class TestResourcesBoughtLater:
         queue.pending = self.asking(*attacker)
         assert cycle.run().requests_changed == {what: 1}
         assert cycle.run().requests_changed == {}  # reported once
-        told = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
-        lines = [line for line in told if line["event"] == "request"]
+        lines = requests_told(tmp_path)
         assert [(line["job"], line["reason"], line["old"], line["new"]) for line in lines] == [
             (ATTACKER, what, old, new)
         ]
