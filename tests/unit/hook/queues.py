@@ -33,8 +33,8 @@ from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings, Pace
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon.daemon import Daemon, Reloaded
-from slurm_rl_plugin.hook.memory.carried_factors import StateFile
+from slurm_rl_plugin.hook.daemon.daemon import Daemon
+from slurm_rl_plugin.hook.memory.carried_factors import MemoryFile, StateFile, memory_path
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.rails.reserve import BatchLimit, ReserveRail
 from slurm_rl_plugin.policies.port import Policy
@@ -217,11 +217,19 @@ def site(
     folder: Path,
     native: Sequence[int] = (3, 2, 1),
     scores: Sequence[float] = (1, 2, 3),
+    *,
+    policy: Policy | None = None,
     **settings: object,
 ) -> tuple[QueueInMemory, Cycle]:
     """A queue and a cycle over it; by default the policy wants the opposite order."""
     queue = QueueInMemory(pending_jobs(native))
-    return queue, cycle_over(queue, ScorePolicy(scores), folder, **settings)  # type: ignore[arg-type]
+    return queue, cycle_over(queue, policy or ScorePolicy(scores), folder, **settings)  # type: ignore[arg-type]
+
+
+def memory_of(folder: Path, *, of_candidate: bool = False) -> MemoryFile:
+    """What the cycles of a folder remember."""
+    path = memory_path(folder / "state.json", of_candidate=of_candidate)
+    return MemoryFile(path=path, model_sha256="abc")
 
 
 def audit_lines(folder: Path) -> list[dict[str, object]]:
@@ -250,25 +258,24 @@ class CountedStop(Event):
 
 
 def daemon_of(
-    cycle: Cycle,
-    stop: Event,
-    *,
-    disable_file: Path | None = None,
-    reload: Callable[[], Reloaded | None] = lambda: None,
+    cycle: Cycle, stop: Event | int = 1, **changes: object
 ) -> tuple[Daemon, list[CycleReport]]:
+    """A daemon that stops with this event, or after so many waits; and its reports."""
     reports: list[CycleReport] = []
     daemon = Daemon(
         cycle=cycle,
         pace=Pace(longest=5.0, soonest=5.0),
         publish=reports.append,
-        stop=stop,
+        stop=CountedStop(stop) if isinstance(stop, int) else stop,
         reload_wanted=Event(),
-        reload=reload,
-        disable_file=disable_file,
+        reload=lambda: None,
+        disable_file=None,
         alive=lambda: None,
         monotonic=lambda: 0.0,
         clock=lambda: 0.0,
         sleep=lambda seconds: None,
         bring_in=lambda cycle, candidate, model_sha256: True,
     )
+    for name, value in changes.items():
+        setattr(daemon, name, value)
     return daemon, reports

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,19 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.domain import Decision, PendingJobs, RunningJobs
+from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot, RunningJobs
 from slurm_rl_plugin.errors import BatchSystemUnavailable
 from slurm_rl_plugin.hook.memory.carried_factors import (
     ACCOUNTING,
-    CLOCK,
     FACTOR,
     FOUND,
     REMEMBERED_AFTER_END,
     STATE,
     AccountingWatch,
-    ClockWatch,
     Disturbances,
-    MemoryFile,
 )
 from slurm_rl_plugin.hook.order.queue_plan import (
     ConsideredJobs,
@@ -36,13 +33,13 @@ from slurm_rl_plugin.hook.order.queue_plan import (
 from slurm_rl_plugin.hook.rails.guard_rails import MEMORY_INTERVAL, UntouchedJobs
 from tests.unit.hook.queues import (
     FACTS,
-    CountedStop,
     CountingPolicy,
     QueueInMemory,
     ScorePolicy,
     audit_lines,
     cycle_over,
     daemon_of,
+    memory_of,
     pending_jobs,
     site,
     snapshot_of,
@@ -51,115 +48,92 @@ from tests.unit.hook.queues import (
 
 
 def test_held_and_admin_set_jobs_are_never_written(tmp_path: Path) -> None:
-    pending = pending_jobs([9, 8, 7, 6], held=[True, False, False, False])
-    pending.admin_set[1] = True
-    queue = QueueInMemory(pending)
+    marks = {"held": [True, False, False, False], "admin_set": [False, True, False, False]}
+    queue = QueueInMemory(pending_jobs([9, 8, 7, 6], **marks))
     report = cycle_over(queue, ScorePolicy([1, 2, 3, 4]), tmp_path).run()
     assert {change.job_id for change in queue.written} <= {3, 4}
-    assert report.suppressed["held"] == 1
-    assert report.suppressed["admin_set"] == 1
+    assert (report.suppressed["held"], report.suppressed["admin_set"]) == (1, 1)
 
 
-@pytest.mark.parametrize("scores", [[1.0, float("nan"), 2.0], [1.0, 2.0]])
-def test_invalid_scores_fall_back_to_fifo(tmp_path: Path, scores: list[float]) -> None:
-    queue = QueueInMemory(pending_jobs([1, 2, 3]))
-    report = cycle_over(queue, ScorePolicy(scores), tmp_path).run()
+class BrokenPolicy(ScorePolicy):
+    """Has a bug."""
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        (ScorePolicy([1.0, float("nan"), 2.0]), "1 scores that are not finite"),
+        (ScorePolicy([1.0, 2.0]), "3 pending jobs"),
+        (BrokenPolicy([]), "ZeroDivisionError"),
+    ],
+)
+def test_invalid_scores_fall_back_to_fifo(tmp_path: Path, policy: ScorePolicy, why: str) -> None:
+    queue, cycle = site(tmp_path, [1, 2, 3], policy=policy)
+    report = cycle.run()
     assert queue.order() == [1, 2, 3]
-    assert report.mode == "fallback"
-    assert report.policy == "fifo"
-    assert report.fallback_reason
-    assert report.succeeded
+    assert (report.mode, report.policy, report.succeeded) == ("fallback", "fifo", True)
+    assert why in str(report.fallback_reason)
 
 
 def test_fallback_to_the_site_takes_our_factors_back(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
     policy = ScorePolicy([1, 2, 3])
-    cycle = cycle_over(queue, policy, tmp_path, fallback="site")
+    queue, cycle = site(tmp_path, policy=policy, fallback="site")
     cycle.run()
     assert queue.order() == [3, 2, 1]
     policy.broken = True
-    report = cycle.run()
+    assert cycle.run().adjustments["reset"] > 0
     assert queue.pending.factor.tolist() == [0, 0, 0]
-    assert report.adjustments["reset"] > 0
     assert cycle.run().adjustments["reset"] == 0
 
 
 def test_a_policy_that_keeps_failing_rests_and_is_then_asked_again(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([1, 1]))
     policy = ScorePolicy([1, 2], broken=True)
-    cycle = cycle_over(queue, policy, tmp_path, breaker_failures=2, breaker_rest=3)
+    _, cycle = site(tmp_path, [1, 1], policy=policy, breaker_failures=2, breaker_rest=3)
     reasons = {cycle.run().fallback_reason for _ in range(5)}
-    assert policy.asked == 2
-    assert reasons == {"the model is broken"}
+    assert (policy.asked, reasons) == (2, {"the model is broken"})
     policy.broken = False
     assert cycle.run().fallback_reason is None
     assert policy.asked == 3
 
 
 def test_an_empty_queue_does_not_end_a_fallback(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([1, 1]))
     policy = ScorePolicy([1, float("nan")])
-    cycle = cycle_over(queue, policy, tmp_path)
+    queue, cycle = site(tmp_path, [1, 1], policy=policy)
     cycle.run()
-    queue.pending = pending_jobs([])
-    policy.scores = []
+    queue.pending, policy.scores = pending_jobs([]), []
     assert cycle.run().fallback_reason
-    queue.pending = pending_jobs([1])
-    policy.scores = [1.0]
+    queue.pending, policy.scores = pending_jobs([1]), [1.0]
     assert cycle.run().fallback_reason is None
 
 
-def test_an_unreachable_batch_system_is_reported_and_nothing_is_touched(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([1, 1]), away=True)
-    report = cycle_over(queue, ScorePolicy([1, 2]), tmp_path).run()
-    assert report.failure == "batch_system"
-    assert not queue.written
-    assert not (tmp_path / "audit.jsonl").exists()
-
-
 def test_jobs_are_remembered_before_they_are_written(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([1, 1, 1]))
+    queue, cycle = site(tmp_path, [1, 1, 1])
     seen: list[list[int]] = []
     apply = queue.apply
     queue.apply = lambda changes: (seen.append(state_jobs(tmp_path)), apply(changes))[1]  # type: ignore[method-assign]
-    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
-    assert seen
+    cycle.run()
     assert set(seen[0]) >= {change.job_id for change in queue.written}
 
 
-def test_release_takes_back_every_factor_also_after_a_restart(tmp_path: Path) -> None:
-    queue, cycle = site(tmp_path)
-    cycle.run()
-    restarted = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
-    assert restarted.has_outstanding
-    restarted.release()
-    assert queue.pending.factor.tolist() == [0, 0, 0]
-    assert not restarted.has_outstanding
-    assert state_jobs(tmp_path) == []
-
-
-def test_jobs_that_ended_are_forgotten(tmp_path: Path) -> None:
-    queue, cycle = site(tmp_path)
-    cycle.run()
-    queue.pending = queue.pending.select(np.array([0]))
-    cycle.policy = ScorePolicy([1])
-    cycle.run()
-    assert set(state_jobs(tmp_path)) >= {2, 3}
-    queue.now += REMEMBERED_AFTER_END + 1
-    cycle.run()
-    assert not set(state_jobs(tmp_path)) & {2, 3}
-
-
-def test_an_array_is_remembered_while_a_task_of_it_runs(tmp_path: Path) -> None:
+def test_jobs_that_ended_are_forgotten_but_no_array_of_which_a_task_runs(tmp_path: Path) -> None:
     queue, cycle = site(tmp_path)
     cycle.run()
     task = replace(queue.pending.jobs.select(np.array([2])), job_id=np.array([103]))
     queue.running = RunningJobs(jobs=task, start=task.submit, waited_as=np.array([3]))
     queue.pending, cycle.policy = queue.pending.select(np.array([0])), ScorePolicy([1])
     cycle.run()
+    assert set(state_jobs(tmp_path)) >= {2, 3}
     queue.now += REMEMBERED_AFTER_END + 1
     cycle.run()
     assert set(state_jobs(tmp_path)) & {2, 3} == {3}
+    queue.running = None
+    cycle.run()
+    queue.now += REMEMBERED_AFTER_END + 1
+    cycle.run()
+    assert not set(state_jobs(tmp_path)) & {2, 3}
 
 
 def test_a_job_that_completes_and_is_requeued_is_not_forgotten(tmp_path: Path) -> None:
@@ -179,8 +153,7 @@ def test_a_job_that_completes_and_is_requeued_is_not_forgotten(tmp_path: Path) -
 
 def test_a_factor_seen_on_a_job_is_ours_to_take_back(tmp_path: Path) -> None:
     queue = QueueInMemory(pending_jobs([3, 2], factor=[0, 500]))
-    cycle = cycle_over(queue, ScorePolicy([1, 2]), tmp_path)
-    cycle.run()
+    cycle_over(queue, ScorePolicy([1, 2]), tmp_path).run()
     assert 2 in state_jobs(tmp_path)
 
 
@@ -208,55 +181,37 @@ def test_priorities_above_two_billion_are_ordered(tmp_path: Path) -> None:
     assert all(abs(change.new) < 2**31 for change in queue.written)
 
 
-def test_a_policy_with_a_bug_falls_back_to_fifo(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([1, 2, 3]))
-    policy = ScorePolicy([])
-    policy.decide = lambda snapshot, memory=None: 1 / 0  # type: ignore[method-assign]
-    report = cycle_over(queue, policy, tmp_path).run()
-    assert "ZeroDivisionError" in str(report.fallback_reason)
-    assert queue.order() == [1, 2, 3]
-
-
 def test_an_unwritable_state_file_does_not_undo_a_release(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir()
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), folder)
+    queue, cycle = site(folder)
     cycle.run()
-    (folder / "state.json").unlink()
-    (folder / "audit.jsonl").unlink()
-    (folder / "state.json.service").unlink()
+    for path in folder.iterdir():
+        path.unlink()
     folder.rmdir()
     cycle.release()
     assert not any(queue.pending.factor)
     assert not cycle.has_outstanding
 
 
-def test_rejected_writes_are_counted(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]), refuse=(3,))
-    report = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
+def test_every_write_is_audited_and_those_rejected_are_counted(tmp_path: Path) -> None:
+    queue, cycle = site(tmp_path)
+    queue.refuse = (3,)
+    report = cycle.run()
     assert report.suppressed["rejected"] == 1
     assert report.writes == len(queue.written)
-
-
-def test_every_write_is_audited_with_score_model_and_reason(tmp_path: Path) -> None:
-    queue, cycle = site(tmp_path)
-    cycle.run()
     lines = audit_lines(tmp_path)
     writes = [line for line in lines if line["event"] == "write"]
-    assert {line["job"] for line in writes} == {change.job_id for change in queue.written}
-    assert {line["model"] for line in lines} == {"abc"}
-    assert {line["reason"] for line in lines} == {"policy"}
+    assert {line["job"] for line in writes} == {3, *(change.job_id for change in queue.written)}
+    assert {(line["model"], line["reason"]) for line in lines} == {("abc", "policy")}
     assert all(line["score"] == line["job"] for line in writes)
     assert lines[0]["order"] == [3, 2, 1]
 
 
 def test_jobs_that_keep_their_order_never_pass_each_other_on_the_way() -> None:
     old, new = [90, 80, 70, 60, 50], [95, 94, 30, 20, 10]
-    changes = [
-        FactorChange(job_id=job, old=before, new=after)
-        for job, (before, after) in enumerate(zip(old, new, strict=True))
-    ]
+    pairs = enumerate(zip(old, new, strict=True))
+    changes = [FactorChange(job_id=job, old=before, new=after) for job, (before, after) in pairs]
     now = list(old)
     for change in in_safe_order(changes):
         now[change.job_id] = change.new
@@ -264,24 +219,11 @@ def test_jobs_that_keep_their_order_never_pass_each_other_on_the_way() -> None:
     assert now == new
 
 
-def test_the_policy_remembers_across_cycles_and_across_a_restart(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([5, 4, 3]))
-    memory_file = MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc")
-    cycle = cycle_over(queue, CountingPolicy([1, 2, 3]), tmp_path)
-    for _ in range(2):
-        cycle.run()
-    cycle.remember()
-    assert memory_file.read() == [2]
-    cycle_over(queue, CountingPolicy([1, 2, 3]), tmp_path).run()
-    assert memory_file.read() == [3]
-
-
 def test_the_memory_is_written_at_once_then_seldom_and_before_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = QueueInMemory(pending_jobs([5, 4, 3]))
-    memory_file = MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc")
-    cycle = cycle_over(queue, CountingPolicy([1, 2, 3]), tmp_path)
+    memory_file = memory_of(tmp_path)
+    queue, cycle = site(tmp_path, policy=CountingPolicy([1, 2, 3]))
     now = [0.0]
     monkeypatch.setattr(cycle._guard, "monotonic", lambda: now[0])
     written = []
@@ -291,32 +233,29 @@ def test_the_memory_is_written_at_once_then_seldom_and_before_an_end(
     assert written == [1, 1, 1, 4, 4]
     cycle.remember()
     assert memory_file.read() == [5]
+    cycle_over(queue, cycle.policy, tmp_path).run()  # after a restart
+    assert memory_file.read() == [6]
     memory_file.path.unlink()
     cycle.remember()  # nothing new: nothing to write
     assert not memory_file.path.exists()
 
 
 def test_a_refused_decision_leaves_no_memory(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([5, 4, 3]))
     policy = CountingPolicy([1, 2, 3])
-    cycle = cycle_over(queue, policy, tmp_path)
-    cycle.run()
-    policy.scores = [1, 2, float("nan")]
-    assert cycle.run().fallback_reason is not None
-    policy.scores = [1, 2, 3]
-    cycle.run()
+    _, cycle = site(tmp_path, policy=policy)
+    for last, is_used in ((3, True), (float("nan"), False), (3, True)):
+        policy.scores = [1, 2, last]
+        assert (cycle.run().fallback_reason is None) == is_used
     cycle.remember()
-    memory_file = MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc")
-    assert memory_file.read() == [2]
+    assert memory_of(tmp_path).read() == [2]
 
 
 def test_a_late_decision_is_not_used_but_what_it_learnt_is(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([1, 1]))
-    cycle = cycle_over(queue, CountingPolicy([1, 2]), tmp_path, inference_deadline=0.0001)
+    _, cycle = site(tmp_path, policy=CountingPolicy([1, 2, 3]), inference_deadline=0.0001)
     assert "deadline" in str(cycle.run().fallback_reason)
     cycle.run()
     cycle.remember()
-    assert MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc").read() == [2]
+    assert memory_of(tmp_path).read() == [2]
 
 
 def test_the_audit_ranks_as_the_jobs_are_tried_tier_by_tier(tmp_path: Path) -> None:
@@ -341,24 +280,17 @@ def test_a_job_that_cannot_start_has_no_rank_and_comes_last() -> None:
     pending = pending_jobs([40, 0, 20, 10], held=[False, True, False, False])
     pending.jobs.eligible[0] = np.inf
     jobs = considered(pending, [4, 3, 1, 2])
-    assert jobs.rank.tolist() == [0, 0, 2, 1]
-    assert jobs.ranked == 2
+    assert (jobs.rank.tolist(), jobs.ranked) == ([0, 0, 2, 1], 2)
     assert jobs.untouched == ("not_eligible", "held", "", "")
     assert jobs.in_order == [3, 2, 0, 1]
     assert jobs.wait.tolist() == [0, 0, 970, 960]
-
-
-def test_equal_priorities_are_ranked_by_job_number() -> None:
-    jobs = considered(pending_jobs([7, 7, 7]), [3, 2, 1])
-    assert jobs.site_rank.tolist() == [1, 2, 3]
 
 
 def test_a_higher_tier_comes_first_whatever_the_priorities() -> None:
     pending = pending_jobs([40, 30, 20, 10], factor=[0, 0, 0, 100], tier=[1, 5, 1, 5])
     jobs = considered(pending, [4, 1, 3, 2])
     assert jobs.site_rank.tolist() == [3, 1, 4, 2]
-    assert jobs.current_rank.tolist() == [3, 2, 4, 1]
-    assert jobs.rank.tolist() == [3, 2, 4, 1]
+    assert jobs.current_rank.tolist() == jobs.rank.tolist() == [3, 2, 4, 1]
 
 
 def test_a_fallback_to_the_site_ranks_by_its_own_priority() -> None:
@@ -375,32 +307,16 @@ def test_a_fallback_to_the_site_ranks_by_its_own_priority() -> None:
 def test_once_all_is_written_the_ranks_of_now_are_the_decided_ones(
     jobs: list[tuple[int, int, bool]],
 ) -> None:
-    pending = pending_jobs(
-        [native for native, _, _ in jobs], admin_set=[by_hand for _, _, by_hand in jobs]
-    )
-    before = considered(pending, [float(score) for _, score, _ in jobs])
+    native, scores, admin_set = zip(*jobs, strict=True)
+    pending = pending_jobs(native, admin_set=admin_set)
+    before = considered(pending, scores)
     for change in before.plan.changes:
         pending.factor[pending.jobs.job_id == change.job_id] = change.new
-    after = considered(pending, [float(score) for _, score, _ in jobs])
+    after = considered(pending, scores)
     assert after.current_rank.tolist() == before.rank.tolist() == after.rank.tolist()
     assert after.site_rank.tolist() == before.site_rank.tolist()
     ranked = [place for place in before.in_order if not before.untouched[place]]
     assert ranked == before.plan.order
-
-
-def test_a_look_decides_as_the_next_cycle_and_leaves_nothing(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([5, 4, 3]))
-    cycle = cycle_over(queue, CountingPolicy([1.0, 2.0, 3.0]), tmp_path)
-    plan = cycle.look()
-    assert list(tmp_path.iterdir()) == []
-    assert not queue.written
-    cycle.run()
-    assert [change.job_id for change in plan.changes] == [each.job_id for each in queue.written]
-    line = json.loads((tmp_path / "audit.jsonl").read_text().splitlines()[0])
-    assert line["order"] == plan.snapshot.pending.jobs.job_id[plan.order].tolist()
-    assert cycle.look().memory == [1.0]
-    memory = MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc")
-    assert memory.read() == [1.0]
 
 
 @pytest.mark.parametrize(
@@ -423,18 +339,9 @@ def test_accounting_that_takes_no_messages_is_told_once(backlog: list[int], told
     assert disturbances.taken() == {}
 
 
-def test_a_clock_that_is_set_is_told_with_the_step(caplog: pytest.LogCaptureFixture) -> None:
-    watch, disturbances = ClockWatch(), Disturbances()
-    for now, monotonic in ((1000.0, 5.0), (1030.0, 35.0), (4630.0, 65.0), (1090.0, 95.0)):
-        watch.look(now, monotonic, disturbances)
-    assert disturbances.taken() == {CLOCK: 2}
-    steps = [record.getMessage().split()[1] for record in caplog.records]
-    assert steps == ["seconds=+3570:", "seconds=-3570:"]
-
-
 def test_refused_writes_and_hidden_factors_are_no_lost_ones(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]), refuse=(3,))
-    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    queue, cycle = site(tmp_path)
+    queue.refuse = (3,)
     for _ in range(3):
         assert cycle.run().disturbances == {}
     queue.pending.factor[:] = 0
@@ -442,17 +349,16 @@ def test_refused_writes_and_hidden_factors_are_no_lost_ones(tmp_path: Path) -> N
     assert cycle.run().disturbances == {}
 
 
-@pytest.mark.parametrize("what", ["held", "not_eligible", "apart"])
-def test_factors_that_are_only_taken_for_0_are_no_lost_ones(tmp_path: Path, what: str) -> None:
-    """A requeued job waits a while without being listed, and then shows the factor it had."""
+@pytest.mark.parametrize(("column", "value"), [("held", True), ("eligible", 1120.0), ("spread", 1)])
+def test_factors_that_are_only_taken_for_0_are_no_lost_ones(
+    tmp_path: Path, column: str, value: float
+) -> None:
+    """A requeued job waits a while without being listed, and then shows the factor it had.
+
+    With a spread another component of the job speaks for it next time.
+    """
     queue = QueueInMemory(pending_jobs([1, 2, 3], spread=[0, 0, 0]))
-    job = queue.pending.jobs
-    if what == "held":
-        queue.pending.held[0] = True
-    elif what == "not_eligible":
-        job.eligible[0] = queue.now + 120.0
-    else:  # another component of the job speaks for it next time
-        queue.pending.spread[0] = 1
+    getattr(queue.pending.jobs if column == "eligible" else queue.pending, column)[0] = value
     cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
     assert cycle.run().disturbances == {}
     queue.pending.factor[0] -= 1
@@ -475,33 +381,32 @@ def test_what_another_hosts_daemon_wrote_meanwhile_is_no_lost_write(tmp_path: Pa
 
 
 def test_a_release_that_is_cut_short_is_no_lost_write(tmp_path: Path) -> None:
-    queue, policy = QueueInMemory(pending_jobs([3, 2, 1])), ScorePolicy([1, 2, 3])
-    cycle = cycle_over(queue, policy, tmp_path, fallback="site")
+    policy = ScorePolicy([1, 2, 3])
+    queue, cycle = site(tmp_path, policy=policy, fallback="site")
     cycle.run()
     release = queue.release
 
-    def cut(job_ids: np.ndarray | None = None):  # type: ignore[no-untyped-def]
+    def cut(job_ids: Any = None) -> None:
         release(job_ids)
         raise BatchSystemUnavailable("no answer")
 
-    queue.release = cut  # type: ignore[method-assign]
-    policy.scores = [float("nan")] * 3
+    queue.release, policy.broken = cut, True  # type: ignore[assignment,method-assign]
     assert cycle.run().failure == "batch_system"
-    queue.release, policy.scores = release, [1, 2, 3]  # type: ignore[method-assign]
+    queue.release, policy.broken = release, False  # type: ignore[method-assign]
     assert cycle.run().disturbances == {}
 
 
 def test_factors_of_an_earlier_run_are_told_at_the_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()  # and is killed
-    daemon, reports = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), CountedStop(2))
+    queue, killed = site(tmp_path)
+    killed.run()
+    daemon, reports = daemon_of(cycle_over(queue, killed.policy, tmp_path), 2)
     with caplog.at_level(logging.WARNING):
         daemon.run()
     assert [report.disturbances for report in reports] == [{FOUND: 1}, {}]
     assert "disturbance=found_factors" in caplog.text
-    daemon, reports = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), CountedStop(1))
+    daemon, reports = daemon_of(cycle_over(queue, killed.policy, tmp_path))
     daemon.run()
     assert reports[0].disturbances == {}  # the one before left
 
@@ -528,7 +433,7 @@ def test_a_release_after_a_lost_state_file_also_frees_jobs_that_run(tmp_path: Pa
     released: list[set[int] | None] = []
     release = queue.release
 
-    def noted(job_ids: np.ndarray | None = None):  # type: ignore[no-untyped-def]
+    def noted(job_ids: Any = None) -> Any:
         released.append(None if job_ids is None else set(job_ids.tolist()))
         return release(job_ids)
 

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
+from typing import NoReturn
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.port import (
-    ApplyReport,
-    FactorChange,
-    SchedulerFacts,
-    SchedulerLoad,
-)
+from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.settings import Pace
 from slurm_rl_plugin.hook.memory import carried_factors
-from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors, MemoryFile, StateFile
-from slurm_rl_plugin.hook.rails.guard_rails import default_guard_rails
+from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors, StateFile
 from slurm_rl_plugin.hook.rails.reserve import BatchLimit, ReserveRail, ReserveSettings
 from slurm_rl_plugin.units import IntArray
 from tests.unit.hook.queues import (
@@ -34,44 +29,41 @@ from tests.unit.hook.queues import (
     ScorePolicy,
     cycle_over,
     daemon_of,
+    memory_of,
     pending_jobs,
+    site,
     state_jobs,
 )
 
-SCORES = ScorePolicy([1, 2, 3])
-
-
-def queue() -> QueueInMemory:
-    return QueueInMemory(pending_jobs([3, 2, 1]))
+AWAY = replace(FACTS, in_charge=False)
 
 
 def test_on_standby_nothing_is_read_written_or_taken_back(tmp_path: Path) -> None:
-    here = queue()
-    cycle = cycle_over(here, SCORES, tmp_path, beside_controllers=True)
+    here, cycle = site(tmp_path, beside_controllers=True)
     cycle.run()
-    factors = here.pending.factor.tolist()
-    here.known = replace(FACTS, in_charge=False)
+    here.known = AWAY
     here.asked.clear()
     here.pending.factor[0] += 5  # as the daemon of the other controller writes
-    daemon, reports = daemon_of(cycle, CountedStop(1))
+    factors = here.pending.factor.tolist()
+    daemon, reports = daemon_of(cycle)
     assert daemon.run()
-    assert [each.mode for each in reports] == ["standby"]
-    assert reports[0].succeeded
+    assert [(each.mode, each.succeeded) for each in reports] == [("standby", True)]
     assert set(here.asked) == {"facts"}
-    assert here.pending.factor.tolist() == [factors[0] + 5, *factors[1:]]
+    assert here.pending.factor.tolist() == factors
 
 
 @pytest.mark.parametrize("how", ["stop", "shadow", "disabled", "failed cycle", "no answer"])
 def test_a_standby_leaves_the_others_factors(tmp_path: Path, how: str) -> None:
-    here = queue()
-    cycle_over(here, SCORES, tmp_path).run()
+    here, other = site(tmp_path)
+    other.run()
     factors = here.pending.factor.tolist()
-    here.known = replace(FACTS, in_charge=False)
-    cycle = cycle_over(here, SCORES, tmp_path, beside_controllers=True, shadow=how == "shadow")
-    disable = tmp_path / "DISABLE"
-    daemon, _ = daemon_of(cycle, CountedStop(2), disable_file=disable)
+    here.known = AWAY
+    cycle = cycle_over(
+        here, other.policy, tmp_path, beside_controllers=True, shadow=how == "shadow"
+    )
+    daemon, _ = daemon_of(cycle, 2, disable_file=tmp_path / "DISABLE")
     if how == "disabled":
-        disable.touch()
+        (tmp_path / "DISABLE").touch()
     if how == "failed cycle":
         here.away = True
         daemon.run_once()
@@ -86,29 +78,24 @@ def test_a_standby_leaves_the_others_factors(tmp_path: Path, how: str) -> None:
 def test_where_nobody_knows_who_is_in_charge_nothing_is_done_and_a_stop_asks_again(
     tmp_path: Path,
 ) -> None:
-    here = queue()
-    cycle = cycle_over(here, SCORES, tmp_path, beside_controllers=True)
+    here, cycle = site(tmp_path, beside_controllers=True)
     cycle.run()
     factors = here.pending.factor.tolist()
     here.known = replace(FACTS, in_charge=None)
-    daemon, reports = daemon_of(cycle, CountedStop(1))
+    daemon, reports = daemon_of(cycle)
     assert not daemon.run()
     assert reports[0].failure == "batch_system"
     assert here.pending.factor.tolist() == factors
     assert state_jobs(tmp_path) == here.pending.jobs.job_id[np.array(factors) != 0].tolist()
-
-    def answers(seconds: float) -> None:
-        here.known = FACTS
-
-    daemon.sleep = answers
+    daemon.sleep = lambda seconds: setattr(here, "known", FACTS)
     assert daemon.leave()
     assert here.pending.factor.tolist() == [0, 0, 0]
 
 
 def test_a_single_daemon_acts_whichever_controller_is_in_charge(tmp_path: Path) -> None:
-    here = queue()
-    here.known = replace(FACTS, in_charge=False)
-    daemon, reports = daemon_of(cycle_over(here, SCORES, tmp_path), CountedStop(1))
+    here, cycle = site(tmp_path)
+    here.known = AWAY
+    daemon, reports = daemon_of(cycle)
     assert daemon.run()
     assert reports[0].mode == "active"
     assert here.pending.factor.tolist() == [0, 0, 0]
@@ -118,7 +105,7 @@ def test_a_single_daemon_acts_whichever_controller_is_in_charge(tmp_path: Path) 
 class HoldingQueue(QueueInMemory):
     """Cannot take factors back from some jobs for now."""
 
-    kept: frozenset[int] = frozenset()
+    kept: frozenset[int] = frozenset({2})
 
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
         done = super().release(job_ids)
@@ -126,9 +113,8 @@ class HoldingQueue(QueueInMemory):
 
 
 def test_jobs_that_keep_their_factor_for_now_are_not_forgotten(tmp_path: Path) -> None:
-    here = HoldingQueue(pending_jobs([3, 2, 1]), kept=frozenset({2}))
-    cycle = cycle_over(here, SCORES, tmp_path)
-    daemon, _ = daemon_of(cycle, CountedStop(1))
+    here = HoldingQueue(pending_jobs([3, 2, 1]))
+    daemon, _ = daemon_of(cycle_over(here, ScorePolicy([1, 2, 3]), tmp_path))
     assert not daemon.run()
     assert state_jobs(tmp_path) == [2]
     here.kept = frozenset()
@@ -137,48 +123,36 @@ def test_jobs_that_keep_their_factor_for_now_are_not_forgotten(tmp_path: Path) -
 
 
 def test_a_struggling_slurm_is_left_alone_and_the_pauses_double(tmp_path: Path) -> None:
-    here = queue()
+    here, cycle = site(tmp_path)
     here.struggles = "slurmctld serves 250 calls at once"
-    daemon, _ = daemon_of(cycle_over(here, SCORES, tmp_path), Event())
-    daemon.pace = Pace(longest=30.0)
-    pauses = [daemon._pause(daemon.run_once()) for _ in range(3)]
+    daemon, _ = daemon_of(cycle, Event(), pace=Pace(longest=30.0))
+    assert [daemon._pause(daemon.run_once()) for _ in range(3)] == [60.0, 120.0, 240.0]
     here.struggles = None
-    report = daemon.run_once()
-    assert pauses == [60.0, 120.0, 240.0]
-    assert report.writes > 0
+    assert daemon.run_once().writes > 0
 
 
 @pytest.mark.parametrize("shadow", [True, False])
 def test_where_writing_would_be_undone_only_shadow_mode_goes_on(
     tmp_path: Path, shadow: bool
 ) -> None:
-    here = queue()
+    here, cycle = site(tmp_path, shadow=shadow)
     here.known = replace(FACTS, harm="a plugin overwrites every factor")
-    report = cycle_over(here, SCORES, tmp_path, shadow=shadow).run()
+    report = cycle.run()
     assert report.failure == (None if shadow else "refused")
     assert shadow or report.failure_reason == "a plugin overwrites every factor"
     assert not here.written
 
 
-@dataclass
-class DenyingQueue(QueueInMemory):
-    """Denies every write while `denies`."""
-
-    denies: bool = True
-
-    def apply(self, changes: list[FactorChange]) -> ApplyReport:
-        if self.denies:
-            raise ChangeRejected("give the user of this daemon AdminLevel=Operator")
-        return super().apply(changes)
-
-
 def test_without_the_right_it_is_said_once_and_shadow_mode_follows(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = DenyingQueue(pending_jobs([3, 2, 1]))
-    cycle = cycle_over(here, SCORES, tmp_path, breaker_rest=3)
-    reports = [cycle.run() for _ in range(3)]
-    here.denies = False
+    def denied(changes: Sequence[FactorChange]) -> NoReturn:
+        raise ChangeRejected("give the user of this daemon AdminLevel=Operator")
+
+    here, cycle = site(tmp_path, breaker_rest=3)
+    with monkeypatch.context() as patch:
+        patch.setattr(here, "apply", denied)
+        reports = [cycle.run() for _ in range(3)]
     reports.append(cycle.run())
     assert [each.mode for each in reports] == ["shadow", "shadow", "shadow", "active"]
     assert [each.failure for each in reports] == ["write", None, None, None]
@@ -187,15 +161,9 @@ def test_without_the_right_it_is_said_once_and_shadow_mode_follows(
 
 
 def test_a_cycle_follows_soon_when_something_happened(tmp_path: Path) -> None:
-    here = queue()
-
-    def between(number: int) -> None:
-        if number == 2:
-            here.events = (1,)
-
-    stop = CountedStop(4, between)
-    daemon, reports = daemon_of(cycle_over(here, SCORES, tmp_path), stop)
-    daemon.pace = Pace(longest=60.0, soonest=4.0)
+    here, cycle = site(tmp_path)
+    stop = CountedStop(4, lambda number: setattr(here, "events", (number // 2,)))
+    daemon, reports = daemon_of(cycle, stop, pace=Pace(longest=60.0, soonest=4.0))
     daemon.run()
     # waits until 4 s are over, sees nothing, looks again each second, then a cycle
     assert stop.pauses == [4.0, 1.0, 4.0, 1.0]
@@ -205,42 +173,36 @@ def test_a_cycle_follows_soon_when_something_happened(tmp_path: Path) -> None:
 def test_a_look_that_fails_is_not_repeated_before_the_next_cycle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = queue()
-    daemon, reports = daemon_of(cycle_over(here, SCORES, tmp_path), CountedStop(3))
-    daemon.pace = Pace(longest=60.0, soonest=1.0)
-    looks: list[int] = []
-    load = here.load
+    here, cycle = site(tmp_path)
+    daemon, reports = daemon_of(cycle, 3, pace=Pace(longest=60.0, soonest=1.0))
+    answers = [here.load()]
 
-    def away_after_the_first() -> SchedulerLoad:
-        looks.append(1)
-        if len(looks) > 1:
-            raise BatchSystemUnavailable("no answer")
-        return load()
+    def load() -> object:
+        asked.append("load")
+        if answers:
+            return answers.pop()
+        raise BatchSystemUnavailable("no answer")
 
-    monkeypatch.setattr(here, "load", away_after_the_first)
+    asked: list[str] = []
+    monkeypatch.setattr(here, "load", load)
     daemon.run()
     assert len(reports) == 1
-    assert len(looks) == 2  # the cycle's own, and one between cycles
+    assert len(asked) == 2  # the cycle's own, and one between cycles
 
 
 def test_bounded_influence_is_worth_hours_of_age(tmp_path: Path) -> None:
-    here = QueueInMemory(pending_jobs([5000, 100, 100]))
-    report = cycle_over(here, ScorePolicy([0, 1, 2]), tmp_path, influence=24.0).run()
-    assert report.writes == 3
+    here, cycle = site(tmp_path, [5000, 100, 100], [0, 1, 2], influence=24.0)
+    assert cycle.run().writes == 3
     assert here.pending.factor.tolist() == [800, 1600, 2400]  # 100 points an hour
     assert here.order() == [1, 3, 2]
-    assert np.array_equal(here.pending.native_priority, [5000, 100, 100])
 
 
 def test_calls_that_waited_for_a_takeover_are_no_reason_to_pause(tmp_path: Path) -> None:
-    here = queue()
-    here.known = replace(FACTS, in_charge=False)
-    cycle = cycle_over(here, SCORES, tmp_path, beside_controllers=True)
+    here, cycle = site(tmp_path, beside_controllers=True)
+    here.known = AWAY
+    clock, facts = [0.0], here.facts
 
-    clock = [0.0]
-    facts = here.facts
-
-    def slow_facts() -> SchedulerFacts:
+    def slow_facts() -> object:
         clock[0] += 70.0 if here.known is FACTS else 0.0
         return facts()
 
@@ -250,10 +212,10 @@ def test_calls_that_waited_for_a_takeover_are_no_reason_to_pause(tmp_path: Path)
             here.known = FACTS
             cycle.calls.append(("scontrol", 7.0))
 
-    here.facts = slow_facts  # type: ignore[method-assign]
+    here.facts = slow_facts  # type: ignore[assignment,method-assign]
     stop = CountedStop(3, between)
-    daemon, reports = daemon_of(cycle, stop)
-    daemon.pace, daemon.monotonic = Pace(longest=10.0, soonest=1.0), lambda: clock[0]
+    pace = Pace(longest=10.0, soonest=1.0)
+    daemon, reports = daemon_of(cycle, stop, pace=pace, monotonic=lambda: clock[0])
     daemon.run()
     assert [each.mode for each in reports] == ["standby", "active"]
     assert stop.pauses[-1] == 1.0  # for ten times 7 s, or for 70 s, it would be a slice
@@ -261,15 +223,13 @@ def test_calls_that_waited_for_a_takeover_are_no_reason_to_pause(tmp_path: Path)
 
 
 def test_what_the_other_daemon_wrote_is_known_after_a_takeover(tmp_path: Path) -> None:
-    here = queue()
-    here.known = replace(FACTS, in_charge=False)
-    daemon, reports = daemon_of(
-        cycle_over(here, SCORES, tmp_path, beside_controllers=True), CountedStop(1)
-    )
-    assert not daemon.cycle.has_outstanding
+    here, cycle = site(tmp_path, beside_controllers=True)
+    here.known = AWAY
+    daemon, reports = daemon_of(cycle)
+    assert not cycle.has_outstanding
     daemon.run_once()
-    cycle_over(here, SCORES, tmp_path).run()  # the other one, with the same state file
-    assert daemon.cycle.has_outstanding
+    cycle_over(here, cycle.policy, tmp_path).run()  # the other one, with the same state file
+    assert cycle.has_outstanding
     here.known = FACTS
     assert daemon.run()
     assert [each.mode for each in reports] == ["standby", "active"]
@@ -280,16 +240,11 @@ def test_what_the_other_daemon_wrote_is_known_after_a_takeover(tmp_path: Path) -
 def test_a_standby_leaves_the_memory_of_the_other_alone_and_reads_it_at_a_takeover(
     tmp_path: Path,
 ) -> None:
-    memory_file = MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc")
-    here = queue()
-    policy = CountingPolicy([1, 2, 3])
-    cycle = cycle_over(here, policy, tmp_path, beside_controllers=True)
-    for _ in range(2):
+    memory_file, service = memory_of(tmp_path), tmp_path / "state.json.service"
+    here, cycle = site(tmp_path, policy=CountingPolicy([1, 2, 3]), beside_controllers=True)
+    for here.known in (FACTS, FACTS, AWAY):
         cycle.run()
-    here.known = replace(FACTS, in_charge=False)
-    cycle.run()
     memory_file.write(np.array([40.0]))  # the other's
-    service = tmp_path / "state.json.service"
     service.write_text('{"version": 1, "days": {}, "site_waits": {"serial": 99.0}}')
     cycle.remember()
     assert memory_file.read() == [40]
@@ -311,19 +266,19 @@ def test_a_standby_leaves_the_memory_of_the_other_alone_and_reads_it_at_a_takeov
 def test_where_no_daemon_may_be_beside_another_nothing_is_written(
     tmp_path: Path, known: dict[str, object], reason: str
 ) -> None:
-    here = queue()
+    here, cycle = site(tmp_path, beside_controllers=True)
     here.known = replace(FACTS, **known)  # type: ignore[arg-type]
-    report = cycle_over(here, SCORES, tmp_path, beside_controllers=True).run()
+    report = cycle.run()
     assert (report.failure, reason in str(report.failure_reason)) == ("refused", True)
     assert not here.pending.factor.any()
-    assert cycle_over(here, SCORES, tmp_path).run().succeeded
+    assert cycle_over(here, cycle.policy, tmp_path).run().succeeded
 
 
 def test_a_release_that_is_cut_short_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(carried_factors, "RELEASED_AT_ONCE", 2)
-    here = queue()
+    here, _ = site(tmp_path)
     state = StateFile(tmp_path / "state.json")
     state.write({1, 2, 3})
     asked: list[list[int]] = []
@@ -334,7 +289,7 @@ def test_a_release_that_is_cut_short_goes_on_where_it_was(
             raise BatchSystemUnavailable("away")
         return ApplyReport(accepted=frozenset(job_ids.tolist()))
 
-    monkeypatch.setattr(QueueInMemory, "release", lambda _, job_ids=None: release(job_ids))
+    monkeypatch.setattr(here, "release", release)
     with pytest.raises(BatchSystemUnavailable):
         CarriedFactors(state).restore(here)
     assert state.read() == {3}
@@ -379,19 +334,14 @@ class Hook:
     """A cycle over a queue of 4 processors with an interactive job, and its clock."""
 
     def __init__(self, folder: Path, **settings: object) -> None:
-        self.time = 0.0
-        self.file = folder / "state.json.limits"
-        pending = pending_jobs([3, 2, 1])
-        pending.jobs.interactive[2] = True
-        self.queue = LimitedQueue(pending, file=self.file)
-        self.policy = Wishing([3, 2, 1])
+        self.time, self.file = 0.0, folder / "state.json.limits"
+        pending = pending_jobs([3, 2, 1], interactive=[False, False, True])
+        self.queue, self.policy = LimitedQueue(pending, file=self.file), Wishing([3, 2, 1])
         self.cycle = self.over(folder, **settings)
 
     def over(self, folder: Path, **settings: object) -> Cycle:
         rail = ReserveRail(ReserveSettings(most=2, change_interval=INTERVAL))
-        cycle = cycle_over(self.queue, self.policy, folder, **settings)
-        cycle.guard_rails = default_guard_rails(float("inf"), rail)
-        cycle._guard = cycle._new_guard()
+        cycle = cycle_over(self.queue, self.policy, folder, rail, **settings)
         cycle.limit = BatchLimit(rail=rail, path=self.file, monotonic=lambda: self.time)
         return cycle
 
@@ -423,18 +373,13 @@ def test_a_limit_that_cannot_be_set_stops_no_order_and_is_tried_again(
 ) -> None:
     hook.queue.fault = fault
     report = hook.cycle.run()
+    limit = report.limit
     assert (report.succeeded, report.writes > 0) == (True, True)
-    assert (report.limit.failure, report.limit.failing, report.limit.processors) == (
-        kind,
-        True,
-        None,
-    )
-    report = hook.cycle.run()  # not yet
-    assert (report.limit.failure, report.limit.failing) == (None, True)
-    assert len(hook.queue.limits) == 1
+    assert (limit.failure, limit.failing, limit.processors) == (kind, True, None)
+    limit = hook.cycle.run().limit  # not yet
+    assert (limit.failure, limit.failing, len(hook.queue.limits)) == (None, True, 1)
     hook.time, hook.queue.fault = INTERVAL, None
-    report = hook.cycle.run()
-    assert (report.limit.failing, hook.queue.limit) == (False, 3)
+    assert (hook.cycle.run().limit.failing, hook.queue.limit) == (False, 3)
 
 
 def test_a_limit_that_cannot_be_lifted_is_tried_in_every_cycle(hook: Hook) -> None:
@@ -448,32 +393,18 @@ def test_a_limit_that_cannot_be_lifted_is_tried_in_every_cycle(hook: Hook) -> No
     assert hook.queue.limit is None
 
 
-def unwritable(hook: Hook, folder: Path) -> None:
-    (folder / "audit.jsonl").unlink()
-    (folder / "audit.jsonl").mkdir()
+def not_understood() -> NoReturn:
+    raise BatchSystemError("a command answered a line that is not understood")
 
 
-def undone(hook: Hook, folder: Path) -> None:
-    del folder
+def unwritable(hook: Hook) -> None:
+    path = hook.file.with_name("audit.jsonl")
+    path.unlink()
+    path.mkdir()
+
+
+def undone(hook: Hook) -> None:
     hook.queue.known = replace(FACTS, harm="writing would do nothing")
-
-
-def not_understood(hook: Hook, folder: Path) -> None:
-    del folder
-
-    def snapshot() -> QueueSnapshot:
-        raise BatchSystemError("sshare answered a line that is not understood")
-
-    hook.queue.snapshot = snapshot  # type: ignore[method-assign]
-
-
-def without_facts(hook: Hook, folder: Path) -> None:
-    del folder
-
-    def facts() -> SchedulerFacts:
-        raise BatchSystemError("scontrol answered a line that is not understood")
-
-    hook.queue.facts = facts  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(
@@ -481,16 +412,16 @@ def without_facts(hook: Hook, folder: Path) -> None:
     [
         (unwritable, "write"),
         (undone, "refused"),
-        (not_understood, "batch_system"),
-        (without_facts, "batch_system"),
+        (lambda hook: setattr(hook.queue, "snapshot", not_understood), "batch_system"),
+        (lambda hook: setattr(hook.queue, "facts", not_understood), "batch_system"),
     ],
 )
 def test_no_limit_stands_while_cycles_fail_for_reasons_of_their_own(
-    hook: Hook, tmp_path: Path, harm: Callable[[Hook, Path], None], failure: str
+    hook: Hook, harm: Callable[[Hook], None], failure: str
 ) -> None:
     hook.cycle.run()
     assert hook.queue.limit == 3
-    harm(hook, tmp_path)
+    harm(hook)
     report = hook.cycle.run()
     assert (report.failure, report.limit.change, hook.queue.limit) == (failure, "lifted", None)
     asked = len(hook.queue.limits)
@@ -500,32 +431,25 @@ def test_no_limit_stands_while_cycles_fail_for_reasons_of_their_own(
 
 def test_a_fault_of_ours_while_lifting_ends_no_cycle(hook: Hook) -> None:
     hook.cycle.run()
-    undone(hook, Path())
+    undone(hook)
     hook.queue.fault = ZeroDivisionError("a fault")
     report = hook.cycle.run()
-    assert (report.failure, report.limit.failure, report.limit.processors) == (
-        "refused",
-        "refused",
-        3,
-    )
+    limit = report.limit
+    assert (report.failure, limit.failure, limit.processors) == ("refused", "refused", 3)
 
 
-@pytest.mark.parametrize("known", [{"in_charge": False}, {"controller_here": False}])
+@pytest.mark.parametrize("known", [{"in_charge": False}, {"controller_here": False}, None])
 def test_the_limit_of_another_hosts_daemon_is_left_alone(
-    tmp_path: Path, known: dict[str, bool]
+    tmp_path: Path, known: dict[str, bool] | None
 ) -> None:
+    """Without facts it may be another host's."""
     hook = Hook(tmp_path, beside_controllers=True)
     hook.cycle.run()
-    hook.queue.known = replace(FACTS, **known)  # type: ignore[arg-type]
+    if known is None:
+        hook.queue.facts = not_understood  # type: ignore[method-assign]
+    else:
+        hook.queue.known = replace(FACTS, **known)  # type: ignore[arg-type]
     hook.cycle.run()
-    assert hook.queue.limit == 3
-
-
-def test_without_facts_it_may_be_another_hosts_and_is_left_alone(tmp_path: Path) -> None:
-    hook = Hook(tmp_path, beside_controllers=True)
-    hook.cycle.run()
-    without_facts(hook, tmp_path)
-    assert hook.cycle.run().failure == "batch_system"
     assert hook.queue.limit == 3
 
 
@@ -561,10 +485,8 @@ def test_a_reload_keeps_the_distance_between_changes(hook: Hook, tmp_path: Path)
     assert fresh.run().limit.processors == 2
 
 
-def test_a_batch_system_that_cannot_limit_says_so(tmp_path: Path) -> None:
-    hook = Hook(tmp_path)
+def test_a_batch_system_that_cannot_limit_says_so(hook: Hook) -> None:
     hook.cycle.batch_system = QueueInMemory(hook.queue.pending)
     report = hook.cycle.run()
-    assert report.succeeded
-    assert report.limit.failure == "refused"
+    assert (report.succeeded, report.limit.failure) == (True, "refused")
     assert 'mechanism = "off"' in str(report.limit.failure_reason)

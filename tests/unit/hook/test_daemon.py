@@ -7,6 +7,7 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from typing import NoReturn
 
 import pytest
 
@@ -15,26 +16,23 @@ from slurm_rl_plugin.errors import BatchSystemUnavailable
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.settings import NewJobsDue, Pace
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon.daemon import Daemon, Reloaded
+from slurm_rl_plugin.hook.daemon.daemon import Reloaded
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest, sd_notify
-from slurm_rl_plugin.hook.memory.carried_factors import MemoryFile
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, write_disable_file
 from tests.unit.hook.queues import (
     CountedStop,
     CountingPolicy,
-    QueueInMemory,
     ScorePolicy,
     cycle_over,
     daemon_of,
-    pending_jobs,
+    memory_of,
     site,
 )
 
 
 def test_pauses_double_while_the_batch_system_is_away_and_end_with_it(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([1]), away=True)
-    daemon, _ = daemon_of(cycle_over(queue, ScorePolicy([1]), tmp_path), Event())
-    daemon.pace = Pace(longest=30.0)
+    queue, cycle = site(tmp_path)
+    daemon, _ = daemon_of(cycle, Event(), pace=Pace(longest=30.0))
     pauses = []
     for number in range(7):
         queue.away = number < 6
@@ -43,20 +41,16 @@ def test_pauses_double_while_the_batch_system_is_away_and_end_with_it(tmp_path: 
 
 
 def test_a_long_pause_gives_signs_of_life_and_notices_the_disable_file(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([1]))
-    disable = tmp_path / "DISABLE"
-
-    def between(number: int) -> None:
-        if number == 3:
-            disable.touch()
-
-    stop = CountedStop(4, between)
+    _, cycle = site(tmp_path)
+    disable, alive = tmp_path / "DISABLE", list[int]()
+    stop = CountedStop(4, lambda number: disable.touch() if number == 3 else None)
     daemon, reports = daemon_of(
-        cycle_over(queue, ScorePolicy([1]), tmp_path), stop, disable_file=disable
+        cycle,
+        stop,
+        disable_file=disable,
+        pace=Pace(longest=30.0, soonest=30.0),
+        alive=lambda: alive.append(1),
     )
-    daemon.pace = Pace(longest=30.0, soonest=30.0)
-    alive: list[int] = []
-    daemon.alive = lambda: alive.append(1)
     daemon.run()
     assert stop.pauses == [5.0, 5.0, 5.0, 5.0]
     assert len(alive) >= 4
@@ -64,32 +58,25 @@ def test_a_long_pause_gives_signs_of_life_and_notices_the_disable_file(tmp_path:
 
 
 def test_leaving_while_the_batch_system_is_away_says_so(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    stop = CountedStop(1, lambda number: setattr(queue, "away", True))
-    daemon, _ = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), stop)
+    queue, cycle = site(tmp_path)
+    daemon, _ = daemon_of(cycle, CountedStop(1, lambda number: setattr(queue, "away", True)))
     assert not daemon.run()
 
 
 def test_shadow_mode_tries_again_while_the_batch_system_is_away(tmp_path: Path) -> None:
     queue, cycle = site(tmp_path)
     cycle.run()
-    queue.away = True
-    shadow = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path, shadow=True)
-    daemon, _ = daemon_of(shadow, Event())
-    daemon.run_once()
-    assert any(queue.pending.factor)
-    queue.away = False
-    daemon.run_once()
-    assert not any(queue.pending.factor)
+    daemon, _ = daemon_of(cycle_over(queue, cycle.policy, tmp_path, shadow=True))
+    for queue.away in (True, False):
+        daemon.run_once()
+        assert any(queue.pending.factor) == queue.away
 
 
 def test_a_disable_file_touched_during_a_cycle_is_seen_at_once(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    disable = tmp_path / "DISABLE"
-    stop = CountedStop(1)
-    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
-    daemon, reports = daemon_of(cycle, stop, disable_file=disable)
-    daemon.pace = Pace(longest=300.0, soonest=300.0)
+    queue, cycle = site(tmp_path)
+    disable, stop = tmp_path / "DISABLE", CountedStop(1)
+    pace = Pace(longest=300.0, soonest=300.0)
+    daemon, reports = daemon_of(cycle, stop, disable_file=disable, pace=pace)
     apply = queue.apply
     queue.apply = lambda changes: (disable.touch(), apply(changes))[1]  # type: ignore[method-assign]
     daemon.run()
@@ -111,11 +98,10 @@ def test_a_wish_is_noticed_within_a_fraction_of_a_second() -> None:
 
 @pytest.mark.parametrize("faulty", [True, False])
 def test_reload_takes_the_new_cycle_or_keeps_the_old(tmp_path: Path, faulty: bool) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    old = cycle_over(queue, ScorePolicy([3, 2, 1]), tmp_path)
+    queue, old = site(tmp_path)
     new = cycle_over(queue, ScorePolicy([1, 2, 3], name="new"), tmp_path)
     fresh = Reloaded(new, Pace(longest=4.0, soonest=4.0), tmp_path / "OFF")
-    daemon, reports = daemon_of(old, CountedStop(2), reload=lambda: None if faulty else fresh)
+    daemon, reports = daemon_of(old, 2, reload=lambda: None if faulty else fresh)
     daemon.reload_wanted.set()
     daemon.run()
     assert [report.policy for report in reports] == ["scores" if faulty else "new"] * 2
@@ -137,31 +123,26 @@ def test_systemd_is_told_where_it_listens(tmp_path: Path) -> None:
 def test_what_the_policy_remembers_is_written_before_a_reload_and_at_the_stop(
     tmp_path: Path,
 ) -> None:
-    memory_file = MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc")
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle = cycle_over(queue, CountingPolicy([1, 2, 3]), tmp_path)
-    seen: list[float] = []
+    memory_file, policy, seen = memory_of(tmp_path), CountingPolicy([1, 2, 3]), list[float]()
+    _, cycle = site(tmp_path, policy=policy)
+    wanted = Event()
+    stop = CountedStop(4, lambda number: wanted.set() if number == 2 else None)
 
     def reload() -> None:
         seen.append(float(memory_file.read()[0]))  # type: ignore[index]
 
-    def between(number: int) -> None:
-        if number == 2:
-            daemon.reload_wanted.set()
-
-    daemon, _ = daemon_of(cycle, CountedStop(4, between), reload=reload)
+    daemon, _ = daemon_of(cycle, stop, reload=reload, reload_wanted=wanted)
     assert daemon.run()
     assert seen == [2.0]
-    assert memory_file.read() == [cycle.policy.asked]  # type: ignore[attr-defined]
-    assert cycle.policy.asked > 2  # type: ignore[attr-defined]
+    assert memory_file.read() == [policy.asked]
+    assert policy.asked > 2
 
 
 def test_a_pause_takes_factors_back_and_ends_by_itself(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    disable = tmp_path / "DISABLE"
-    seconds = [100.0]
+    queue, cycle = site(tmp_path)
+    disable, seconds = tmp_path / "DISABLE", [100.0]
     factors: list[list[int]] = []
 
     def between(number: int) -> None:
@@ -170,19 +151,13 @@ def test_a_pause_takes_factors_back_and_ends_by_itself(
         if number == 1:
             write_disable_file(disable, Disablement(by="root", at=100.0, until=112.0))
 
-    daemon, reports = daemon_of(
-        cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path),
-        CountedStop(4, between),
-        disable_file=disable,
-    )
-    daemon.pace = Pace(longest=300.0, soonest=300.0)
+    pace = Pace(longest=300.0, soonest=300.0)
+    daemon, reports = daemon_of(cycle, CountedStop(4, between), disable_file=disable, pace=pace)
     daemon.clock = daemon.monotonic = lambda: seconds[0]
     with caplog.at_level("INFO", logger="slurm_rl_plugin.hook.daemon.daemon"):
         daemon.run()
     assert [report.mode for report in reports] == ["active", "disabled", "active"]
-    assert any(factors[0])
-    assert factors[1] == factors[2] == [0, 0, 0]
-    assert any(factors[3])
+    assert [any(each) for each in factors] == [True, False, False, True]
     assert disable.exists()
     told = [each.message for each in caplog.records if each.message.startswith("disabled=")]
     assert told[0].startswith("disabled=yes by root since 1970-")
@@ -194,10 +169,10 @@ def test_leaving_outlasts_a_fault_that_is_none_of_the_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue, cycle = site(tmp_path)
-    daemon, _ = daemon_of(cycle, CountedStop(1))
+    daemon, _ = daemon_of(cycle)
     release, faults = Cycle.release, [OverflowError("too large"), RuntimeError("a bug")]
 
-    def broken(self: Cycle):  # type: ignore[no-untyped-def]
+    def broken(self: Cycle) -> object:
         if faults:
             raise faults.pop()
         return release(self)
@@ -208,81 +183,59 @@ def test_leaving_outlasts_a_fault_that_is_none_of_the_known(
     faults += [OverflowError("too large")] * 3
     daemon.run_once()
     assert not daemon.leave()
+    shadow = cycle_over(queue, cycle.policy, tmp_path, shadow=True)
+    daemon, reports = daemon_of(shadow)
+    faults += [OverflowError("too large")]
+    for _ in range(2):
+        daemon.run_once()
+    assert len(reports) == 2
+    assert queue.pending.factor.tolist() == [0, 0, 0]
 
 
 def test_a_fault_of_a_report_ends_the_daemon_without_a_factor(tmp_path: Path) -> None:
     queue, cycle = site(tmp_path)
-    daemon, _ = daemon_of(cycle, CountedStop(9))
 
-    def broken(report: CycleReport) -> None:
+    def broken(report: CycleReport) -> NoReturn:
         assert any(queue.pending.factor)
         raise RuntimeError("a bug")
 
-    daemon.publish = broken
+    daemon, _ = daemon_of(cycle, 9, publish=broken)
     with pytest.raises(RuntimeError, match="a bug"):
         daemon.run()
     assert queue.pending.factor.tolist() == [0, 0, 0]
 
 
-def test_shadow_mode_outlasts_a_fault_that_is_none_of_the_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue, cycle = site(tmp_path)
-    cycle.run()
-    shadow = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path, shadow=True)
-    daemon, reports = daemon_of(shadow, CountedStop(1))
-
-    def broken(self: Cycle):  # type: ignore[no-untyped-def]
-        raise OverflowError("too large")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Cycle, "release", broken)
-        daemon.run_once()
-    daemon.run_once()
-    assert len(reports) == 2
-    assert queue.pending.factor.tolist() == [0, 0, 0]
+def report(*, calls: float = 0.0, **more: object) -> CycleReport:
+    asked = (("squeue", calls / 2), ("scontrol", calls / 2), ("sacct", 60.0))
+    first = CycleReport(time=1.0, mode="active", policy="p", calls=asked, pass_interval=30.0)
+    return replace(first, **more)  # type: ignore[arg-type]
 
 
-def report(*, calls: float = 0.0, pass_interval: float = 30.0) -> CycleReport:
-    return CycleReport(
-        time=1.0,
-        mode="active",
-        policy="p",
-        calls=(("squeue", calls / 2), ("scontrol", calls / 2)),
-        pass_interval=pass_interval,
-    )
+QUICK = Pace(longest=30.0, soonest=2.0)
 
 
 @pytest.mark.parametrize(
-    ("pace", "calls", "earliest"),
+    ("pace", "last", "earliest"),
     [
-        (Pace(longest=30.0), 0.0, 15.0),
-        (Pace(longest=10.0), 0.0, 10.0),
-        (Pace(longest=30.0, soonest=2.0), 0.1, 2.0),
-        (Pace(longest=30.0, soonest=2.0), 1.0, 10.0),
-        (Pace(longest=30.0, soonest=2.0), 8.0, 30.0),
-        (Pace(longest=30.0, soonest=2.0, busy_share=1.0), 8.0, 8.0),
+        (Pace(longest=30.0), report(), 15.0),
+        (Pace(longest=10.0), report(), 10.0),
+        (QUICK, report(calls=0.1), 2.0),
+        (QUICK, report(calls=1.0), 10.0),
+        (QUICK, report(calls=8.0), 30.0),
+        (replace(QUICK, busy_share=1.0), report(calls=8.0), 8.0),
+        (Pace(longest=30.0), report(pass_interval=0.0), 0.0),
     ],
 )
 def test_soon_after_a_change_and_never_later_than_a_cycle(
-    pace: Pace, calls: float, earliest: float
+    pace: Pace, last: CycleReport, earliest: float
 ) -> None:
-    last = report(calls=calls)
+    """Accounting, which is asked at the start alone, earns no pause."""
     assert pace.earliest(last) == earliest
     assert 0.5 <= pace.poll(last) <= 5.0
 
 
-def test_without_a_known_pass_the_next_cycle_may_follow_at_once() -> None:
-    assert Pace(longest=30.0).earliest(report(pass_interval=0.0)) == 0.0
-
-
-def test_accounting_at_the_start_earns_no_pause() -> None:
-    last = CycleReport(time=1.0, mode="active", policy="p", calls=(("sacct", 60.0),))
-    assert Pace(longest=30.0).owed(last) == 0.0
-
-
-def seen(**suppressed: int) -> CycleReport:
-    return replace(report(), suppressed=suppressed, submitted=7)
+def looked_at(submitted: int) -> SchedulerLoad:
+    return SchedulerLoad(struggles=None, events=(9,), submitted=submitted)
 
 
 @pytest.mark.parametrize(
@@ -292,81 +245,77 @@ def seen(**suppressed: int) -> CycleReport:
 def test_where_jobs_are_held_it_is_looked_without_a_sign(
     suppressed: dict[str, int], may: bool
 ) -> None:
-    due = NewJobsDue.after(seen(**suppressed), Pace(longest=30.0), 2.0)
-    same = SchedulerLoad(struggles=None, events=(9,), submitted=7)
-    assert due.may_have_come(same, 7.0) is may
-    assert not due.may_have_come(same, 6.9)
+    last = report(suppressed=suppressed, submitted=7)
+    due = NewJobsDue.after(last, Pace(longest=30.0), 2.0)
+    assert due.may_have_come(looked_at(7), 7.0) is may
+    assert not due.may_have_come(looked_at(7), 6.9)
 
 
 def test_a_job_that_came_is_looked_for_within_half_a_second_or_what_the_last_look_cost() -> None:
-    due = NewJobsDue.after(seen(), Pace(longest=30.0), 2.0)
-    more = SchedulerLoad(struggles=None, events=(9,), submitted=8)
-    assert not due.may_have_come(more, 2.4)
-    assert due.may_have_come(more, 2.5)
-    due.looked(replace(report(calls=0.3), submitted=8), 3.5)
-    assert not due.may_have_come(replace(more, submitted=9), 6.4)  # 0.3 s are a tenth of 3 s
-    assert due.may_have_come(replace(more, submitted=9), 6.5)
-    assert not due.may_have_come(more, 6.5)
+    due = NewJobsDue.after(report(submitted=7), Pace(longest=30.0), 2.0)
+    assert not due.may_have_come(looked_at(8), 2.4)
+    assert due.may_have_come(looked_at(8), 2.5)
+    due.looked(report(calls=0.3, submitted=8), 3.5)
+    assert not due.may_have_come(looked_at(9), 6.4)  # 0.3 s are a tenth of 3 s
+    assert due.may_have_come(looked_at(9), 6.5)
+    assert not due.may_have_come(looked_at(8), 6.5)
 
 
 #: Seconds between cycles.
 CYCLE = 30.0
 
 
-def away_then_back(tmp_path: Path, back_after: float, trouble: str) -> tuple[Daemon, list[float]]:
-    """Runs a daemon through a trouble; when its cycles ended, in seconds of its own pauses."""
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+def ends_of_cycles(tmp_path: Path, back_after: float, trouble: str) -> list[float]:
+    """When cycles ended of a daemon in a trouble, in seconds of its own pauses."""
+    queue, cycle = site(tmp_path)
     ends: list[float] = []
 
-    def set_trouble(now: float) -> None:
-        here = now >= back_after
+    def set_trouble(number: int) -> None:
+        here = sum(stop.pauses) >= back_after
         queue.away = trouble == "away" and not here
-        queue.struggles = "slurmctld serves 300 calls at once" if not here else None
-        if trouble == "away":
-            queue.struggles = None
+        queue.struggles = "300 calls at once" if trouble == "busy" and not here else None
 
-    stop = CountedStop(10_000)
-    stop.between = lambda number: set_trouble(sum(stop.pauses))
-    daemon, reports = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), stop)
-
-    def publish(report: object) -> None:
-        reports.append(report)  # type: ignore[arg-type]
+    def publish(report: CycleReport) -> None:
         ends.append(sum(stop.pauses))
-        if reports[-1].succeeded:
+        if report.succeeded:
             stop.set()
 
-    daemon.pace, daemon.publish = Pace(longest=CYCLE, soonest=CYCLE), publish
-    set_trouble(0.0)
-    daemon.run()
-    return daemon, ends
+    stop = CountedStop(10_000, set_trouble)
+    set_trouble(0)
+    pace = Pace(longest=CYCLE, soonest=CYCLE)
+    daemon_of(cycle, stop, pace=pace, publish=publish)[0].run()
+    return ends
 
 
 @pytest.mark.parametrize("trouble", ["away", "busy"])
 @pytest.mark.parametrize("back_after", [1.0, 100.0, 1000.0, 5000.0])
-def test_the_first_good_cycle_comes_within_one_cycle(
+def test_the_first_good_cycle_comes_within_one_cycle_and_others_become_seldom(
     tmp_path: Path, back_after: float, trouble: str
 ) -> None:
-    _, ends = away_then_back(tmp_path, back_after, trouble)
+    ends = ends_of_cycles(tmp_path, back_after, trouble)
     assert back_after <= ends[-1] <= back_after + CYCLE
+    # the cheap looks between them are one call each
+    assert back_after < 1000.0 or len(ends) < back_after / CYCLE / 3
 
 
-def test_meanwhile_whole_cycles_become_seldom(tmp_path: Path) -> None:
-    _, ends = away_then_back(tmp_path, 3000.0, "away")
-    assert len(ends) < 3000.0 / CYCLE / 5  # the cheap looks between them are one call each
+def hanging(cycle: Cycle, call: str, seconds: float) -> object:
+    """A call that is given up, and costs what it took."""
+
+    def hangs() -> NoReturn:
+        cycle.calls.append((call, seconds))
+        raise BatchSystemUnavailable(f"{call} gave no answer within {seconds:g} s")
+
+    return hangs
 
 
-def test_looks_without_an_answer_are_no_debt_of_ours(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]), away=True)
-    daemon, _ = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), CountedStop(1))
-
-    def hangs() -> None:
-        daemon.cycle.calls.append(("sdiag", 10.0))
-        raise BatchSystemUnavailable("no answer within 10 s")
-
-    queue.load = hangs  # type: ignore[assignment,method-assign]
-    assert not daemon._answers()
-    queue.away = False
-    del queue.load
+def test_looks_without_an_answer_are_no_debt_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, cycle = site(tmp_path)
+    daemon, _ = daemon_of(cycle)
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "load", hanging(cycle, "sdiag", 10.0))
+        assert not daemon._answers()
     report = daemon.run_once()
     assert report.succeeded
     assert daemon._pause(report) == daemon.pace.longest
@@ -375,14 +324,8 @@ def test_looks_without_an_answer_are_no_debt_of_ours(tmp_path: Path) -> None:
 def test_where_the_look_answers_and_the_cycle_fails_no_pause_doubles(tmp_path: Path) -> None:
     """A command that hangs or lies: what the calls cost says how long to wait, and no more."""
     queue, cycle = site(tmp_path)
-    daemon, _ = daemon_of(cycle, CountedStop(1))
-    daemon.pace = Pace(longest=CYCLE, busy_share=0.1)
-
-    def hangs() -> None:
-        daemon.cycle.calls.append(("squeue", 5.0))
-        raise BatchSystemUnavailable("squeue gave no answer within 5 s")
-
-    queue.snapshot = hangs  # type: ignore[assignment,method-assign]
+    daemon, _ = daemon_of(cycle, pace=Pace(longest=CYCLE, busy_share=0.1))
+    queue.snapshot = hanging(cycle, "squeue", 5.0)  # type: ignore[assignment,method-assign]
     assert [daemon._pause(daemon.run_once()) for _ in range(4)] == [50.0] * 4
 
 
@@ -390,19 +333,17 @@ def test_a_cycle_that_waits_longer_than_a_cycles_time_is_followed_by_a_pause(
     tmp_path: Path,
 ) -> None:
     """The cheap look answers, what a cycle asks first does not: Slurm gets its rest."""
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    stop = CountedStop(10_000)
-    daemon, reports = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), stop)
-    hung = 0.0
+    queue, cycle = site(tmp_path)
+    hung, stop = [0.0], CountedStop(10_000)
 
-    def hangs() -> None:
-        nonlocal hung
-        hung += 60.0
+    def hangs() -> NoReturn:
+        hung[0] += 60.0
         if len(reports) == 4:
             stop.set()
         raise BatchSystemUnavailable("scontrol gave no answer within 60 s")
 
-    queue.facts = hangs  # type: ignore[assignment,method-assign]
-    daemon.pace, daemon.monotonic = Pace(longest=CYCLE), lambda: hung
+    queue.facts = hangs  # type: ignore[method-assign]
+    pace = Pace(longest=CYCLE)
+    daemon, reports = daemon_of(cycle, stop, pace=pace, monotonic=lambda: hung[0])
     daemon.run()
     assert sum(stop.pauses) >= 3 * CYCLE  # the first doubled pause is over when the cycle is

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.port import (
-    ApplyReport,
-    FactorChange,
-    SchedulerFacts,
-    SchedulerLoad,
-)
+from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange, SchedulerLoad
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import ChangeRejected
 from slurm_rl_plugin.hook.cycle.cycle import LONGEST_WRITING, WRITES_AT_ONCE, Cycle
@@ -31,6 +26,7 @@ from tests.unit.hook.queues import (
     cycle_over,
     daemon_of,
     pending_jobs,
+    state_jobs,
 )
 
 
@@ -59,6 +55,14 @@ class WaitingQueue(QueueInMemory):
         factor[: len(self.pending)] = self.pending.factor
         self.submitted += len(native) - len(self.pending)
         self.pending = pending_jobs(native, factor=factor.tolist(), **columns)
+        self.written.clear()
+
+    def order_for(self, policy: ScorePolicy, folder: Path, **settings: object) -> Cycle:
+        """A cycle that has run once."""
+        cycle = cycle_over(self, policy, folder, **settings)
+        cycle.run()
+        self.written.clear()
+        return cycle
 
 
 class LastFirst(ScorePolicy):
@@ -69,6 +73,9 @@ class LastFirst(ScorePolicy):
         return super().decide(snapshot, memory)
 
 
+FOUR = [5, 4, 3, 2]
+
+
 @pytest.fixture
 def queue() -> WaitingQueue:
     return WaitingQueue(pending_jobs([5, 4, 3]))
@@ -76,46 +83,35 @@ def queue() -> WaitingQueue:
 
 @pytest.fixture
 def cycle(queue: WaitingQueue, tmp_path: Path) -> Cycle:
-    return cycle_over(queue, LastFirst([]), tmp_path)
+    return queue.order_for(LastFirst([]), tmp_path)
 
 
-def test_a_new_job_gets_its_place_and_no_other_is_written(
-    queue: WaitingQueue, cycle: Cycle
+def test_a_new_job_gets_its_place_and_no_other_is_written_nor_audited(
+    queue: WaitingQueue, cycle: Cycle, tmp_path: Path
 ) -> None:
-    cycle.run()
-    queue.written.clear()
-    queue.add([5, 4, 3, 2])
+    before = len(audit_lines(tmp_path))
+    queue.add(FOUR)
     report = cycle.run(new_jobs=True)
     assert queue.order() == [4, 3, 2, 1]
     assert [change.job_id for change in queue.written] == [4]
     assert (report.writes, report.of_new_jobs) == (1, True)
-    assert cycle.run(new_jobs=True).writes == 0
-
-
-def test_a_new_job_is_audited_without_a_line_of_the_whole_order(
-    queue: WaitingQueue, cycle: Cycle, tmp_path: Path
-) -> None:
-    cycle.run()
-    before = len(audit_lines(tmp_path))
-    queue.add([5, 4, 3, 2])
-    cycle.run(new_jobs=True)
     (line,) = audit_lines(tmp_path)[before:]
     assert (line["event"], line["job"], line["rank"]) == ("write", 4, 0)
-    assert 4 in json.loads((tmp_path / "state.json").read_text())["jobs"]
+    assert 4 in state_jobs(tmp_path)
+    assert cycle.run(new_jobs=True).writes == 0
 
 
 def test_a_job_that_is_released_gets_its_place(queue: WaitingQueue, cycle: Cycle) -> None:
     queue.add([5, 4, 3, 0], held=[False, False, False, True])
     cycle.run()
-    queue.add([5, 4, 3, 2])
+    queue.add(FOUR)
     assert cycle.run(new_jobs=True).writes == 1
     assert queue.order()[0] == 4
 
 
 def test_a_longer_limit_loses_its_place_at_once(queue: WaitingQueue, tmp_path: Path) -> None:
     policy = ScorePolicy([1, 2, 3])
-    cycle = cycle_over(queue, policy, tmp_path)
-    cycle.run()
+    cycle = queue.order_for(policy, tmp_path)
     assert queue.order() == [3, 2, 1]
     queue.pending.jobs.time_limit[2], policy.scores = 6000.0, [1, 2, 0]
     cycle.run(new_jobs=True)
@@ -150,19 +146,16 @@ def test_what_the_policy_remembers_is_that_of_the_last_cycle(
 ) -> None:
     """Running jobs are as a cycle saw them: they would outlive bounds after their ends."""
     policy = Counting([])
-    cycle = cycle_over(queue, policy, tmp_path)
-    cycle.run()
-    queue.add([5, 4, 3, 2])
+    cycle = queue.order_for(policy, tmp_path)
+    queue.add(FOUR)
     assert cycle.run(new_jobs=True).writes == 1
     cycle.run()
     assert policy.found == [0.0, 1.0, 1.0]
 
 
-def test_into_an_empty_queue_a_job_comes_as_into_any_other(
-    queue: WaitingQueue, cycle: Cycle
-) -> None:
-    queue.pending = pending_jobs([])
-    cycle.run()
+def test_into_an_empty_queue_a_job_comes_as_into_any_other(tmp_path: Path) -> None:
+    queue = WaitingQueue(pending_jobs([]))
+    cycle = queue.order_for(LastFirst([]), tmp_path)
     queue.add([1, 1])
     cycle.run(new_jobs=True)
     assert queue.order() == [2, 1]
@@ -172,9 +165,8 @@ def test_where_the_policy_fails_new_jobs_stay_where_the_site_puts_them(
     queue: WaitingQueue, tmp_path: Path
 ) -> None:
     policy = ScorePolicy([1, 2, 3])
-    cycle = cycle_over(queue, policy, tmp_path)
-    cycle.run()
-    queue.add([5, 4, 3, 2])
+    cycle = queue.order_for(policy, tmp_path)
+    queue.add(FOUR)
     policy.broken = True
     assert cycle.run(new_jobs=True).writes == 0
     policy.broken, policy.scores = False, [1, 2, 3, 4]
@@ -184,28 +176,23 @@ def test_where_the_policy_fails_new_jobs_stay_where_the_site_puts_them(
 def test_while_a_long_queue_is_ordered_a_new_job_stands_among_those_that_have_a_place(
     queue: WaitingQueue, tmp_path: Path
 ) -> None:
-    cycle = cycle_over(queue, LastFirst([]), tmp_path, max_writes=2)
     queue.add([100, 90, 80, 70, 60, 50])
-    cycle.run()
+    cycle = queue.order_for(LastFirst([]), tmp_path, max_writes=2)
     queue.add([100, 90, 80, 70, 60, 50, 40])
-    queue.written.clear()
     cycle.run(new_jobs=True)
     assert [change.job_id for change in queue.written] == [7]
     assert queue.order()[0] == 7
 
 
 def test_a_whole_cycle_writes_new_jobs_first(queue: WaitingQueue, tmp_path: Path) -> None:
-    cycle = cycle_over(queue, LastFirst([]), tmp_path, max_writes=1)
-    cycle.run()  # not all have their places
-    queue.add([5, 4, 3, 2])
-    queue.written.clear()
+    cycle = queue.order_for(LastFirst([]), tmp_path, max_writes=1)  # not all have their places
+    queue.add(FOUR)
     cycle.run()
     assert [change.job_id for change in queue.written] == [4]
 
 
 def test_how_long_a_new_job_was_without_a_place(queue: WaitingQueue, cycle: Cycle) -> None:
-    cycle.run()
-    queue.add([5, 4, 3, 2])
+    queue.add(FOUR)
     queue.pending.jobs.eligible[3] = NOW + 2.0
     queue.now = NOW + 5.0
     report = cycle.run(new_jobs=True)
@@ -213,10 +200,11 @@ def test_how_long_a_new_job_was_without_a_place(queue: WaitingQueue, cycle: Cycl
 
 
 def test_writes_that_take_long_are_left_for_the_next_cycle(
-    queue: WaitingQueue, cycle: Cycle
+    queue: WaitingQueue, tmp_path: Path
 ) -> None:
     queue.add(list(range(3 * WRITES_AT_ONCE, 0, -1)))
     queue.now = 100.0 * NOW
+    cycle = cycle_over(queue, LastFirst([]), tmp_path)
     cycle.monotonic = lambda: LONGEST_WRITING * 0.75 * len(queue.bursts)
     report = cycle.run()
     assert queue.bursts == [WRITES_AT_ONCE] * 2  # after the second it has taken too long
@@ -225,16 +213,14 @@ def test_writes_that_take_long_are_left_for_the_next_cycle(
     assert report.suppressed["write_bound"] == wanted - report.writes
 
 
+SELDOM = Pace(longest=60.0, soonest=60.0)
+
+
 def test_the_daemon_looks_for_new_jobs_while_the_next_cycle_is_not_due(
     queue: WaitingQueue, cycle: Cycle
 ) -> None:
-    def between(number: int) -> None:
-        if number == 3:
-            queue.add([5, 4, 3, 2])
-
-    stop = CountedStop(5, between)
-    daemon, reports = daemon_of(cycle, stop)
-    daemon.pace = Pace(longest=60.0, soonest=60.0)
+    stop = CountedStop(5, lambda number: queue.add(FOUR) if number == 3 else None)
+    daemon, reports = daemon_of(cycle, stop, pace=SELDOM)
     daemon.run()
     assert [each.of_new_jobs for each in reports] == [False, True]
     assert reports[1].writes == 1
@@ -243,8 +229,8 @@ def test_the_daemon_looks_for_new_jobs_while_the_next_cycle_is_not_due(
 
 def test_in_shadow_mode_nobody_looks_for_new_jobs(queue: WaitingQueue, tmp_path: Path) -> None:
     cycle = cycle_over(queue, LastFirst([]), tmp_path, shadow=True)
-    daemon, reports = daemon_of(cycle, CountedStop(2, lambda number: queue.add([5, 4, 3, 2])))
-    daemon.pace = Pace(longest=60.0, soonest=60.0)
+    stop = CountedStop(2, lambda number: queue.add(FOUR))
+    daemon, reports = daemon_of(cycle, stop, pace=SELDOM)
     daemon.run()
     assert len(reports) == 1
 
@@ -261,15 +247,13 @@ def test_a_place_for_another_request_goes_before_new_jobs_also_where_writes_are_
     few = 20
     policy = ScorePolicy(list(range(few)))
     queue.pending = pending_jobs([1] * few)
-    cycle = cycle_over(queue, policy, tmp_path)
-    cycle.run()
+    cycle = queue.order_for(policy, tmp_path)
     assert queue.order()[0] == few
     slow(cycle, queue)
     count = few + 2 * WRITES_AT_ONCE
     queue.add([1] * count)
     queue.pending.jobs.time_limit[few - 1] = 6000.0
     policy.scores = [*range(few - 1), -1, *range(few, count)]
-    queue.written.clear()
     cycle.run(new_jobs=True)
     assert len(queue.written) == WRITES_AT_ONCE
     assert queue.written[0].job_id == few
@@ -284,12 +268,10 @@ def test_a_place_that_was_not_sent_is_decided_first_again(
     raised = count // 2
     policy = ScorePolicy(list(range(count)))
     queue.pending, queue.now = pending_jobs([1] * count), 100.0 * NOW
-    cycle = cycle_over(queue, policy, tmp_path)
-    cycle.run()
+    cycle = queue.order_for(policy, tmp_path)
     slow(cycle, queue)
     queue.pending.jobs.time_limit[raised:] = 6000.0
     policy.scores = [*range(count, count + raised), *range(raised)]
-    queue.written.clear()
     for _ in range(raised // WRITES_AT_ONCE):
         cycle.run(new_jobs=True)
     assert sorted(change.job_id for change in queue.written) == list(range(raised + 1, count + 1))
@@ -299,7 +281,6 @@ def test_a_place_that_was_not_sent_is_decided_first_again(
 def test_how_long_new_jobs_were_without_places_that_were_not_sent_at_once(
     queue: WaitingQueue, cycle: Cycle
 ) -> None:
-    cycle.run()
     slow(cycle, queue)
     cycle.run()
     queue.add([1] * (3 + 2 * WRITES_AT_ONCE))
@@ -331,7 +312,6 @@ def test_a_call_of_which_all_is_refused_after_others_is_no_missing_right(
 ) -> None:
     queue.add(list(range(WRITES_AT_ONCE + 2, 0, -1)))
     queue.now = 100.0 * NOW
-    cycle = cycle_over(queue, LastFirst([]), tmp_path)
     apply = queue.apply
 
     def refusing(changes: Sequence[FactorChange]) -> ApplyReport:
@@ -340,33 +320,26 @@ def test_a_call_of_which_all_is_refused_after_others_is_no_missing_right(
         return apply(changes)
 
     queue.apply = refusing  # type: ignore[method-assign]
-    report = cycle.run()
+    report = cycle_over(queue, LastFirst([]), tmp_path).run()
     assert (report.failure, report.writes) == (None, WRITES_AT_ONCE)
 
 
-def test_looks_for_new_jobs_judge_no_backlog_of_accounting(
+def test_looks_for_new_jobs_judge_no_backlog_and_one_that_fails_is_no_cycle(
     queue: WaitingQueue, cycle: Cycle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cycle.run()
     load = queue.load
     monkeypatch.setattr(queue, "load", lambda: replace(load(), backlog=9))
     assert not any(cycle.run(new_jobs=True).disturbances for _ in range(9))
-
-
-def test_a_look_for_new_jobs_that_fails_is_no_cycle(queue: WaitingQueue, cycle: Cycle) -> None:
-    cycle.run()
     queue.away = True
     report = cycle.run(new_jobs=True)
     assert (report.failure, report.of_new_jobs) == ("batch_system", True)
 
 
-def looked(cycle: Cycle, between: Callable[[int], None]) -> tuple[list[float], list[CycleReport]]:
-    """Pauses and reports of a daemon whose next cycle is not due for a minute."""
-    stop = CountedStop(24, between)
-    daemon, reports = daemon_of(cycle, stop)
-    daemon.pace = Pace(longest=60.0, soonest=60.0)
+def looked(cycle: Cycle, between: Callable[[int], None]) -> list[CycleReport]:
+    """Reports of new jobs of a daemon whose next cycle is not due for a minute."""
+    daemon, reports = daemon_of(cycle, CountedStop(24, between), pace=SELDOM)
     daemon.run()
-    return stop.pauses, reports
+    return [each for each in reports if each.of_new_jobs]
 
 
 def test_once_another_hosts_controller_is_in_charge_nobody_looks_for_new_jobs(
@@ -378,8 +351,7 @@ def test_once_another_hosts_controller_is_in_charge_nobody_looks_for_new_jobs(
         queue.known = replace(FACTS, in_charge=False)
         queue.add([5, 4, 3, *[2] * number])
 
-    _, reports = looked(cycle, between)
-    assert [each.mode for each in reports if each.of_new_jobs] == ["standby"]
+    assert [each.mode for each in looked(cycle, between)] == ["standby"]
 
 
 def test_a_job_that_comes_held_is_looked_for_until_it_may_start(
@@ -389,10 +361,9 @@ def test_a_job_that_comes_held_is_looked_for_until_it_may_start(
         if number == 2:
             queue.add([5, 4, 3, 0], held=[False, False, False, True])
         if number == 4:
-            queue.add([5, 4, 3, 2])
+            queue.add(FOUR)
 
-    _, reports = looked(cycle, between)
-    assert [each.writes for each in reports if each.of_new_jobs][:2] == [0, 1]
+    assert [each.writes for each in looked(cycle, between)][:2] == [0, 1]
 
 
 def test_a_batch_system_whose_cheap_look_takes_long_is_asked_less_often(
@@ -406,9 +377,7 @@ def test_a_batch_system_whose_cheap_look_takes_long_is_asked_less_often(
 
     queue.load = slow_load  # type: ignore[method-assign]
     stop = CountedStop(6)
-    daemon, _ = daemon_of(cycle, stop)
-    daemon.pace, daemon.monotonic = Pace(longest=60.0, soonest=60.0), lambda: clock[0]
-    daemon.run()
+    daemon_of(cycle, stop, pace=SELDOM, monotonic=lambda: clock[0])[0].run()
     assert stop.pauses == pytest.approx([SOONEST_POLL, *[4.0] * 5])  # a tenth of the time
 
 
@@ -427,7 +396,7 @@ def test_what_took_longer_than_a_cycle_is_followed_by_as_long_a_pause(
     queue: WaitingQueue, cycle: Cycle, call: str, taken: float, pause: float
 ) -> None:
     clock, began, ended = [0.0], [], []
-    answer = getattr(queue, call)
+    answer, facts = getattr(queue, call), queue.facts
 
     def slow_answer() -> QueueSnapshot:
         if not ended:
@@ -435,9 +404,7 @@ def test_what_took_longer_than_a_cycle_is_followed_by_as_long_a_pause(
             ended.append(clock[0])
         return answer()
 
-    facts = queue.facts
-
-    def first_call() -> SchedulerFacts:
+    def first_call() -> object:
         began.extend([clock[0]] * len(ended))
         return facts()
 
@@ -445,22 +412,20 @@ def test_what_took_longer_than_a_cycle_is_followed_by_as_long_a_pause(
         clock[0] += stop.pauses[-1]
         queue.events = (number,)  # the queue changes all the time
         if call == "pending_now" and number == 1:
-            queue.add([5, 4, 3, 2])
+            queue.add(FOUR)
 
     setattr(queue, call, slow_answer)
-    queue.facts = first_call  # type: ignore[method-assign]
+    queue.facts = first_call  # type: ignore[assignment,method-assign]
     stop = CountedStop(100, between)
-    daemon, _ = daemon_of(cycle, stop)
-    daemon.pace, daemon.monotonic = Pace(longest=30.0, soonest=30.0), lambda: clock[0]
-    daemon.run()
+    pace = Pace(longest=30.0, soonest=30.0)
+    daemon_of(cycle, stop, pace=pace, monotonic=lambda: clock[0])[0].run()
     assert began[0] - ended[0] == pytest.approx(pause)
 
 
 def test_what_a_user_did_between_cycles_outlasts_a_stop(
     queue: WaitingQueue, cycle: Cycle, tmp_path: Path
 ) -> None:
-    cycle.run()
-    queue.add([5, 4, 3, 2])
+    queue.add(FOUR)
     first = int(np.argmax(queue.pending.native_priority + queue.pending.factor))
     queue.pending.nice[:3] = 1000  # as `scontrol top` leaves them
     queue.pending.nice[first] = -2000
@@ -472,13 +437,12 @@ def test_what_a_user_did_between_cycles_outlasts_a_stop(
 def test_a_right_that_was_denied_rests_for_new_jobs_too(
     queue: WaitingQueue, cycle: Cycle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def denied(changes: Sequence[FactorChange]) -> ApplyReport:
+    def denied(changes: Sequence[FactorChange]) -> NoReturn:
         asked.append(len(changes))
         raise ChangeRejected("no right")
 
     asked: list[int] = []
-    cycle.run()
-    queue.add([5, 4, 3, 2])
+    queue.add(FOUR)
     monkeypatch.setattr(queue, "apply", denied)
     reports = [cycle.run(new_jobs=True) for _ in range(cycle.settings.breaker_rest + 2)]
     assert [each.failure for each in reports] == ["write", *[None] * (len(reports) - 1)]
