@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
+from typing import NoReturn
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
@@ -30,14 +31,14 @@ from slurm_rl_plugin.hook.experiment.turns import (
     misdelivered_since_begin,
 )
 from slurm_rl_plugin.hook.memory.account_service import Lifts, ServiceSeen
-from slurm_rl_plugin.hook.memory.carried_factors import MemoryFile
 from tests.unit.hook.queues import (
     CountedStop,
+    CountingPolicy,
     QueueInMemory,
-    ScorePolicy,
     cycle_over,
     daemon_of,
-    pending_jobs,
+    memory_of,
+    site,
 )
 
 DAY = 24_000.0  # an hour of 1000 s
@@ -50,21 +51,23 @@ DECLARED = Declaration(
     harm=1.0,
     longest_wait=math.inf,
     policy="scores",
-    model_sha256="",
+    model_sha256="abc",
     seed=1,
     day=DAY,
     blocks=BLOCKS,
 )
+CHALLENGE = replace(
+    DECLARED,
+    policy="new",
+    candidate="/m/new.onnx",
+    champion="scores",
+    champion_sha256="abc",
+)
 
 
-class SetClock:
-    """Reports what it was given."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+def declare(files: ExperimentFiles, declared: Declaration = DECLARED, looked: float = 0.0) -> None:
+    files.declare(declared, ExperimentStanding(state=RUNNING, reason="", at=0.0))
+    files.looked(looked)
 
 
 def stand(files: ExperimentFiles, state: str = RUNNING, looked: float = 0.0) -> None:
@@ -72,8 +75,8 @@ def stand(files: ExperimentFiles, state: str = RUNNING, looked: float = 0.0) -> 
     files.looked(looked)
 
 
-def turn_at(files: ExperimentFiles, now: float) -> Turn:
-    return ExperimentTurns(files=files).turn(now, "scores", "")
+def turn_at(files: ExperimentFiles, now: float, policy: str = "scores") -> Turn:
+    return ExperimentTurns(files=files).turn(now, policy, "abc")
 
 
 @pytest.fixture
@@ -81,35 +84,43 @@ def files(tmp_path: Path) -> ExperimentFiles:
     return ExperimentFiles(state_file=tmp_path / "state.json")
 
 
-def declare(files: ExperimentFiles, looked: float = 0.0) -> None:
-    files.declare(DECLARED, ExperimentStanding(state=RUNNING, reason="", at=0.0))
-    files.looked(looked)
+@dataclass
+class Trial:
+    """A daemon in turns; `now` is the clock of the day."""
+
+    daemon: Daemon
+    queue: QueueInMemory
+    files: ExperimentFiles
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.daemon.clock = lambda: self.now
+
+    def at(self, now: float) -> CycleReport:
+        """A cycle at this time, while the experiment is watched."""
+        self.now = now
+        stand(self.files, looked=now)
+        return self.daemon.run_once()
+
+    @property
+    def carries(self) -> bool:
+        return any(self.queue.pending.factor.tolist())
 
 
-def in_turns(tmp_path: Path, files: ExperimentFiles) -> tuple[Daemon, QueueInMemory, SetClock]:
-    queue, clock = QueueInMemory(pending_jobs([3, 2, 1])), SetClock()
-    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
-    daemon, _ = daemon_of(cycle, Event())
-    daemon.clock, daemon.turns = clock, ExperimentTurns(files=files)
-    files.declare(
-        replace(DECLARED, policy=cycle.policy.name, model_sha256=cycle.model_sha256),
-        ExperimentStanding(state=RUNNING, reason="", at=0.0),
-    )
-    return daemon, queue, clock
+@pytest.fixture
+def trial(tmp_path: Path, files: ExperimentFiles) -> Trial:
+    """The site's order takes turns with ours."""
+    queue, cycle = site(tmp_path)
+    daemon, _ = daemon_of(cycle, Event(), turns=ExperimentTurns(files=files))
+    declare(files)
+    return Trial(daemon, queue, files)
 
 
-def run_at(daemon: Daemon, clock: SetClock, now: float) -> CycleReport:
-    clock.now = now
-    stand(daemon.turns.files, looked=now)
-    return daemon.run_once()
-
-
-def test_factors_stand_in_blocks_of_ours_alone(tmp_path: Path, files: ExperimentFiles) -> None:
-    daemon, queue, clock = in_turns(tmp_path, files)
+def test_factors_stand_in_blocks_of_ours_alone(trial: Trial) -> None:
     seen = []
     for now in (500.0, 1500.0, 5500.0, 9500.0, 13500.0, 17_500.0):
-        report = run_at(daemon, clock, now)
-        seen.append((report.experiment.phase, any(queue.pending.factor.tolist())))
+        report = trial.at(now)
+        seen.append((report.experiment.phase, trial.carries))
     assert seen == [
         ("left_to_site", False),  # it has not begun
         ("ours", True),
@@ -120,29 +131,22 @@ def test_factors_stand_in_blocks_of_ours_alone(tmp_path: Path, files: Experiment
     ]
 
 
-def test_a_long_pause_ends_with_the_turn(tmp_path: Path, files: ExperimentFiles) -> None:
-    daemon, queue, clock = in_turns(tmp_path, files)
-    clock.now = 4980.0
-    stand(files, looked=4980.0)
-
-    def go_on(number: int) -> None:
-        del number
-        clock.now += 5.0
-
+def test_a_long_pause_ends_with_the_turn(trial: Trial) -> None:
+    trial.now = 4980.0
+    stand(trial.files, looked=4980.0)
     reports: list[CycleReport] = []
+    daemon = trial.daemon
     daemon.pace, daemon.publish = Pace(longest=300.0, soonest=300.0), reports.append
-    daemon.stop = CountedStop(8, go_on)
+    daemon.stop = CountedStop(8, lambda number: setattr(trial, "now", trial.now + 5.0))
     daemon.run()
     assert [each.experiment.phase for each in reports] == ["ours", "site"]
-    assert not any(queue.pending.factor.tolist())
+    assert not trial.carries
 
 
-def test_without_a_declaration_nothing_is_different(tmp_path: Path, files: ExperimentFiles) -> None:
-    daemon, queue, clock = in_turns(tmp_path, files)
-    files.put_away(7)
-    report = run_at(daemon, clock, 5500.0)
-    assert report.experiment.phase == "none"
-    assert any(queue.pending.factor.tolist())
+def test_without_a_declaration_nothing_is_different(trial: Trial, tmp_path: Path) -> None:
+    trial.files.put_away(7)
+    assert trial.at(5500.0).experiment.phase == "none"
+    assert trial.carries
     assert sorted(path.name for path in tmp_path.glob("*.7"))
 
 
@@ -154,10 +158,13 @@ def test_an_experiment_that_nobody_watches_is_left_to_the_site(files: Experiment
     assert not turn_at(files, 2900.0).left_to_site
 
 
-def test_another_model_than_the_declared_one_has_no_turn(files: ExperimentFiles) -> None:
-    declare(files)
-    turn = ExperimentTurns(files=files).turn(1500.0, "scores", "another")
-    assert turn.left_to_site
+@pytest.mark.parametrize(("declared", "to_site"), [(DECLARED, True), (CHALLENGE, False)])
+def test_another_model_than_the_declared_one_has_no_turn(
+    files: ExperimentFiles, declared: Declaration, to_site: bool
+) -> None:
+    declare(files, declared)
+    turn = turn_at(files, 1500.0, "another")
+    assert (turn.left_to_site, turn.candidate) == (to_site, "")
     assert "not the one declared" in turn.why
 
 
@@ -169,71 +176,66 @@ def test_files_that_cannot_be_read_leave_the_queue_to_the_site(
     files: ExperimentFiles, what: str, content: str
 ) -> None:
     declare(files)
-    getattr(files, what).write_text(content)
-    turn = turn_at(files, 1500.0)
+    path, turns = getattr(files, what), ExperimentTurns(files=files)
+    good = path.read_text()
+    path.write_text(content)
+    turn = turns.turn(1500.0, "scores", "abc")
     assert turn.left_to_site
     assert "cannot be read" in turn.why
-
-
-def test_what_was_broken_and_is_mended_counts_again(files: ExperimentFiles) -> None:
-    declare(files)
-    good = files.declaration.read_text()
-    turns = ExperimentTurns(files=files)
-    files.declaration.write_text("{")
-    assert turns.turn(1500.0, "scores", "").left_to_site
-    files.declaration.write_text(good)
-    assert not turns.turn(1500.0, "scores", "").left_to_site
-
-
-def test_a_standing_that_is_missing_leaves_the_queue_to_the_site(files: ExperimentFiles) -> None:
-    declare(files)
+    path.write_text(good)
+    assert not turns.turn(1500.0, "scores", "abc").left_to_site
     files.standing.unlink()
-    assert turn_at(files, 1500.0).left_to_site
+    assert turns.turn(1500.0, "scores", "abc").left_to_site
 
 
 @pytest.mark.parametrize("what", ["declaration", "standing", "look", "findings"])
-def test_no_odd_file_ends_the_daemon(what: str, tmp_path: Path, files: ExperimentFiles) -> None:
-    daemon, _, clock = in_turns(tmp_path, files)
+def test_no_odd_file_ends_the_daemon(what: str, trial: Trial) -> None:
     for content in ("[" * 100_000, '{"goals": [], "pairs": 1e999}', "\udcff", "1" * 5000):
-        run_at(daemon, clock, 1400.0)
-        getattr(files, what).write_bytes(content.encode("utf-8", "surrogateescape"))
-        clock.now = 1500.0
-        assert daemon.run_once().failure is None
+        trial.at(1400.0)
+        getattr(trial.files, what).write_bytes(content.encode("utf-8", "surrogateescape"))
+        trial.now = 1500.0
+        assert trial.daemon.run_once().failure is None
+
+
+def broken(*_: object) -> NoReturn:
+    raise ZeroDivisionError
 
 
 def test_a_bug_of_ours_leaves_the_queue_to_the_site(
-    tmp_path: Path, files: ExperimentFiles, monkeypatch: pytest.MonkeyPatch
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    daemon, queue, clock = in_turns(tmp_path, files)
-    run_at(daemon, clock, 1500.0)
-    assert any(queue.pending.factor.tolist())
-
-    def broken(*_: object) -> Turn:
-        raise ZeroDivisionError
-
+    trial.at(1500.0)
+    assert trial.carries
     monkeypatch.setattr(ExperimentTurns, "turn", broken)
-    assert daemon.run_once().experiment.phase == "left_to_site"
-    assert not any(queue.pending.factor.tolist())
+    assert trial.daemon.run_once().experiment.phase == "left_to_site"
+    assert not trial.carries
+    monkeypatch.undo()
+    trial.daemon.bring_in = broken
+    assert trial.at(1600.0).mode == "shadow"
+    assert not trial.carries
+
+
+def last_in_force(files: ExperimentFiles) -> tuple[str, str]:
+    return [(each.arm, each.mode) for each in files.journaled()][-1]
 
 
 def test_a_turn_whose_factors_could_not_be_taken_back_was_not_in_force(
-    tmp_path: Path, files: ExperimentFiles, monkeypatch: pytest.MonkeyPatch
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    daemon, queue, clock = in_turns(tmp_path, files)
-    run_at(daemon, clock, 1500.0)
+    trial.at(1500.0)
     monkeypatch.setattr(Daemon, "_may_release", lambda _: False)
-    run_at(daemon, clock, 5500.0)
-    assert [(each.arm, each.mode) for each in files.journaled()][-1] == (SITE, "failed")
+    trial.at(5500.0)
+    assert last_in_force(trial.files) == (SITE, "failed")
     monkeypatch.undo()
-    run_at(daemon, clock, 5600.0)
-    assert not any(queue.pending.factor.tolist())
-    assert [(each.arm, each.mode) for each in files.journaled()][-1] == (SITE, "shadow")
+    trial.at(5600.0)
+    assert not trial.carries
+    assert last_in_force(trial.files) == (SITE, "shadow")
 
 
 def test_a_daemon_on_standby_writes_no_line(files: ExperimentFiles) -> None:
     declare(files)
     turns = ExperimentTurns(files=files)
-    turns.note(turns.turn(1500.0, "scores", ""), "standby", 1500.0)
+    turns.note(turns.turn(1500.0, "scores", "abc"), "standby", 1500.0)
     assert list(files.journaled()) == []
 
 
@@ -249,8 +251,7 @@ def test_who_looks_undoes_no_stop(files: ExperimentFiles) -> None:
     declare(files)
     stand(files, STEPPED_BACK)
     files.looked(1500.0)
-    assert files.stands().state == STEPPED_BACK
-    assert files.stands().looked == 1500.0
+    assert (files.stands().state, files.stands().looked) == (STEPPED_BACK, 1500.0)
 
 
 @pytest.mark.parametrize("content", ["", "{", "null", "1e999", '"x"', "[1]"])
@@ -260,20 +261,34 @@ def test_an_odd_time_of_the_last_look_is_none(files: ExperimentFiles, content: s
     assert files.stands().looked == 0.0
 
 
-def test_the_journal_tells_how_long_ours_was_in_force(files: ExperimentFiles) -> None:
+def journal_of(
+    files: ExperimentFiles, declared: Declaration, end: int, mode: Callable[[int], str]
+) -> list[InForce]:
+    """Of cycles each 100 s since the beginning."""
     turns = ExperimentTurns(files=files)
-    declare(files)
-    for now in range(1000, 5000, 100):
+    declare(files, declared)
+    for now in range(1000, end, 100):
         stand(files, looked=float(now))
-        turn = turns.turn(float(now), "scores", "")
-        turns.note(turn, "active" if now < 3250 else "failed", float(now))
-    journal = list(files.journaled())
+        turns.note(turns.turn(float(now), "scores", "abc"), mode(now), float(now))
+    return list(files.journaled())
+
+
+def test_the_journal_tells_how_long_ours_was_in_force(files: ExperimentFiles) -> None:
+    journal = journal_of(files, DECLARED, 5000, lambda now: "active" if now < 3250 else "failed")
     assert len(journal) < 30  # not a line for each cycle
     # counted from 1500 on; active until the cycle of 3300 failed
     assert held_part(DECLARED, journal, 1) == pytest.approx((3300 - 1500) / (5000 - 1500))
     assert held_part(DECLARED, journal, 0) == 1.0
     assert held_part(DECLARED, journal, 2) == 0.0  # nothing is known of the site's block
     assert held_part(DECLARED, journal, 1, last=0) == 1.0
+    only = [InForce(time=1000.0, arm=OURS, mode="active")]  # then the daemon says nothing
+    assert held_part(DECLARED, only, 1) == held_part(DECLARED, [], 1) == 0.0
+
+
+def test_models_are_in_force_where_each_acted_in_its_own_turn(files: ExperimentFiles) -> None:
+    journal = journal_of(files, CHALLENGE, 9000, lambda now: ("active", "fallback")[now > 7000])
+    assert held_part(CHALLENGE, journal, 1) == 1.0
+    assert held_part(CHALLENGE, journal, 2) == pytest.approx((7100 - 5500) / (9000 - 5500))
 
 
 @pytest.mark.parametrize(
@@ -290,7 +305,7 @@ def test_the_journal_tells_how_much_went_to_the_wrong_account(
 ) -> None:
     turns, turn = ExperimentTurns(files=files), Turn(OURS)
     declare(files)
-    turns.turn(1000.0, "scores", "")
+    turns.turn(1000.0, "scores", "abc")
     for place, each in enumerate(told):  # a line each: days lie between
         turns.note(turn, "active", 1000.0 + place * 90_000.0, each)
     assert misdelivered_since_begin(list(files.journaled())) == misdelivered
@@ -315,61 +330,32 @@ def test_a_journal_is_read_past_an_odd_or_half_a_line(files: ExperimentFiles, od
 def test_a_clock_that_is_set_back_goes_on_being_journaled(files: ExperimentFiles) -> None:
     turns, turn = ExperimentTurns(files=files), Turn(OURS)
     declare(files)
-    turns.turn(1000.0, "scores", "")
+    turns.turn(1000.0, "scores", "abc")
     for now in (90_000.0, *range(1000, 5000, 100)):  # ahead by a day at first
         turns.note(turn, "active", float(now))
     assert held_part(DECLARED, list(files.journaled()), 1) == 1.0
 
 
-def test_a_daemon_that_says_nothing_holds_nothing() -> None:
-    only = [InForce(time=1000.0, arm=OURS, mode="active")]
-    assert held_part(DECLARED, only, 1) == 0.0
-    assert held_part(DECLARED, [], 1) == 0.0
-
-
-CHALLENGE = replace(
-    DECLARED, policy="new", model_sha256="abc", candidate="/m/new.onnx", champion="scores"
-)
-
-
-class SeeingPolicy(ScorePolicy):
-    """Remembers how many queues it has seen."""
-
-    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        seen = 0.0 if memory is None else float(memory[0])
-        return replace(super().decide(snapshot, None), memory=np.array([seen + 1.0]))
-
-
-def challenged(
-    tmp_path: Path, files: ExperimentFiles, *, is_there: bool = True
-) -> tuple[Daemon, QueueInMemory, SetClock]:
+@pytest.fixture
+def challenge(trial: Trial) -> Trial:
     """The model in service ranks job 3 first, the candidate job 1."""
-    daemon, queue, clock = in_turns(tmp_path, files)
-    configured = daemon.cycle.policy = SeeingPolicy([1, 2, 3])
-    files.declare(
-        replace(CHALLENGE, champion_sha256=daemon.cycle.model_sha256),
-        ExperimentStanding(state=RUNNING, reason="", at=0.0),
-    )
+    configured = trial.daemon.cycle.policy = CountingPolicy([1, 2, 3])
+    declare(trial.files, CHALLENGE)
 
     def bring_in(cycle: Cycle, candidate: str, model_sha256: str) -> bool:
-        if candidate == cycle.candidate:
-            return True
-        if candidate and not is_there:
-            return False
-        policy = SeeingPolicy([3, 2, 1], name="new") if candidate else configured
-        sha256 = model_sha256 or cycle.configured[1]
-        cycle.change_policy(policy, sha256, candidate=candidate, past_days=0.0)
+        if candidate != cycle.candidate:
+            policy = CountingPolicy([3, 2, 1], name="new") if candidate else configured
+            cycle.change_policy(policy, "abc", candidate=candidate, past_days=0.0)
         return True
 
-    daemon.bring_in = bring_in
-    return daemon, queue, clock
+    trial.daemon.bring_in = bring_in
+    return trial
 
 
-def test_each_model_goes_on_from_its_own_memory(tmp_path: Path, files: ExperimentFiles) -> None:
-    daemon, _, clock = challenged(tmp_path, files)
-    cycle, seen = daemon.cycle, []
+def test_each_model_goes_on_from_its_own_memory(challenge: Trial, tmp_path: Path) -> None:
+    cycle, seen = challenge.daemon.cycle, []
     for now in (1500.0, 1600.0, 5500.0, 5600.0, 5700.0, 13500.0):
-        run_at(daemon, clock, now)
+        challenge.at(now)
         assert cycle.configured[0] == "scores"
         seen.append((cycle.candidate, cycle._guard.memory))
     assert seen == [
@@ -380,21 +366,17 @@ def test_each_model_goes_on_from_its_own_memory(tmp_path: Path, files: Experimen
         ("", [3.0]),
         ("/m/new.onnx", [3.0]),
     ]
-    stand(files, STEPPED_BACK, looked=13600.0)
-    clock.now = 13600.0
-    daemon.run_once()
+    stand(challenge.files, STEPPED_BACK, looked=13600.0)
+    challenge.now = 13600.0
+    challenge.daemon.run_once()
     assert (cycle.candidate, cycle._guard.memory) == ("", [4.0])
     cycle.remember()
-    kept = MemoryFile(path=tmp_path / "state.json.memory", model_sha256=cycle.model_sha256)
-    assert kept.read() == [4.0]
-    other = MemoryFile(path=tmp_path / "state.json.memory.candidate", model_sha256="abc")
-    assert other.read() == [3.0]
+    assert memory_of(tmp_path).read() == [4.0]
+    assert memory_of(tmp_path, of_candidate=True).read() == [3.0]
 
 
-def test_a_candidate_that_could_not_be_used_is_tried_again(
-    tmp_path: Path, files: ExperimentFiles
-) -> None:
-    daemon, _, clock = challenged(tmp_path, files)
+def test_a_candidate_that_could_not_be_used_is_tried_again(challenge: Trial) -> None:
+    daemon = challenge.daemon
     good, tries, seconds = daemon.bring_in, list[str](), [0.0]
     daemon.monotonic = lambda: seconds[0]
 
@@ -403,35 +385,24 @@ def test_a_candidate_that_could_not_be_used_is_tried_again(
         return (not candidate or len(tries) > 1) and good(cycle, candidate, model_sha256)
 
     daemon.bring_in = at_first_not
-    assert run_at(daemon, clock, 1500.0).policy == "scores"
-    seconds[0] = 59.0
-    assert run_at(daemon, clock, 1510.0).policy == "scores"
-    assert len(tries) == 1
-    seconds[0] = 61.0
-    assert run_at(daemon, clock, 1561.0).policy == "new"
-
-
-def test_a_bug_in_bringing_a_model_in_leaves_the_queue_to_the_site(
-    tmp_path: Path, files: ExperimentFiles
-) -> None:
-    daemon, queue, clock = challenged(tmp_path, files)
-
-    def broken(cycle: Cycle, candidate: str, model_sha256: str) -> bool:
-        raise ZeroDivisionError(cycle, candidate, model_sha256)
-
-    daemon.bring_in = broken
-    assert run_at(daemon, clock, 1500.0).mode == "shadow"
-    assert not any(queue.pending.factor.tolist())
+    for second, policy in ((0.0, "scores"), (59.0, "scores"), (61.0, "new")):
+        seconds[0] = second
+        report = challenge.at(1500.0 + second)
+        assert report.policy == policy
+        if policy == "scores":
+            assert (report.experiment.phase, len(tries)) == ("left_to_site", 1)
+            assert not daemon._turn_changed()  # no cycle is run for it again and again
+    why = [each.why for each in challenge.files.journaled()]
+    assert why == ["the candidate cannot be used", ""]
 
 
 def test_a_candidate_has_its_turns_and_the_model_in_service_the_others(
-    tmp_path: Path, files: ExperimentFiles
+    challenge: Trial, tmp_path: Path
 ) -> None:
-    daemon, queue, clock = challenged(tmp_path, files)
     seen = []
     for now in (500.0, 1500.0, 1600.0, 5500.0, 9500.0, 13500.0, 17_500.0):
-        report = run_at(daemon, clock, now)
-        factors = queue.pending.factor
+        report = challenge.at(now)
+        factors = challenge.queue.pending.factor
         seen.append((report.experiment.phase, report.policy, bool(factors[0] > factors[2])))
     # one daemon orders all jobs; in doubt it is the model in service
     assert seen == [
@@ -443,83 +414,41 @@ def test_a_candidate_has_its_turns_and_the_model_in_service_the_others(
         ("ours", "new", True),
         ("left_to_site", "scores", False),
     ]
+    daemon = challenge.daemon
+    fresh = cycle_over(challenge.queue, CountingPolicy([1, 2, 3]), tmp_path)
+    daemon.reload = lambda: Reloaded(fresh, daemon.pace, None)
+    daemon._reload()
+    assert daemon.cycle is fresh
+    assert challenge.at(1600.0).policy == "new"
 
 
 def test_what_went_to_the_wrong_account_is_journaled_where_shares_count(
-    tmp_path: Path, files: ExperimentFiles, monkeypatch: pytest.MonkeyPatch
+    challenge: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    daemon, _, clock = challenged(tmp_path, files)
     service = ServiceSeen(delivered=np.array([3.0, 1.0]), entitled=np.array([2.0, 2.0]))
     lifts, run = [Lifts(), Lifts(accounts=np.zeros(2))], Cycle.run
     monkeypatch.setattr(
         Cycle, "run", lambda cycle: replace(run(cycle), service=service, lifts=lifts.pop(0))
     )
-    run_at(daemon, clock, 1500.0)
-    run_at(daemon, clock, 5500.0)
-    assert [each.misdelivered for each in files.journaled()] == [None, 1 / 4]
+    for now in (1500.0, 5500.0):
+        challenge.at(now)
+    assert [each.misdelivered for each in challenge.files.journaled()] == [None, 1 / 4]
 
 
 @pytest.mark.parametrize("unread", [False, True])
 def test_a_candidate_that_stepped_back_or_is_unread_leaves_the_model_in_service(
-    tmp_path: Path, files: ExperimentFiles, unread: bool
+    challenge: Trial, unread: bool
 ) -> None:
-    daemon, queue, clock = challenged(tmp_path, files)
-    assert run_at(daemon, clock, 1500.0).policy == "new"
-    stand(files, STEPPED_BACK, looked=1600.0)
+    assert challenge.at(1500.0).policy == "new"
+    stand(challenge.files, STEPPED_BACK, looked=1600.0)
     if unread:
-        files.standing.write_text("{")
-    clock.now = 1600.0
-    report = daemon.run_once()
+        challenge.files.standing.write_text("{")
+    challenge.now = 1600.0
+    report = challenge.daemon.run_once()
     assert (report.policy, report.mode) == ("scores", "active")
     assert report.experiment.phase == "left_to_site"
     assert unread or report.experiment.state == STEPPED_BACK
-    assert any(queue.pending.factor.tolist())
-
-
-def test_a_candidate_that_cannot_be_used_has_no_turn(
-    tmp_path: Path, files: ExperimentFiles
-) -> None:
-    daemon, _, clock = challenged(tmp_path, files, is_there=False)
-    for now in (1500.0, 1600.0):
-        report = run_at(daemon, clock, now)
-        assert (report.policy, report.experiment.phase) == ("scores", "left_to_site")
-    assert not daemon._turn_changed()  # no cycle is run for it again and again
-    journal = list(files.journaled())
-    assert journal[-1].why == "the candidate cannot be used"
-    assert held_part(CHALLENGE, journal, 1) == 0.0
-
-
-def test_after_a_reload_the_candidate_comes_again_in_its_turn(
-    tmp_path: Path, files: ExperimentFiles
-) -> None:
-    daemon, queue, clock = challenged(tmp_path, files)
-    assert run_at(daemon, clock, 1500.0).policy == "new"
-    fresh = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
-    daemon.reload = lambda: Reloaded(fresh, daemon.pace, None)
-    daemon._reload()
-    assert daemon.cycle is fresh
-    assert run_at(daemon, clock, 1600.0).policy == "new"
-
-
-def test_another_model_in_service_than_the_declared_one_ends_the_turns(
-    files: ExperimentFiles,
-) -> None:
-    files.declare(CHALLENGE, ExperimentStanding(state=RUNNING, reason="", at=0.0))
-    turn = ExperimentTurns(files=files).turn(1500.0, "another", "")
-    assert (turn.left_to_site, turn.candidate) == (False, "")
-    assert "not the one declared" in turn.why
-
-
-def test_models_are_in_force_where_each_acted_in_its_own_turn(files: ExperimentFiles) -> None:
-    turns = ExperimentTurns(files=files)
-    files.declare(CHALLENGE, ExperimentStanding(state=RUNNING, reason="", at=0.0))
-    for now in range(1000, 9000, 100):
-        stand(files, looked=float(now))
-        mode = "fallback" if now > 7000 else "active"
-        turns.note(turns.turn(float(now), "scores", ""), mode, float(now))
-    journal = list(files.journaled())
-    assert held_part(CHALLENGE, journal, 1) == 1.0
-    assert held_part(CHALLENGE, journal, 2) == pytest.approx((7100 - 5500) / (9000 - 5500))
+    assert challenge.carries
 
 
 def test_a_challenger_needs_a_champion() -> None:
