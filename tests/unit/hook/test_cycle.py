@@ -66,7 +66,9 @@ class BrokenPolicy(ScorePolicy):
     ("policy", "why"),
     [
         (ScorePolicy([1.0, float("nan"), 2.0]), "1 scores that are not finite"),
+        (ScorePolicy([-np.inf, np.inf, 2.0]), "2 scores that are not finite"),
         (ScorePolicy([1.0, 2.0]), "3 pending jobs"),
+        (ScorePolicy([1.0, 2.0, 3.0, 4.0]), "3 pending jobs"),
         (BrokenPolicy([]), "ZeroDivisionError"),
     ],
 )

@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.domain import Decision, JobTable, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
-from slurm_rl_plugin.errors import ScoreInvalid
 from slurm_rl_plugin.hook.rails.guard_rails import (
-    FiniteScores,
     StarvationBound,
     UntouchedJobs,
     default_guard_rails,
@@ -54,18 +52,6 @@ from tests.unit.hook.queues import (
 SNAPSHOT = snapshot_of(pending_jobs([1, 1, 1]))
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_scores_that_are_not_finite_are_refused(bad: float) -> None:
-    with pytest.raises(ScoreInvalid, match="1 scores that are not finite"):
-        FiniteScores().check(Decision(scores=np.array([1.0, bad, 2.0])), SNAPSHOT)
-
-
-@pytest.mark.parametrize("count", [0, 2, 4])
-def test_missing_and_surplus_scores_are_refused(count: int) -> None:
-    with pytest.raises(ScoreInvalid, match="3 pending jobs"):
-        FiniteScores().check(Decision(scores=np.zeros(count)), SNAPSHOT)
-
-
 def of_accounts(*account: int) -> QueueSnapshot:
     """Jobs of these accounts that have waited 990 s, 980 s, 970 s and so on."""
     return snapshot_of(pending_jobs([1] * len(account), account=account))
@@ -99,35 +85,30 @@ def test_nobody_is_moved_within_the_starvation_bound() -> None:
 
 
 def test_each_untouched_job_has_exactly_one_reason() -> None:
-    held, by_hand = [True, True, False, False, False], [False, True, True, False, False]
-    eligible = [0, 0, 0, NOW + 1, 0]
-    pending = pending_jobs([1] * 5, held=held, admin_set=by_hand, eligible=eligible)
-    untouched = UntouchedJobs()
-    reasons = untouched.reasons(snapshot_of(pending))
+    pending = pending_jobs(
+        [1] * 8,
+        held=[True, True, *[False] * 6],
+        admin_set=[False, True, True, *[False] * 5],
+        eligible=[*[0] * 3, NOW + 1, *[0] * 4],
+        account=[*[0] * 4, 1, 0, 0, 0],
+        partition=[*[0] * 5, 1, 0, 0],
+        qos=[*[0] * 6, 1, 0],
+    )
+    names = dict.fromkeys(("accounts", "partitions", "qos"), ("normal", "urgent"))
+    snapshot = replace(snapshot_of(pending), **names)
+    untouched = UntouchedJobs(**{each: ["urgent", "other"] for each in names})
+    reasons = untouched.reasons(snapshot)
     assert {reason: int(each.sum()) for reason, each in reasons.items()} == {
         "held": 2,
         "admin_set": 1,
         "not_eligible": 1,
         "shared": 0,
-        "exempt_account": 0,
-        "exempt_partition": 0,
-        "exempt_qos": 0,
+        "exempt_account": 1,
+        "exempt_partition": 1,
+        "exempt_qos": 1,
     }
-    assert untouched.orderable(snapshot_of(pending)).tolist() == [False] * 4 + [True]
-
-
-def test_exempt_qos_are_untouched() -> None:
-    snapshot = snapshot_of(pending_jobs([1] * 3, qos=[0, 1, 0]))
-    snapshot = replace(snapshot, qos=("normal", "urgent"))
-    untouched = UntouchedJobs(qos=["urgent", "other"])
-    assert untouched.orderable(snapshot).tolist() == [True, False, True]
-    assert untouched.exempt(snapshot).tolist() == [False, True, False]
-
-
-def test_exempt_accounts_and_partitions_are_untouched() -> None:
-    for untouched in (UntouchedJobs(accounts=["physics"]), UntouchedJobs(partitions=["batch"])):
-        assert not untouched.orderable(SNAPSHOT).any()
-    assert UntouchedJobs(accounts=["other"]).orderable(SNAPSHOT).all()
+    assert untouched.orderable(snapshot).tolist() == [False] * 7 + [True]
+    assert untouched.exempt(snapshot).tolist() == [*[False] * 4, *[True] * 3, False]
 
 
 #: Of 12 processors an account may hold 6, a user 4.
@@ -142,13 +123,13 @@ def jobs_of(rows: list[Row]) -> JobTable:
     return job_table(len(rows), **dict(zip(names, zip(*rows, strict=True), strict=True)))
 
 
-def queue_of(waiting: list[Row], running: list[Row] | None = None) -> QueueSnapshot:
+def queue_of(
+    waiting: list[Row], running: list[Row] | None = None, **columns: list[object]
+) -> QueueSnapshot:
     """All of the same priority, so that the first submitted is the first."""
-    pending = replace(pending_jobs([0] * len(waiting)), jobs=jobs_of(waiting))
+    pending = replace(pending_jobs([0] * len(waiting), **columns), jobs=jobs_of(waiting))
     snapshot = replace(snapshot_of(pending), capacity=40, accounts=("a", "b"), shares=np.ones(2))
-    if not running:
-        return snapshot
-    jobs = jobs_of(running)
+    jobs = jobs_of(running) if running else snapshot.running.jobs
     return replace(snapshot, running=RunningJobs(jobs=jobs, start=jobs.submit))
 
 
@@ -167,34 +148,38 @@ def reasons(snapshot: QueueSnapshot, settings: ReserveSettings = SETTINGS) -> li
     return ["" if place < 0 else AS_BATCH[place] for place in as_batch.tolist()]
 
 
-def test_a_user_holds_a_third_of_it_and_an_account_half() -> None:
-    rows = [(0, 0, 3, INTERACTIVE), (0, 0, 2, INTERACTIVE), (0, 0, 1, INTERACTIVE)]
-    rows += [(0, 1, 2, INTERACTIVE), (0, 1, 1, INTERACTIVE), (1, 2, 4, INTERACTIVE)]
-    assert reasons(queue_of(rows)) == ["", USER, "", "", ACCOUNT, ""]
+def quick(*jobs: tuple[int, int, int]) -> list[Row]:
+    """Interactive jobs of (account, user, processors)."""
+    return [(*job, INTERACTIVE) for job in jobs]
 
 
-def test_running_jobs_hold_before_all_that_wait() -> None:
-    running = [(0, 0, 3, INTERACTIVE), (0, 0, 9, BATCH)]
-    waiting = [(0, 0, 2, INTERACTIVE), (0, 0, 1, INTERACTIVE)]
-    assert reasons(queue_of(waiting, running)) == [USER, ""]
+RUNNING = [*quick((0, 0, 3)), (0, 0, 9, BATCH)]
 
 
-def test_the_first_by_priority_claims_first() -> None:
-    snapshot = queue_of([(0, 0, 3, INTERACTIVE), (0, 0, 4, INTERACTIVE)])
-    pending = replace(snapshot.pending, factor=np.array([5, 90]))
-    assert reasons(replace(snapshot, pending=pending)) == [USER, ""]
-
-
-def test_a_job_that_could_not_start_takes_nothing_from_others() -> None:
-    snapshot = queue_of([(0, 0, 4, INTERACTIVE), (0, 0, 4, INTERACTIVE)])
-    held = replace(snapshot.pending, held=np.array([True, False]))
-    assert reasons(replace(snapshot, pending=held)) == [USER, ""]
-
-
-def test_an_array_holds_what_its_tasks_ask_for() -> None:
-    snapshot = queue_of([(0, 0, 1, INTERACTIVE), (1, 1, 1, INTERACTIVE)])
-    pending = replace(snapshot.pending, tasks=np.array([5, 4]))
-    assert reasons(replace(snapshot, pending=pending)) == [USER, ""]
+@pytest.mark.parametrize(
+    ("snapshot", "found"),
+    [
+        (
+            queue_of(quick((0, 0, 3), (0, 0, 2), (0, 0, 1), (0, 1, 2), (0, 1, 1), (1, 2, 4))),
+            ["", USER, "", "", ACCOUNT, ""],
+        ),
+        (queue_of(quick((0, 0, 2), (0, 0, 1)), RUNNING), [USER, ""]),
+        (queue_of(quick((0, 0, 3), (0, 0, 4)), factor=[5, 90]), [USER, ""]),
+        (queue_of(quick((0, 0, 4), (0, 0, 4)), held=[True, False]), [USER, ""]),
+        (queue_of(quick((0, 0, 1), (1, 1, 1)), tasks=[5, 4]), [USER, ""]),
+        (queue_of(quick((0, -1, 5), (0, -1, 2))), ["", ACCOUNT]),
+    ],
+    ids=[
+        "a user holds a third of it and an account half",
+        "running jobs hold before all that wait",
+        "the first by priority claims first",
+        "a job that could not start takes nothing from others",
+        "an array holds what its tasks ask for",
+        "jobs of an unknown user are bounded by their account",
+    ],
+)
+def test_who_counts_as_interactive(snapshot: QueueSnapshot, found: list[str]) -> None:
+    assert reasons(snapshot) == found
 
 
 @pytest.mark.parametrize(
@@ -207,7 +192,7 @@ def test_an_array_holds_what_its_tasks_ask_for() -> None:
     ],
 )
 def test_1_turns_a_bound_off(change: dict[str, float], found: list[str]) -> None:
-    snapshot = queue_of([(0, 0, 4, INTERACTIVE), (0, 0, 4, INTERACTIVE)])
+    snapshot = queue_of(quick((0, 0, 4), (0, 0, 4)))
     assert reasons(snapshot, replace(SETTINGS, **change)) == found
 
 
@@ -241,10 +226,6 @@ def test_jobs_that_count_as_batch_do_not_keep_the_reserve_alive_when_they_start(
         snapshot = replace(snapshot, running=RunningJobs(jobs=jobs, start=jobs.submit))
     newest = newest_interactive(counted_classes(snapshot, SETTINGS, {1}))
     assert newest == (200.0 if ended else 100.0)
-
-
-def test_jobs_of_an_unknown_user_are_bounded_by_their_account() -> None:
-    assert reasons(queue_of([(0, -1, 5, INTERACTIVE), (0, -1, 2, INTERACTIVE)])) == ["", ACCOUNT]
 
 
 def test_running_jobs_beyond_it_take_no_processors_from_batch_jobs() -> None:

@@ -109,15 +109,6 @@ def jobs(path: Path, count: int, gap: int = 1000, nice: Sequence[int] = ()) -> O
     return user
 
 
-def test_a_job_with_a_nice_of_its_own_can_be_put_on_top(path: Path) -> None:
-    """Its place adds fewer points than its nice, which stays above that of the others."""
-    user = OneUser(path, [3000, 51_000, 2000], [0, 50_000, 0])
-    assert user.cycle() == [1, 3, 2]
-    user.top(2)
-    assert user.nice[1] > max(user.nice[0], user.nice[2])
-    assert user.cycle() == [2, 1, 3]
-
-
 Step = Callable[[OneUser], object]
 
 
@@ -134,6 +125,21 @@ Step = Callable[[OneUser], object]
             [lambda user: user.top(3), lambda user: (user.nice.append(0), user.factor.append(0))],
             [3, 1, 2, 4, 5],
         ),
+        # its place adds fewer points than its nice, which stays above that of the others
+        (
+            3,
+            [
+                lambda user: user.nice.__setitem__(1, 50_000),
+                lambda user: (user.restart(), user.top(2)),
+            ],
+            [2, 1, 3],
+        ),
+        # two values that the user changes at once are no top
+        (
+            4,
+            [lambda user: (user.nice.__setitem__(0, -100), user.nice.__setitem__(1, 100))],
+            [1, 3, 4, 2],
+        ),
         # a nice that the user sets counts as it is
         (4, [lambda user: user.top(4), lambda user: user.nice.__setitem__(3, 0)], [1, 2, 3, 4]),
         # of those who paid for the top, one gets some of it back: no other user pays for that
@@ -147,7 +153,7 @@ Step = Callable[[OneUser], object]
             [2, 3, 4, 1],
         ),
     ],
-    ids=["two tops", "several at once", "no daemon", "comes later", "set back", "set"],
+    ids=["two tops", "several", "no daemon", "comes later", "nice", "no top", "set back", "set"],
 )
 def test_what_a_user_does_between_two_cycles(
     path: Path, count: int, steps: list[Step], order: list[int]
@@ -157,12 +163,6 @@ def test_what_a_user_does_between_two_cycles(
         step(user)
         found = user.cycle()
     assert found == order
-
-
-def test_two_values_that_the_user_changes_at_once_are_no_top(path: Path) -> None:
-    user = jobs(path, 4, nice=[100, 100, 100, 100])
-    user.nice[0], user.nice[1] = 0, 200
-    assert user.cycle() == [1, 3, 4, 2]
 
 
 @pytest.mark.parametrize(
@@ -329,18 +329,6 @@ def test_places_of_each_user_stay_the_same(jobs: list[tuple[int, int, int, int]]
         assert mine == sorted(score_order, key=lambda place: nice[place])
 
 
-def test_the_order_stays_in_further_cycles() -> None:
-    snapshot = queue([5, 0, 0], native=[95, 100, 100])
-    decision = decided([3, 2, 1])
-    _, changes = planned_order(snapshot, decision, ALL)
-    factor = np.zeros(3, dtype=np.int64)
-    for change in changes:
-        factor[change.job_id - 1] = change.new
-    again = replace(snapshot, pending=replace(snapshot.pending, factor=factor))
-    order, changes = planned_order(again, decision, ALL)
-    assert (order, list(changes)) == ([1, 2, 0], [])
-
-
 def test_no_job_takes_the_place_of_a_starving_one() -> None:
     # job 1 has waited 990 s, the others less; its user asked for it to be last
     snapshot = queue([9, 0, 0])
@@ -452,44 +440,31 @@ def test_what_a_job_costs_that_lends_its_place_to_jobs_alike() -> None:
     assert starts([9, 0, 0, 0, 0, 0], user) == younger + older + others
 
 
-def written(
-    native: list[int], spread: list[int], scores: list[float], **columns: list[object]
-) -> list[tuple[int, int]]:
-    """Job and factor of each write."""
+@pytest.mark.parametrize(
+    ("native", "spread", "scores", "columns", "written"),
+    [
+        ([5000, 3000, 1000], [0, 900, 0], [3, 2, 1], {}, []),  # nobody is between
+        ([5000, 3500, 3000], [0, 0, 900], [3, 2, 1], {}, [(3, 1)]),  # one write, of the job alone
+        ([5000, 3500, 2930], [0, 0, 900], [3, 2, 1], {"factor": [0, 0, 70]}, [(3, 70)]),
+        # a job that is placed anyway is written once
+        ([5000, 3500, 3000], [0, 0, 900], [1, 2, 3], {}, [(3, 1004000), (2, 1002500)]),
+        # jobs that we do not order stay as they are
+        ([5000, 3500, 3000], [0, 0, 900], [3, 2, 1], {"held": [False, False, True]}, []),
+        ([5000, 3500, 3000], [0, 0, 900], [3, 2, 1], {"admin_set": [False, False, True]}, []),
+        # the second one comes down behind the first, whose components reach 2000 points below it
+        ([8000, 9000, 1000], [3000, 0, 0], [3, 2, 1], {}, [(1, 2000)]),
+    ],
+)
+def test_another_job_between_the_components_of_one_is_a_write(
+    native: list[int],
+    spread: list[int],
+    scores: list[float],
+    columns: dict[str, list[object]],
+    written: list[tuple[int, int]],
+) -> None:
     snapshot = snapshot_of(pending_jobs(native, spread=spread, **columns))
-    _, changes = planned_order(snapshot, Decision(scores=np.array(scores)), UntouchedJobs())
-    return [(change.job_id, change.new) for change in changes]
-
-
-def test_nobody_between_is_no_write() -> None:
-    assert written([5000, 3000, 1000], [0, 900, 0], [3, 2, 1]) == []
-
-
-def test_one_between_is_one_write_of_the_job_alone() -> None:
-    assert written([5000, 3500, 3000], [0, 0, 900], [3, 2, 1]) == [(3, 1)]
-
-
-def test_a_factor_that_the_job_has_is_written_again() -> None:
-    columns = {"factor": [0, 0, 70]}
-    assert written([5000, 3500, 2930], [0, 0, 900], [3, 2, 1], **columns) == [(3, 70)]
-
-
-def test_a_job_that_is_placed_anyway_is_written_once() -> None:
-    jobs = [job for job, _ in written([5000, 3500, 3000], [0, 0, 900], [1, 2, 3])]
-    assert len(jobs) == len(set(jobs))
-    assert 3 in jobs
-
-
-@pytest.mark.parametrize("reason", ["held", "admin_set"])
-def test_a_job_that_we_do_not_order_stays_as_it_is(reason: str) -> None:
-    columns = {reason: [False, False, True]}
-    assert written([5000, 3500, 3000], [0, 0, 900], [3, 2, 1], **columns) == []
-
-
-def test_a_job_that_was_moved_between_is_seen() -> None:
-    # the second one comes down behind the first, whose components reach 2000 points below it
-    changes = written([8000, 9000, 1000], [3000, 0, 0], [3, 2, 1])
-    assert changes[0][0] in (1, 2)
+    _, changes = planned_order(snapshot, decided(scores), ALL)
+    assert [(change.job_id, change.new) for change in changes] == written
 
 
 #: Age, fair share and size, as slurm.conf weighs them.
