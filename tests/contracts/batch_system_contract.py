@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,10 +50,16 @@ def row_of(snapshot: QueueSnapshot, job_id: int) -> int:
     return int(rows[0])
 
 
+def by_job(snapshot: QueueSnapshot, column: str) -> dict[int, Any]:
+    """Job id -> its value in a column of pending jobs, or of their table."""
+    pending = snapshot.pending
+    values = getattr(pending if hasattr(pending, column) else pending.jobs, column)
+    return dict(zip(pending.jobs.job_id.tolist(), values.tolist(), strict=True))
+
+
 def factors(snapshot: QueueSnapshot) -> dict[int, int]:
     """Job id -> our term in its priority."""
-    pending = snapshot.pending
-    return dict(zip(pending.jobs.job_id.tolist(), pending.factor.tolist(), strict=True))
+    return by_job(snapshot, "factor")
 
 
 def start_order(snapshot: QueueSnapshot, job_ids: tuple[int, ...]) -> list[int]:

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
-from slurm_rl_plugin.batch_systems.port import AdapterParts
-from slurm_rl_plugin.domain.job_class import JobClassifier
 from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue
 from tests.fakes.fake_pbs_cluster import NOW, FakePbs, fake_libpbs
 
@@ -22,24 +19,14 @@ def prepared(fake: FakePbs) -> PreparedQueue:
     fake.add("5[].head", array="True", array_state_count="Queued:3 Running:0 Exiting:0 Expired:0 ")
     fake.add("6.head", job_state="H", Hold_Types="u", etime=None)
 
-    def adapter() -> Pbs:
-        return Pbs(
-            AdapterParts(
-                shares=None,
-                classifier=JobClassifier(),
-                clock=lambda: float(NOW),
-                environment=fake.env,
-            )
-        )
-
     return PreparedQueue(
-        system=adapter(),
+        system=fake.adapter(),
         waiting=(3, 4, 5),
         held=6,
         start=lambda job: fake.run_job(f"{job}.head"),
         start_untold=lambda job: fake.change(f"{job}.head", job_state="R", stime=None),
         end=lambda job: fake.end_job(f"{job}.head"),
-        another=adapter,
+        another=fake.adapter,
     )
 
 

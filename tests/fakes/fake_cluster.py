@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from slurm_rl_plugin.batch_systems.port import AdapterParts
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
+from tests.fakes.state_file import StateFile
 
 BIN = Path(__file__).parent / "bin"
 NOW = 1_800_000_000
@@ -32,43 +31,39 @@ NODES = [
     {"name": "n3", "cpus": "0/0/4/4", "partitions": ["batch"]},
 ]
 
+#: Of a QOS: in the database, in slurmctld, and of other resources.
+NO_LIMIT = {"cpu": None, "live": None, "others": ""}
 
-class FakeCluster:
+
+class FakeCluster(StateFile):
     """A state file and the environment in which the fake commands find it."""
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / "slurm.json"
+        path = directory / "slurm.json"
         self.env = {
             "PATH": os.pathsep.join([str(BIN), str(Path(sys.executable).parent), "/usr/bin:/bin"]),
-            "FAKE_SLURM_STATE": str(self._path),
+            "FAKE_SLURM_STATE": str(path),
         }
-        self._write(
-            {
-                "status_after_refusal": 1,
-                "now": NOW,
-                "modes": {},
-                "settings": {},
-                "controllers": [["head", True]],
-                "load": {},
-                "jobs": [],
-                "accounting": [],
-                "shares": SHARES,
-                "nodes": NODES,
-                "tiers": {},
-                "qos": {
-                    name: {"cpu": None, "live": None, "others": ""} for name in ("normal", "batch")
-                },
-                "associations": [["trial", "batch,normal"]],
-                "tres": ["mem"],
-                "licenses": {"slot": 8},
-                "reservations": {},
-            }
-        )
-
-    def enter(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Let commands of this process find it too."""
-        for name, value in self.env.items():
-            monkeypatch.setenv(name, value)
+        state: dict[str, Any] = {
+            "status_after_refusal": 1,
+            "now": NOW,
+            "settings": {},
+            "controllers": [["head", True]],
+            "load": {},
+            "jobs": [],
+            "accounting": [],
+            "shares": SHARES,
+            "nodes": NODES,
+            "tiers": {},
+            "qos": {
+                name: {"cpu": None, "live": None, "others": ""} for name in ("normal", "batch")
+            },
+            "associations": [["trial", "batch,normal"]],
+            "tres": ["mem"],
+            "licenses": {"slot": 8},
+            "reservations": {},
+        }
+        super().__init__(path, state)
 
     def adapter_settings(self, **settings: Any) -> AdapterParts:
         """What an adapter has to know of it; jobs of at most a minute are interactive."""
@@ -76,6 +71,10 @@ class FakeCluster:
         given.setdefault("history_days", 30.0)
         clock = lambda: float(self.state["now"])  # noqa: E731
         return AdapterParts(clock=clock, environment=self.env, **given)
+
+    def adapter(self, **settings: Any) -> SlurmCommands:
+        """Its adapter by commands; without past runs, where a test asks for none."""
+        return SlurmCommands(self.adapter_settings(**{"history_days": 0.0, **settings}))
 
     def add(self, job_id: int, **values: Any) -> int:
         """Add one record; the defaults are a plain eligible job of alice."""
@@ -152,22 +151,7 @@ class FakeCluster:
         state["jobs"] = [job for job in state["jobs"] if job["job_id"] != record]
         self._write(state)
 
-    def set(self, **values: Any) -> None:
-        """Change the cluster: nodes, reservations, tiers, shares, now, status_after_refusal, ..."""
-        self._write({**self.state, **values})
-
-    def break_command(self, command: str, mode: str) -> None:
-        self.set(modes={**self.state["modes"], command: mode})
-
     def record(self, number: int) -> dict[str, Any]:
         """One record as the commands see it."""
         found: dict[str, Any] = next(j for j in self.state["jobs"] if j["job_id"] == number)
         return found
-
-    @property
-    def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = json.loads(self._path.read_text())
-        return state
-
-    def _write(self, state: dict[str, Any]) -> None:
-        self._path.write_text(json.dumps(state))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -10,6 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
+from slurm_rl_plugin.batch_systems.port import AdapterParts
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from tests.fakes.state_file import StateFile
 
 HERE = Path(__file__).parent
 NOW = 1_800_000_000
@@ -28,7 +32,7 @@ def fake_libpbs(folder: Path, *flags: str) -> Path:
     return library
 
 
-class FakePbs:
+class FakePbs(StateFile):
     """A state file, pbs.conf, and the environment in which the fake commands find them.
 
     Args:
@@ -37,7 +41,7 @@ class FakePbs:
     """
 
     def __init__(self, directory: Path, library: Path | None = None) -> None:
-        self._path = directory / "pbs.json"
+        path = directory / "pbs.json"
         self.home, installed = directory / "home", directory / "exec"
         (installed / "lib").mkdir(parents=True)
         (self.home / "sched_priv").mkdir(parents=True)
@@ -49,32 +53,31 @@ class FakePbs:
         self.env = {
             "PATH": str(Path(sys.executable).parent),  # not /usr/bin: Slurm may be there
             "PBS_CONF_FILE": str(conf),
-            "FAKE_PBS_STATE": str(self._path),
+            "FAKE_PBS_STATE": str(path),
             "TZ": "Asia/Kolkata",  # what commands say of times depends on it
         }
-        self._write(
-            {
-                "modes": {},
-                "jobs": {},
-                "server": {"job_sort_formula": "1000*rl_score", "job_history_enable": "True"},
-                "schedulers": ["default"],
-                "defaults": {"rl_score": DEFAULT_SCORE},
-                "resource": {"type": "float", "flag": "i"},
-                "hooks": ["slurm_rl_class", "slurm_rl_dead_man"],
-                "queues": {name: dict(EMPTY_QUEUE) for name in ("batch", "long", "workq")},
-                "fairshare": {"physics": (0.7, 750), "biology": (0.3, 250)},
-                "nodes": {
-                    "n1": {"state": "job-busy", "ncpus": 4, "assigned": 4},
-                    "n2": {"state": "free", "ncpus": 4, "assigned": 0},
-                    "n3": {"state": "down,offline", "ncpus": 4, "assigned": 1},
-                },
-            }
-        )
+        state: dict[str, Any] = {
+            "jobs": {},
+            "server": {"job_sort_formula": "1000*rl_score", "job_history_enable": "True"},
+            "schedulers": ["default"],
+            "defaults": {"rl_score": DEFAULT_SCORE},
+            "resource": {"type": "float", "flag": "i"},
+            "hooks": ["slurm_rl_class", "slurm_rl_dead_man"],
+            "queues": {name: dict(EMPTY_QUEUE) for name in ("batch", "long", "workq")},
+            "fairshare": {"physics": (0.7, 750), "biology": (0.3, 250)},
+            "nodes": {
+                "n1": {"state": "job-busy", "ncpus": 4, "assigned": 4},
+                "n2": {"state": "free", "ncpus": 4, "assigned": 0},
+                "n3": {"state": "down,offline", "ncpus": 4, "assigned": 1},
+            },
+        }
+        super().__init__(path, state)
 
-    def enter(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Let commands of this process find it too."""
-        for name, value in self.env.items():
-            monkeypatch.setenv(name, value)
+    def adapter(self, **settings: Any) -> Pbs:
+        """Its adapter, at the time NOW where a test names no clock."""
+        given: dict[str, Any] = {"shares": None, "classifier": JobClassifier()}
+        given |= {"clock": lambda: float(NOW), "environment": self.env, **settings}
+        return Pbs(AdapterParts(**given))
 
     def add(self, name: str, **values: Any) -> str:
         """Add one job; the defaults are a plain queued job of alice."""
@@ -114,10 +117,6 @@ class FakePbs:
         self._write(state)
         return name
 
-    def set_nodes(self, nodes: dict[str, Any]) -> None:
-        """Change what vnodes there are."""
-        self._write({**self.state, "nodes": nodes})
-
     def change(self, name: str, **values: Any) -> None:
         """Change attributes of a job."""
         state = self.state
@@ -147,15 +146,8 @@ class FakePbs:
         del state["jobs"][name]
         self._write(state)
 
-    def set(self, **values: Any) -> None:
-        """Change the cluster: server, defaults, resource, nodes, fairshare, hooks."""
-        self._write({**self.state, **values})
-
     def set_server(self, **values: Any) -> None:
         self.set(server={**self.state["server"], **values})
-
-    def break_command(self, command: str, mode: str) -> None:
-        self.set(modes={**self.state["modes"], command: mode})
 
     def score(self, name: str) -> Any:
         """The score that a job has on the server."""
@@ -171,11 +163,3 @@ class FakePbs:
         """The limits on ncpus of a queue, by entity."""
         found: dict[str, int] = self.state["queues"][name]["limits"]
         return found
-
-    @property
-    def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = json.loads(self._path.read_text())
-        return state
-
-    def _write(self, state: dict[str, Any]) -> None:
-        self._path.write_text(json.dumps(state))

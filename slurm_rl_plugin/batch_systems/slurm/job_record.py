@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,17 +11,13 @@ from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.port import JobRecord
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
-    QUEUE_FIELDS,
     WAITING_STATES,
     QueueRow,
-    parse_queue,
-    queue_format,
     reason_word,
-    with_comment,
 )
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, first_of_each_array
-from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue, whole_jobs
 from slurm_rl_plugin.batch_systems.slurm.site_factor import PRIORITY_FORMAT, parse_terms
 from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.whole_file import read_whole
@@ -31,10 +26,12 @@ from slurm_rl_plugin.whole_file import read_whole
 def job_record(job: int, timeout: float) -> JobRecord:
     """Ask `squeue` and `sprio` for one job; failures are reported in the record."""
     runner = CommandRunner(timeout=timeout)
+    queue = Squeue(runner, reads_comments=True)
     try:
-        rows = _rows(runner, job)
+        rows = queue.of_arrays([job])
         if rows and rows[0].het_id not in (0, job):
-            rows = _rows(runner, job := rows[0].het_id)  # Slurm shows a component by itself
+            job = rows[0].het_id  # Slurm shows a component by itself
+            rows = queue.of_arrays([job])
         rows = whole_jobs(rows)
     except BatchSystemError as error:
         return JobRecord(unread=(f"its record: {error}.",))
@@ -68,14 +65,6 @@ def _record_of(rows: Sequence[QueueRow]) -> JobRecord:
         tasks=first.tasks,
         description=describe(first),
     )
-
-
-def _rows(runner: CommandRunner, job: int) -> list[QueueRow]:
-    mark, fields = secrets.token_hex(4), with_comment(QUEUE_FIELDS)
-    # squeue fails for one unknown job but not for several, so name it twice
-    words = ("squeue", "--noheader", "--all", "--local", "--states", "all", "--jobs")
-    answer = runner.read([*words, f"{job},{job}"], queue_format(mark, fields))
-    return parse_queue(answer, mark, fields)
 
 
 _ADMINISTRATORS = "ask the administrators"

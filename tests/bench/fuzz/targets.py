@@ -27,7 +27,7 @@ from slurm_rl_plugin.accounting.stored.log import StoredLog
 from slurm_rl_plugin.accounting.swf.reader import SwfReader
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     QUEUE_FIELDS,
-    parse_queue,
+    parse_records,
     request_fields,
 )
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
@@ -90,7 +90,7 @@ def read_queue(content: bytes, folder: Path) -> bool:
 
 def _read(text: str, fields: Sequence[str]) -> bool:
     try:
-        rows = whole_jobs(parse_queue(text, MARK, fields))
+        rows = whole_jobs([*parse_records(text, MARK, {}, fields).values()])
     except BatchSystemError:
         return False
     numbers = RowNumbers(JobClassifier())

@@ -20,31 +20,18 @@ from slurm_rl_plugin.batch_systems.pbs.answers.server import (
     parse_schedulers,
     without_ours,
 )
-from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.queue import PbsWatch
 from slurm_rl_plugin.batch_systems.pbs.scores import HIGHEST_SCORE, LOWEST_SCORE
-from slurm_rl_plugin.batch_systems.port import AdapterParts, FactorChange
 from slurm_rl_plugin.cli.explain import room_sentences
-from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, GPUS, MEMORY
 from slurm_rl_plugin.services.job_room import room_of
-from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, NOW, FakePbs, fake_libpbs
-from tests.unit.batch_systems.test_pbs_jobs_and_scores import adapter
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fake_libpbs(tmp_path_factory.mktemp("libpbs"))
+from tests.contracts.batch_system_contract import by_job, set_factor
+from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, NOW, FakePbs
 
 
 @pytest.fixture(params=["libpbs", "qstat"])
 def fake(request: pytest.FixtureRequest, tmp_path: Path, library: Path) -> FakePbs:
     return FakePbs(tmp_path, library if request.param == "libpbs" else None)
-
-
-def snapshot_of(fake: FakePbs) -> QueueSnapshot:
-    return adapter(fake).snapshot()
 
 
 def test_jobs_that_pbs_has_yet_to_route_cannot_start(fake: FakePbs) -> None:
@@ -53,14 +40,8 @@ def test_jobs_that_pbs_has_yet_to_route_cannot_start(fake: FakePbs) -> None:
     fake.add("1.head", queue="door", etime=None)
     fake.add("2.head", queue="workq")
     fake.add("3.head", queue="workq", etime=None)
-    snapshot = snapshot_of(fake)
-    since = dict(
-        zip(
-            snapshot.pending.jobs.job_id.tolist(),
-            snapshot.pending.jobs.eligible.tolist(),
-            strict=True,
-        )
-    )
+    snapshot = fake.adapter().snapshot()
+    since = by_job(snapshot, "eligible")
     assert since == {1: math.inf, 2: NOW - 90.0, 3: NOW - 100.0}
     assert snapshot.waits_for_machine.tolist() == [number != 1 for number in since]
     assert snapshot.accrued_wait[list(since).index(1)] == 0.0
@@ -71,12 +52,9 @@ def test_a_job_in_a_reservation_waits_for_that(fake: FakePbs, reservation: str |
     """A site's own queue may be called like one of a reservation."""
     fake.add("1.head", queue="R17", reserve_ID=reservation, comment="Not Running: anything")
     fake.add("2.head", queue="R17", reserve_ID=reservation)
-    pending = snapshot_of(fake).pending
-    assert pending.each_own_doing.tolist() == [reservation is not None] * 2
-    by_number = dict(
-        zip(pending.jobs.job_id.tolist(), pending.each_for_processors.tolist(), strict=True)
-    )
-    assert by_number == {1: False, 2: reservation is None}
+    snapshot = fake.adapter().snapshot()
+    assert by_job(snapshot, "each_own_doing") == dict.fromkeys((1, 2), reservation is not None)
+    assert by_job(snapshot, "each_for_processors") == {1: False, 2: reservation is None}
 
 
 @pytest.mark.parametrize(("most", "own"), [(2, True), (1, True), (3, False), (None, False)])
@@ -89,7 +67,7 @@ def test_an_array_that_its_user_keeps_back_waits_for_that(
     fake.change("9[].head", comment="Job Array Began at Sat Nov 21 at 00:13")
     for subjob in ("9[0].head", "9[1].head"):
         fake.add(subjob, job_state="R", stime=NOW - 5)
-    pending = snapshot_of(fake).pending
+    pending = fake.adapter().snapshot().pending
     assert pending.each_own_doing.tolist() == [own]
     assert pending.each_for_processors.tolist() == [not own]
 
@@ -100,14 +78,14 @@ def test_what_a_job_was_given_is_taken_back_though_another_of_its_number_came(
 ) -> None:
     """Peer scheduling brings it; which of the two was ours is unknown and does not matter."""
     fake.add("2.head")
-    system = adapter(fake)
-    system.apply([FactorChange(job_id=2, old=0, new=50)])
+    system = fake.adapter()
+    system.apply([set_factor(2, 50)])
     fake.add("2.other")
     system.snapshot()
     report = system.release(np.array([2]) if named else None)
     assert (report.applied, report.rejected) == (1, {})
     assert fake.score("2.head") == fake.score("2.other") == DEFAULT_SCORE
-    assert system.apply([FactorChange(job_id=2, old=0, new=50)]).applied == 0
+    assert system.apply([set_factor(2, 50)]).applied == 0
 
 
 def test_hundreds_of_jobs_that_end_between_two_looks_take_no_longer_than_one(fake: FakePbs) -> None:
@@ -117,7 +95,7 @@ def test_hundreds_of_jobs_that_end_between_two_looks_take_no_longer_than_one(fak
     job = fake.state["jobs"][names[0]]
     jobs = {name: {**job, "job_state": "R", "stime": NOW - 50} for name in names}
     fake.set(jobs=jobs)
-    system = adapter(fake, timeout=5.0)
+    system = fake.adapter(timeout=5.0)
     system.facts()  # it keeps a history
     system.snapshot()
     fake.set(jobs={n: {**each, "job_state": "F", "obittime": NOW} for n, each in jobs.items()})
@@ -201,14 +179,14 @@ NODES = {
 
 def test_requests_and_what_is_free(tmp_path: Path) -> None:
     fake = FakePbs(tmp_path)
-    fake.set_nodes(NODES)
+    fake.set(nodes=NODES)
     fake.add("1.head", job_state="R", stime=NOW - 50)
     fake.request("1.head", select="1:ncpus=2:mem=8gb:ngpus=1", mem="8gb", ncpus=2, ngpus=1)
     fake.add("2.head")
     fake.request("2.head", select="2:ncpus=1:mem=4gb:ngpus=2", mem="8gb", ncpus=2, ngpus=4)
     fake.add("3.head")
     fake.request("3.head", select="1:ncpus=2", mem=None, place="excl")
-    snapshot = snapshot_of(fake)
+    snapshot = fake.adapter().snapshot()
     requests, now = snapshot.pending.jobs.requests, snapshot.resources
     assert now.names == requests.names == BASIC_RESOURCES
     told = dict(zip(snapshot.pending.jobs.job_id.tolist(), requests.total.tolist(), strict=True))
@@ -221,7 +199,7 @@ def test_requests_and_what_is_free(tmp_path: Path) -> None:
 def test_vnodes_of_processors_alone_tell_of_nothing_else(tmp_path: Path) -> None:
     fake = FakePbs(tmp_path)
     fake.add("1.head")
-    snapshot = snapshot_of(fake)
+    snapshot = fake.adapter().snapshot()
     assert snapshot.resources is None
     assert snapshot.pending.jobs.requests is None
 
@@ -287,7 +265,7 @@ def test_check_warns_of_terms_that_are_not_bounded(
     assert is_bounded(formula) == bounded
     server = FakePbs(tmp_path)
     server.set_server(job_sort_formula=formula)
-    (check,) = [each for each in adapter(server).own_checks() if each.name == "formula"]
+    (check,) = [each for each in server.adapter().own_checks() if each.name == "formula"]
     assert check.result == ("pass" if bounded else "warn")
 
 
@@ -310,14 +288,8 @@ class Site:
     def __init__(self, server: FakePbs) -> None:
         self.now = float(NOW)
         self.calls: list[str] = []
-        self.system = Pbs(
-            AdapterParts(
-                shares=None,
-                classifier=JobClassifier(),
-                clock=lambda: self.now,
-                environment=server.env,
-                on_call=lambda name, _: self.calls.append(name),
-            )
+        self.system = server.adapter(
+            clock=lambda: self.now, on_call=lambda name, _: self.calls.append(name)
         )
 
     def harm(self) -> str | None:

@@ -36,11 +36,11 @@ from slurm_rl_plugin.batch_systems.pbs.scores import (
     Qalter,
     ScoreWrite,
 )
-from slurm_rl_plugin.batch_systems.port import AdapterParts, FactorChange
-from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.batch_systems.port import AdapterParts
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
+from tests.contracts.batch_system_contract import factors, set_factor
 from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, NOW, FakePbs, fake_libpbs
 from tests.fakes.pbs_month import FIRST_DAY, write_month
 
@@ -61,38 +61,12 @@ JOB: dict[str, Any] = {  # as recorded, less what is not read
 SUBMITTED = 1_795_220_033.0
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fake_libpbs(tmp_path_factory.mktemp("libpbs"))
-
-
 @pytest.fixture
 def fake(tmp_path: Path, library: Path) -> FakePbs:
     fake = FakePbs(tmp_path, library)
     for job in (1, 2, 3):
         fake.add(f"{job}.head")
     return fake
-
-
-def adapter(fake: FakePbs, timeout: float = 10.0, **options: Any) -> Pbs:
-    return Pbs(
-        AdapterParts(
-            **{"shares": None, **options},
-            classifier=JobClassifier(),
-            clock=lambda: float(NOW),
-            timeout=timeout,
-            environment=fake.env,
-        )
-    )
-
-
-def set_to(job: int, factor: int) -> FactorChange:
-    return FactorChange(job_id=job, old=0, new=factor)
-
-
-def factor_by_job(snapshot: QueueSnapshot) -> dict[int, int]:
-    columns = snapshot.pending.jobs.job_id.tolist(), snapshot.pending.factor.tolist()
-    return dict(zip(*columns, strict=True))
 
 
 def test_a_recorded_job() -> None:
@@ -146,7 +120,7 @@ def test_a_users_priority_orders_his_jobs_as_nice_does(
     fake = FakePbs(tmp_path, library if by_library else None)
     for job, priority in ((1, -5), (2, 0), (3, 1023)):
         fake.add(f"{job}.head", Priority=priority)
-    pending = adapter(fake).snapshot().pending
+    pending = fake.adapter().snapshot().pending
     nice = dict(zip(pending.jobs.job_id.tolist(), pending.nice.tolist(), strict=True))
     assert nice == {1: 5, 2: 0, 3: -1023}
 
@@ -191,22 +165,22 @@ def test_no_answer_crashes_and_every_job_fits_its_columns(
 
 
 def test_what_is_private_to_users_is_dropped(fake: FakePbs) -> None:
-    shown = adapter(fake).commands.read_json(["qstat", "-f", "-F", "json"])
+    shown = fake.adapter().commands.read_json(["qstat", "-f", "-F", "json"])
     assert "SECRET" in json.dumps(shown)
     assert "SECRET" not in json.dumps(section(shown, "Jobs"))
 
 
 def test_times_do_not_depend_on_the_zone_of_the_host(fake: FakePbs) -> None:
-    jobs = adapter(fake).snapshot().pending.jobs
+    jobs = fake.adapter().snapshot().pending.jobs
     assert jobs.submit.tolist() == [NOW - 100.0] * 3
     assert jobs.eligible.tolist() == [NOW - 90.0] * 3
 
 
 def test_a_score_that_is_not_finite_is_seen_and_mended(fake: FakePbs) -> None:
     fake.set_score("2.head", "nan")
-    system = adapter(fake)
-    assert factor_by_job(system.snapshot()) == {1: 0, 2: -DEFAULT_SCORE, 3: 0}
-    assert system.apply([set_to(2, 50)]).rejected == {}
+    system = fake.adapter()
+    assert factors(system.snapshot()) == {1: 0, 2: -DEFAULT_SCORE, 3: 0}
+    assert system.apply([set_factor(2, 50)]).rejected == {}
     assert fake.score("2.head") == DEFAULT_SCORE + 50
     fake.set_score("2.head", "inf")
     assert system.release().applied == 1
@@ -239,7 +213,7 @@ def test_only_whole_scores_that_single_precision_keeps_are_ever_sent(
     told = {"pbs_version": "23.06.06", "resources_default": {"rl_score": default}}
     system._server = parse_server({"Server": {"head": told}})
     system._queue.names = {job: f"{job}.head" for job in range(len(factors))}
-    report = system.apply([set_to(job, factor) for job, factor in enumerate(factors)])
+    report = system.apply([set_factor(job, factor) for job, factor in enumerate(factors)])
     for write in sender.sent:
         assert write.value == "" or (
             write.value.isdecimal() and 1 <= int(write.value) <= HIGHEST_SCORE
@@ -252,7 +226,7 @@ def test_only_whole_scores_that_single_precision_keeps_are_ever_sent(
 def test_no_score_at_or_below_0_or_beyond_single_precision_is_sent(
     fake: FakePbs, factor: int
 ) -> None:
-    report = adapter(fake).apply([set_to(1, factor), set_to(2, 7)])
+    report = fake.adapter().apply([set_factor(1, factor), set_factor(2, 7)])
     assert (report.applied, set(report.rejected)) == (1, {1})
     assert "is not a whole number" in report.rejected[1]
     assert fake.score("1.head") == DEFAULT_SCORE
@@ -260,7 +234,7 @@ def test_no_score_at_or_below_0_or_beyond_single_precision_is_sent(
 
 def test_every_whole_score_survives_single_precision(fake: FakePbs) -> None:
     factors = [HIGHEST_SCORE - DEFAULT_SCORE, HIGHEST_SCORE - DEFAULT_SCORE - 1, 1]
-    report = adapter(fake).apply([set_to(job, f) for job, f in enumerate(factors, start=1)])
+    report = fake.adapter().apply([set_factor(job, f) for job, f in enumerate(factors, start=1)])
     assert report.rejected == {}
     assert [fake.score(f"{job}.head") for job in (1, 2, 3)] == [
         factor + DEFAULT_SCORE for factor in factors
@@ -268,8 +242,8 @@ def test_every_whole_score_survives_single_precision(fake: FakePbs) -> None:
 
 
 def test_cleared_jobs_have_the_servers_default(fake: FakePbs) -> None:
-    system = adapter(fake)
-    system.apply([set_to(1, 500), set_to(2, 600)])
+    system = fake.adapter()
+    system.apply([set_factor(1, 500), set_factor(2, 600)])
     fake.set(defaults={"rl_score": 50})
     system.facts()
     assert system.release(np.array([1])).applied == 1
@@ -279,8 +253,8 @@ def test_cleared_jobs_have_the_servers_default(fake: FakePbs) -> None:
 def test_a_site_without_default_can_be_ordered_too(fake: FakePbs) -> None:
     fake.set(defaults={})
     fake.add("4.head")
-    system = adapter(fake)
-    assert system.apply([set_to(4, 7)]).rejected == {}
+    system = fake.adapter()
+    assert system.apply([set_factor(4, 7)]).rejected == {}
     assert fake.score("4.head") == 7
     assert system.release(np.array([4])).rejected == {}
     assert fake.score("4.head") is None
@@ -293,11 +267,11 @@ def test_a_job_that_has_started_or_is_gone_is_no_fault(
     fake = FakePbs(tmp_path, library if sender is Ifl else None)
     for job in (1, 2, 3):
         fake.add(f"{job}.head")
-    system = adapter(fake)
+    system = fake.adapter()
     system.snapshot()
     fake.run_job("1.head")
     fake.forget("2.head")
-    report = system.apply([set_to(job, 10) for job in (1, 2, 3)])
+    report = system.apply([set_factor(job, 10) for job in (1, 2, 3)])
     assert (report.applied, set(report.rejected)) == (1, {1, 2})
     assert report.later == frozenset()
 
@@ -309,10 +283,10 @@ def test_a_library_from_before_20_reads_and_writes_too(tmp_path: Path) -> None:
     fake = FakePbs(tmp_path, library)
     for job in (1, 2, 3):
         fake.add(f"{job}.head")
-    system = adapter(fake)
+    system = fake.adapter()
     assert len(system.snapshot().pending) == 3
     fake.end_job("1.head")
-    report = system.apply([set_to(job, 10) for job in (1, 2, 3)])
+    report = system.apply([set_factor(job, 10) for job in (1, 2, 3)])
     assert (report.applied, set(report.rejected), report.later) == (2, {1}, frozenset())
     assert fake.score("2.head") == fake.score("3.head") == DEFAULT_SCORE + 10
     assert system.release().applied == 2
@@ -325,8 +299,8 @@ def test_what_qalter_has_no_time_for_is_written_later(
     fake = FakePbs(tmp_path)
     for job in (1, 2, 3):
         fake.add(f"{job}.head")
-    system = adapter(fake)
-    system.apply([set_to(job, 10) for job in (1, 2, 3)])
+    system = fake.adapter()
+    system.apply([set_factor(job, 10) for job in (1, 2, 3)])
     ticks = iter([0.0, 1.0, 1e9, 1e9])
     monkeypatch.setattr(pbs_scores, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
     report = system.release()
@@ -343,7 +317,7 @@ def test_scores_that_do_not_arrive_are_noticed(
     fake.add("1.head")
     fake.break_command(command, mode)
     with pytest.raises(ChangeRejected, match="manager or operator"):
-        adapter(fake).apply([set_to(1, 10)])
+        fake.adapter().apply([set_factor(1, 10)])
 
 
 @pytest.mark.parametrize("command", ["qstat", "pbsnodes", "pbs_ifl"])
@@ -353,14 +327,14 @@ def test_scores_that_do_not_arrive_are_noticed(
 def test_without_an_answer_nothing_hangs(
     fake: FakePbs, command: str, mode: str, words: str
 ) -> None:
-    system = adapter(fake, timeout=0.8)
+    system = fake.adapter(timeout=0.8)
     system.facts()
     system.load()  # what facts has just read serves it
     fake.break_command(command, mode)
     calls: dict[str, tuple[Callable[[], object], ...]] = {
         "qstat": (system.facts, system.load),
         "pbsnodes": (system.snapshot,),
-        "pbs_ifl": (system.snapshot, lambda: system.apply([set_to(1, 10)])),
+        "pbs_ifl": (system.snapshot, lambda: system.apply([set_factor(1, 10)])),
     }
     for call in calls[command]:
         with pytest.raises(BatchSystemUnavailable, match=words):
@@ -374,8 +348,8 @@ def test_a_library_that_ends_its_child_is_not_a_server_without_answer(
     program = tmp_path / "program.py"
     program.write_text("raise SystemExit('libpbs.so: no such symbol')")
     monkeypatch.setattr(pbs_scores, "PROGRAM", program)
-    system = adapter(fake)
-    for call in (system.snapshot, lambda: system.apply([set_to(1, 10)])):
+    system = fake.adapter()
+    for call in (system.snapshot, lambda: system.apply([set_factor(1, 10)])):
         with pytest.raises(BatchSystemError, match=r"libpbs failed: .* no such symbol") as caught:
             call()
         assert not isinstance(caught.value, BatchSystemUnavailable)
@@ -384,14 +358,14 @@ def test_a_library_that_ends_its_child_is_not_a_server_without_answer(
 def test_a_broken_answer_is_one_sentence(fake: FakePbs) -> None:
     fake.break_command("qstat", "garbage")
     with pytest.raises(BatchSystemError, match="not understood") as caught:
-        adapter(fake).facts()
+        fake.adapter().facts()
     assert "\n" not in str(caught.value)
 
 
 def test_no_permission_for_fairshare_gives_equal_shares(fake: FakePbs) -> None:
     fake.set(fairshare={})
     fake.change("1.head", Account_Name="biology")
-    snapshot = adapter(fake).snapshot()
+    snapshot = fake.adapter().snapshot()
     assert dict(zip(snapshot.accounts, snapshot.shares.tolist(), strict=True)) == {
         "biology": 0.5,
         "physics": 0.5,
@@ -452,7 +426,7 @@ def test_running_subjobs_are_rows_of_their_own(fake: FakePbs) -> None:
     fake.add("9[0].head", job_state="R", stime=NOW - 5)
     fake.add("9[1].head", job_state="R", stime=NOW - 5)
     fake.add("9[2].head")
-    snapshot = adapter(fake).snapshot()
+    snapshot = fake.adapter().snapshot()
     assert 9 in snapshot.pending.jobs.job_id.tolist()
     assert len(snapshot.pending) == 4
     assert len(set(snapshot.running.jobs.job_id.tolist())) == len(snapshot.running) == 2
@@ -463,7 +437,7 @@ def test_subjobs_of_an_array_that_is_held_meanwhile_still_run(fake: FakePbs) -> 
     count = "Queued:1 Running:1 Exiting:0 Expired:0 "
     fake.add("9[].head", job_state="H", Hold_Types="u", etime=None, array_state_count=count)
     fake.add("9[0].head", job_state="R", stime=NOW - 5)
-    snapshot = adapter(fake).snapshot()
+    snapshot = fake.adapter().snapshot()
     assert len(snapshot.running) == 1
     assert snapshot.pending.held[snapshot.pending.jobs.job_id == 9].tolist() == [True]
 
@@ -471,7 +445,7 @@ def test_subjobs_of_an_array_that_is_held_meanwhile_still_run(fake: FakePbs) -> 
 def test_a_subjob_that_goes_on_after_it_was_suspended_has_not_started_again(fake: FakePbs) -> None:
     fake.add("9[].head", job_state="B", array_state_count="Queued:1 Running:1 Exiting:0 Expired:0 ")
     fake.add("9[0].head", job_state="Q")
-    system = adapter(fake)
+    system = fake.adapter()
     system.snapshot()
     fake.run_job("9[0].head", NOW - 5)
     told = []
@@ -486,10 +460,10 @@ def test_jobs_of_several_servers_with_one_number_are_left_alone(
 ) -> None:
     """As peer scheduling moves them here; one would get the score of the other."""
     fake.add("2.other")
-    system = adapter(fake)
+    system = fake.adapter()
     for _ in range(2):
         assert sorted(system.snapshot().pending.jobs.job_id.tolist()) == [1, 3]
-    report = system.apply([set_to(job, 10) for job in (1, 2, 3)])
+    report = system.apply([set_factor(job, 10) for job in (1, 2, 3)])
     assert (report.applied, set(report.rejected)) == (2, {2})
     assert fake.score("2.head") == fake.score("2.other") == DEFAULT_SCORE
     told = [each for each in caplog.messages if "left_alone" in each]
@@ -500,7 +474,7 @@ def test_jobs_of_several_servers_with_one_number_are_left_alone(
 def test_a_job_that_goes_on_after_it_was_suspended_has_not_started_again(
     fake: FakePbs, suspended: str
 ) -> None:
-    system = adapter(fake)
+    system = fake.adapter()
     system.snapshot()
     fake.run_job("1.head", NOW - 5)
     told = [system.snapshot().started.jobs.job_id.tolist()]
@@ -513,7 +487,7 @@ def test_a_job_that_goes_on_after_it_was_suspended_has_not_started_again(
 
 
 def test_a_start_that_a_busy_server_shows_late_is_told_once(fake: FakePbs) -> None:
-    system = adapter(fake)
+    system = fake.adapter()
     system.snapshot()
     fake.change("1.head", job_state="R", stime=None)
     told = [system.snapshot().started.jobs.job_id.tolist()]
@@ -526,7 +500,7 @@ def test_the_first_snapshot_tells_the_runs_of_the_past(fake: FakePbs) -> None:
     accounting = fake.home / "server_priv" / "accounting"
     write_month(accounting, 2000, packed=2)
     now = FIRST_DAY + 30 * 86400.0
-    system = adapter(fake, history_days=10.0)
+    system = fake.adapter(history_days=10.0)
     system._given = replace(system._given, clock=lambda: now)  # of the month that was made up
     first, second = system.snapshot().ended, system.snapshot().ended
     assert first.from_accounting
@@ -536,13 +510,13 @@ def test_the_first_snapshot_tells_the_runs_of_the_past(fake: FakePbs) -> None:
 
 
 def test_without_readable_accounting_the_daemon_begins_without(fake: FakePbs) -> None:
-    ended = adapter(fake, history_days=10.0).snapshot().ended
+    ended = fake.adapter(history_days=10.0).snapshot().ended
     assert (len(ended), ended.from_accounting) == (0, False)
 
 
 def test_the_heartbeat_comes_and_goes(fake: FakePbs, tmp_path: Path) -> None:
     heartbeat = tmp_path / "heartbeat"
-    system = adapter(fake, state_file=tmp_path / "state.json")
+    system = fake.adapter(state_file=tmp_path / "state.json")
     system.leave()
     system.beat()
     os.utime(heartbeat, (5, 5))
@@ -560,7 +534,7 @@ def test_whether_users_can_set_the_score_is_checked(
     fake: FakePbs, flag: str, kind: str, result: str
 ) -> None:
     fake.set(resource={"type": kind, "flag": flag})
-    checks = {check.name: check for check in adapter(fake).own_checks()}
+    checks = {check.name: check for check in fake.adapter().own_checks()}
     assert checks["resource"].result == result
 
 
@@ -581,7 +555,7 @@ def test_the_other_checks(fake: FakePbs, change: dict[str, Any], name: str, resu
     fake.set_server(**change)
     config = fake.home / "sched_priv" / "sched_config"
     config.write_text("round_robin: False\tall\nby_queue: True\tprime\n")
-    assert {check.name: check.result for check in adapter(fake).own_checks()}[name] == result
+    assert {check.name: check.result for check in fake.adapter().own_checks()}[name] == result
 
 
 @pytest.mark.parametrize(
@@ -599,14 +573,14 @@ def test_whether_pbs_drains_for_the_first_job_is_checked(
     fake: FakePbs, lines: str, result: str
 ) -> None:
     (fake.home / "sched_priv" / "sched_config").write_text(f"{lines}\n")
-    checks = {check.name: check for check in adapter(fake).own_checks()}
+    checks = {check.name: check for check in fake.adapter().own_checks()}
     found = checks["strict_ordering"]
     assert found.result == result
     assert ("set `strict_ordering: true ALL`" in found.what) == (result == "warn")
 
 
 def test_a_sched_config_that_cannot_be_read_is_one_warning(fake: FakePbs) -> None:
-    checks = {check.name: check for check in adapter(fake).own_checks()}
+    checks = {check.name: check for check in fake.adapter().own_checks()}
     assert "strict_ordering" not in checks
     assert checks["by_queue"].result == "warn"
     assert "by_queue False and strict_ordering true" in checks["by_queue"].what
@@ -614,7 +588,7 @@ def test_a_sched_config_that_cannot_be_read_is_one_warning(fake: FakePbs) -> Non
 
 def test_a_site_that_was_never_set_up_is_told_what_is_missing(fake: FakePbs) -> None:
     fake.set(resource=None, hooks=[], defaults={}, server={})
-    checks = {check.name: check.result for check in adapter(fake).own_checks()}
+    checks = {check.name: check.result for check in fake.adapter().own_checks()}
     assert (checks["resource"], checks["default score"], checks["dead man"]) == (
         "fail",
         "warn",
@@ -627,14 +601,14 @@ def test_a_site_that_was_never_set_up_is_told_what_is_missing(fake: FakePbs) -> 
 )
 def test_a_dead_man_that_is_not_enabled_is_told(fake: FakePbs, disabled: str, result: str) -> None:
     fake.set(disabled_hooks=[disabled])
-    (check,) = [each for each in adapter(fake).own_checks() if each.name == "dead man"]
+    (check,) = [each for each in fake.adapter().own_checks() if each.name == "dead man"]
     assert check.result == result
     assert ("set hook slurm_rl_dead_man enabled = true" in check.what) == (result == "warn")
 
 
 def test_a_hook_that_an_operator_may_not_see_is_not_called_missing(fake: FakePbs) -> None:
     fake.break_command("qmgr", "operator")
-    (check,) = [each for each in adapter(fake).own_checks() if each.name == "dead man"]
+    (check,) = [each for each in fake.adapter().own_checks() if each.name == "dead man"]
     assert check.result == "warn"
     assert "hook slurm_rl_dead_man is there (slurmrl@head is unauthorized" in check.what
     assert "ask a manager: `qmgr -c 'list hook slurm_rl_dead_man'`" in check.what
@@ -643,7 +617,7 @@ def test_a_hook_that_an_operator_may_not_see_is_not_called_missing(fake: FakePbs
 
 def test_an_ended_job_tells_whether_its_limit_ended_it(fake: FakePbs) -> None:
     """One ran ten minutes, as long as it had asked for; the other a second less."""
-    system = adapter(fake)
+    system = fake.adapter()
     system.snapshot()
     for job, seconds in ((1, 600), (3, 599)):
         fake.run_job(f"{job}.head", NOW - seconds)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.batch_systems.pbs.batch_limit import QueueUse, limit_of, parts_of
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
-from slurm_rl_plugin.batch_systems.port import AdapterParts, LimitKeys
-from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.batch_systems.port import LimitKeys
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
 from tests.fakes.fake_pbs_cluster import NOW, FakePbs
 
@@ -31,16 +30,8 @@ def record(tmp_path: Path) -> Path:
 
 
 def adapter(fake: FakePbs, record: Path, queues: Sequence[str] = ("batch",)) -> Pbs:
-    return Pbs(
-        AdapterParts(
-            shares=None,
-            classifier=JobClassifier(),
-            clock=lambda: float(NOW),
-            environment=fake.env,
-            limit=LimitKeys(mechanism="max_run_res", queues=tuple(queues)),
-            limits_file=record,
-        )
-    )
+    limit = LimitKeys(mechanism="max_run_res", queues=tuple(queues))
+    return fake.adapter(limit=limit, limits_file=record)
 
 
 def changes(fake: FakePbs) -> list[str]:
@@ -272,15 +263,8 @@ def test_limits_in_the_words_of_qmgr(words: str, limit: int | None) -> None:
 def test_a_queue_that_the_site_does_not_name_is_not_touched(fake: FakePbs, record: Path) -> None:
     before = adapter(fake, record)
     before.limit_batch({"cpus": 3})
-    settings = AdapterParts(
-        shares=None,
-        classifier=JobClassifier(),
-        clock=lambda: float(NOW),
-        environment=fake.env,
-        limits_file=record,
-        limit=LimitKeys(is_known=True),
-    )
-    later, kept = Pbs(settings), record.read_text()
+    later = fake.adapter(limits_file=record, limit=LimitKeys(is_known=True))
+    kept = record.read_text()
     with pytest.raises(ChangeRejected, match=r"names queue batch, but .* does not"):
         later.limit_batch(None)
     assert record.read_text() == kept
@@ -338,7 +322,7 @@ def test_gpus_that_a_queue_does_not_tell_are_those_of_its_jobs(fake: FakePbs, re
     for job in ("1.head", "2.head"):
         fake.add(job, job_state="R", stime=NOW - 50, queue="batch")
         fake.request(job, select="1:ncpus=1:ngpus=1", ncpus=1, ngpus=1)
-    fake.set_nodes({"g1": {"state": "free", "ncpus": 8, "assigned": 2, "available": {"ngpus": 4}}})
+    fake.set(nodes={"g1": {"state": "free", "ncpus": 8, "assigned": 2, "available": {"ngpus": 4}}})
     system = adapter(fake, record, queues=["batch", "long"])
     system.snapshot()
     system.limit_batch({"gpus": 3})

@@ -12,6 +12,7 @@ import time
 from dataclasses import fields
 from pathlib import Path
 from threading import Timer
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -26,11 +27,8 @@ from slurm_rl_plugin.batch_systems.slurm.adapter import (
     Slurm,
     ask_pyslurm,
     choose_adapter,
-    installed_pyslurm,
-    running_slurm,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
-from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue import job_tables
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
@@ -41,8 +39,6 @@ from slurm_rl_plugin.errors import (
     ConfigurationError,
 )
 from tests.contracts.batch_system_contract import (
-    BatchSystemContract,
-    PreparedQueue,
     factors,
     set_factor,
 )
@@ -70,25 +66,13 @@ def adapter(
     return Slurm(cluster.adapter_settings(timeout=seconds, on_call=on_call))
 
 
-class TestContract(BatchSystemContract):
-    @pytest.fixture
-    def queue(self, cluster: PyslurmCluster) -> PreparedQueue:
-        waiting = tuple(cluster.add(job_id) for job_id in (11, 12, 13))
-        cluster.add(14, account="biology", user="bob", nice=-50)
-        held = cluster.add(15, reason="JobHeldUser", eligible=None)
-        cluster.break_command("squeue", "down")  # it is not asked
-        return PreparedQueue(
-            system=adapter(cluster),
-            waiting=waiting,
-            held=held,
-            start=cluster.run_job,
-            end=cluster.end_job,
-            another=lambda: adapter(cluster),
-        )
-
-    def test_pyslurm_is_never_imported_here(self, queue: PreparedQueue) -> None:
-        queue.system.snapshot()
-        assert not [name for name in sys.modules if name.partition(".")[0] == "pyslurm"]
+def looked(cluster: PyslurmCluster, *numbers: int, **array: Any) -> Slurm:
+    """An adapter that has seen these jobs, and perhaps an array."""
+    for number in numbers:
+        cluster.add(number, **(array if number >= 20 else {}))
+    system = adapter(cluster)
+    system.snapshot()
+    return system
 
 
 def _records(system: Slurm) -> PyslurmQueue:
@@ -151,10 +135,7 @@ class TestRows:
         self, cluster: PyslurmCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(job_tables, "GONE_AT_LEAST", 3)
-        for job_id in range(1, 6):
-            cluster.add(job_id)
-        system = adapter(cluster)
-        system.snapshot()
+        system = looked(cluster, *range(1, 6))
         for _ in range(4):
             assert len(system.pending_now().pending) == 5
         assert len(system._numbers._rows) <= 5 + 3
@@ -210,10 +191,7 @@ class TestWrites:
         assert calls[6:] == ["pyslurm_write"] * 3
 
     def test_jobs_that_end_or_vanish_meanwhile_are_reported(self, cluster: PyslurmCluster) -> None:
-        for job_id in (1, 2, 3):
-            cluster.add(job_id)
-        system = adapter(cluster)
-        system.snapshot()
+        system = looked(cluster, 1, 2, 3)
         cluster.change(1, state="COMPLETED")
         cluster.forget(2)
         report = system.apply([set_factor(job_id, 5) for job_id in (1, 2, 3)])
@@ -221,32 +199,20 @@ class TestWrites:
         assert report.rejected == {1: "Job has already finished", 2: "Invalid job id specified"}
         assert cluster.sites[3] == 5
 
-    def test_missing_right_is_one_sentence(self, cluster: PyslurmCluster) -> None:
-        cluster.add(1)
-        cluster.add(20, tasks="1-3")
-        system = adapter(cluster)
-        system.snapshot()
-        cluster.break_pyslurm("deny")
-        cluster.break_command("scontrol", "deny")
-        with pytest.raises(ChangeRejected, match="AdminLevel=Operator"):
-            system.apply([set_factor(1, 5), set_factor(20, 5)])
-
-    def test_right_that_is_missing_for_one_job(self, cluster: PyslurmCluster) -> None:
-        cluster.add(1)
-        cluster.add(20, tasks="1-3")
-        system = adapter(cluster)
-        system.snapshot()
+    def test_missing_right(self, cluster: PyslurmCluster) -> None:
+        system = looked(cluster, 1, 20, tasks="1-3")
         cluster.break_pyslurm("deny")
         report = system.apply([set_factor(1, 5), set_factor(20, 5)])
         assert (report.applied, report.rejected) == (1, {1: "Access/permission denied"})
+        cluster.break_command("scontrol", "deny")
+        system = looked(cluster)
+        with pytest.raises(ChangeRejected, match="AdminLevel=Operator"):
+            system.apply([set_factor(1, 5), set_factor(20, 5)])
 
     def test_slurmctld_that_goes_away_is_not_asked_for_every_job(
         self, cluster: PyslurmCluster
     ) -> None:
-        for job_id in range(1, 6):
-            cluster.add(job_id)
-        system = adapter(cluster)
-        system.snapshot()
+        system = looked(cluster, *range(1, 6))
         cluster.break_pyslurm("down_after_one")
         with pytest.raises(BatchSystemUnavailable, match="pyslurm cannot reach Slurm: Unable"):
             system.apply([set_factor(job_id, 5) for job_id in range(1, 6)])
@@ -257,9 +223,7 @@ class TestWrites:
     def test_a_controller_that_is_not_in_charge_refuses_nothing(
         self, cluster: PyslurmCluster
     ) -> None:
-        cluster.add(1)
-        system = adapter(cluster)
-        system.snapshot()
+        system = looked(cluster, 1)
         cluster.break_pyslurm("standby")
         with pytest.raises(BatchSystemUnavailable, match="standby mode"):
             system.release(np.array([1]))
@@ -371,16 +335,19 @@ def children() -> list[int]:
     return [int(word) for word in found.stdout.split()]
 
 
-class TestRefusedReading:
-    def test_unreachable_slurmctld(self, cluster: PyslurmCluster) -> None:
-        cluster.break_pyslurm("down")
-        with pytest.raises(BatchSystemUnavailable, match=r"cannot reach Slurm.*scontrol ping"):
-            adapter(cluster).snapshot()
-
-    def test_right_to_list_is_missing(self, cluster: PyslurmCluster) -> None:
-        cluster.break_pyslurm("deny_list")
-        with pytest.raises(BatchSystemError, match="pyslurm failed: Access/permission denied"):
-            adapter(cluster).snapshot()
+@pytest.mark.parametrize(
+    ("mode", "kind", "words"),
+    [
+        ("down", BatchSystemUnavailable, r"cannot reach Slurm.*scontrol ping"),
+        ("deny_list", BatchSystemError, "pyslurm failed: Access/permission denied"),
+    ],
+)
+def test_refused_reading(
+    cluster: PyslurmCluster, mode: str, kind: type[Exception], words: str
+) -> None:
+    cluster.break_pyslurm(mode)
+    with pytest.raises(kind, match=words):
+        adapter(cluster).snapshot()
 
 
 @pytest.fixture
@@ -498,10 +465,6 @@ def install(packages: Path, release: str) -> None:
     package.joinpath("__init__.py").write_text("raise SystemExit('imported')")
 
 
-def named(choice: tuple[type[SlurmCommands], str]) -> tuple[str, str]:
-    return choice[0].name, choice[1]
-
-
 def commands(tmp_path: Path, script: str) -> CommandRunner:
     """A scontrol of its own; it notes that it was called."""
     program = tmp_path / "scontrol"
@@ -511,64 +474,55 @@ def commands(tmp_path: Path, script: str) -> CommandRunner:
     return CommandRunner(environment={"PATH": path}, timeout=1.0)
 
 
+FITS, UNKNOWN = "pyslurm {} is for this Slurm", "the release of Slurm is not known"
+NOT_ASKED = ""
+
+
 @pytest.mark.parametrize(
-    ("pyslurm", "says", "adapter", "because"),
+    ("wanted", "pyslurm", "says", "adapter", "because"),
     [
-        ("22.5.3", "echo slurm-wlm 22.05.8", "slurm", "pyslurm 22.5.3 is for this Slurm"),
-        ("25.11.2", "echo slurm 25.11.0-0rc1", "slurm", "pyslurm 25.11.2 is for this Slurm"),
-        (
-            *("25.11.2", "echo slurm 22.05.8", "slurm_commands"),
-            "pyslurm 25.11.2 is not for Slurm 22.05.8",
+        ("auto", "22.5.3", "echo slurm-wlm 22.05.8", "slurm", FITS),
+        ("auto", "25.11.2", "echo slurm 25.11.0-0rc1", "slurm", FITS),
+        *(
+            ("auto", release, "echo slurm 22.05.8", "slurm_commands", because)
+            for release, because in (
+                ("25.11.2", "pyslurm {} is not for Slurm 22.05.8"),
+                ("22.5.1", "pyslurm {} cannot change jobs"),
+            )
         ),
-        ("22.5.1", "echo slurm 22.05.8", "slurm_commands", "pyslurm 22.5.1 cannot change jobs"),
-        ("22.5.3", "exit 1", "slurm_commands", "the release of Slurm is not known"),
-        ("22.5.3", "echo what", "slurm_commands", "the release of Slurm is not known"),
-        ("22.5.3", "sleep 60", "slurm_commands", "the release of Slurm is not known"),
+        *(
+            ("auto", "22.5.3", says, "slurm_commands", UNKNOWN)
+            for says in ("exit 1", "echo what", "sleep 60")
+        ),
+        ("auto", None, NOT_ASKED, "slurm_commands", "pyslurm is not installed"),
+        ("slurm_commands", "22.5.3", NOT_ASKED, "slurm_commands", "it is configured"),
+        # a controller that does not answer at the start of the daemon is no fault to mend
+        ("slurm", "22.5.3", "exit 1", "slurm", "it is configured"),
+        ("slurm", "22.5.3", "echo slurm 22.05.8", "slurm", "it is configured"),
+        *(
+            ("slurm", release, "echo slurm 22.05.8" if release else NOT_ASKED, "", "")
+            for release in (None, "25.11.2", "22.5.1")
+        ),
     ],
 )
-def test_auto(
-    packages: Path, tmp_path: Path, pyslurm: str, says: str, adapter: str, because: str
-) -> None:
-    install(packages, pyslurm)
-    assert named(choose_adapter("auto", commands(tmp_path, says))) == (adapter, because)
-
-
-def test_without_pyslurm_slurm_is_not_even_asked(packages: Path, tmp_path: Path) -> None:
-    choice = choose_adapter("auto", commands(tmp_path, "echo slurm 22.05.8"))
-    assert named(choice) == ("slurm_commands", "pyslurm is not installed")
-    assert not tmp_path.joinpath("called").exists()
-
-
-def test_commands_where_they_are_wanted(packages: Path, tmp_path: Path) -> None:
-    install(packages, "22.5.3")
-    choice = choose_adapter("slurm_commands", commands(tmp_path, ""))
-    assert named(choice) == ("slurm_commands", "it is configured")
-    assert not tmp_path.joinpath("called").exists()
-
-
-@pytest.mark.parametrize("says", ["echo slurm 22.05.8", "exit 1"])
-def test_pyslurm_where_it_is_wanted_and_may_work(packages: Path, tmp_path: Path, says: str) -> None:
-    """A controller that does not answer at the start of the daemon is no fault to mend."""
-    install(packages, "22.5.3")
-    choice = choose_adapter("slurm", commands(tmp_path, says))
-    assert named(choice) == ("slurm", "it is configured")
-
-
-@pytest.mark.parametrize("pyslurm", [None, "25.11.2", "22.5.1"])
-def test_pyslurm_where_it_is_wanted_and_cannot_work(
-    packages: Path, tmp_path: Path, pyslurm: str | None
+def test_the_adapter_that_can_work_is_taken(
+    packages: Path,
+    tmp_path: Path,
+    wanted: str,
+    pyslurm: str | None,
+    says: str,
+    adapter: str,
+    because: str,
 ) -> None:
     if pyslurm:
         install(packages, pyslurm)
-    with pytest.raises(ConfigurationError, match=r"install the pyslurm .*\"auto\"") as caught:
-        choose_adapter("slurm", commands(tmp_path, "echo slurm 22.05.8"))
-    assert "\n" not in str(caught.value)
-
-
-def test_detecting_does_not_import(packages: Path, tmp_path: Path) -> None:
-    assert installed_pyslurm() is None
-    install(packages, "22.5.3")
-    assert installed_pyslurm() == "22.5.3"
-    assert running_slurm(commands(tmp_path, "echo slurm 24.11.5")) == "24.11.5"
-    assert tmp_path.joinpath("called").read_text() == "--version\n"
+    scontrol, called = commands(tmp_path, says), tmp_path / "called"
+    if adapter:
+        kind, why = choose_adapter(wanted, scontrol)
+        assert (kind.name, why) == (adapter, because.format(pyslurm))
+    else:
+        with pytest.raises(ConfigurationError, match=r"install the pyslurm .*\"auto\"") as caught:
+            choose_adapter(wanted, scontrol)
+        assert "\n" not in str(caught.value)
+    assert (called.read_text() if called.exists() else "") == ("--version\n" if says else "")
     assert "pyslurm" not in sys.modules

@@ -12,7 +12,6 @@ from slurm_rl_plugin.batch_systems.pbs.answers import fields as pbs_reasons
 from slurm_rl_plugin.batch_systems.pbs.queue import comment_sentence
 from slurm_rl_plugin.batch_systems.port import LimitKeys
 from slurm_rl_plugin.batch_systems.slurm.answers import fields as slurm_reasons
-from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.job_record import reason_sentence
 from tests.fakes.fake_cluster import FakeCluster
 
@@ -139,24 +138,20 @@ def test_an_array_waits_for_processors_where_all_its_records_do(
     ],
 )
 def test_who_our_own_limit_keeps_back_waits_for_processors(
-    tmp_path: Path, settings: LimitKeys, kept_back: list[bool]
+    cluster: FakeCluster, settings: LimitKeys, kept_back: list[bool]
 ) -> None:
-    cluster = FakeCluster(tmp_path)
     cluster.add(1, reason="QOSGrpCpuLimit", qos="batch")
     cluster.add(2, reason="QOSGrpCpuLimit", qos="normal")
     cluster.add(3, reason="Licenses", qos="batch")
-    pending = (
-        SlurmCommands(cluster.adapter_settings(history_days=0.0, limit=settings)).snapshot().pending
-    )
+    pending = cluster.adapter(limit=settings).snapshot().pending
     assert pending.each_for_processors.tolist() == kept_back
     assert not pending.each_own_doing.any()
 
 
-def test_a_snapshot_says_why_each_job_waits(tmp_path: Path) -> None:
-    cluster = FakeCluster(tmp_path)
+def test_a_snapshot_says_why_each_job_waits(cluster: FakeCluster) -> None:
     cluster.add(1, reason="Priority")
     cluster.add(2, reason="ReqNodeNotAvail, UnavailableNodes:n[1-3]")
-    snapshot = SlurmCommands(cluster.adapter_settings(history_days=0.0)).snapshot()
+    snapshot = cluster.adapter().snapshot()
     assert snapshot.pending.reason is not None
     said = [snapshot.reasons[each] for each in snapshot.pending.reason.tolist()]
     assert said[0] == "Priority: jobs before it start first; wait for its turn"
@@ -184,12 +179,11 @@ def test_comments_of_pbs(comment: str, own: bool, for_processors: bool) -> None:
     assert pbs_reasons.is_for_processors(comment) is for_processors
 
 
-def test_the_least_accrued_component_speaks_for_a_heterogeneous_job(tmp_path: Path) -> None:
-    cluster = FakeCluster(tmp_path)
+def test_the_least_accrued_component_speaks_for_a_heterogeneous_job(cluster: FakeCluster) -> None:
     now = cluster.state["now"]
     cluster.add(7, het_id=7, array_id=7, accrue=now - 500, eligible=now - 500)
     cluster.add(8, het_id=7, array_id=8, accrue=now - 5, reason="AssocGrpCpuLimit")
-    snapshot = SlurmCommands(cluster.adapter_settings(history_days=0.0)).snapshot()
+    snapshot = cluster.adapter().snapshot()
     assert snapshot.accrued_wait.tolist() == [5.0]
     assert snapshot.pending.each_own_doing.tolist() == [True]
     assert not math.isinf(snapshot.pending.jobs.eligible[0])

@@ -64,11 +64,6 @@ def test_every_state_of_a_job_that_is_over_is_asked_for():
     assert not GONE & set(SACCT_FIELDS)
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> FakeCluster:
-    return FakeCluster(tmp_path)
-
-
 def dump_of(
     cluster: FakeCluster, since: datetime, until: datetime, timeout: float = 20.0
 ) -> LogDump:

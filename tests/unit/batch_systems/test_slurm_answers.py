@@ -24,7 +24,6 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     parse_capacity,
     parse_count,
     parse_duration,
-    parse_queue,
     parse_records,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import parse_shares, usage_now
@@ -45,6 +44,10 @@ RELEASES = sorted(
 MARK = "recorded"
 
 
+def parse_queue(text: str, mark: str = MARK) -> list[QueueRow]:
+    return list(parse_records(text, mark, {}).values())
+
+
 @pytest.fixture(params=RELEASES, ids=lambda path: path.name)
 def answers(request: pytest.FixtureRequest) -> Path:
     path: Path = request.param
@@ -60,7 +63,7 @@ def jobs(answers: Path) -> dict[str, int]:
 @pytest.fixture
 def rows(answers: Path) -> dict[int, QueueRow]:
     text = answers.joinpath("squeue.txt").read_text()
-    return {row.job_id: row for row in parse_queue(text, MARK)}
+    return {row.job_id: row for row in parse_queue(text)}
 
 
 @pytest.fixture
@@ -74,10 +77,10 @@ def priorities(text: str) -> dict[int, Any]:
 
 def test_only_the_own_mark_begins_a_record(answers: Path) -> None:
     text = answers.joinpath("squeue.txt").read_text()
-    whole = parse_queue(text, MARK)
+    whole = parse_queue(text)
     last = whole[-1]
     forged = text.rstrip("\n") + f"\n{last.job_id}|other|{last.job_id}|PENDING\n77|{MARK}\n"
-    *others, longer = parse_queue(forged, MARK)
+    *others, longer = parse_queue(forged)
     assert others == whole[:-1]
     assert longer.name == f"{last.name}\n{last.job_id}|other|{last.job_id}|PENDING\n77|{MARK}"
 
@@ -115,7 +118,7 @@ def test_a_record_with_other_points_is_not_read_again(
     text = with_priorities(before, lambda points: points + 7 if points else 0)
     assert text != before
     known = parse_records(before, MARK, {})
-    anew = list(map(str, parse_queue(text, MARK)))  # NaN is not itself
+    anew = list(map(str, parse_queue(text)))  # NaN is not itself
     monkeypatch.setattr(fields, "_parse_record", lambda *_: pytest.fail("it was read"))
     assert list(map(str, parse_records(text, MARK, known).values())) == anew
 
@@ -129,7 +132,7 @@ def test_a_record_that_is_held_or_released_is_read_again(
     points = [row.priority for row in known.values()]
     text = with_priorities(before, change)
     kept = parse_records(text, MARK, known)
-    assert list(map(str, kept.values())) == list(map(str, parse_queue(text, MARK)))
+    assert list(map(str, kept.values())) == list(map(str, parse_queue(text)))
     # what is computed of a row is kept, and whether it is held is part of that
     for row, earlier, then in zip(kept.values(), known.values(), points, strict=True):
         assert row is not earlier or (row.priority == 0) == (then == 0)
@@ -171,33 +174,28 @@ def test_of_two_partitions_of_one_total_the_first_speaks_at_every_look() -> None
         assert told.best({})["native"].tolist() == [age + 10]
 
 
-def test_every_job_is_read(jobs: dict[str, int], rows: dict[int, QueueRow]) -> None:
-    assert set(jobs.values()) <= set(rows)
-    for name, number in jobs.items():
-        assert rows[number].name == name
-        assert rows[number].account in ("physics", "biology")
-
-
-def test_states_and_times(jobs: dict[str, int], rows: dict[int, QueueRow]) -> None:
-    running = rows[jobs["running"]]
+def test_rows_of_each_release(jobs: dict[str, int], rows: dict[int, QueueRow]) -> None:
+    assert {rows[number].name: number for number in jobs.values()} == jobs
+    assert {rows[number].account for number in jobs.values()} == {"physics", "biology"}
+    of = {name: rows[number] for name, number in jobs.items()}
+    running, ended = of["running"], of["ended"]
     assert (running.state, running.processors, running.nodes) == ("RUNNING", 3, "n1")
     assert running.submit <= running.eligible <= running.start
-    assert [rows[jobs[name]].held for name in ("held", "plain")] == [True, False]
-    assert rows[jobs["dependency"]].eligible == rows[jobs["held"]].eligible == math.inf
-    later = rows[jobs["begins later"]]
-    assert 3590 < later.eligible - later.submit < 3610
-    assert math.isnan(rows[jobs["no limit known"]].time_limit)
-    assert rows[jobs["plain"]].time_limit == 300
-    assert rows[jobs["nice"]].nice == 50
-    assert rows[jobs["two partitions"]].partitions[0] == "batch"
-
-
-def test_ends(jobs: dict[str, int], rows: dict[int, QueueRow]) -> None:
-    ended, running = rows[jobs["ended"]], rows[jobs["running"]]
+    assert running.end - running.start == running.time_limit  # expected, not known
     assert ended.state in FINAL_STATES
     assert 0 <= ended.end - ended.start <= 10
-    assert running.end - running.start == running.time_limit  # expected, not known
-    assert math.isnan(rows[jobs["held"]].end)
+    assert math.isnan(of["held"].end)
+    assert [of[name].held for name in ("held", "plain")] == [True, False]
+    assert of["dependency"].eligible == of["held"].eligible == math.inf
+    assert 3590 < of["begins later"].eligible - of["begins later"].submit < 3610
+    assert math.isnan(of["no limit known"].time_limit)
+    assert (of["plain"].time_limit, of["nice"].nice) == (300, 50)
+    assert of["two partitions"].partitions == ("batch", "short")
+    assert running.partitions == ("batch",)
+    assert of["array"].tasks == "1-20%5"
+    # squeue merges split tasks that wait for the same reason into the array's own record
+    split = [row for row in rows.values() if row.array_id == jobs["split array"]]
+    assert [(row.job_id, row.tasks) for row in split] == [(jobs["split array"], "1-4")]
 
 
 def test_components_are_one_job(jobs: dict[str, int], rows: dict[int, QueueRow]) -> None:
@@ -209,16 +207,6 @@ def test_components_are_one_job(jobs: dict[str, int], rows: dict[int, QueueRow])
     assert [row.partitions[0] for row in whole.components] == ["batch", "batch", "short"]
     assert whole.priority == min(row.priority for row in whole.components)
     assert {job for job, row in together.items() if row.het_id} == {leader}
-
-
-def test_partitions_and_their_tiers(
-    answers: Path, jobs: dict[str, int], rows: dict[int, QueueRow]
-) -> None:
-    capacity = parse_capacity(answers.joinpath("sinfo.txt").read_text())
-    assert (capacity.usable, capacity.whole) == (8, 8)
-    assert capacity.tiers == {"batch": 1, "short": 1, "open": 3}
-    assert rows[jobs["two partitions"]].partitions == ("batch", "short")
-    assert rows[jobs["running"]].partitions == ("batch",)
 
 
 def test_past_runs(jobs: dict[str, int], rows: dict[int, QueueRow], answers: Path) -> None:
@@ -241,38 +229,29 @@ def test_association_partition_and_qos_stand_whatever_else_a_line_says() -> None
     assert priorities("7|p|5000|0|0|0|0|0|0|0|0|")[7]["standing"] == 0  # set by hand
 
 
-def test_split_tasks_show_in_sprio_only(
-    jobs: dict[str, int], rows: dict[int, QueueRow], terms: dict[int, Any]
+def test_priorities(
+    answers: Path, jobs: dict[str, int], rows: dict[int, QueueRow], terms: dict[int, Any]
 ) -> None:
-    assert rows[jobs["array"]].tasks == "1-20%5"
-    # squeue merges split tasks that wait for the same reason into the array's own record.
-    split = [row for row in rows.values() if row.array_id == jobs["split array"]]
-    assert [(row.job_id, row.tasks) for row in split] == [(jobs["split array"], "1-4")]
-    assert len(terms.keys() - rows.keys()) == 1
-
-
-def test_priorities(answers: Path, jobs: dict[str, int], terms: dict[int, Any]) -> None:
-    assert terms[jobs["plain"]]["site"] == 1234
-    by_hand = {
-        name for name, number in jobs.items() if number in terms and terms[number]["by_hand"]
-    }
+    assert len(terms.keys() - rows.keys()) == 1  # a split task shows in sprio alone
+    of = {name: terms[number] for name, number in jobs.items() if number in terms}
+    assert of["plain"]["site"] == 1234
+    by_hand = {name for name, each in of.items() if each["by_hand"]}
     assert by_hand == {"priority by hand", "two partitions by hand"}
-    assert terms[jobs["priority by hand"]]["native"] == 5000
+    assert of["priority by hand"]["native"] == 5000
     # sprio of 22.05 prints no total for such a job, but a factor of its partition
-    unsound = {"22.05": 1000}
-    assert terms[jobs["two partitions by hand"]]["native"] == unsound.get(answers.name, 77)
-    unlisted = {name for name, number in jobs.items() if number not in terms}
-    assert unlisted == {"ended", "whole node", "running", "held", "begins later", "dependency"}
-    assert terms[jobs["two partitions"]]["native"] > terms[jobs["plain"]]["native"]
+    assert of["two partitions by hand"]["native"] == (1000 if answers.name == "22.05" else 77)
+    unlisted = {"ended", "whole node", "running", "held", "begins later", "dependency"}
+    assert jobs.keys() - of.keys() == unlisted
+    assert of["two partitions"]["native"] > of["plain"]["native"]
 
 
 def test_shares_and_capacity(answers: Path) -> None:
     tree = parse_shares(answers.joinpath("sshare.txt").read_text())
     assert tree.shares == pytest.approx({"biology": 0.3, "physics": 0.7})
     assert set(tree.usage) == {"biology", "physics"}
-
-
-def test_processors_of_nodes_that_are_down_are_no_capacity_but_the_cluster_has_them() -> None:
+    capacity = parse_capacity(answers.joinpath("sinfo.txt").read_text())
+    assert capacity == (8, 8, {"batch": 1, "short": 1, "open": 3})
+    # the cluster has processors of nodes that are down, but jobs cannot use them
     text = "n1|3/1/0/4|batch|1\nn1|3/1/0/4|short|1\nn2|0/0/4/4|batch|1\n"
     assert parse_capacity(text)[:2] == (4, 8)
 
@@ -289,20 +268,11 @@ def test_refusals(answers: Path, jobs: dict[str, int]) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("0:30", 30),
-        ("10:00", 600),
-        ("1:00:00", 3600),
-        ("2-03:00:00", 183600),
-        ("UNLIMITED", math.nan),
-        ("NOT_SET", math.nan),
-        ("Partition_Limit", math.nan),
-    ],
-)
+@pytest.mark.parametrize(("text", "seconds"), [("0:30", 30), ("2-03:00:00", 183600)])
 def test_durations(text: str, seconds: float) -> None:
-    assert parse_duration(text) == pytest.approx(seconds, nan_ok=True)
+    assert parse_duration(text) == seconds
+    for word in ("UNLIMITED", "NOT_SET", "Partition_Limit"):
+        assert math.isnan(parse_duration(word))
 
 
 @pytest.mark.parametrize("text", ["soon", "1:2:3:4", "-", "1-"])
@@ -441,37 +411,35 @@ def test_where_writing_would_do_nothing_it_is_said(lines: dict[str, str], harm: 
     assert found is None if harm is None else harm in str(found)
 
 
+WEIGHTS = {
+    "PriorityWeightAge": "1000",
+    "PriorityWeightFairShare": "5000",
+    "PriorityWeightJobSize": "300",
+    "PriorityWeightTRES": "CPU=20,GRES/gpu=0.5",
+    "PriorityWeightQOS": "7000",
+    "PriorityWeightPartition": "9",
+    "PriorityWeightAssoc": "8",
+}
+
+
 @pytest.mark.parametrize(
-    ("parameters", "seconds"),
+    ("lines", "attribute", "value"),
     [
-        ("(null)", 30.0),
-        ("bf_interval=120", 60.0),
-        ("sched_interval=10,bf_continue", 10.0),
-        ("SCHED_INTERVAL=-1,bf_interval=soon", 30.0),
+        ({"SchedulerParameters": "(null)"}, "pass_interval", 30.0),
+        ({"SchedulerParameters": "bf_interval=120"}, "pass_interval", 60.0),
+        ({"SchedulerParameters": "sched_interval=10,bf_continue"}, "pass_interval", 10.0),
+        ({"SchedulerParameters": "SCHED_INTERVAL=-1,bf_interval=soon"}, "pass_interval", 30.0),
+        # age without a weight or an end
+        ({"PriorityMaxAge": "7-00:00:00"}, "points_an_hour", 0.0),
+        ({"PriorityWeightAge": "1000"}, "points_an_hour", 0.0),
+        # what a full order stands for: age, shares, size and resources
+        (WEIGHTS, "replaced_points", 6320.5),
+        ({"PriorityWeightTRES": "(null)"}, "replaced_points", 0.0),
+        ({"PriorityWeightTRES": "CPU=,Mem=9"}, "replaced_points", 9.0),
     ],
 )
-def test_the_pace_of_slurms_own_passes(parameters: str, seconds: float) -> None:
-    assert parse_settings(config(SchedulerParameters=parameters)).pass_interval == seconds
-
-
-def test_age_without_a_weight_or_an_end_is_worth_nothing() -> None:
-    assert parse_settings(config(PriorityMaxAge="7-00:00:00")).points_an_hour == 0.0
-    assert parse_settings(config(PriorityWeightAge="1000")).points_an_hour == 0.0
-
-
-def test_points_that_a_full_order_stands_for_are_those_of_age_shares_and_size() -> None:
-    weights = {
-        "PriorityWeightAge": "1000",
-        "PriorityWeightFairShare": "5000",
-        "PriorityWeightJobSize": "300",
-        "PriorityWeightTRES": "CPU=20,GRES/gpu=0.5",
-        "PriorityWeightQOS": "7000",
-        "PriorityWeightPartition": "9",
-        "PriorityWeightAssoc": "8",
-    }
-    assert parse_settings(config(**weights)).replaced_points == 6320.5
-    assert parse_settings(config(PriorityWeightTRES="(null)")).replaced_points == 0.0
-    assert parse_settings(config(PriorityWeightTRES="CPU=,Mem=9")).replaced_points == 9.0
+def test_what_settings_say(lines: dict[str, str], attribute: str, value: float) -> None:
+    assert getattr(parse_settings(config(**lines)), attribute) == value
 
 
 def test_numbers_that_are_not_understood_are_no_reason_to_stop() -> None:
@@ -482,23 +450,22 @@ def test_numbers_that_are_not_understood_are_no_reason_to_stop() -> None:
 @pytest.mark.parametrize(
     ("controllers", "acts"),
     [
-        ("Slurmctld(primary) at head1 is UP\nSlurmctld(backup) at head2 is UP", "head1"),
-        ("Slurmctld(primary) at head1 is DOWN\nSlurmctld(backup) at head2 is UP", "head2"),
-        ("Slurmctld(primary) at head1.site is DOWN\nSlurmctld(backup1) at head2 is UP", "head2"),
+        (("head1 is UP", "head2 is UP"), "head1"),
+        (("head1 is DOWN", "head2 is UP"), "head2"),
+        (("head1.site is DOWN", "head2 is UP"), "head2"),
+        (("head1 is DOWN", "head2 is DOWN"), None),  # every ping was too slow
     ],
 )
-def test_beside_controllers_only_the_one_in_charge_acts(controllers: str, acts: str) -> None:
-    settings = parse_settings(config() + "\n" + controllers)
-    assert [host for host in ("head1", "head2") if settings.in_charge(host)] == [acts]
-    assert settings.in_charge(f"{acts}.site.org")
+def test_next_to_controllers_only_the_one_in_charge_acts(
+    controllers: tuple[str, str], acts: str | None
+) -> None:
+    lines = (f"Slurmctld(backup{at}) at {each}" for at, each in enumerate(controllers))
+    settings = parse_settings("\n".join([config(), *lines]))
+    expected = [None if acts is None else host == acts for host in ("head1", "head2")]
+    assert [settings.in_charge(host) for host in ("head1", "head2")] == expected
     assert settings.in_charge("login")
-
-
-def test_who_is_in_charge_cannot_be_told_where_every_ping_was_too_slow() -> None:
-    down = "Slurmctld(primary) at head1 is DOWN\nSlurmctld(backup) at head2 is DOWN"
-    settings = parse_settings(config() + "\n" + down)
-    assert [settings.in_charge(host) for host in ("head1", "head2")] == [None, None]
-    assert settings.in_charge("login")
+    if acts:
+        assert settings.in_charge(f"{acts}.site.org")
 
 
 @pytest.mark.parametrize("text", ["", "nothing = here"])

@@ -35,7 +35,7 @@ class Site:
         self.slurm = self.adapter(BY_QOS)
 
     def adapter(self, settings: LimitKeys) -> SlurmCommands:
-        return SlurmCommands(self.cluster.adapter_settings(limit=settings, limits_file=self.file))
+        return self.cluster.adapter(limit=settings, limits_file=self.file)
 
     @property
     def cpu(self) -> int | None:

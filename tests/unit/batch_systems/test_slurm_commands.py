@@ -8,13 +8,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.command_process import Answer
-from slurm_rl_plugin.batch_systems.port import AdapterParts, FactorChange
+from slurm_rl_plugin.batch_systems.port import AdapterParts
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue import reader as slurm_accounting
@@ -27,21 +28,10 @@ from slurm_rl_plugin.batch_systems.slurm.site_factor import (
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule, JobDescription
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
-from tests.contracts.batch_system_contract import (
-    BatchSystemContract,
-    PreparedQueue,
-    factors,
-    row_of,
-    set_factor,
-)
+from tests.contracts.batch_system_contract import by_job, factors, set_factor
 from tests.fakes.fake_cluster import NOW, OF_A_MINUTE, FakeCluster
 
 WRITES_PER_CALL = "slurm_rl_plugin.batch_systems.slurm.site_factor.WRITES_PER_CALL"
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> FakeCluster:
-    return FakeCluster(tmp_path)
 
 
 def adapter(
@@ -69,42 +59,22 @@ def adapter(
     return SlurmCommands(settings)
 
 
-class TestContract(BatchSystemContract):
-    @pytest.fixture
-    def queue(self, cluster: FakeCluster) -> PreparedQueue:
-        waiting = tuple(cluster.add(job_id) for job_id in (11, 12, 13))
-        cluster.add(14, account="biology", user="bob", nice=50)
-        held = cluster.add(15, reason="JobHeldUser", eligible=None)
-        return PreparedQueue(
-            system=adapter(cluster),
-            waiting=waiting,
-            held=held,
-            start=cluster.run_job,
-            start_untold=lambda job: cluster.change(
-                job, state="RUNNING", reason="None", nodes="n1"
-            ),
-            end=cluster.end_job,
-            another=lambda: adapter(cluster),
-        )
-
-
 class TestSnapshot:
-    @pytest.mark.parametrize("state", ["RESV_DEL_HOLD", "REQUEUE_HOLD", "SPECIAL_EXIT"])
-    def test_who_waits_with_a_flag_is_pending(self, cluster: FakeCluster, state: str) -> None:
-        cluster.add(1)
-        cluster.add(2, state=state)
+    def test_flags_that_slurm_shows_instead_of_a_state(self, cluster: FakeCluster) -> None:
+        waiting = ("PENDING", "RESV_DEL_HOLD", "REQUEUE_HOLD", "SPECIAL_EXIT")
+        running = ("RUNNING", "CONFIGURING", "RESIZING", "SIGNALING", "STOPPED")
+        others = ("COMPLETING", "SUSPENDED")
+        for job, state in enumerate((*waiting, *running, *others), start=1):
+            cluster.add(job)
+            if state not in waiting:
+                cluster.run_job(job)
+            cluster.change(job, state=state)
         system = adapter(cluster)
-        assert sorted(system.snapshot().pending.jobs.job_id.tolist()) == [1, 2]
-        system.apply([FactorChange(job_id=2, old=0, new=7)])
-        assert system.release().applied == 1
-
-    @pytest.mark.parametrize("state", ["RESIZING", "SIGNALING", "STOPPED"])
-    def test_who_runs_with_a_flag_occupies_processors(
-        self, cluster: FakeCluster, state: str
-    ) -> None:
-        cluster.run_job(cluster.add(1))
-        cluster.change(1, state=state)
-        assert adapter(cluster).snapshot().running.jobs.job_id.tolist() == [1]
+        snapshot = system.snapshot()
+        assert sorted(snapshot.pending.jobs.job_id.tolist()) == [1, 2, 3, 4]
+        assert sorted(snapshot.running.jobs.job_id.tolist()) == [5, 6, 7, 8, 9]
+        system.apply([set_factor(job, 7) for job in (2, 3, 4)])
+        assert system.release().applied == 3
 
     def test_commands_are_asked_for_this_cluster_of_a_federation(
         self, cluster: FakeCluster
@@ -124,9 +94,10 @@ class TestSnapshot:
             cluster.add(job, siblings=siblings, reason="JobHeldUser", eligible=None)
         cluster.add(1, siblings=("NA", "NA"))
         system = adapter(cluster)
-        pending = system.snapshot().pending
-        shared = dict(zip(pending.jobs.job_id.tolist(), pending.shared.tolist(), strict=True))
-        assert shared == {1: False, **dict(zip(jobs, [False] * 3 + [True] * 3, strict=True))}
+        assert by_job(system.snapshot(), "shared") == {
+            1: False,
+            **dict(zip(jobs, [False] * 3 + [True] * 3, strict=True)),
+        }
         # a factor that cannot be seen is taken back of jobs of this cluster alone
         assert system.release().accepted == {*jobs[:3]}
 
@@ -188,19 +159,29 @@ class TestSnapshot:
         assert factors(snapshot) == {30: 17}
         assert not snapshot.pending.held[0]
 
-    def test_priority_by_hand(self, cluster: FakeCluster) -> None:
-        cluster.add(1, by_hand=5000, site=9)
-        cluster.add(2, by_hand=77, partition="batch,short", site=9)
-        cluster.add(3, factors=dict.fromkeys(("age", "assoc", "fairshare", "size", "qos"), 0))
+    def test_terms_of_priorities(self, cluster: FakeCluster) -> None:
+        """The fake weighs its partitions by 100 and 1000 points, and fair share by 10000."""
+        nothing = dict.fromkeys(("age", "assoc", "fairshare", "size", "qos"), 0)
+        bonus = {"age": 0, "fairshare": 10000, "size": 312, "assoc": 7, "qos": 4000}
+        columns = ("native_priority", "factor", "admin_set", "standing")
+        jobs: list[tuple[dict[str, Any], tuple[int, int, bool, int]]] = [
+            ({}, (10412, 0, False, 100)),
+            ({"by_hand": 5000, "site": 9, "nice": 70}, (5000, 0, True, 0)),
+            ({"by_hand": 77, "site": 9, "partition": "batch,short"}, (1000, 0, True, 0)),
+            ({"factors": nothing}, (100, 0, False, 100)),
+            ({"factors": nothing, "tres": "cpu=4500.00,mem=20.50"}, (4620, 0, False, 100)),
+            ({"site": 12, "partition": "batch,short"}, (11312, 12, False, 1000)),
+            ({"site": -1_000_000, "nice": 12}, (10400, -1_000_000, False, 100)),
+            ({"factors": bonus}, (14419, 0, False, 4107)),
+            # a nice that Slurm has yet to count
+            ({"site": 500, "nice": -3000, "counted_nice": 40}, (13412, 500, False, 100)),
+        ]
+        for job, (values, _) in enumerate(jobs):
+            cluster.add(job + 1, **values)
         snapshot = adapter(cluster).snapshot()
-        by_hand = {job: snapshot.pending.admin_set[row_of(snapshot, job)] for job in (1, 2, 3)}
-        assert by_hand == {1: True, 2: True, 3: False}
-        assert set(factors(snapshot).values()) == {0}
-
-    def test_job_for_two_partitions_counts_its_highest_priority(self, cluster: FakeCluster) -> None:
-        cluster.add(1, partition="batch,short", site=12)
-        pending = adapter(cluster).snapshot().pending
-        assert (pending.native_priority.tolist(), pending.factor.tolist()) == ([11312], [12])
+        found = [by_job(snapshot, column) for column in columns]
+        for job, (values, terms) in enumerate(jobs):
+            assert tuple(column[job + 1] for column in found) == terms, values
 
     @pytest.mark.parametrize(
         ("tiers", "native", "tier"),
@@ -213,26 +194,8 @@ class TestSnapshot:
         cluster.add(1, partition="batch,short", site=12)
         pending = adapter(cluster).snapshot().pending
         assert (pending.native_priority.tolist(), pending.tier.tolist()) == ([native], [tier])
-
-    def test_tier_of_a_partition_without_nodes_is_the_lowest(self, cluster: FakeCluster) -> None:
-        cluster.set(tiers={"batch": 5}, nodes=[])
-        cluster.add(1)
-        tier = adapter(cluster).snapshot().pending.tier
-        assert tier.tolist() == [1]
-
-    def test_native_priority_survives_the_cut_at_one(self, cluster: FakeCluster) -> None:
-        cluster.add(1, site=-1_000_000, nice=12)
-        pending = adapter(cluster).snapshot().pending
-        assert (pending.native_priority.tolist(), pending.factor.tolist()) == ([10400], [-1000000])
-
-    def test_points_of_qos_partition_and_association_are_told(self, cluster: FakeCluster) -> None:
-        none = {"age": 0, "fairshare": 10000, "size": 312}
-        cluster.add(1, factors={**none, "assoc": 7, "qos": 4000})
-        cluster.add(2, factors={**none, "assoc": 0, "qos": 0}, partition="short")
-        pending = adapter(cluster).snapshot().pending
-        columns = pending.jobs.job_id.tolist(), pending.standing.tolist()
-        # the fake weighs its partitions by 100 and 1000 points
-        assert dict(zip(*columns, strict=True)) == {1: 4107, 2: 1000}
+        cluster.set(nodes=[])  # a partition without nodes
+        assert adapter(cluster).snapshot().pending.tier.tolist() == [1]
 
     def test_a_job_that_sprio_does_not_list_stands_as_others_of_its_kind(
         self, cluster: FakeCluster
@@ -243,33 +206,9 @@ class TestSnapshot:
         cluster.add(2, eligible=None, reason="Dependency", **with_bonus)
         cluster.add(3, eligible=None, reason="Dependency", user="bob", **with_bonus)
         system = adapter(cluster)
-
-        def standing() -> dict[int, int]:
-            pending = system.snapshot().pending
-            columns = pending.jobs.job_id.tolist(), pending.standing.tolist()
-            return dict(zip(*columns, strict=True))
-
-        assert standing() == {1: 4100, 2: 4100, 3: 0}
+        assert by_job(system.snapshot(), "standing") == {1: 4100, 2: 4100, 3: 0}
         cluster.change(1, eligible=None, reason="Dependency")
-        assert standing() == {1: 4100, 2: 4100, 3: 0}
-
-    def test_a_nice_that_slurm_has_yet_to_count_is_counted(self, cluster: FakeCluster) -> None:
-        cluster.add(1, site=500, nice=-3000, counted_nice=40)
-        cluster.add(2, site=500, nice=0, counted_nice=0)
-        pending = adapter(cluster).snapshot().pending
-        columns = pending.jobs.job_id.tolist(), pending.native_priority.tolist()
-        assert dict(zip(*columns, strict=True)) == {1: 10412 + 3000, 2: 10412}
-        assert pending.factor.tolist() == [500, 500]
-
-    def test_a_priority_by_hand_has_no_nice_to_count(self, cluster: FakeCluster) -> None:
-        cluster.add(1, by_hand=5000, nice=70)
-        pending = adapter(cluster).snapshot().pending
-        assert (pending.native_priority.tolist(), pending.admin_set.tolist()) == ([5000], [True])
-
-    def test_tres_points_are_part_of_the_priority(self, cluster: FakeCluster) -> None:
-        nothing = dict.fromkeys(("age", "assoc", "fairshare", "size", "qos"), 0)
-        cluster.add(1, factors=nothing, tres="cpu=4500.00,mem=20.50")
-        assert not adapter(cluster).snapshot().pending.admin_set.any()
+        assert by_job(system.snapshot(), "standing") == {1: 4100, 2: 4100, 3: 0}
 
     def test_factor_of_a_job_that_is_not_eligible_is_remembered(self, cluster: FakeCluster) -> None:
         cluster.add(1, reason="Dependency", eligible=None)
@@ -280,11 +219,6 @@ class TestSnapshot:
         after = system.snapshot().pending
         assert after.factor.tolist() == [300]
         assert after.native_priority.tolist() == before.native_priority.tolist()
-
-    def test_completing_and_suspended_jobs_do_not_run(self, cluster: FakeCluster) -> None:
-        for job_id, state in enumerate(("COMPLETING", "SUSPENDED", "CONFIGURING"), start=1):
-            cluster.add(job_id, state=state, start=NOW - 9, nodes="n1")
-        assert adapter(cluster).snapshot().running.jobs.job_id.tolist() == [3]
 
     def test_calls_are_told_with_their_duration(self, cluster: FakeCluster) -> None:
         calls: list[tuple[str, float]] = []
@@ -335,54 +269,20 @@ class TestWhoWaitsNow:
 
 
 class TestStarts:
-    def test_the_first_snapshot_tells_of_none(self, cluster: FakeCluster) -> None:
-        cluster.add(1, state="RUNNING", start=NOW - 50, nodes="n1")
-        system = adapter(cluster)
-        assert len(system.snapshot().started) == len(system.snapshot().started) == 0
+    """That each is told once, `test_slurm_queue` tries over random lives of jobs."""
 
-    def test_job_that_came_and_went_between_two_snapshots(self, cluster: FakeCluster) -> None:
-        cluster.add(1)
-        system = adapter(cluster)
-        system.snapshot()
-        cluster.change(1, state="COMPLETED", reason="None", start=NOW + 1, nodes="n1")
-        started = system.snapshot().started
-        assert (started.jobs.job_id.tolist(), started.start.tolist()) == ([1], [NOW + 1])
-        assert len(system.snapshot().started) == 0
-
-    def test_job_cancelled_while_it_waited_never_started(self, cluster: FakeCluster) -> None:
-        cluster.add(1)
-        system = adapter(cluster)
-        system.snapshot()
-        cluster.change(1, state="CANCELLED", reason="None", start=NOW + 1)
-        assert len(system.snapshot().started) == 0
-
-    def test_every_task_counts_once(self, cluster: FakeCluster) -> None:
+    def test_tasks_that_came_and_went_between_two_snapshots(self, cluster: FakeCluster) -> None:
         cluster.add(10, tasks="1-4")
         system = adapter(cluster)
         system.snapshot()
         cluster.change(10, tasks="3-4")
         cluster.add(11, array_id=10, tasks="1", state="COMPLETED", start=NOW + 1, nodes="n1")
         cluster.add(12, array_id=10, tasks="2", state="RUNNING", start=NOW + 1, nodes="n1")
-        assert sorted(system.snapshot().started.jobs.job_id.tolist()) == [11, 12]
+        cluster.add(13, array_id=10, tasks="2", state="CANCELLED", start=NOW + 1)
+        started = system.snapshot().started
+        assert sorted(started.jobs.job_id.tolist()) == [11, 12]
+        assert started.start.tolist() == [NOW + 1] * 2
         assert len(system.snapshot().started) == 0
-        cluster.change(12, state="COMPLETED")
-        cluster.change(10, tasks="4", state="RUNNING", start=NOW + 2, nodes="n1")
-        cluster.add(13, array_id=10, tasks="3", state="COMPLETED", start=NOW + 2, nodes="n1")
-        assert sorted(system.snapshot().started.jobs.job_id.tolist()) == [10, 13]
-        assert len(system.snapshot().started) == 0
-
-    def test_job_seen_waiting_again_after_a_requeue_counts_again(
-        self, cluster: FakeCluster
-    ) -> None:
-        cluster.add(1)
-        system = adapter(cluster)
-        system.snapshot()
-        cluster.run_job(1)
-        assert len(system.snapshot().started) == 1
-        cluster.change(1, state="PENDING", reason="BeginTime", eligible=NOW + 120, nodes="")
-        assert len(system.snapshot().started) == 0
-        cluster.run_job(1, NOW + 120)
-        assert len(system.snapshot().started) == 1
 
     def test_failed_question_is_asked_again(self, cluster: FakeCluster) -> None:
         cluster.add(1)
@@ -448,21 +348,6 @@ class TestEnds:
         assert after.pending.jobs.interactive.tolist() == [False]
         assert after.running.jobs.interactive.tolist() == [False]
         assert after.ended.jobs.by_limit.tolist() == [False, True]
-
-    @pytest.mark.parametrize("change", [
-        {"state": "CANCELLED", "start": NOW + 1, "end": NOW + 1},  # while it waited
-        {"state": "PENDING", "start": None, "nodes": ""},
-        {"state": "SUSPENDED", "start": NOW},
-        {"state": "COMPLETING", "start": NOW, "end": NOW + 5, "nodes": "n1"},
-    ])  # fmt: skip
-    def test_no_end(self, cluster: FakeCluster, change: dict[str, object]) -> None:
-        cluster.add(1)
-        if change["state"] != "CANCELLED":
-            cluster.run_job(1)
-        system = adapter(cluster)
-        system.snapshot()
-        cluster.change(1, **change)
-        assert len(system.snapshot().ended) == 0
 
     def test_running_jobs_keep_what_they_had_asked_for(self, cluster: FakeCluster) -> None:
         cluster.add(1)

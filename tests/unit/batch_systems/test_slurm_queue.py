@@ -14,7 +14,12 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.command_process import collector_paused
 from slurm_rl_plugin.batch_systems.port import LARGEST_FACTOR, FactorChange, JobRecord
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import PENDING, RUNNING_STATES, QueueRow
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
+    FINAL_STATES,
+    PENDING,
+    RUNNING_STATES,
+    QueueRow,
+)
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.job_record import job_record
 from slurm_rl_plugin.batch_systems.slurm.queue import job_tables
@@ -57,12 +62,15 @@ def waiting_row(job_id: int, array_id: int, processors: int = 1) -> QueueRow:
 
 @dataclass
 class Queue:
-    """Jobs that start, are suspended, complete, are requeued and end by chance."""
+    """Jobs that start, are suspended, complete, are requeued, cancelled and end by chance."""
 
     random: random.Random
     now: float = 1000.0
     jobs: dict[int, QueueRow] = field(default_factory=dict)
     next_id: int = 1
+    starts: set[tuple[int, float]] = field(default_factory=set)
+    requeued: set[int] = field(default_factory=set)
+    ends: set[tuple[int, float, float]] = field(default_factory=set)
 
     def submit(self) -> None:
         array = self.next_id
@@ -70,18 +78,20 @@ class Queue:
             self.jobs[self.next_id] = waiting_row(self.next_id, array)
             self.next_id += 1
 
-    def step(self, seconds: float) -> list[tuple[int, float, float]]:
-        """Let some time go by; the ends in it."""
+    def step(self, seconds: float) -> None:
         self.now += seconds
-        ends = []
         for job_id, before in list(self.jobs.items()):
             row = self.jobs[job_id] = self.moved(before)
+            if row.nodes and not before.nodes:
+                self.starts.add((job_id, row.start))
             if row.state == "COMPLETED" and before.state != "COMPLETED":
-                ends.append((job_id, row.start, row.end))
-        return ends
+                self.ends.add((job_id, row.start, row.end))
 
     def moved(self, row: QueueRow) -> QueueRow:
-        if row.state == PENDING and self.random.random() < 0.3:
+        chance = self.random.random()
+        if row.state == PENDING and chance < 0.05:
+            return replace(row, state="CANCELLED", start=self.now, end=self.now)
+        if row.state == PENDING and chance < 0.35:
             row = replace(row, state="RUNNING", start=self.now, nodes="n1", processors=2)
         chance = self.random.random()
         if row.state == "COMPLETING":
@@ -92,15 +102,15 @@ class Queue:
             return row
         if chance < 0.05:
             return replace(row, state="SUSPENDED")
-        if chance < 0.1:  # requeued
+        if chance < 0.1:
+            self.requeued.add(row.job_id)
             return replace(waiting_row(row.job_id, row.array_id), eligible=self.now + 120)
         state = "COMPLETING" if chance < 0.2 else "COMPLETED"
         return replace(row, state=state, end=self.now)
 
     def forget(self) -> None:
-        over = [n for n, row in self.jobs.items() if row.end <= self.now - KEPT]
-        for job_id in over:
-            if self.jobs[job_id].state == "COMPLETED":
+        for job_id, row in list(self.jobs.items()):
+            if row.state in FINAL_STATES and row.end <= self.now - KEPT:
                 del self.jobs[job_id]
 
     @property
@@ -114,7 +124,7 @@ class Queue:
 
 @pytest.mark.parametrize("ask_at_most", [3, 1000])
 @pytest.mark.parametrize("seed", range(15))
-def test_each_end_is_told_once(
+def test_each_start_and_each_end_is_told_once(
     monkeypatch: pytest.MonkeyPatch, seed: int, ask_at_most: int
 ) -> None:
     monkeypatch.setattr(slurm_watch, "ASK_AT_MOST", ask_at_most)
@@ -123,8 +133,9 @@ def test_each_end_is_told_once(
         queue.submit()
         queue.step(3.0)
     queue.now = first = queue.now + 1.0
-    happened: list[tuple[int, float, float]] = []
-    told: list[tuple[int, float, float]] = []
+    queue.ends.clear()
+    starts: list[tuple[int, float]] = []
+    ends: list[tuple[int, float, float]] = []
     seen_running: set[int] = set()
     seen_waiting: set[int] = set()  # jobs, or arrays with pending tasks
     for look in range(200):
@@ -134,28 +145,37 @@ def test_each_end_is_told_once(
             waiting = {row.array_id for row in rows if row.state == PENDING}
             seen_waiting |= {n for n, row in queue.jobs.items() if row.array_id in waiting}
             seen_running |= {row.job_id for row in rows if row.state in RUNNING_STATES}
-            _, ended = watch.starts_and_ends(rows, answers, queue.now)
-            told += [(row.job_id, row.start, row.end) for row in ended]
+            started, ended = watch.starts_and_ends(rows, answers, queue.now)
+            assert look or not started
+            starts += [(row.job_id, row.start) for row in started]
+            ends += [(row.job_id, row.start, row.end) for row in ended]
             for row in ended:
                 assert row.processors == 1 or row.job_id not in seen_waiting or row.start < first
         for _ in range(queue.random.choice([1, 1, 3])):
             if look < 120:
                 queue.submit()
-            happened += queue.step(1.0)
+            queue.step(1.0)
         queue.forget()
-    assert len(told) == len(set(told)) == len({job_id for job_id, _, _ in told})
+    assert len(ends) == len(set(ends)) == len({job_id for job_id, _, _ in ends})
+    assert len(starts) == len(set(starts))
+    assert set(starts) <= queue.starts
+    begun = {job_id for job_id, start, _ in ends if start >= first}
+    assert begun - queue.requeued <= {job_id for job_id, _ in starts}
+    once = [job_id for job_id, _ in starts if job_id not in queue.requeued]
+    assert len(once) == len(set(once)) > 100
+    assert len(starts) - len(once) > len({job for job, _ in starts} & queue.requeued)
     assert not queue.rows  # and nothing is kept of jobs that are over
     assert not any((watch._requested, watch._started, watch._not_ended, watch._to_ask))
-    assert set(told) <= set(happened)
+    assert set(ends) <= queue.ends
     # what came and went between two looks without ever waiting is not known to the adapter
     expected = {
         end
-        for end in happened
+        for end in queue.ends
         if end[0] in seen_running or (end[0] in seen_waiting and end[1] >= first)
     }
     assert len(expected) > 100
     if ask_at_most > 3:  # else Slurm forgets some before their turn comes
-        assert expected <= set(told)
+        assert expected <= set(ends)
 
 
 def test_what_slurm_has_forgotten_is_not_guessed_and_nothing_is_kept_of_it() -> None:
@@ -345,10 +365,6 @@ def het(tmp_path: Path) -> FakeCluster:
     return fake
 
 
-def adapter(het: FakeCluster) -> SlurmCommands:
-    return SlurmCommands(het.adapter_settings(classifier=JobClassifier(()), history_days=0.0))
-
-
 def pending(system: SlurmCommands) -> PendingJobs:
     return system.snapshot().pending
 
@@ -358,20 +374,20 @@ def sites(het: FakeCluster) -> dict[int, int]:
 
 
 def test_it_is_one_row_under_the_number_of_its_leader(het: FakeCluster) -> None:
-    jobs = pending(adapter(het)).jobs
+    jobs = pending(het.adapter(classifier=JobClassifier(()))).jobs
     assert sorted(jobs.job_id.tolist()) == [LEADER, PLAIN]
     assert jobs.processors[jobs.job_id == LEADER].tolist() == [6]
 
 
 def test_the_lowest_component_tells_its_priority(het: FakeCluster) -> None:
-    found = pending(adapter(het))
+    found = pending(het.adapter(classifier=JobClassifier(())))
     native = dict(zip(found.jobs.job_id.tolist(), found.native_priority.tolist(), strict=True))
     assert native == {LEADER: 10412 - 40, PLAIN: 10412}
 
 
 def test_each_component_counts_the_nice_that_it_has_now(het: FakeCluster) -> None:
     het.change(LEADER, nice=200, counted_nice=0)
-    found = pending(adapter(het))
+    found = pending(het.adapter(classifier=JobClassifier(())))
     native = dict(zip(found.jobs.job_id.tolist(), found.native_priority.tolist(), strict=True))
     assert native == {LEADER: 10412 - 200, PLAIN: 10412}
 
@@ -379,7 +395,7 @@ def test_each_component_counts_the_nice_that_it_has_now(het: FakeCluster) -> Non
 def test_a_factor_puts_all_components_at_one_priority_and_one_write_takes_it_back(
     het: FakeCluster,
 ) -> None:
-    system = adapter(het)
+    system = het.adapter(classifier=JobClassifier(()))
     assert sorted(_spread(pending(system))) == [0, 11312 - 10372]
     report = system.apply([FactorChange(job_id=LEADER, old=0, new=500)])
     assert (report.applied, report.rejected) == (1, {})
@@ -393,7 +409,7 @@ def test_a_factor_puts_all_components_at_one_priority_and_one_write_takes_it_bac
 
 
 def test_a_component_that_cannot_be_written_is_told_under_its_job(het: FakeCluster) -> None:
-    system = adapter(het)
+    system = het.adapter(classifier=JobClassifier(()))
     system.snapshot()
     report = system.apply([FactorChange(job_id=LEADER, old=0, new=-LARGEST_FACTOR + 100)])
     assert (report.applied, set(report.rejected)) == (0, {LEADER})
@@ -409,7 +425,7 @@ def test_release_finds_a_factor_that_only_one_component_has(
     het: FakeCluster, component: int
 ) -> None:
     het.change(component, site=90)
-    assert adapter(het).release().applied == 1
+    assert het.adapter(classifier=JobClassifier(())).release().applied == 1
     assert set(sites(het).values()) == {0}
 
 
@@ -424,19 +440,19 @@ def test_what_one_component_is_the_whole_job_is(
     het: FakeCluster, changes: dict[str, Any], column: str
 ) -> None:
     het.change(SECOND, **changes)
-    found = pending(adapter(het))
+    found = pending(het.adapter(classifier=JobClassifier(())))
     assert getattr(found, column)[found.jobs.job_id == LEADER].tolist() == [True]
     assert getattr(found, column)[found.jobs.job_id == PLAIN].tolist() == [False]
 
 
 def test_it_is_eligible_when_all_components_are(het: FakeCluster) -> None:
     het.change(THIRD, eligible=NOW + 60)
-    found = pending(adapter(het)).jobs
+    found = pending(het.adapter(classifier=JobClassifier(()))).jobs
     assert found.eligible[found.job_id == LEADER].tolist() == [NOW + 60]
 
 
 def test_it_starts_once_and_ends_once_when_the_last_component_has(het: FakeCluster) -> None:
-    system = adapter(het)
+    system = het.adapter(classifier=JobClassifier(()))
     system.snapshot()
     for component in (LEADER, SECOND, THIRD):
         het.run_job(component)

@@ -13,7 +13,7 @@ from slurm_rl_plugin.batch_systems.slurm.adapter import Slurm
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     NodeRequest,
     node_request,
-    parse_queue,
+    parse_records,
     request_fields,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
@@ -27,7 +27,6 @@ from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     read_running_cluster,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
-from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
 from slurm_rl_plugin.domain.machine import ResourceLimit
 from slurm_rl_plugin.domain.nodes import machine_resources, most_free
@@ -72,8 +71,7 @@ def answers(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> FakeCluster:
-    cluster = FakeCluster(tmp_path)
+def cluster(cluster: FakeCluster) -> FakeCluster:
     cluster.set(nodes=GPU_NODES, settings=COUNTED)
     return cluster
 
@@ -82,7 +80,9 @@ def test_requests_of_each_release(answers: Path):
     text = (answers / "machine-squeue.txt").read_text()
     year, month = answers.name.split(".")
     fields = request_fields((int(year), int(month)))
-    rows = {row.job_id: row for row in whole_jobs(parse_queue(text, MARK, fields))}
+    rows = {
+        row.job_id: row for row in whole_jobs([*parse_records(text, MARK, {}, fields).values()])
+    }
     asked = {job: row.asked for job, row in rows.items()}
     assert asked[1] == ((("memory", 600.0),), 1, 1, True, True, "")
     assert asked[2] == ((("memory", 6144.0),), 2, 1, False, True, "")
@@ -140,7 +140,7 @@ def test_cpus_of_each_gpu_are_processors_of_a_pending_job(cluster: FakeCluster):
     cluster.set(settings=COUNTED)
     cluster.add(11, asks="cpu=4,mem=1G,node=1", processors=4, per_job="gres:gpu:3", per_gpu=2)
     cluster.add(12, asks="cpu=9,mem=1G,node=1", processors=9, per_job="gres:gpu:3", per_gpu=2)
-    system = SlurmCommands(cluster.adapter_settings(timeout=5.0))
+    system = cluster.adapter()
     system.facts()
     jobs = system.snapshot().pending.jobs
     assert (jobs.job_id.tolist(), jobs.processors.tolist()) == ([11, 12], [6, 9])
@@ -173,7 +173,7 @@ def test_exclusive_constraints_and_licences_are_in_the_columns(
     cluster.add(11, asks="cpu=1,mem=1G,node=1", exclusive=True, name="a|;|b|c")
     cluster.add(12, asks="cpu=1,mem=1G,node=1", constraint="a100|(ib&v100)")
     cluster.add(13, asks="cpu=1,mem=1G,node=1", licenses="matlab:2")
-    system = SlurmCommands(cluster.adapter_settings(timeout=5.0))
+    system = cluster.adapter()
     system.facts()
     snapshot = system.snapshot()
     jobs, requests = snapshot.pending.jobs, snapshot.pending.jobs.requests
@@ -193,7 +193,7 @@ def test_what_is_left_on_a_node_taken_whole_is_not_free(cluster: FakeCluster):
     cluster.add(11, processors=8, asks="cpu=8,mem=1G,node=1", exclusive=True)
     cluster.run_job(11)
     cluster.change(11, nodes="g1")
-    now = SlurmCommands(cluster.adapter_settings(timeout=5.0)).snapshot().resources
+    now = cluster.adapter().snapshot().resources
     assert now.capacity.tolist() == [12.0, 72000.0, 4.0, 4.0]
     assert now.free.tolist() == [4.0, 8000.0, 0.0, 0.0]  # of n1
 
@@ -212,7 +212,7 @@ def test_a_snapshot_tells_requests_and_what_is_free(cluster: FakeCluster):
     cluster.add(12, asks="cpu=1,mem=500M,node=1")
     cluster.add(13, asks="cpu=1,mem=1000M,node=1,gres/gpu=1", per_job="gres:gpu:a100:1")
     cluster.run_job(13)
-    snapshot = SlurmCommands(cluster.adapter_settings(timeout=5.0)).snapshot()
+    snapshot = cluster.adapter().snapshot()
     names = (*BASIC_RESOURCES, "gres/gpu:a100")
     requests = snapshot.pending.jobs.requests
     assert requests.names == names
@@ -229,8 +229,7 @@ def test_processors_alone_cost_no_further_question(cluster: FakeCluster):
     cluster.set(settings={"SelectTypeParameters": "CR_CORE", "GresTypes": "(null)"})
     cluster.add(11, asks="cpu=1,mem=16G,node=1,gres/gpu=2")
     calls: list[str] = []
-    given = cluster.adapter_settings(timeout=5.0, on_call=lambda call, _: calls.append(call))
-    snapshot = SlurmCommands(given).snapshot()
+    snapshot = cluster.adapter(on_call=lambda call, _: calls.append(call)).snapshot()
     assert snapshot.resources is None
     assert snapshot.pending.jobs.requests is None
     assert calls.count("sinfo") == calls.count("squeue") == 1
@@ -239,8 +238,7 @@ def test_processors_alone_cost_no_further_question(cluster: FakeCluster):
 def test_nodes_are_asked_for_once_a_minute(cluster: FakeCluster):
     cluster.add(11)
     calls: list[str] = []
-    given = cluster.adapter_settings(timeout=5.0, on_call=lambda call, _: calls.append(call))
-    system = SlurmCommands(given)
+    system = cluster.adapter(on_call=lambda call, _: calls.append(call))
     for seconds, questions in ((0, 2), (10, 3), (50, 4), (61, 6)):
         cluster.set(now=NOW + seconds)
         assert system.snapshot().resources is not None
@@ -254,7 +252,7 @@ def test_an_odd_answer_leaves_processors_alone(
 ):
     cluster.set(nodes=[{**GPU_NODES[1], "gres": gres}])
     cluster.add(11, asks="cpu=1,mem=4G,node=1")
-    snapshot = SlurmCommands(cluster.adapter_settings(timeout=5.0)).snapshot()
+    snapshot = cluster.adapter().snapshot()
     odd = gres != "gpu:a100:2"
     assert (snapshot.resources is None) == odd
     assert (snapshot.pending.jobs.requests is None) == odd
@@ -286,7 +284,7 @@ def test_runs_of_the_past_and_of_now_tell_what_was_asked_for(tmp_path: Path) -> 
     times = {"Submit": NOW - 300, "Start": NOW - 200, "End": NOW - 100}
     cluster.set(accounting=[{**past, **times, "State": "COMPLETED", "ReqTRES": asked}])
     cluster.add(1, asks=asked)
-    system = SlurmCommands(cluster.adapter_settings())
+    system = cluster.adapter(history_days=30.0)
     ended = system.snapshot().ended.jobs.requests
     assert ended.of("memory").tolist() == [2048]
     cluster.run_job(1)

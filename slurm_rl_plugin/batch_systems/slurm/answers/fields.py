@@ -309,20 +309,15 @@ def end_of(name: str) -> str:
     return _END if name in _ANY_TEXT else SEPARATOR
 
 
-def parse_queue(text: str, mark: str, names: Sequence[str] = QUEUE_FIELDS) -> list[QueueRow]:
+def parse_records(
+    text: str, mark: str, known: Mapping[int, QueueRow], names: Sequence[str] = QUEUE_FIELDS
+) -> dict[int, QueueRow]:
     """Read the answer of `squeue` with the variables of `queue_format(mark, names)`.
 
     A job name may hold newlines and separators. Only a user who knows `mark` could forge the
     beginning of a record, so every call must have a new one.
-    """
-    return list(parse_records(text, mark, {}, names).values())
 
-
-def parse_records(
-    text: str, mark: str, known: Mapping[int, QueueRow], names: Sequence[str] = QUEUE_FIELDS
-) -> dict[int, QueueRow]:
-    """Read the answer into rows by a key of the record; rows of the last answer are used again.
-
+    The rows have a key of their record, by which rows of the last answer, `known`, are used again.
     Few of 10,000 pending jobs change between two snapshots, except for their priority, which Slurm
     computes again every few minutes. So the key holds no priority, only whether it is 0, and the
     row of the last answer gets the new one.
