@@ -18,7 +18,6 @@ from slurm_rl_plugin.batch_systems.pbs.answers.server import (
     formula_with,
     is_bounded,
     parse_schedulers,
-    without_ours,
 )
 from slurm_rl_plugin.batch_systems.pbs.queue import PbsWatch
 from slurm_rl_plugin.batch_systems.pbs.scores import HIGHEST_SCORE, LOWEST_SCORE
@@ -196,14 +195,6 @@ def test_requests_and_what_is_free(tmp_path: Path) -> None:
     assert now.free.tolist() == [6.0, 57344.0, 3.0]
 
 
-def test_vnodes_of_processors_alone_tell_of_nothing_else(tmp_path: Path) -> None:
-    fake = FakePbs(tmp_path)
-    fake.add("1.head")
-    snapshot = fake.adapter().snapshot()
-    assert snapshot.resources is None
-    assert snapshot.pending.jobs.requests is None
-
-
 def test_vnodes_of_a_queue_serve_it_alone() -> None:
     amounts = {"ncpus": 8, "mem": "64gb", "ngpus": 2}
     vnodes = {
@@ -234,16 +225,6 @@ def test_the_sites_terms_overrule_no_score(score: int, of_lower: float, of_highe
     assert lower < higher
 
 
-@given(seconds=st.integers(0, 10**6), score=st.integers(LOWEST_SCORE, HIGHEST_SCORE))
-def test_the_sites_terms_decide_between_jobs_of_one_score(seconds: int, score: int) -> None:
-    formula = formula_with("eligible_time/60 + queue_priority")
-    sooner, later = (
-        value_of(formula, rl_score=score, queue_priority=100, eligible_time=waited)
-        for waited in (seconds + 60, seconds)
-    )
-    assert sooner > later
-
-
 @pytest.mark.parametrize(
     ("formula", "bounded"),
     [
@@ -267,11 +248,6 @@ def test_check_warns_of_terms_that_are_not_bounded(
     server.set_server(job_sort_formula=formula)
     (check,) = [each for each in server.adapter().own_checks() if each.name == "formula"]
     assert check.result == ("pass" if bounded else "warn")
-
-
-@pytest.mark.parametrize("site", ["", "queue_priority", "(ncpus) + asinh(mem)"])
-def test_what_was_extended_is_taken_apart_again(site: str) -> None:
-    assert without_ours(formula_with(site)) == site
 
 
 OURS = "1000*rl_score"
@@ -313,13 +289,6 @@ def test_what_any_scheduler_says_is_told(
     server.set(schedulers=["default", "second"], sched={"second": attributes})
     harm = Site(server).harm()
     assert harm is None if words is None else words in str(harm)
-
-
-def test_a_formula_of_a_scheduler_alone_is_not_ours(server: FakePbs) -> None:
-    """The dead-man hook would not take it back."""
-    server.set_server(job_sort_formula="")
-    server.set(sched={"default": {"job_sort_formula": OURS}})
-    assert "does not contain rl_score" in str(Site(server).harm())
 
 
 def test_a_queues_own_default_of_the_score_is_told(server: FakePbs) -> None:

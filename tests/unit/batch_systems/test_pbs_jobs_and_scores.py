@@ -38,9 +38,8 @@ from slurm_rl_plugin.batch_systems.pbs.scores import (
 )
 from slurm_rl_plugin.batch_systems.port import AdapterParts
 from slurm_rl_plugin.domain.job_class import JobClassifier
-from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
-from tests.contracts.batch_system_contract import factors, set_factor
+from tests.contracts.batch_system_contract import by_job, factors, set_factor
 from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, NOW, FakePbs, fake_libpbs
 from tests.fakes.pbs_month import FIRST_DAY, write_month
 
@@ -120,9 +119,7 @@ def test_a_users_priority_orders_his_jobs_as_nice_does(
     fake = FakePbs(tmp_path, library if by_library else None)
     for job, priority in ((1, -5), (2, 0), (3, 1023)):
         fake.add(f"{job}.head", Priority=priority)
-    pending = fake.adapter().snapshot().pending
-    nice = dict(zip(pending.jobs.job_id.tolist(), pending.nice.tolist(), strict=True))
-    assert nice == {1: 5, 2: 0, 3: -1023}
+    assert by_job(fake.adapter().snapshot(), "nice") == {1: 5, 2: 0, 3: -1023}
 
 
 @pytest.mark.parametrize("changes", [{"ctime": None}, {"job_state": None}, {"ctime": "nan"}])
@@ -396,14 +393,11 @@ def test_capacity_is_what_jobs_can_use() -> None:
         "d": {"state": "free"},
     }
     assert parse_capacity({"nodes": nodes}) == 11
-
-
-@pytest.mark.parametrize("state", ["Stale", "busy", "job-busy,busy", "initializing"])
-def test_a_vnode_that_takes_no_new_job_is_not_usable(state: str) -> None:
-    """In the words of 23.06 (pbs_internal.h): pbs_sched starts jobs on `free` vnodes alone."""
-    vnode = {"state": state, "resources_available": {"ncpus": 8, "mem": "8gb"}}
-    assert parse_capacity({"nodes": {"a": vnode}}) == 0
-    assert [each.serves for each in parse_nodes({"nodes": {"a": vnode}})] == [False]
+    # in the words of 23.06 (pbs_internal.h): pbs_sched starts jobs on `free` vnodes alone
+    for state in ("Stale", "busy", "job-busy,busy", "initializing"):
+        vnode = {"state": state, "resources_available": {"ncpus": 8, "mem": "8gb"}}
+        assert parse_capacity({"nodes": {"a": vnode}}) == 0
+        assert [each.serves for each in parse_nodes({"nodes": {"a": vnode}})] == [False]
 
 
 @pytest.mark.parametrize(
@@ -421,38 +415,18 @@ def test_a_formula_that_does_nothing_is_told(values: dict[str, Any], harm: str |
     assert harm is None or harm in str(server.harm())
 
 
-def test_running_subjobs_are_rows_of_their_own(fake: FakePbs) -> None:
-    fake.add("9[].head", job_state="B", array_state_count="Queued:1 Running:2 Exiting:0 Expired:0 ")
+@pytest.mark.parametrize("held", [False, True])
+def test_running_subjobs_are_rows_of_their_own(fake: FakePbs, held: bool) -> None:
+    """A hold makes an array H where it was B; its running subjobs continue."""
+    count = "Queued:1 Running:2 Exiting:0 Expired:0 "
+    state = {"job_state": "H", "Hold_Types": "u", "etime": None} if held else {"job_state": "B"}
+    fake.add("9[].head", array_state_count=count, **state)
     fake.add("9[0].head", job_state="R", stime=NOW - 5)
     fake.add("9[1].head", job_state="R", stime=NOW - 5)
     fake.add("9[2].head")
     snapshot = fake.adapter().snapshot()
-    assert 9 in snapshot.pending.jobs.job_id.tolist()
-    assert len(snapshot.pending) == 4
+    assert by_job(snapshot, "held") == {1: False, 2: False, 3: False, 9: held}
     assert len(set(snapshot.running.jobs.job_id.tolist())) == len(snapshot.running) == 2
-
-
-def test_subjobs_of_an_array_that_is_held_meanwhile_still_run(fake: FakePbs) -> None:
-    """The hold makes an array H where it was B; its running subjobs go on."""
-    count = "Queued:1 Running:1 Exiting:0 Expired:0 "
-    fake.add("9[].head", job_state="H", Hold_Types="u", etime=None, array_state_count=count)
-    fake.add("9[0].head", job_state="R", stime=NOW - 5)
-    snapshot = fake.adapter().snapshot()
-    assert len(snapshot.running) == 1
-    assert snapshot.pending.held[snapshot.pending.jobs.job_id == 9].tolist() == [True]
-
-
-def test_a_subjob_that_goes_on_after_it_was_suspended_has_not_started_again(fake: FakePbs) -> None:
-    fake.add("9[].head", job_state="B", array_state_count="Queued:1 Running:1 Exiting:0 Expired:0 ")
-    fake.add("9[0].head", job_state="Q")
-    system = fake.adapter()
-    system.snapshot()
-    fake.run_job("9[0].head", NOW - 5)
-    told = []
-    for state in ("R", "S", "R"):
-        fake.change("9[0].head", job_state=state)
-        told.append(len(system.snapshot().started))
-    assert told == [1, 0, 0]
 
 
 def test_jobs_of_several_servers_with_one_number_are_left_alone(
@@ -470,30 +444,24 @@ def test_jobs_of_several_servers_with_one_number_are_left_alone(
     assert told == ["jobs=left_alone reason=one_number_of_several_jobs jobs='2.head 2.other'"]
 
 
-@pytest.mark.parametrize("suspended", ["S", "U"])
+@pytest.mark.parametrize(
+    ("job", "suspended"), [("1.head", "S"), ("1.head", "U"), ("9[0].head", "S")]
+)
 def test_a_job_that_goes_on_after_it_was_suspended_has_not_started_again(
-    fake: FakePbs, suspended: str
+    fake: FakePbs, job: str, suspended: str
 ) -> None:
+    fake.add("9[].head", job_state="B", array_state_count="Queued:1 Running:1 Exiting:0 Expired:0 ")
+    fake.add("9[0].head")
     system = fake.adapter()
     system.snapshot()
-    fake.run_job("1.head", NOW - 5)
-    told = [system.snapshot().started.jobs.job_id.tolist()]
+    fake.run_job(job, NOW - 5)
+    told = [len(system.snapshot().started)]
     for state in (suspended, "R", suspended):
-        fake.change("1.head", job_state=state)
-        told.append(system.snapshot().started.jobs.job_id.tolist())
-    assert told == [[1], [], [], []]
-    fake.end_job("1.head", NOW - 1)
-    assert system.snapshot().ended.jobs.job_id.tolist() == [1]
-
-
-def test_a_start_that_a_busy_server_shows_late_is_told_once(fake: FakePbs) -> None:
-    system = fake.adapter()
-    system.snapshot()
-    fake.change("1.head", job_state="R", stime=None)
-    told = [system.snapshot().started.jobs.job_id.tolist()]
-    fake.change("1.head", stime=NOW - 5)
-    told += [system.snapshot().started.jobs.job_id.tolist() for _ in range(2)]
-    assert told == [[], [1], []]
+        fake.change(job, job_state=state)
+        told.append(len(system.snapshot().started))
+    assert told == [1, 0, 0, 0]
+    fake.end_job(job, NOW - 1)
+    assert len(system.snapshot().ended) == 1
 
 
 def test_the_first_snapshot_tells_the_runs_of_the_past(fake: FakePbs) -> None:
@@ -526,93 +494,67 @@ def test_the_heartbeat_comes_and_goes(fake: FakePbs, tmp_path: Path) -> None:
     assert not heartbeat.exists()
 
 
-@pytest.mark.parametrize(
-    ("flag", "kind", "result"),
-    [("i", "float", "pass"), ("r", "float", "warn"), ("m", "float", "fail"), ("i", "size", "fail")],
-)
-def test_whether_users_can_set_the_score_is_checked(
-    fake: FakePbs, flag: str, kind: str, result: str
+#: Changes of the fake, lines of sched_config, the name of a check, its result and words in it.
+CHECKS: list[tuple[dict[str, Any], str | None, str, str, str]] = [
+    ({"resource": {"type": "float", "flag": "i"}}, None, "resource", "pass", ""),
+    ({"resource": {"type": "float", "flag": "r"}}, None, "resource", "warn", "users can see"),
+    ({"resource": {"type": "float", "flag": "m"}}, None, "resource", "fail", "users can set"),
+    ({"resource": {"type": "size", "flag": "i"}}, None, "resource", "fail", "no float but size"),
+    ({"resource": None}, None, "resource", "fail", "there is no rl_score"),
+    ({}, None, "restart", "pass", ""),
+    ({"server": {"pbs_version": "20.0.1"}}, None, "restart", "warn", "issue 2530"),
+    ({"server": {"scheduling": "False"}}, None, "scheduling", "warn", ""),
+    ({"server": {"job_history_enable": "False"}}, None, "job history", "warn", ""),
+    ({}, None, "default score", "pass", ""),
+    ({"defaults": {}}, None, "default score", "warn", ""),
+    ({}, None, "dead man", "pass", ""),
+    ({"hooks": []}, None, "dead man", "warn", "no hook slurm_rl_dead_man"),
+    ({"disabled_hooks": ["slurm_rl_class"]}, None, "dead man", "pass", ""),
+    (
+        {"disabled_hooks": ["slurm_rl_dead_man"]},
+        *(None, "dead man", "warn", "set hook slurm_rl_dead_man enabled = true"),
+    ),
+    # an operator may not see hooks
+    (
+        {"modes": {"qmgr": "operator"}},
+        *(None, "dead man", "warn", "hook slurm_rl_dead_man is there (slurmrl@head is unauthor"),
+    ),
+    ({"modes": {"qmgr": "operator"}}, None, "dead man", "warn", "`qmgr -c 'list hook slurm_rl_d"),
+    ({}, None, "by_queue", "warn", "by_queue False and strict_ordering true"),
+    ({}, "round_robin: False\tall\nby_queue: True\tprime", "by_queue", "warn", "by_queue in"),
+    *(
+        ({}, lines, "strict_ordering", "warn", "set `strict_ordering: true ALL`")
+        for lines in (
+            *("", "strict_ordering: false ALL", "strict_ordering: true prime"),
+            "strict_ordering: false ALL\nhelp_starving_jobs: true ALL",
+        )
+    ),
+    *(
+        ({}, lines, "strict_ordering", "pass", "")
+        for lines in (
+            "strict_ordering: true prime\nstrict_ordering: true non_prime",
+            "strict_ordering: true ALL",
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "config", "name", "result", "words"), CHECKS)
+def test_checks(
+    fake: FakePbs,
+    changes: dict[str, Any],
+    config: str | None,
+    name: str,
+    result: str,
+    words: str,
 ) -> None:
-    fake.set(resource={"type": kind, "flag": flag})
+    fake.set(**changes)
+    if config is not None:
+        (fake.home / "sched_priv" / "sched_config").write_text(f"{config}\n")
     checks = {check.name: check for check in fake.adapter().own_checks()}
-    assert checks["resource"].result == result
-
-
-@pytest.mark.parametrize(
-    ("change", "name", "result"),
-    [
-        ({}, "restart", "pass"),
-        ({"pbs_version": "20.0.1"}, "restart", "warn"),
-        ({"scheduling": "False"}, "scheduling", "warn"),
-        ({"job_history_enable": "False"}, "job history", "warn"),
-        ({}, "dead man", "pass"),
-        ({}, "default score", "pass"),
-        ({}, "by_queue", "warn"),
-        ({}, "strict_ordering", "warn"),
-    ],
-)
-def test_the_other_checks(fake: FakePbs, change: dict[str, Any], name: str, result: str) -> None:
-    fake.set_server(**change)
-    config = fake.home / "sched_priv" / "sched_config"
-    config.write_text("round_robin: False\tall\nby_queue: True\tprime\n")
-    assert {check.name: check.result for check in fake.adapter().own_checks()}[name] == result
-
-
-@pytest.mark.parametrize(
-    ("lines", "result"),
-    [
-        ("", "warn"),
-        ("strict_ordering: false ALL", "warn"),
-        ("strict_ordering: true prime", "warn"),
-        ("strict_ordering: false ALL\nhelp_starving_jobs: true ALL", "warn"),
-        ("strict_ordering: true prime\nstrict_ordering: true non_prime", "pass"),
-        ("strict_ordering: true ALL", "pass"),
-    ],
-)
-def test_whether_pbs_drains_for_the_first_job_is_checked(
-    fake: FakePbs, lines: str, result: str
-) -> None:
-    (fake.home / "sched_priv" / "sched_config").write_text(f"{lines}\n")
-    checks = {check.name: check for check in fake.adapter().own_checks()}
-    found = checks["strict_ordering"]
-    assert found.result == result
-    assert ("set `strict_ordering: true ALL`" in found.what) == (result == "warn")
-
-
-def test_a_sched_config_that_cannot_be_read_is_one_warning(fake: FakePbs) -> None:
-    checks = {check.name: check for check in fake.adapter().own_checks()}
-    assert "strict_ordering" not in checks
-    assert checks["by_queue"].result == "warn"
-    assert "by_queue False and strict_ordering true" in checks["by_queue"].what
-
-
-def test_a_site_that_was_never_set_up_is_told_what_is_missing(fake: FakePbs) -> None:
-    fake.set(resource=None, hooks=[], defaults={}, server={})
-    checks = {check.name: check.result for check in fake.adapter().own_checks()}
-    assert (checks["resource"], checks["default score"], checks["dead man"]) == (
-        "fail",
-        "warn",
-        "warn",
-    )
-
-
-@pytest.mark.parametrize(
-    ("disabled", "result"), [("slurm_rl_dead_man", "warn"), ("slurm_rl_class", "pass")]
-)
-def test_a_dead_man_that_is_not_enabled_is_told(fake: FakePbs, disabled: str, result: str) -> None:
-    fake.set(disabled_hooks=[disabled])
-    (check,) = [each for each in fake.adapter().own_checks() if each.name == "dead man"]
-    assert check.result == result
-    assert ("set hook slurm_rl_dead_man enabled = true" in check.what) == (result == "warn")
-
-
-def test_a_hook_that_an_operator_may_not_see_is_not_called_missing(fake: FakePbs) -> None:
-    fake.break_command("qmgr", "operator")
-    (check,) = [each for each in fake.adapter().own_checks() if each.name == "dead man"]
-    assert check.result == "warn"
-    assert "hook slurm_rl_dead_man is there (slurmrl@head is unauthorized" in check.what
-    assert "ask a manager: `qmgr -c 'list hook slurm_rl_dead_man'`" in check.what
-    assert "no hook" not in check.what
+    assert checks[name].result == result
+    assert words in checks[name].what
+    assert ("strict_ordering" in checks) == (config is not None)
 
 
 def test_an_ended_job_tells_whether_its_limit_ended_it(fake: FakePbs) -> None:
@@ -631,12 +573,3 @@ def test_an_ended_job_tells_whether_its_limit_ended_it(fake: FakePbs) -> None:
         3: False,
     }
     assert ended.jobs.by_limit.tolist() == [True, True]
-
-
-def test_what_a_user_chose_stands_in_a_resource() -> None:
-    due = UtilityClass(form="deadline", hours=1.0, interactive=True, users=True)
-    classifier = JobClassifier((), {**BUILT_IN, "due": due})
-    asked = {**JOB["Resource_List"], "slurm_rl": "slurm-rl:class=due"}
-    jobs = [parse_job("7.h", JOB), parse_job("8.h", {**JOB, "Resource_List": asked})]
-    table = PbsTables((), classifier).jobs([job for job in jobs if job is not None])
-    assert table.by_user.tolist() == table.interactive.tolist() == [False, True]

@@ -132,16 +132,13 @@ def test_a_queue_that_is_gone_is_forgotten(fake: FakePbs, record: Path) -> None:
     assert not record.exists()
 
 
-def test_without_the_right_one_sentence_says_who_gives_it(fake: FakePbs, record: Path) -> None:
+def test_what_pbs_refuses_is_one_sentence(fake: FakePbs, record: Path) -> None:
     fake.break_command("qmgr", "deny")
     with pytest.raises(ChangeRejected, match=r"Unauthorized.*operator") as caught:
         adapter(fake, record).limit_batch({"cpus": 6})
     assert "\n" not in str(caught.value)
-
-
-def test_limits_of_the_old_style_are_named(fake: FakePbs, record: Path) -> None:
-    fake.set_queue("batch", max_user_res=True)
-    with pytest.raises(ChangeRejected, match="Cannot mix old and new"):
+    fake.break_command("qmgr", "down")
+    with pytest.raises(BatchSystemUnavailable):
         adapter(fake, record).limit_batch({"cpus": 6})
 
 
@@ -174,12 +171,6 @@ def test_what_was_is_on_disk_before_the_limit_is_set(fake: FakePbs, record: Path
     with pytest.raises(ChangeRejected):
         adapter(fake, record).limit_batch({"cpus": 6})
     assert json.loads(record.read_text())["queues"] == {"batch": {"own": 9, "ours": [6]}}
-
-
-def test_without_an_answer_nothing_hangs(fake: FakePbs, record: Path) -> None:
-    fake.break_command("qmgr", "down")
-    with pytest.raises(BatchSystemUnavailable):
-        adapter(fake, record).limit_batch({"cpus": 6})
 
 
 def test_several_queues_share_the_processors(fake: FakePbs, record: Path) -> None:
@@ -241,23 +232,25 @@ def test_a_queue_of_an_array_that_has_begun_gets_its_part(fake: FakePbs, record:
 
 
 @pytest.mark.parametrize(
-    ("words", "limit"),
+    ("lines", "limits"),
     [
-        ("Queue batch\n", None),
-        ("Queue batch\n    max_run_res.ncpus = [o:PBS_ALL=4]\n", 4),
-        (
-            "Queue batch\n    max_run_res.mem = [o:PBS_ALL=3gb]\n"
-            "    max_run_res.ncpus = [o:PBS_ALL=12]\n    max_run_res.ncpus = [u:alice=3]\n",
-            12,
-        ),
-        ("Queue batch\n    max_run_res.mem = [o:PBS_ALL=3]\n", None),
-        ("Queue batch\n    max_run_res.ncpus = [u:alice=3]\n", None),
-        ("Queue batch\n    max_run_res.ncpus_soft = [o:PBS_ALL=4]\n", None),
+        ([], (None, None)),
+        (["ncpus = [o:PBS_ALL=4]"], (4, None)),
+        (["mem = [o:PBS_ALL=3gb]", "ncpus = [o:PBS_ALL=12]", "ncpus = [u:alice=3]"], (12, 3 << 20)),
+        (["mem = [o:PBS_ALL=2048]"], (None, 2)),
+        (["mem = [o:PBS_ALL=5mb]"], (None, 5120)),
+        (["ncpus = [o:PBS_ALL=7]", "mem = [o:PBS_ALL=x]"], (7, None)),
+        (["ncpus = [u:alice=3]"], (None, None)),
+        (["ncpus_soft = [o:PBS_ALL=4]"], (None, None)),
     ],
 )
-def test_limits_in_the_words_of_qmgr(words: str, limit: int | None) -> None:
+def test_limits_in_the_words_of_qmgr(
+    lines: list[str], limits: tuple[int | None, int | None]
+) -> None:
     """As recorded from 23.06.06."""
-    assert limit_of(words) == limit
+    words = "\n    max_run_res.".join(["Queue batch", *lines]) + "\n"
+    assert (limit_of(words), limit_of(words, "memory")) == limits
+    assert limit_of(words, "gpus") is None
 
 
 def test_a_queue_that_the_site_does_not_name_is_not_touched(fake: FakePbs, record: Path) -> None:
@@ -291,15 +284,6 @@ def test_gpus_and_memory_are_limited_and_given_back(fake: FakePbs, record: Path)
     adapter(fake, record, queues=()).limit_batch(None)
     assert fake.limits("batch") == {f"mem/{ALL}": "9000000kb"}
     assert not record.exists()
-
-
-@pytest.mark.parametrize(
-    ("said", "kb"), [("4096kb", 4096), ("3gb", 3145728), ("2048", 2), ("5mb", 5120), ("x", None)]
-)
-def test_memory_in_the_words_of_qmgr(said: str, kb: int | None) -> None:
-    words = f"Queue batch\n  max_run_res.ncpus = [{ALL}=7]\n  max_run_res.mem = [{ALL}={said}]\n"
-    assert limit_of(words, "memory") == kb
-    assert limit_of(words, "gpus") is None
 
 
 @pytest.mark.parametrize("others", [{}, {"ngpus/u:alice": 64}])

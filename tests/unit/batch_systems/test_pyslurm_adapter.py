@@ -98,12 +98,13 @@ class TestRows:
         cluster.add(22, array_id=20, tasks="2", state="RUNNING", start=NOW - 5, nodes="n1")
         cluster.add(30, state="COMPLETING", start=NOW, end=NOW, nodes="n1")
         cluster.add(31, state="SUSPENDED", start=NOW, nodes="n1")
+        cluster.add(32, state="SPECIAL_EXIT", eligible=None)
         cluster.add(40, het_id=40)
         cluster.add(41, het_id=40, partition="short")
         system = adapter(cluster)
         theirs = {row.job_id: row for row in Squeue(system._runner).waiting_and_running()}
         ours = {row.job_id: row for row in _rows(system)}
-        assert ours.keys() == theirs.keys() == {1, 2, 3, 4, 5, 20, 21, 22, 40, 41}
+        assert ours.keys() == theirs.keys() == {1, 2, 3, 4, 5, 20, 21, 22, 32, 40, 41}
         for job_id, row in ours.items():
             for column in (each.name for each in fields(QueueRow)):
                 mine = getattr(row, column)
@@ -123,13 +124,6 @@ class TestRows:
         cluster.add(1, user="nobody-knows", name="\udcff")
         rows = _rows(adapter(cluster))
         assert (rows[0].user, rows[0].name) == ("4242", "")
-
-    def test_jobs_put_back_into_the_queue_still_wait(self, cluster: PyslurmCluster) -> None:
-        cluster.add(1, state="SPECIAL_EXIT", site=7, eligible=None)
-        system = adapter(cluster)
-        assert system.snapshot().pending.jobs.job_id.tolist() == [1]
-        assert system.release().applied == 1
-        assert cluster.sites == {1: 0}
 
     def test_rows_of_looks_at_new_jobs_do_not_pile_up(
         self, cluster: PyslurmCluster, monkeypatch: pytest.MonkeyPatch
@@ -300,18 +294,6 @@ class TestChild:
     ) -> None:
         cluster.break_pyslurm("chatty")
         assert ask_pyslurm(commands, "read", READ) == {"jobs": [[7, "PENDING"]]}
-
-    def test_answer_longer_than_a_pipe_and_question_of_a_burst(
-        self, cluster: PyslurmCluster
-    ) -> None:
-        cluster.add(7)
-        record = cluster.record(7)
-        cluster.set(jobs=[{**record, "job_id": n, "name": "x" * 900} for n in range(1000)])
-        commands = CommandRunner.of(cluster.adapter_settings(timeout=20.0))
-        assert len(ask_pyslurm(commands, "read", {"read": ["id", "name"]})["jobs"]) == 1000
-        cluster.set(jobs=[])
-        burst = [[job_id, -2147483645] for job_id in range(10**9, 10**9 + 500)]
-        assert len(ask_pyslurm(commands, "write", {"write": burst})["refused"]) == 500
 
     def test_orphan_ends_by_itself(self, cluster: PyslurmCluster) -> None:
         """In a hanging call, where no code of Python runs, soon after its time-out."""
