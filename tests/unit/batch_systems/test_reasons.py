@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from pathlib import Path
 
@@ -114,11 +113,6 @@ def test_a_comment_of_pbs_names_whose_limit_on_what(comment: str, sentence: str)
     assert comment_sentence(comment) == sentence
 
 
-@pytest.mark.parametrize("reason", ["None", "Priority", "Resources", "Licenses", "PartitionDown"])
-def test_what_no_user_controls_is_nobodys_own_doing(reason: str) -> None:
-    assert not slurm_reasons.is_own_doing(reason)
-
-
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [("Resources,Priority", True), ("Priority,JobArrayTaskLimit", False), ("Licenses", False)],
@@ -127,6 +121,7 @@ def test_an_array_waits_for_processors_where_all_its_records_do(
     reason: str, expected: bool
 ) -> None:
     assert slurm_reasons.waits_for_processors(reason) == expected
+    assert slurm_reasons.is_own_doing(reason) is False  # of a reason first
 
 
 @pytest.mark.parametrize(
@@ -177,13 +172,3 @@ def test_a_snapshot_says_why_each_job_waits(cluster: FakeCluster) -> None:
 def test_comments_of_pbs(comment: str, own: bool, for_processors: bool) -> None:
     assert pbs_reasons.is_own_doing(comment) is own
     assert pbs_reasons.is_for_processors(comment) is for_processors
-
-
-def test_the_least_accrued_component_speaks_for_a_heterogeneous_job(cluster: FakeCluster) -> None:
-    now = cluster.state["now"]
-    cluster.add(7, het_id=7, array_id=7, accrue=now - 500, eligible=now - 500)
-    cluster.add(8, het_id=7, array_id=8, accrue=now - 5, reason="AssocGrpCpuLimit")
-    snapshot = cluster.adapter().snapshot()
-    assert snapshot.accrued_wait.tolist() == [5.0]
-    assert snapshot.pending.each_own_doing.tolist() == [True]
-    assert not math.isinf(snapshot.pending.jobs.eligible[0])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.command_process import collector_paused
-from slurm_rl_plugin.batch_systems.port import LARGEST_FACTOR, FactorChange, JobRecord
+from slurm_rl_plugin.batch_systems.port import LARGEST_FACTOR, JobRecord
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
     PENDING,
@@ -26,8 +26,9 @@ from slurm_rl_plugin.batch_systems.slurm.queue import job_tables
 from slurm_rl_plugin.batch_systems.slurm.queue import reader as slurm_watch
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import RowNumbers
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import JobWatch, whole_jobs
-from slurm_rl_plugin.domain import PendingJobs
+from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
+from tests.contracts.batch_system_contract import by_job, factors, set_factor
 from tests.fakes.fake_cluster import NOW, OF_A_MINUTE, FakeCluster
 
 #: Seconds for which Slurm keeps a job that is over.
@@ -365,59 +366,63 @@ def het(tmp_path: Path) -> FakeCluster:
     return fake
 
 
-def pending(system: SlurmCommands) -> PendingJobs:
-    return system.snapshot().pending
+def adapter(het: FakeCluster) -> SlurmCommands:
+    return het.adapter(classifier=JobClassifier(()))
+
+
+def snapshot_of(het: FakeCluster) -> QueueSnapshot:
+    return adapter(het).snapshot()
 
 
 def sites(het: FakeCluster) -> dict[int, int]:
     return {job["job_id"]: job["site"] for job in het.state["jobs"]}
 
 
-def test_it_is_one_row_under_the_number_of_its_leader(het: FakeCluster) -> None:
-    jobs = pending(het.adapter(classifier=JobClassifier(()))).jobs
-    assert sorted(jobs.job_id.tolist()) == [LEADER, PLAIN]
-    assert jobs.processors[jobs.job_id == LEADER].tolist() == [6]
-
-
-def test_the_lowest_component_tells_its_priority(het: FakeCluster) -> None:
-    found = pending(het.adapter(classifier=JobClassifier(())))
-    native = dict(zip(found.jobs.job_id.tolist(), found.native_priority.tolist(), strict=True))
-    assert native == {LEADER: 10412 - 40, PLAIN: 10412}
-
-
-def test_each_component_counts_the_nice_that_it_has_now(het: FakeCluster) -> None:
-    het.change(LEADER, nice=200, counted_nice=0)
-    found = pending(het.adapter(classifier=JobClassifier(())))
-    native = dict(zip(found.jobs.job_id.tolist(), found.native_priority.tolist(), strict=True))
-    assert native == {LEADER: 10412 - 200, PLAIN: 10412}
+@pytest.mark.parametrize(
+    ("component", "changes", "column", "expected"),
+    [
+        (LEADER, {}, "processors", [6, 1]),
+        # the lowest component tells the priority, and each counts the nice that it has now
+        (LEADER, {}, "native_priority", [10412 - 40, 10412]),
+        (LEADER, {"nice": 200, "counted_nice": 0}, "native_priority", [10412 - 200, 10412]),
+        (SECOND, {"reason": "JobHeldUser", "eligible": None}, "held", [True, False]),
+        (SECOND, {"by_hand": 5000}, "admin_set", [True, False]),
+        (THIRD, {"eligible": NOW + 60}, "eligible", [NOW + 60, NOW - 100]),
+        (SECOND, {"accrue": NOW - 5}, "accrued", [5.0, 100.0]),
+        (SECOND, {"reason": "AssocGrpCpuLimit"}, "own_doing", [True, False]),
+    ],
+)
+def test_it_is_one_row_under_the_number_of_its_leader(
+    het: FakeCluster, component: int, changes: dict[str, Any], column: str, expected: list[object]
+) -> None:
+    het.change(component, **changes)
+    assert by_job(snapshot_of(het), column) == dict(zip((LEADER, PLAIN), expected, strict=True))
 
 
 def test_a_factor_puts_all_components_at_one_priority_and_one_write_takes_it_back(
     het: FakeCluster,
 ) -> None:
-    system = het.adapter(classifier=JobClassifier(()))
-    assert sorted(_spread(pending(system))) == [0, 11312 - 10372]
-    report = system.apply([FactorChange(job_id=LEADER, old=0, new=500)])
+    system = adapter(het)
+    assert sorted(_spread(system)) == [0, 11312 - 10372]
+    report = system.apply([set_factor(LEADER, 500)])
     assert (report.applied, report.rejected) == (1, {})
     # 10412, 10372 and 11312 points without us
     assert sites(het) == {LEADER: 460, SECOND: 500, THIRD: -440, PLAIN: 0}
-    found = pending(system)
-    assert sorted(found.factor.tolist()) == [0, 500]
-    assert _spread(found) == [0, 0]
+    assert factors(system.snapshot()) == {LEADER: 500, PLAIN: 0}
+    assert _spread(system) == [0, 0]
     assert system.release().applied == 1
     assert set(sites(het).values()) == {0}
 
 
 def test_a_component_that_cannot_be_written_is_told_under_its_job(het: FakeCluster) -> None:
-    system = het.adapter(classifier=JobClassifier(()))
+    system = adapter(het)
     system.snapshot()
-    report = system.apply([FactorChange(job_id=LEADER, old=0, new=-LARGEST_FACTOR + 100)])
+    report = system.apply([set_factor(LEADER, -LARGEST_FACTOR + 100)])
     assert (report.applied, set(report.rejected)) == (0, {LEADER})
 
 
-def _spread(found: PendingJobs) -> list[int]:
-    assert found.spread is not None
-    return [int(points) for points in found.spread]
+def _spread(system: SlurmCommands) -> list[int]:
+    return list(by_job(system.snapshot(), "spread").values())
 
 
 @pytest.mark.parametrize("component", [LEADER, SECOND, THIRD])
@@ -425,34 +430,12 @@ def test_release_finds_a_factor_that_only_one_component_has(
     het: FakeCluster, component: int
 ) -> None:
     het.change(component, site=90)
-    assert het.adapter(classifier=JobClassifier(())).release().applied == 1
+    assert adapter(het).release().applied == 1
     assert set(sites(het).values()) == {0}
 
 
-@pytest.mark.parametrize(
-    ("changes", "column"),
-    [
-        ({"reason": "JobHeldUser", "eligible": None}, "held"),
-        ({"by_hand": 5000}, "admin_set"),
-    ],
-)
-def test_what_one_component_is_the_whole_job_is(
-    het: FakeCluster, changes: dict[str, Any], column: str
-) -> None:
-    het.change(SECOND, **changes)
-    found = pending(het.adapter(classifier=JobClassifier(())))
-    assert getattr(found, column)[found.jobs.job_id == LEADER].tolist() == [True]
-    assert getattr(found, column)[found.jobs.job_id == PLAIN].tolist() == [False]
-
-
-def test_it_is_eligible_when_all_components_are(het: FakeCluster) -> None:
-    het.change(THIRD, eligible=NOW + 60)
-    found = pending(het.adapter(classifier=JobClassifier(()))).jobs
-    assert found.eligible[found.job_id == LEADER].tolist() == [NOW + 60]
-
-
 def test_it_starts_once_and_ends_once_when_the_last_component_has(het: FakeCluster) -> None:
-    system = het.adapter(classifier=JobClassifier(()))
+    system = adapter(het)
     system.snapshot()
     for component in (LEADER, SECOND, THIRD):
         het.run_job(component)
