@@ -120,17 +120,32 @@ def columns(log: JobLog) -> dict[str, list[object]]:
     }
 
 
-def test_every_record_is_kept_or_dropped_for_a_reason(case, path):
+def test_the_jobs_of_every_log_are_the_same_in_submit_order(case, path):
     log, report = case.reader().read(path)
     assert (report.read, report.kept, len(log)) == (4, 2, 2)
     assert report.dropped == {"never ran": 1, "no processors": 1}
-
-
-def test_jobs_stand_in_submit_order(case, path):
-    log, report = case.reader().read(path)
-    assert log.submit.tolist() == [100.0, 200.0]
-    assert log.job_id.tolist() == [1, 3]
     assert report.noticed["submit going backwards"] == 1
+    expected = {
+        "job_id": np.array([1, 3]),
+        "submit": np.array([100.0, 200.0]),
+        "eligible": np.array([100.0, 200.0]),
+        "start": np.array(case.starts),
+        "run_time": np.array([60.0, 50.0]),
+        "time_limit": np.array([np.nan, 600.0]),
+        "processors": np.array([2, 4]),
+    }
+    for name, column in expected.items():
+        np.testing.assert_array_equal(getattr(log, name), column, err_msg=name, strict=True)
+    for name in ("account", "user", "partition"):
+        index, names = getattr(log, name), getattr(log, f"{name}s")
+        assert index.dtype == np.int64
+        assert len(index) == len(log)
+        assert len(set(names)) == len(names)
+        assert set(index.tolist()) == set(range(len(names)))
+    for f in fields(log):
+        if f.name not in {"accounts", "users", "partitions", "processors_available", "kind"}:
+            column = getattr(log, f.name)
+            assert (column is None and f.name == "requests") or len(column) == len(log), f.name
 
 
 def test_jobs_of_equal_submit_keep_the_order_of_the_log(case, tmp_path):
@@ -141,46 +156,6 @@ def test_jobs_of_equal_submit_keep_the_order_of_the_log(case, tmp_path):
     log, _ = case.reader().read(path)
     assert log.submit.tolist() == [100.0, 100.0]
     assert log.job_id.tolist() == [3, 1]
-
-
-def test_every_column_has_one_value_a_job(case, path):
-    log, _ = case.reader().read(path)
-    for f in fields(log):
-        if f.name not in {"accounts", "users", "partitions", "processors_available", "kind"}:
-            column = getattr(log, f.name)
-            assert (column is None and f.name == "requests") or len(column) == len(log), f.name
-
-
-def test_columns_have_the_types_of_the_port(case, path):
-    log, _ = case.reader().read(path)
-    for name in ("submit", "eligible", "start", "run_time", "time_limit"):
-        assert getattr(log, name).dtype == np.float64, name
-    for name in ("job_id", "processors", "account", "user", "partition"):
-        assert getattr(log, name).dtype == np.int64, name
-
-
-def test_names_are_distinct_and_every_index_names_one(case, path):
-    log, _ = case.reader().read(path)
-    for index, names in (
-        (log.account, log.accounts),
-        (log.user, log.users),
-        (log.partition, log.partitions),
-    ):
-        assert len(set(names)) == len(names)
-        assert set(index.tolist()) == set(range(len(names)))
-
-
-def test_what_the_log_does_not_tell_is_nan(case, path):
-    log, _ = case.reader().read(path)
-    np.testing.assert_array_equal(log.time_limit, [np.nan, 600.0])
-    np.testing.assert_array_equal(log.start, case.starts)
-
-
-def test_what_every_job_has_is_told(case, path):
-    log, _ = case.reader().read(path)
-    assert log.eligible.tolist() == [100.0, 200.0]
-    assert log.run_time.tolist() == [60.0, 50.0]
-    assert log.processors.tolist() == [2, 4]
 
 
 def test_the_same_bytes_give_the_same_table(case, path, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -12,30 +11,11 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.batch_systems.command_process import KillableCommands
-from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
-
-ENDLESS = {
-    "lines": "exec yes 1234567890",
-    "no line's end": "exec cat /dev/zero",
-    "errors": "exec yes oops >&2",
-    "both, of a child of the child": "yes >&2 & yes",
-}
+from slurm_rl_plugin.errors import BatchSystemUnavailable
 
 
 def commands(timeout: float = 20.0) -> KillableCommands:
     return KillableCommands(timeout=timeout)
-
-
-@pytest.mark.parametrize("script", ENDLESS.values(), ids=ENDLESS.keys())
-def test_a_command_that_never_stops_printing_is_killed(script: str) -> None:
-    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    marker = f"endless{os.getpid()}"
-    with pytest.raises(BatchSystemError, match=r"^squeue printed more than 4 MiB") as caught:
-        commands().call(["sh", "-c", script, marker], name="squeue", longest=1 << 22)
-    assert not isinstance(caught.value, BatchSystemUnavailable)  # it answers, and this may last
-    assert time.monotonic() - began < 10.0
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000  # kB
-    assert not [each for each in Path("/proc").glob("[0-9]*/cmdline") if marker in _words(each)]
 
 
 def _words(path: Path) -> str:

@@ -468,13 +468,6 @@ def test_a_limit_above_the_sites_own_is_none_that_we_set(limited: LimitedSite) -
     assert limited.cpu == 6
 
 
-def test_what_the_site_does_not_name_is_not_touched(limited: LimitedSite) -> None:
-    later = limited.adapter(OFF)
-    with pytest.raises(ConfigurationError, match=r"names batch, but .reserve. qos does not"):
-        later.limit_batch(None)
-    assert (limited.cpu, limited.file.exists()) == (6, True)
-
-
 def test_a_reload_knows_what_was_named_before(limited: LimitedSite) -> None:
     later = limited.adapter(OFF)
     later.go_on_from(limited.before)

@@ -137,6 +137,7 @@ def test_each_start_and_each_end_is_told_once(
     queue.ends.clear()
     starts: list[tuple[int, float]] = []
     ends: list[tuple[int, float, float]] = []
+    last: dict[int, float] = {}  # start of a task of each pending array
     seen_running: set[int] = set()
     seen_waiting: set[int] = set()  # jobs, or arrays with pending tasks
     for look in range(200):
@@ -148,6 +149,11 @@ def test_each_start_and_each_end_is_told_once(
             seen_running |= {row.job_id for row in rows if row.state in RUNNING_STATES}
             started, ended = watch.starts_and_ends(rows, answers, queue.now)
             assert look or not started
+            for row in started if look else [each for each in rows if each.nodes]:
+                last[row.array_id] = max(last.get(row.array_id, 0.0), row.start)
+            arrays = {row.array_id for row in rows if row.state == PENDING and row.tasks}
+            last = {array: at for array, at in last.items() if array in arrays}
+            assert watch.last_start == last
             starts += [(row.job_id, row.start) for row in started]
             ends += [(row.job_id, row.start, row.end) for row in ended]
             for row in ended:
@@ -190,26 +196,6 @@ def test_what_slurm_has_forgotten_is_not_guessed_and_nothing_is_kept_of_it() -> 
     assert not watch._not_ended
     assert not watch._started
     assert not watch._requested
-
-
-def test_the_last_start_of_an_array_is_known_while_a_task_of_it_waits() -> None:
-    watch = JobWatch()
-    rest = replace(waiting_row(1, 1), tasks="4-9")
-    first = replace(waiting_row(2, 1), state="RUNNING", start=1005.0, nodes="n1")
-    gone = replace(waiting_row(3, 1), state="COMPLETED", start=1020.0, end=1030.0, nodes="n1")
-    plain = replace(waiting_row(7, 7), state="RUNNING", start=1010.0, nodes="n1")
-    watch.ask_about([rest, plain])
-    watch.starts_and_ends([rest, plain], [], 1000.0)
-    assert watch.last_start == {}
-    watch.ask_about([rest, first, plain])
-    watch.starts_and_ends([rest, first, plain], [gone], 1040.0)
-    assert watch.last_start == {1: 1020.0}
-    watch.ask_about([rest])
-    watch.starts_and_ends([rest], [], 1050.0)
-    assert watch.last_start == {1: 1020.0}
-    watch.ask_about([])
-    watch.starts_and_ends([], [], 1060.0)
-    assert watch.last_start == {}
 
 
 def drawn_row(number: int, rng: random.Random) -> QueueRow:
@@ -257,13 +243,6 @@ def test_kept_lines_are_those_of_a_first_look(seed: int, monkeypatch: pytest.Mon
             else:
                 np.testing.assert_array_equal(found[name], expected[name])
         assert len(kept._rows) <= len(rows) + max(3, len(rows) // 10)
-
-
-def test_a_row_tells_its_class_and_what_it_waits_for() -> None:
-    row = replace(waiting_row(1, 1), reason="QOSGrpCpuLimit", qos="high", time_limit=60.0)
-    lines = numbers().of([row])
-    found = [bool(lines[name][0]) for name in ("interactive", "own_doing", "for_processors")]
-    assert found == [True, False, True]
 
 
 def test_the_collector_goes_on_after_a_pause_and_stays_off_where_it_was() -> None:

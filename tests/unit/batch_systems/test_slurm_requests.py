@@ -111,28 +111,40 @@ def test_nodes_of_each_release(answers: Path):
     assert machine.names == (*BASIC_RESOURCES, "gres/gpu:a100")
     assert machine.capacity.tolist() == [28.0, 40000.0, 6.0, 6.0]  # n2 is drained
     assert most_free(nodes, "gpus") == 2.0
+    line = "n1|batch|0/4/0/4|16000|0|(null)|gpu:0|(null)|idle|\n"
+    assert machine_resources(parse_nodes(line, counts_memory=False)) is None
 
 
-def test_nodes_of_processors_alone_are_none():
-    nodes = parse_nodes("n1|batch|0/4/0/4|16000|0|(null)|gpu:0|(null)|idle|\n", counts_memory=False)
-    assert machine_resources(nodes) is None
-
-
-def test_gpus_that_accounting_does_not_track_are_those_that_the_user_wrote():
-    asked = asking(("cpu=2,node=2,billing=2", "2", "1", "0"), ("N/A", "gres:gpu:2", "N/A", ""))
-    assert asked.amounts == (("gpus", 4.0),)
-    by_task = "cpu:2,gres/gpu:1"
-    asked = asking(("cpu=8,node=1", "4", "2", "0"), ("N/A", "N/A", "N/A", by_task))
-    assert asked.amounts == (("gpus", 4.0),)
+NOTHING, ONE = ("N/A",) * 4, ("cpu=1,node=1", "1", "1", "0")
 
 
 @pytest.mark.parametrize(
-    ("nodes", "sockets", "gpus"), [(1, "2", 2.0), (2, "2", 4.0), (2, "*", 2.0)]
+    ("counts", "per", "more", "amounts"),
+    [
+        # GPUs that accounting does not track are those that the user wrote
+        (
+            ("cpu=2,node=2,billing=2", "2", "1", "0"),
+            ("N/A", "gres:gpu:2", "N/A", ""),
+            {},
+            {"gpus": 4},
+        ),
+        (("cpu=8,node=1", "4", "2", "0"), (*NOTHING[1:], "cpu:2,gres/gpu:1"), {}, {"gpus": 4}),
+        # as slurmctld 22.05.8 prints --gpus-per-socket=1 --sockets-per-node=2
+        *(
+            (
+                *((f"cpu=4,node={nodes}", "4", "1", "0"), ("N/A", "N/A", "gres:gpu:1", "N/A")),
+                *({"sockets": sockets}, {"gpus": gpus}),
+            )
+            for nodes, sockets, gpus in ((1, "2", 2), (2, "2", 4), (2, "*", 2))
+        ),
+        (ONE, NOTHING, {"licences": "matlab:2,ansys"}, {"license/ansys": 1, "license/matlab": 2}),
+        (ONE, NOTHING, {"licences": "matlab:2|ansys"}, {}),  # any of which would do
+    ],
 )
-def test_gpus_of_each_socket_are_those_of_all_sockets(nodes: int, sockets: str, gpus: float):
-    """As slurmctld 22.05.8 prints --gpus-per-socket=1 --sockets-per-node=2."""
-    counts, per = (f"cpu=4,node={nodes}", "4", "1", "0"), ("N/A", "N/A", "gres:gpu:1", "N/A")
-    assert asking(counts, per, sockets=sockets).amounts == (("gpus", gpus),)
+def test_amounts_that_a_job_requests(
+    counts: tuple[str, ...], per: tuple[str, ...], more: dict[str, str], amounts: dict[str, float]
+):
+    assert asking(counts, per, **more).amounts == tuple(amounts.items())
 
 
 def test_cpus_of_each_gpu_are_processors_of_a_pending_job(cluster: FakeCluster):
@@ -154,14 +166,6 @@ def test_what_is_not_understood_is_left_out():
         "(null)",
     )
     assert odd == ((), 0, 1, False, False, "")
-
-
-def test_licences_of_which_any_would_do_are_left_out():
-    counts, per = ("cpu=1,node=1", "1", "1", "0"), ("N/A", "N/A", "N/A", "N/A")
-    assert asking(counts, per, "matlab:2,ansys").amounts == (
-        *(("license/ansys", 1.0), ("license/matlab", 2.0)),
-    )
-    assert asking(counts, per, "matlab:2|ansys").amounts == ()
 
 
 @pytest.mark.parametrize(("release", "field"), [("24.11.5", "OverSubscribe"), ("26.05.0", "Excl")])
@@ -205,6 +209,8 @@ def test_of_a_node_without_a_free_processor_nothing_is_free():
     assert node.features == {"ib", "big"}
     (away,) = parse_nodes(line.replace("allocated", "draining"), counts_memory=True)
     assert away.usable("gpus") == 1.0
+    with pytest.raises(BatchSystemError, match="sinfo answered a line"):
+        parse_nodes("n1|batch|0/4\n", counts_memory=True)
 
 
 def test_a_snapshot_tells_requests_and_what_is_free(cluster: FakeCluster):
@@ -258,11 +264,6 @@ def test_an_odd_answer_leaves_processors_alone(
     assert (snapshot.pending.jobs.requests is None) == odd
     assert ("resources=unknown" in caplog.text) == odd
     assert np.array_equal(snapshot.pending.jobs.processors, [1])
-
-
-def test_a_line_of_another_form_is_told():
-    with pytest.raises(BatchSystemError, match="sinfo answered a line"):
-        parse_nodes("n1|batch|0/4\n", counts_memory=True)
 
 
 def test_slurm_conf_tells_what_is_counted(answers: Path):
