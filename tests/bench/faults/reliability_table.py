@@ -14,7 +14,7 @@ from typing import Any
 
 from slurm_rl_plugin.whole_file import write_whole
 from tests.bench.faults.every_fault import FAULTS
-from tests.bench.made_part import with_part
+from tests.bench.report import with_part
 
 Result = Mapping[str, Any]
 #: Lines around the table.

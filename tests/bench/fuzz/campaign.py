@@ -14,22 +14,22 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import mmap
+import multiprocessing
 import os
 import resource
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from slurm_rl_plugin.cli.progress import parts_bar
-from slurm_rl_plugin.whole_file import write_whole
 from tests.bench.fuzz.targets import TARGETS, quiet
+from tests.bench.report import write_document
 
 #: Time-out of one input on a busy machine, seconds.
 PATIENCE = 30.0
@@ -39,6 +39,8 @@ _MEMORY = 6 << 30
 _ENOUGH = 50
 #: Finding of a worker that cannot start.
 _BROKEN = "at its start"
+#: The progress bar has a thread, so no process is forked.
+_PROCESSES = multiprocessing.get_context("spawn")
 
 
 @dataclass
@@ -53,35 +55,36 @@ class Run:
     done: int = 0
     sound: int = 0
     findings: list[dict[str, object]] = field(default_factory=list)
-    _worker: subprocess.Popen[bytes] | None = None
+    #: The input that is tried, and the inputs done and sound; the process writes them.
+    _counts: MutableSequence[int] = field(default_factory=lambda: _PROCESSES.Array("q", 3))
+    _worker: BaseProcess | None = None
     _seen: tuple[int, float] = (-1, 0.0)
     _until: float = math.inf
 
     def step(self) -> None:
         """Starts, watches or restarts the process."""
         if self._worker is None:
-            self._start()
+            self._counts[:] = (-1, self.done, self.sound)
+            self._seen = (-1, time.monotonic())
+            words = (self.name, self.seed, self.done, self.inputs, self.folder, self._counts)
+            self._worker = _PROCESSES.Process(target=work, args=words, daemon=True)
+            self._worker.start()
             return
-        number, done, sound = self._told()
-        self.done, self.sound = done, sound
+        number, self.done, self.sound = self._counts
+        now, status = time.monotonic(), self._worker.exitcode
+        if number != self._seen[0]:
+            self._seen = (number, now)
         if number >= 0:  # the time starts with the first input
-            self._until = min(self._until, time.monotonic() + self.seconds)
+            self._until = min(self._until, now + self.seconds)
         if self._is_late:
             self.stop()
+        elif status is None and number >= 0 and now - self._seen[1] > PATIENCE:
+            self.stop()
+            self._found(number, f"took more than {PATIENCE:g} s")
+        elif status is not None:
             self._worker = None
-            return
-        status = self._worker.poll()
-        if status is None:
-            if number != self._seen[0]:
-                self._seen = (number, time.monotonic())
-            elif time.monotonic() - self._seen[1] > PATIENCE and number >= 0:
-                self._worker.kill()
-                self._worker.wait()
-                self._found(number, f"took more than {PATIENCE:g} s")
-            return
-        self._worker = None
-        if status and self.done < self.inputs:
-            self._found(number, f"the process ended with {status}")
+            if status and self.done < self.inputs:
+                self._found(number, f"the process ended with {status}")
 
     @property
     def ended(self) -> bool:
@@ -97,75 +100,43 @@ class Run:
         """Ends the process; the next campaign resumes after its last whole input."""
         if self._worker is not None:
             self._worker.kill()
-            self._worker.wait()
-            self._told()
-
-    def state(self) -> dict[str, object]:
-        """The state for JSON."""
-        return {
-            "seed": self.seed, "inputs": self.inputs, "done": self.done, "sound": self.sound,
-            "findings": self.findings,
-        }  # fmt: skip
-
-    @property
-    def _counts(self) -> Path:
-        return self.folder / f"{self.name.replace(' ', '-')}.counts"
-
-    def _start(self) -> None:
-        self._counts.write_bytes(_packed(-1, self.done, self.sound))
-        self._seen = (-1, time.monotonic())
-        program = [sys.executable, "-m", "tests.bench.fuzz.campaign", "--output", str(self.folder)]
-        words = ["--worker", self.name, str(self.seed), str(self.done), str(self.inputs)]
-        with (self.folder / f"{self._counts.stem}.log").open("ab") as log:
-            self._worker = subprocess.Popen([*program, *words], stdout=log, stderr=log)
-
-    def _told(self) -> tuple[int, int, int]:
-        content = self._counts.read_bytes()
-        number, done, sound = (
-            int.from_bytes(content[place : place + 8], "little", signed=True)
-            for place in (0, 8, 16)
-        )
-        return number, done, sound
+            self._worker.join()
+            self._worker = None
+            _, self.done, self.sound = self._counts
 
     def _found(self, number: int, what: str) -> None:
-        self._worker = None
         self.findings.append({"input": number if number >= 0 else _BROKEN, "what": what})
         self.done = number + 1 if number >= 0 else self.inputs
 
 
-def _packed(*numbers: int) -> bytes:
-    return b"".join(number.to_bytes(8, "little", signed=True) for number in numbers)
-
-
-def work(name: str, seed: int, first: int, last: int, output: Path) -> int:
-    """Runs the inputs of one target."""
+def work(
+    name: str, seed: int, first: int, last: int, output: Path, counts: MutableSequence[int]
+) -> None:
+    """Runs the inputs of one target in a process of its own."""
+    stem = name.replace(" ", "-")
+    with (output / f"{stem}.log").open("ab") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
     quiet()
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    stem = name.replace(" ", "-")
-    with (
-        tempfile.TemporaryDirectory() as temporary,
-        (output / f"{stem}.counts").open("r+b") as file,
-    ):
-        counts = mmap.mmap(file.fileno(), 24)
+    with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         target, generate = TARGETS[name].build(folder), TARGETS[name].generator(folder, seed)
-        sound = int.from_bytes(counts[16:24], "little", signed=True)
         found, parent = 0, os.getppid()
         for number in range(first, last):
             if os.getppid() != parent:  # the campaign was killed
-                return 1
-            counts[0:8] = _packed(number)
+                return
+            counts[0] = number
             content = generate(number)
             try:
-                sound += target(content, folder)
+                counts[2] += target(content, folder)
             except Exception:  # noqa: BLE001 - not a documented error
                 (output / f"{stem}-{number}.input").write_bytes(content)
                 (output / f"{stem}-{number}.txt").write_text(traceback.format_exc())
                 found += 1
                 if found > _ENOUGH:
-                    return 1
-            counts[8:24] = _packed(number + 1, sound)
-    return 0
+                    sys.exit(1)
+            counts[1] = number + 1
 
 
 def campaign(runs: Sequence[Run], output: Path, at_once: int) -> None:
@@ -191,8 +162,9 @@ def campaign(runs: Sequence[Run], output: Path, at_once: int) -> None:
 
 
 def _write(runs: Sequence[Run], output: Path) -> None:
-    state = {run.name: run.state() for run in runs}
-    write_whole(output / "state.json", json.dumps(state, indent=2) + "\n")
+    kept = ("seed", "inputs", "done", "sound", "findings")
+    state = {run.name: {name: getattr(run, name) for name in kept} for run in runs}
+    write_document(output / "state.json", state)
 
 
 def _runs(output: Path, names: Sequence[str], seed: int, part: float, seconds: float) -> list[Run]:
@@ -218,13 +190,9 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--target", action="append", choices=list(TARGETS))
     parser.add_argument("--again", nargs=2, metavar=("TARGET", "NUMBER"))
-    parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     output: Path = options.output
     output.mkdir(parents=True, exist_ok=True)
-    if options.worker:
-        name, seed, first, last = options.worker
-        return work(name, int(seed), int(first), int(last), output)
     if options.again:
         return _again(options.again[0], int(options.again[1]), options.seed, output)
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from slurm_rl_plugin.whole_file import write_whole
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
@@ -84,22 +84,30 @@ def in_time(name: str, due: Sequence[float], act: Callable[[int], None], stop: E
     return late
 
 
+class Submitted(NamedTuple):
+    """Submitted jobs: their ids, seconds from the start to each submission, longest delay."""
+
+    numbers: list[int]
+    at: list[float]
+    late: float
+
+
 def submit_in_time(
     name: str, cluster: PrivateSlurm, jobs: Sequence[LiveJob], stop: Event
-) -> tuple[list[int], float]:
-    """Submits the jobs, which are in order of submission; their ids and the longest delay.
+) -> Submitted:
+    """Submits the jobs, which are in order of submission.
 
     Raises:
         Stopped: `stop` is set.
     """
-    numbers = list[int]()
-    late = in_time(
-        name,
-        [job.submit for job in jobs],
-        lambda place: numbers.append(jobs[place].submit_to(cluster)),
-        stop,
-    )
-    return numbers, late
+    numbers, at, begin = list[int](), list[float](), time.monotonic()
+
+    def submit(place: int) -> None:
+        numbers.append(jobs[place].submit_to(cluster))
+        at.append(time.monotonic() - begin)
+
+    late = in_time(name, [job.submit for job in jobs], submit, stop)
+    return Submitted(numbers, at, late)
 
 
 Run = TypeVar("Run")

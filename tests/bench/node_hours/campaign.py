@@ -78,7 +78,7 @@ def replay(
     """
     with running_slurm(plan, RELEASES[release]) as cluster:
         with during(cluster):
-            numbers, late = submit_in_time(name, cluster, [job.live() for job in jobs], stop)
+            numbers, _, late = submit_in_time(name, cluster, [job.live() for job in jobs], stop)
             say(f"{name}: all submitted")
             wait_until_all_started(cluster, stop, 2 * HOUR)
         end_all(cluster, USERS)

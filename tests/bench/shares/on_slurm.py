@@ -122,7 +122,7 @@ def run_once(name: str, jobs: Sequence[LiveJob], folder: Path, stop: Event) -> D
         options = {"cycle": _CYCLE, "influence": hours, "more": "busy_share = 0.9"}
         daemon = running_hook(cluster, folder, "default", **options)
         with nullcontext() if INFLUENCES[name] is None else daemon:
-            numbers, late = submit_in_time(folder.name, cluster, jobs, stop)
+            numbers, _, late = submit_in_time(folder.name, cluster, jobs, stop)
             wait_until_empty(cluster, HOUR)
         found = outcomes(cluster, numbers)
         keep_files(cluster, folder, "slurm.conf")

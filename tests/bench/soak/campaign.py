@@ -21,7 +21,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -36,6 +36,7 @@ from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 from slurm_rl_plugin.whole_file import replacing, write_whole
 from tests.bench.live.harness import LiveJob, in_time, say, wait_until_empty
+from tests.bench.report import Goal, print_goals, write_document
 from tests.real.conftest import ACCOUNTS, running_slurm
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.private_cluster import ClusterPlan
@@ -91,8 +92,6 @@ _PANELS = (
 )
 Series = Sequence[tuple[float, float]]
 Samples = dict[str, list[tuple[float, float]]]
-#: Name, figure, goal, and whether it is met.
-Line = tuple[str, str, str, bool]
 
 
 def busiest_day(path: Path, speed: float, least: int) -> list[LiveJob]:
@@ -126,32 +125,12 @@ def busiest_day(path: Path, speed: float, least: int) -> list[LiveJob]:
     return jobs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
-    """Growth in an hour.
-
-    Attributes:
-        an_hour: mean of `differences`.
-        lowest, highest: its 95 % interval.
-        mean: mean over the rounds.
-        largest: largest value of the whole run.
-        differences: from each round to the next one, in an hour.
-    """
-
-    an_hour: float
-    lowest: float
-    highest: float
-    mean: float
-    largest: float
-    differences: list[float]
-
-
 def growth_between(
     samples: Series,
     begins: Sequence[float],
     length: float,
     of_phase: Callable[[FloatArray], float],
-) -> Growth:
+) -> dict[str, Any]:
     """The mean difference between successive rounds at the same phase, in an hour.
 
     Each pair of rounds gives one number for the interval (Student's t): neighbouring samples are
@@ -162,6 +141,10 @@ def growth_between(
         begins: start times of the rounds.
         length: seconds of a round.
         of_phase: value of a phase, from its samples.
+
+    Returns:
+        `an_hour`, its 95 % interval from `lowest` to `highest`, the `mean` over the rounds, the
+        `largest` value of the whole run, and the `differences` from each round to the next.
 
     Raises:
         ValueError: fewer rounds than LEAST_ROUNDS, or two without a common phase.
@@ -182,14 +165,14 @@ def growth_between(
     error = float(differences.std(ddof=1) / np.sqrt(len(differences)))
     reach = float(student.ppf(0.975, len(differences) - 1)) * error
     mean = float(differences.mean())
-    return Growth(
-        an_hour=mean,
-        lowest=mean - reach,
-        highest=mean + reach,
-        mean=float(np.nanmean(table)),
-        largest=float(values.max()),
-        differences=differences.tolist(),
-    )
+    return {
+        "an_hour": mean,
+        "lowest": mean - reach,
+        "highest": mean + reach,
+        "mean": float(np.nanmean(table)),
+        "largest": float(values.max()),
+        "differences": differences.tolist(),
+    }
 
 
 def soak(
@@ -266,14 +249,7 @@ def missed_cycles(last_success: Series) -> int:
 
 
 def draw_soak(path: Path, samples: Samples, began: float, rounds: int, length: float) -> None:
-    """Draws a panel for each series, and one with the memory of each round by its phase.
-
-    Args:
-        path: PNG.
-        began: start of the first round.
-        rounds: number of whole rounds.
-        length: seconds of a round.
-    """
+    """Draws a panel for each series, and one with the memory of each whole round by its phase."""
     figure, axes = plt.subplots(
         len(_PANELS) + 1,
         1,
@@ -346,7 +322,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         samples = json.loads((output / "samples.json").read_text())
     else:
         result, samples = _run(chosen)
-        write_whole(output / "soak.json", json.dumps(result, indent=1) + "\n")
+        write_document(output / "soak.json", result)
         write_whole(output / "samples.json", json.dumps(samples) + "\n")
     length = DAY / result["speed"]
     begins = judged_rounds(result["began"], result["rounds"], length, chosen.warm_up)
@@ -355,15 +331,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     result |= {"warm_up": chosen.warm_up}
     result |= {
-        name: asdict(growth_between(samples[name], begins, length, of_phase))
+        name: growth_between(samples[name], begins, length, of_phase)
         for name, of_phase in JUDGED.items()
     }
-    write_whole(output / "soak.json", json.dumps(result, indent=1) + "\n")
+    write_document(output / "soak.json", result)
     draw_soak(output / "soak.png", samples, result["began"], result["rounds"], length)
-    lines = list(goals(result))
-    for what, figure, goal, met in lines:
-        print(f"{what:30s} {figure:>50s}  goal {goal}: {'met' if met else 'MISSED'}")
-    return 0 if all(line[3] for line in lines) else 1
+    return 0 if print_goals(goals(result)) else 1
 
 
 def _run(chosen: argparse.Namespace) -> tuple[dict[str, Any], Samples]:
@@ -389,20 +362,22 @@ def _run(chosen: argparse.Namespace) -> tuple[dict[str, Any], Samples]:
     return result, samples
 
 
-def goals(result: dict[str, Any]) -> Iterator[Line]:
+def goals(result: dict[str, Any]) -> Iterator[Goal]:
     """Each goal; growth is flat if the upper end of its interval is small."""
     jobs, done = result["jobs"], result["states"].get("COMPLETED", 0)
-    yield "jobs", f"{jobs:,}", f">= {LEAST:,}", jobs >= LEAST
-    yield "completed", f"{done:,}", "all", done == jobs
+    yield Goal("jobs", f"{jobs:,}", f">= {LEAST:,}", jobs >= LEAST)
+    yield Goal("completed", f"{done:,}", "all", done == jobs)
     part = result["missed"] / max(result["cycles"], 1)
-    yield "missed cycles", f"{result['missed']} of {result['cycles']:.0f}", "<= 1 %", part <= 0.01
+    missed = f"{result['missed']} of {result['cycles']:.0f}"
+    yield Goal("missed cycles", missed, "<= 1 %", part <= 0.01)
     for name, scale, unit in (("memory", 1e6, "MB"), ("files", 1.0, "files")):
         each = result[name]
         low, high, mean = each["lowest"] / scale, each["highest"] / scale, each["mean"] / scale
         words = f"{each['an_hour'] / scale:+.2f} [{low:+.2f}, {high:+.2f}] {unit}/h"
-        words = f"mean {mean:.1f}, {words}"
-        yield f"growth of {name}", words, f"<= {FLAT:.0%} of it an hour", high <= FLAT * mean
-    yield "exit code of the daemon", str(result["exit_code"]), "0", result["exit_code"] == 0
+        goal = f"<= {FLAT:.0%} of it an hour"
+        yield Goal(f"growth of {name}", f"mean {mean:.1f}, {words}", goal, high <= FLAT * mean)
+    code = result["exit_code"]
+    yield Goal("exit code of the daemon", str(code), "0", code == 0)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.whole_file import write_whole
-from tests.bench.made_part import with_part
+from tests.bench.report import with_part
 from tests.bench.speed.figures.__main__ import ratio_of, shown
 from tests.bench.speed.figures.measurements import MEASUREMENTS
 from tests.bench.speed.slurm_queue import LINES
