@@ -39,7 +39,6 @@ from slurm_rl_plugin.simulator.schedules.run import simulate_on_nodes
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
-    simulate_order,
     simulate_scores,
 )
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
@@ -48,7 +47,7 @@ from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
 from slurm_rl_plugin.simulator.workloads.site_points import site_priority
 from slurm_rl_plugin.units import DAY, HOUR, IntArray
-from tests.bench.speed.figures.figure import LOGS
+from tests.bench.speed.figures.measurements import LOGS
 
 Values = dict[str, float]
 POLICIES = ("fifo", "sjf", "multifactor", "default")
@@ -179,7 +178,7 @@ def drawn_log(jobs: int) -> JobLog:
 
 
 def on_nodes() -> Values:
-    """Jobs per second on nodes by policy and backfilling, and on processors alone.
+    """Jobs per second on nodes by policy and backfilling.
 
     The load is the week of UB-HPC if SLURM_RL_TRACES has `ubhpc`, else one drawn for its nodes.
     """
@@ -208,10 +207,6 @@ def on_nodes() -> Values:
                 lambda o=order, s=settings: simulate_on_nodes(workload, nodes, o, s)
             )
             found[f"{policy}, {backfilling}"] = len(prepared.log) / seconds
-        if order.site is None:
-            settings = SimulationSettings(capacity=prepared.capacity, backfilling="easy")
-            seconds = seconds_of(lambda o=order, s=settings: simulate_order(workload, o, s))
-            found[f"{policy}, processors only"] = len(prepared.log) / seconds
     return found
 
 

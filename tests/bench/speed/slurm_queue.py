@@ -7,7 +7,6 @@ of one run; single absolute figures mean little on a busy machine.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import signal
@@ -19,7 +18,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,8 @@ from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.order.queue_plan import in_safe_order
 from tests.bench.live.harness import PATIENCE, eligible_jobs, open_partition, say
-from tests.bench.speed.figures.figure import paired_ratio
+from tests.bench.report import Goal, print_goals, write_document
+from tests.bench.speed.figures.__main__ import paired_ratio
 from tests.real.cluster_files import ClusterPlan
 from tests.real.conftest import running_slurm
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
@@ -77,8 +77,6 @@ FIRST_JOBS = 1000
 #: Seconds between the hook's cycles, and in which the first jobs fill the nodes.
 CYCLE_INTERVAL, WARM_UP = 5.0, 5.0
 SCHEDULERS = {"main": "Main schedule statistics", "backfill": "Backfilling stats"}
-#: Name, figure, goal, and whether it is met; "" and None without a goal.
-Line = tuple[str, str, str, bool | None]
 Found = Mapping[str, Any]
 
 
@@ -295,25 +293,7 @@ def polls(queue: OrderedQueue, repeats: int) -> dict[str, object]:
     return found
 
 
-@dataclass(slots=True, kw_only=True)
-class Period:
-    """A period with the hook or without.
-
-    Attributes:
-        mean_cycle: scheduler -> mean seconds of its cycles; missing without a cycle.
-        cycles: scheduler -> number of its cycles.
-        waiting: pending jobs at the end.
-        started: jobs started.
-        hook_seconds: of each cycle of the hook.
-        longest_call: command -> seconds of the hook's longest call.
-    """
-
-    mean_cycle: dict[str, float] = field(default_factory=dict)
-    cycles: dict[str, int] = field(default_factory=dict)
-    waiting: int = 0
-    started: int = 0
-    hook_seconds: list[float] = field(default_factory=list)
-    longest_call: dict[str, float] = field(default_factory=dict)
+Period = dict[str, Any]
 
 
 def live_pairs(queue: OrderedQueue, pairs: int, seconds: float) -> dict[str, object]:
@@ -328,49 +308,63 @@ def live_pairs(queue: OrderedQueue, pairs: int, seconds: float) -> dict[str, obj
     for pair in range(pairs):
         for hooked in (pair % 2 == 0, pair % 2 == 1):
             sides[hooked].append(_period(queue, hooked, seconds))
-        say(f"live pair {pair + 1} of {pairs}: {sides[True][-1].waiting} jobs pending")
+        say(f"live pair {pair + 1} of {pairs}: {sides[True][-1]['waiting']} jobs pending")
     open_partition(queue.cluster, False)
     ratios: dict[str, object] = {}
     for name in SCHEDULERS:  # over the pairs in which the scheduler had a cycle on both sides
         both = [
-            (hooked.mean_cycle[name], alone.mean_cycle[name])
+            (hooked["mean_cycle"][name], alone["mean_cycle"][name])
             for hooked, alone in zip(sides[True], sides[False], strict=True)
-            if name in hooked.mean_cycle and name in alone.mean_cycle
+            if name in hooked["mean_cycle"] and name in alone["mean_cycle"]
         ]
         ratios[name] = paired_ratio(*zip(*both, strict=True)) if both else None
     return {
-        "with_hook": [asdict(period) for period in sides[True]],
-        "without_hook": [asdict(period) for period in sides[False]],
+        "with_hook": sides[True],
+        "without_hook": sides[False],
         "mean_cycle_ratio": ratios,
         "longest_call_seconds": max(
-            each for period in sides[True] for each in period.longest_call.values()
+            each for period in sides[True] for each in period["longest_call"].values()
         ),
     }
 
 
 def _period(queue: OrderedQueue, hooked: bool, seconds: float) -> Period:
-    period = Period()
+    """A period with the hook or without.
+
+    Returns:
+        Of each scheduler that had a cycle the mean seconds (`mean_cycle`), of all their number
+        (`cycles`); pending jobs at the end (`waiting`); jobs `started`; seconds of each cycle of
+        the hook (`hook_seconds`), and of its longest call of each command (`longest_call`).
+    """
+    hook_seconds, longest_call = list[float](), dict[str, float]()
     queue.cluster.run("sdiag", "--reset", timeout=PATIENCE)
     end = time.monotonic() + seconds
     while (now := time.monotonic()) < end:
         if hooked:
             report = queue.run_cycle(part=STEADY_PART)
-            period.hook_seconds.append(time.monotonic() - now)
+            hook_seconds.append(time.monotonic() - now)
             for name, taken in report.calls:
-                period.longest_call[name] = max(taken, period.longest_call.get(name, 0.0))
+                longest_call[name] = max(taken, longest_call.get(name, 0.0))
         due = min(now + CYCLE_INTERVAL, end) if hooked else end
         time.sleep(max(due - time.monotonic(), 0.0))
     text = queue.cluster.run("sdiag", timeout=PATIENCE).stdout
-    period.started = _number(text, "Jobs started")
-    period.waiting = eligible_jobs(queue.cluster)  # sdiag counts pending jobs only at times
-    if period.waiting == 0:
+    waiting = eligible_jobs(queue.cluster)  # sdiag counts pending jobs only at times
+    if waiting == 0:
         raise ClusterError("no job is pending: measure with more --jobs or fewer --pairs")
-    for name, heading in SCHEDULERS.items():
-        counters = text.partition(heading)[2]
-        period.cycles[name] = _number(counters, "Total cycles")
-        if period.cycles[name]:
-            period.mean_cycle[name] = _number(counters, "Mean cycle") / 1e6
-    return period
+    counters = {name: text.partition(heading)[2] for name, heading in SCHEDULERS.items()}
+    cycles = {name: _number(each, "Total cycles") for name, each in counters.items()}
+    return {
+        "mean_cycle": {
+            name: _number(each, "Mean cycle") / 1e6
+            for name, each in counters.items()
+            if cycles[name]
+        },
+        "cycles": cycles,
+        "waiting": waiting,
+        "started": _number(text, "Jobs started"),
+        "hook_seconds": hook_seconds,
+        "longest_call": longest_call,
+    }
 
 
 def _number(text: str, name: str) -> int:
@@ -380,65 +374,65 @@ def _number(text: str, name: str) -> int:
     return int(found[1])
 
 
-def first_lines(found: Found) -> Iterator[Line]:
+def first_lines(found: Found) -> Iterator[Goal]:
     """The head of a queue that is ordered for the first time."""
     seconds, ordered = found["seconds"], found["standing"]
     name = f"until the first {FIRST_JOBS:,} are in order"
-    yield name, seconds_text(seconds), "mean <= 1.5 s", statistics.mean(seconds) <= 1.5
-    yield "  in order", f"{min(ordered):,}", f">= {FIRST_JOBS:,}", min(ordered) >= FIRST_JOBS
+    yield Goal(name, seconds_text(seconds), "mean <= 1.5 s", statistics.mean(seconds) <= 1.5)
+    yield Goal("  in order", f"{min(ordered):,}", f">= {FIRST_JOBS:,}", min(ordered) >= FIRST_JOBS)
 
 
-def order_lines(found: Found) -> Iterator[Line]:
+def order_lines(found: Found) -> Iterator[Goal]:
     """A first ordering, and `scontrol` alone."""
     for side in ("hook", "scontrol"):
         bursts = found[side]
         writes, seconds = (statistics.mean(b[key] for b in bursts) for key in ("writes", "seconds"))
         text = f"{writes:,.0f} writes in {seconds:.2f} s, {writes / seconds:,.0f}/s"
-        yield f"whole ordering, {side}", text, "", None
+        yield Goal(f"whole ordering, {side}", text)
     ratio = found["rate_ratio"]
-    yield "rate, hook / scontrol", interval(ratio), ">= 0.9", ratio["ratio"] >= 0.9
+    yield Goal("rate, hook / scontrol", interval(ratio), ">= 0.9", ratio["ratio"] >= 0.9)
 
 
-def steady_lines(found: Found) -> Iterator[Line]:
+def steady_lines(found: Found) -> Iterator[Goal]:
     """Cycles of the steady state."""
     cycles = found["cycles"]
     writes, minimum, out = (
         [cycle[key] for cycle in cycles] for key in ("writes", "minimum", "out_of_order")
     )
     text = f"{sum(writes):,} writes, minimum {sum(minimum):,} ({sum(out):,} with real numbers)"
-    yield f"{len(cycles)} steady cycles", text, "writes = minimum", writes == minimum
+    yield Goal(f"{len(cycles)} steady cycles", text, "writes = minimum", writes == minimum)
     for phase in cycles[0]["phase_seconds"]:
-        yield f"  {phase}", seconds_text([c["phase_seconds"][phase] for c in cycles]), "", None
+        yield Goal(f"  {phase}", seconds_text([c["phase_seconds"][phase] for c in cycles]))
     seconds = [cycle["seconds"] for cycle in cycles]
     mean = statistics.mean(seconds)
-    yield "  whole cycle", seconds_text(seconds), "mean <= 0.35 s", mean <= 0.35
-    yield "  the longest", f"{max(seconds):.3f} s", "<= 0.6 s", max(seconds) <= 0.6
-    yield "squeue and sprio alone", seconds_text(found["bare_seconds"]), "", None
+    yield Goal("  whole cycle", seconds_text(seconds), "mean <= 0.35 s", mean <= 0.35)
+    yield Goal("  the longest", f"{max(seconds):.3f} s", "<= 0.6 s", max(seconds) <= 0.6)
+    yield Goal("squeue and sprio alone", seconds_text(found["bare_seconds"]))
     ratio = found["ratio_to_bare"]
-    yield "whole cycle / the two", interval(ratio), "<= 1.3", ratio["ratio"] <= 1.3
+    yield Goal("whole cycle / the two", interval(ratio), "<= 1.3", ratio["ratio"] <= 1.3)
 
 
-def poll_lines(found: Found) -> Iterator[Line]:
+def poll_lines(found: Found) -> Iterator[Goal]:
     """Polls alone."""
     for what, times in found.items():
-        yield what, f"median {times['median']:.3f} s, longest {times['longest']:.3f} s", "", None
+        yield Goal(what, f"median {times['median']:.3f} s, longest {times['longest']:.3f} s")
 
 
-def live_lines(found: Found) -> Iterator[Line]:
+def live_lines(found: Found) -> Iterator[Goal]:
     """Slurm's own cycles, with the hook and without."""
     for scheduler, ratio in found["mean_cycle_ratio"].items():
         for side in ("with_hook", "without_hook"):
             means = [each["mean_cycle"].get(scheduler) for each in found[side]]
             known = [mean for mean in means if mean is not None]
             if known:
-                yield f"{scheduler} cycle {side.replace('_', ' ')}", seconds_text(known), "", None
+                yield Goal(f"{scheduler} cycle {side.replace('_', ' ')}", seconds_text(known))
         if ratio is not None:
             name = f"{scheduler} cycle, with / without"
-            yield name, interval(ratio), "upper end < 1.15", ratio["ci95"][1] < 1.15
+            yield Goal(name, interval(ratio), "upper end < 1.15", ratio["ci95"][1] < 1.15)
     hook = [seconds for each in found["with_hook"] for seconds in each["hook_seconds"]]
-    yield "hook's cycle on the live queue", seconds_text(hook), "", None
+    yield Goal("hook's cycle on the live queue", seconds_text(hook))
     longest = found["longest_call_seconds"]
-    yield "the hook's longest call", f"{longest:.2f} s", "<= 5 s", longest <= 5.0
+    yield Goal("the hook's longest call", f"{longest:.2f} s", "<= 5 s", longest <= 5.0)
 
 
 def seconds_text(values: Sequence[float]) -> str:
@@ -452,7 +446,7 @@ def interval(ratio: Mapping[str, Any]) -> str:
     return f"{ratio['ratio']:.3f} (95 %: {low:.3f} to {high:.3f}, {ratio['pairs']} pairs)"
 
 
-LINES: dict[str, Callable[[Found], Iterator[Line]]] = {
+LINES: dict[str, Callable[[Found], Iterator[Goal]]] = {
     "first": first_lines,
     "order": order_lines,
     "steady": steady_lines,
@@ -475,7 +469,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     if unknown := set(chosen.parts.split(",")) - set(PARTS):
         parser.error(f"no part {', '.join(sorted(unknown))}: choose from {', '.join(PARTS)}")
-    chosen.output.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the cluster goes too
     report: dict[str, Any] = {"jobs": chosen.jobs}
     with tempfile.TemporaryDirectory() as folder, deep_queue(chosen.jobs) as cluster:
@@ -493,12 +486,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found = measurements[part]()
             report[part] = {**found, "load_average": [before, os.getloadavg()[0]]}
             # each at once: an interrupted run keeps what it has
-            text = json.dumps(report, indent=2)
-            chosen.output.joinpath("slurm-queue.json").write_text(text + "\n")
+            write_document(chosen.output / "slurm-queue.json", report)
             print(f"{part} (load average {before:.1f} to {os.getloadavg()[0]:.1f})")
-            for what, figure, goal, met in LINES[part](found):
-                verdict = "" if met is None else f"  goal {goal}: {'met' if met else 'MISSED'}"
-                print(f"  {what:32s} {figure}{verdict}", flush=True)
+            print_goals(LINES[part](found))
 
 
 if __name__ == "__main__":

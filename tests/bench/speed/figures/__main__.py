@@ -4,18 +4,21 @@
     python -m tests.bench.speed.figures --only decide,simulator --before main~20 --pairs 5
 
 Each measurement runs in processes of its own, alternately of this checkout and of `--before`, so
-that other load slows both. Figures are kept in speed.json, and the next run is compared with them.
-Exit code 1 if a figure is worse by more than 10 % and the noise.
+that other load slows both. Figures are kept in speed.json. Exit code 1 if a figure is worse by more
+than 10 % and the noise.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +26,62 @@ import numpy as np
 
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.tables import print_table
-from slurm_rl_plugin.whole_file import write_whole
-from tests.bench.speed.figures.figure import (
-    LAST_RELEASE,
-    Figure,
-    against_kept,
-    compared,
-    environment,
-    product_of,
-)
-from tests.bench.speed.figures.measurements import MEASUREMENTS, ONCE
+from tests.bench.report import write_document
+from tests.bench.speed.figures.measurements import MEASUREMENTS, ONCE, Figure
 
 Found = Mapping[str, Sequence[float]]
-HEAD = ("FIGURE", "UNIT", "NOW", "GOAL", "", "FLOOR", "BEFORE", "NOW/BEFORE", "NOW/KEPT")
+HEAD = ("FIGURE", "UNIT", "NOW", "GOAL", "", "FLOOR", "BEFORE", "NOW/BEFORE")
+#: Top of this checkout, whose measurements are always used.
+TOP = Path(__file__).parents[4]
+#: 0.1.0: the last commit before the first entry of Unreleased in the CHANGELOG.
+LAST_RELEASE = "cc3fba4b"
+_PRODUCT = ("slurm_rl_plugin", "policy_models")
+#: A figure is worse if it is worse by more than this factor and the noise.
+WORSE = 1.1
+
+
+def product_of(commit: str, folder: Path) -> Path:
+    """Writes the package of a commit below a folder; returns its top.
+
+    Raises:
+        SystemExit: git knows no such commit, as in a copy without its history.
+    """
+    top = folder / commit.replace("/", "-")
+    done = subprocess.run(
+        ["git", "archive", commit, *_PRODUCT], cwd=TOP, capture_output=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"git has no {commit} here: {done.stderr.decode().strip()}: give --before another")
+    with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
+        archive.extractall(top, filter="data")
+    return top
+
+
+def environment(product: Path | None) -> dict[str, str]:
+    """Variables that import the package of `product` and the measurements of this checkout."""
+    path = [str(each) for each in (product, TOP) if each is not None]
+    # the working folder must not be first
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
+
+
+def paired_ratio(over: Sequence[float], under: Sequence[float]) -> dict[str, object]:
+    """Geometric mean of the ratios of pairs, with a 95 % percentile bootstrap over the pairs."""
+    # an earlier release may lack it
+    from slurm_rl_plugin.measure.intervals import (  # noqa: PLC0415
+        ratio_over_windows,
+    )
+
+    found = ratio_over_windows(np.asarray(over), np.asarray(under), np.random.default_rng(1))
+    ratio = found.geometric_mean
+    return {"ratio": ratio, "ci95": list(found.ci95 or (ratio, ratio)), "pairs": len(over)}
+
+
+def compared(figure: Figure, now: Sequence[float], before: Sequence[float]) -> dict[str, Any]:
+    """Ratio to the values before, from interleaved pairs; one value for each pair."""
+    ratio = paired_ratio(now, before)
+    low, high = sorted(np.asarray(ratio["ci95"], dtype=np.float64).tolist())
+    worst = 1.0 / high if figure.rate else low
+    return {**ratio, "worse": bool(worst > WORSE)}
 
 
 def asked(measurement: str, product: Path | None) -> dict[str, float]:
@@ -69,7 +115,7 @@ def measured(measurement: str, before: Path | None, pairs: int) -> tuple[Found, 
     return sides
 
 
-def line_of(figure: Figure, now: Found, before: Found, kept: Mapping[str, Any]) -> dict[str, Any]:
+def line_of(figure: Figure, now: Found, before: Found) -> dict[str, Any]:
     """The figure for JSON."""
     values = now[figure.name]
     line: dict[str, Any] = {
@@ -82,8 +128,6 @@ def line_of(figure: Figure, now: Found, before: Found, kept: Mapping[str, Any]) 
     if len(earlier) == len(values):
         line["before"] = float(np.median(earlier))
         line["against_before"] = compared(figure, values, earlier)
-    if figure.name in kept:
-        line["against_kept"] = against_kept(figure, values, kept[figure.name]["values"])
     return line
 
 
@@ -92,17 +136,16 @@ def row_of(name: str, line: Mapping[str, Any]) -> list[str]:
     verdict = {None: "", True: "met", False: "MISSED"}[line["met"]]
     return [
         name, line["unit"], shown(line["now"]), shown(line["goal"]), verdict,
-        shown(line["floor"]), shown(line.get("before")),
-        *(ratio_of(line.get(f"against_{side}")) for side in ("before", "kept")),
+        shown(line["floor"]), shown(line.get("before")), ratio_of(line.get("against_before")),
     ]  # fmt: skip
 
 
 def ratio_of(compared: Mapping[str, Any] | None) -> str:
-    """A ratio with its interval, if it has one."""
+    """A ratio with its interval, if there is one."""
     if not compared:
         return ""
-    bounds = " [{:.2f}, {:.2f}]".format(*compared["ci95"]) if compared["ci95"] else ""
-    return f"{compared['ratio']:.2f}{bounds}{' WORSE' if compared['worse'] else ''}"
+    bounds = "[{:.2f}, {:.2f}]".format(*compared["ci95"])
+    return f"{compared['ratio']:.2f} {bounds}{' WORSE' if compared['worse'] else ''}"
 
 
 def shown(value: float | None) -> str:
@@ -112,7 +155,7 @@ def shown(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def lines(chosen: argparse.Namespace, kept: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def lines(chosen: argparse.Namespace) -> Iterator[tuple[str, Any]]:
     """Name and line of each figure."""
     with tempfile.TemporaryDirectory() as folder:
         product = product_of(chosen.before, Path(folder)) if chosen.before else None
@@ -121,7 +164,7 @@ def lines(chosen: argparse.Namespace, kept: Mapping[str, Any]) -> Iterator[tuple
             now, before = measured(measurement, *beside)
             for figure in MEASUREMENTS[measurement][1]:
                 if figure.name in now:
-                    yield figure.name, line_of(figure, now, before, kept)
+                    yield figure.name, line_of(figure, now, before)
 
 
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -144,25 +187,19 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints and keeps."""
     chosen = options(arguments)
-    chosen.output.mkdir(parents=True, exist_ok=True)
     path = chosen.output / "speed.json"
-    kept = json.loads(path.read_text()) if path.exists() else {}
-    found = dict(kept)
-    for name, line in lines(chosen, kept):
-        found[name] = {**line, "beside": chosen.before}
-        write_whole(path, json.dumps(found, indent=2) + "\n")  # an interrupted run keeps the rest
-    of_now = [name for name in found if found[name] is not kept.get(name)]
-    print_table(list(HEAD), [row_of(name, found[name]) for name in of_now])
-    for side in ("before", "kept"):
-        worse = [name for name in of_now if is_worse(found[name], side)]
-        if worse:
-            print(f"worse than {side}: {'; '.join(worse)}", file=sys.stderr)
-    return int(any(is_worse(found[name], side) for name in of_now for side in ("before", "kept")))
-
-
-def is_worse(line: Mapping[str, Any], side: str) -> bool:
-    """Whether a figure is worse by more than the noise."""
-    return bool(line.get(f"against_{side}", {}).get("worse"))
+    found = json.loads(path.read_text()) if path.exists() else {}
+    of_now = {}
+    for name, line in lines(chosen):
+        of_now[name] = {**line, "beside": chosen.before}
+        write_document(path, found | of_now)  # an interrupted run keeps the rest
+    print_table(list(HEAD), [row_of(*each) for each in of_now.items()])
+    worse = [
+        name for name, line in of_now.items() if line.get("against_before", {}).get("worse", False)
+    ]
+    if worse:
+        print(f"worse than before: {'; '.join(worse)}", file=sys.stderr)
+    return int(bool(worse))
 
 
 if __name__ == "__main__":

@@ -15,15 +15,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.bench.speed.figures.figure import LOGS, Figure
-
 PROGRAM = (sys.executable, "-m", "slurm_rl_plugin.cli.entry")
 Values = Mapping[str, float]
 MS, RATE, S, MB = "ms", "jobs/s", "s", "MB"
+LOGS = {
+    "SDSC-SP2": "SDSC-SP2-1998-4.2-cln.swf.gz",
+    "CTC-SP2": "CTC-SP2-1996-3.1-cln.swf.gz",
+    "HPC2N": "HPC2N-2002-2.2-cln.swf.gz",
+}
 #: Measured once and for no other commit: each takes minutes.
 ONCE = frozenset({"conversion"})
 #: How agents choose a resource in the simulation of 2005.
@@ -34,6 +38,31 @@ AGENTS = (
 #: Arguments of `evaluate` on a machine where nothing is compiled.
 FIRST_LOG = "egee:jobs=10000,seed=1"
 FIRST_POLICIES = tuple(f"--policy={name}" for name in ("fifo", "sjf", "saf", "default"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A line of the table.
+
+    Attributes:
+        name: name in the measurement.
+        unit: of the value.
+        goal: 0 for none.
+        rate: whether more is better.
+        floor: name of the figure with the machine's best; "" for none.
+    """
+
+    name: str
+    unit: str
+    goal: float = 0.0
+    rate: bool = False
+    floor: str = ""
+
+    def met(self, value: float) -> bool | None:
+        """Whether the goal is reached; None without a goal."""
+        if not self.goal:
+            return None
+        return value >= self.goal if self.rate else value <= self.goal
 
 
 def _said(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Any:
