@@ -23,7 +23,7 @@ from slurm_rl_plugin.domain.site import JobRequest, Site, SiteOffer
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 
-#: `ProbeSettings` of the same names, in seconds: on real sites queues change in hours.
+#: Those of `agents.simulation`, in seconds: on real sites queues change in hours.
 WEIGHT, RECENT, FADING = 0.1, HOUR, 7 * DAY
 #: Wait of a refused or failed job, seconds.
 FAULT = DAY

@@ -1,28 +1,16 @@
 """Rules by which an agent chooses a resource and learns; `agents.simulation` compiles them.
 
 The paper's rule has a score for each resource, by the sign of its jobs' experiences (2005, 2.3).
-With the probing rule an agent knows few resources, probes some of them for each job, and takes the
-one with the shortest expected response: the wait expected from its earlier jobs, and the run time
-of the job. All times have one unit: ticks in simulations, seconds on real sites. The work of a job
-is in that unit times capacity.
+With the probing rule an agent knows few resources, and takes the one with the shortest expected
+response: the wait expected from its earlier jobs, and the run time of the job. All times have one
+unit: ticks in simulations, seconds on real sites. The work of a job is in that unit times capacity.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from slurm_rl_plugin.units import FloatArray, IntArray
-
-
-class ProbeSettings(NamedTuple):
-    """Constants of the probing rule."""
-
-    probes: int  #: known resources that an agent probes for a job
-    weight: float  #: of the newest wait in the mean; the first 1 / weight waits count equally
-    recent: float  #: time in which the distance of the last wait from the mean falls to 1/e
-    fading: float  #: time in which the mean falls to 1/e without news
+from slurm_rl_plugin.units import IntArray
 
 
 def experience(wait: float, run_time: float, size: float) -> float:
@@ -60,28 +48,14 @@ def best_score(scores: IntArray, chance: float) -> int:
     return best
 
 
-def drawn_places(chances: FloatArray, probes: int, rng: np.random.Generator) -> IntArray:
-    """Different places drawn in proportion to their chances, shape [probes].
-
-    Args:
-        chances: of each place, above 0, shape [M], M >= probes.
-    """
-    left = chances.copy()
-    places = np.empty(probes, dtype=np.int64)
-    for drawn in range(probes):
-        at = rng.random() * left.sum()
-        place, last = -1, -1
-        for each in range(len(left)):
-            if left[each] > 0.0:
-                last = each
-                at -= left[each]
-                if at < 0.0 and place < 0:
-                    place = each
-        if place < 0:  # rounding of the sum
-            place = last
-        places[drawn] = place
-        left[place] = 0.0
-    return places
+def in_random_order(count: int, rng: np.random.Generator) -> IntArray:
+    """The numbers below `count` in random order, shape [count]."""
+    left, order = np.arange(count), np.empty(count, dtype=np.int64)
+    for drawn in range(count):
+        at = int(rng.random() * (count - drawn))
+        order[drawn] = left[at]
+        left[at:-1] = left[at + 1 :].copy()
+    return order
 
 
 def expected_wait(
@@ -96,6 +70,8 @@ def expected_wait(
     Args:
         mean_wait: of the agent's waits; 0 without any.
         silence: time since the last news.
+        recent: time in which the distance of the last wait from the mean falls to 1/e.
+        fading: time in which the mean falls to 1/e without news.
         known: lower bound of the wait.
     """
     mean = mean_wait * np.exp(-silence / fading)
@@ -108,5 +84,8 @@ def waited_so_far(age: float, size: float, capacity: float) -> float:
 
 
 def learned_wait(mean_wait: float, count: int, wait: float, weight: float) -> float:
-    """The mean of `count` waits and another one: plain at first, then exponentially weighted."""
+    """The mean of `count` waits and another one.
+
+    `weight` is that of the newest wait; the first 1 / weight waits count equally.
+    """
     return mean_wait + max(1.0 / (count + 1), weight) * (wait - mean_wait)

@@ -18,18 +18,20 @@ from numpy.typing import NDArray
 
 from slurm_rl_plugin.brokers.agents import rules as agent_rules
 from slurm_rl_plugin.brokers.agents.grid import Grid, GridSettings, optimal_split
-from slurm_rl_plugin.brokers.agents.rules import ProbeSettings
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_copy, compiled_inline
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 experience = compiled_copy(agent_rules.experience)
 reward = compiled_copy(agent_rules.reward)
 best_score = compiled_copy(agent_rules.best_score)
-drawn_places = compiled_copy(agent_rules.drawn_places)
+in_random_order = compiled_copy(agent_rules.in_random_order)
 waited_so_far = compiled_copy(agent_rules.waited_so_far)
 expected_wait = compiled_copy(agent_rules.expected_wait)
 learned_wait = compiled_copy(agent_rules.learned_wait)
 
+#: Of a probing agent: known resources, and weight, recent and fading time of `rules`, in ticks.
+#: Chosen on grids of 240 agents and 60 resources (capacities 5-500, jobs 8-800).
+KNOWN, WEIGHT, RECENT, FADING = 4, 0.03, 3.0, 300.0
 #: The number of no job.
 NO_JOB = -1
 #: Sum and number of the experiences of a paper's agent.
@@ -61,18 +63,7 @@ class AgentMemory(NamedTuple):
 
     scores: IntArray  #: of each resource, for the paper's agents, shape [agents, R]
     tallies: Rows  #: of TALLY, for the paper's agents, shape [agents]
-    places: Rows  #: of PLACE, for probing agents, shape [agents, M]
-    chances: FloatArray  #: to probe each place, for probing agents, shape [agents, M]
-
-
-def agent_memory(scoring: int, probing: int, resources: int, places: int) -> AgentMemory:
-    """Empty memories; those of probing agents need `forget`."""
-    return AgentMemory(
-        scores=np.zeros((scoring, resources), dtype=np.int64),
-        tallies=np.zeros(scoring, dtype=TALLY),
-        places=np.zeros((probing, places), dtype=PLACE),
-        chances=np.zeros((probing, places)),
-    )
+    places: Rows  #: of PLACE, for probing agents, shape [agents, KNOWN]
 
 
 @compiled
@@ -83,25 +74,18 @@ def forget(memory: AgentMemory, agent: int, capacity: FloatArray, rng: np.random
         memory.tallies[agent].total = 0.0
         memory.tallies[agent].jobs = 0
     if len(memory.places) > 0:
-        _forget_places(memory.places[agent], memory.chances[agent], capacity, rng)
+        _forget_places(memory.places[agent], capacity, rng)
 
 
 @compiled
-def _forget_places(
-    places: Rows, chances: FloatArray, capacity: FloatArray, rng: np.random.Generator
-) -> None:
-    """Draw resources in proportion to capacity, or take all, without waits.
-
-    An agent that knows all resources probes them in proportion to capacity; drawn ones equally,
-    since their draw was in proportion already.
-    """
+def _forget_places(places: Rows, capacity: FloatArray, rng: np.random.Generator) -> None:
+    """Draw resources in proportion to capacity, or take all of few, without waits."""
     cumulative = np.cumsum(capacity)
     for number in range(len(places)):
         place = places[number]
         drawn = len(places) < len(capacity)
         resource = _drawn_other(places[:number], cumulative, rng) if drawn else number
         place.resource, place.capacity = resource, capacity[resource]
-        chances[number] = 1.0 if drawn else capacity[resource]
         place.mean_wait = place.last_wait = place.heard = place.busy = 0.0
         place.news = 0
         place.oldest = place.newest = NO_JOB
@@ -136,18 +120,11 @@ def learn_score(scores: IntArray, tally: Any, resource: int, met: float) -> None
 
 
 @compiled_inline
-def choose_place(
-    places: Rows,
-    chances: FloatArray,
-    jobs: Rows,
-    job: int,
-    probes: ProbeSettings,
-    rng: np.random.Generator,
-) -> int:
-    """The probed resource of an agent with the shortest expected response."""
+def choose_place(places: Rows, jobs: Rows, job: int, rng: np.random.Generator) -> int:
+    """The known resource of an agent with the shortest expected response, any of equal ones."""
     now, size = float(jobs[job].tick), jobs[job].size
     best, shortest = 0, np.inf
-    for number in drawn_places(chances, probes.probes, rng):
+    for number in in_random_order(len(places), rng):
         place = places[number]
         known = max(place.busy - now, 0.0)
         if place.oldest != NO_JOB:
@@ -157,8 +134,8 @@ def choose_place(
             place.mean_wait,
             place.last_wait,
             now - place.heard,
-            probes.recent,
-            probes.fading,
+            RECENT,
+            FADING,
             known,
         )
         response = wait + size / place.capacity
@@ -189,9 +166,9 @@ def note_completed(places: Rows, jobs: Rows, resource: int) -> None:
 
 
 @compiled_inline
-def learn_wait(place: Any, wait: float, now: float, weight: float) -> None:
+def learn_wait(place: Any, wait: float, now: float) -> None:
     """Learn a wait."""
-    place.mean_wait = learned_wait(place.mean_wait, place.news, wait, weight)
+    place.mean_wait = learned_wait(place.mean_wait, place.news, wait, WEIGHT)
     place.last_wait, place.heard = wait, now
     place.news += 1
 
@@ -298,8 +275,6 @@ RANDOM, LEAST_LOADED, LEAST_LOADED_IN_TURN = "random", "least loaded", "least lo
 OPTIMAL_SPLIT, PAPER, PROBING = "optimal split", "paper's agents", "probing agents"
 RULES = (RANDOM, LEAST_LOADED, LEAST_LOADED_IN_TURN, OPTIMAL_SPLIT, PAPER, PROBING)
 _RANDOM, _LEAST_LOADED, _IN_TURN, _SPLIT, _PAPER, _PROBING = range(len(RULES))
-#: Chosen on grids of 240 agents and 60 resources (capacities 5-500, jobs 8-800); times in ticks.
-TICK_PROBES = ProbeSettings(probes=4, weight=0.03, recent=3.0, fading=300.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,8 +284,6 @@ class AgentRule:
     name: str  #: one of RULES
     noise: float = 0.0  #: probability of a random choice instead (2005, section 3.2)
     at_completion: bool = False  #: whether they learn when a job completes, not at submission
-    known: int = 4  #: M, resources of a probing agent
-    probes: ProbeSettings = TICK_PROBES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,24 +304,17 @@ class _Compiled(NamedTuple):
     rule: int
     noise: float
     at_completion: bool
-    probes: ProbeSettings
 
 
 def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> GridRun:
     """Simulate a grid tick by tick: agents submit jobs, resources work, agents learn."""
-    known = min(rule.known, settings.resources)
-    compiled_rule = _Compiled(
-        rule=RULES.index(rule.name),
-        noise=rule.noise,
-        at_completion=rule.at_completion,
-        probes=rule.probes._replace(probes=min(rule.probes.probes, known)),
-    )
+    compiled_rule = _Compiled(RULES.index(rule.name), rule.noise, rule.at_completion)
     state = begin(settings, grid)
-    memory = agent_memory(
-        scoring=settings.agents if rule.name == PAPER else 0,
-        probing=settings.agents if rule.name == PROBING else 0,
-        resources=settings.resources,
-        places=known,
+    scoring, probing = (settings.agents if rule.name == each else 0 for each in (PAPER, PROBING))
+    memory = AgentMemory(
+        scores=np.zeros((scoring, settings.resources), dtype=np.int64),
+        tallies=np.zeros(scoring, dtype=TALLY),
+        places=np.zeros((probing, min(KNOWN, settings.resources)), dtype=PLACE),
     )
     _run(grid, compiled_rule, memory, np.random.default_rng([seed, 1]), state)
     resource, wait = state.jobs["resource"].copy(), state.jobs["wait"].copy()
@@ -423,8 +389,7 @@ def _submit(
 ) -> int:
     """The submissions of a tick, one after the other; the number of the next job."""
     jobs, resources, ticks, split = state.jobs, state.resources, state.ticks, state.split
-    scores, tallies = memory.scores, memory.tallies
-    places, chances = memory.places, memory.chances
+    scores, tallies, places = memory.scores, memory.tallies, memory.places
     equal = least_loaded(resources, least) if rule.rule == _LEAST_LOADED else 0
     while job < len(jobs) and jobs[job].tick == tick:
         sent = jobs[job]
@@ -435,7 +400,7 @@ def _submit(
         elif rule.rule == _PAPER:
             chosen = best_score(scores[agent], rng.random())
         elif rule.rule == _PROBING:
-            chosen = choose_place(places[agent], chances[agent], jobs, job, rule.probes, rng)
+            chosen = choose_place(places[agent], jobs, job, rng)
         else:
             chosen = _choose_knowing(rule, resources, split, least, equal, rng)
         run_time = join_queue(sent, resources[chosen], chosen)
@@ -485,6 +450,6 @@ def _learn(
         number = place_of(places[agent], job.resource)
         if number != NO_JOB:  # noise may send a job to a resource that the agent does not know
             place = places[agent, number]
-            learn_wait(place, job.wait, float(tick), rule.probes.weight)
+            learn_wait(place, job.wait, float(tick))
             if not rule.at_completion:
                 place.busy = tick + job.wait + run_time

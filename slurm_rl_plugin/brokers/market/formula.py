@@ -11,19 +11,23 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from slurm_rl_plugin.errors import FormulaError
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Deepest nesting of functions, signs and right-hand sides; Python bounds parentheses.
 DEEPEST = 24
 #: Largest exponent, either sign; it must be a plain number.
 LARGEST_EXPONENT = 8.0
 
-#: Steps of a program; `offers.formula_value` compiles them.
-NUMBER, VARIABLE, NEGATE, ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER = range(8)
-ABS, SQRT, LOG, EXP, MIN, MAX = range(8, 14)
+#: Steps of a program: numbers and variables, functions of one number, and of two.
+NUMBER, VARIABLE, NEGATE, ABS, SQRT, LOG, EXP = range(7)
+ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER, MIN, MAX = range(7, 14)
 _SIGNS: Mapping[type[ast.operator], int] = {
     ast.Add: ADD,
     ast.Sub: SUBTRACT,
@@ -39,22 +43,6 @@ _FUNCTIONS = {
     "min": (MIN, 2),
     "max": (MAX, 2),
 }
-_ONE: Mapping[int, Callable[[float], float]] = {
-    NEGATE: lambda value: -value,
-    ABS: abs,
-    SQRT: math.sqrt,
-    LOG: math.log,
-    EXP: math.exp,
-}
-_TWO: Mapping[int, Callable[[float, float], float]] = {
-    ADD: lambda left, right: left + right,
-    SUBTRACT: lambda left, right: left - right,
-    MULTIPLY: lambda left, right: left * right,
-    DIVIDE: lambda left, right: left / right,
-    POWER: math.pow,
-    MIN: min,
-    MAX: max,
-}
 #: Longest formula, characters; the paper's longest has fewer than 100.
 LONGEST_TEXT = 400
 #: Characters that no formula has, and a number with a suffix, as in 2x; Python accepts some.
@@ -66,52 +54,94 @@ _MEANINGLESS = re.compile(
 _PRINTED = {"\u2212": "-", "\u00b7": "*", "\u00d7": "*", "^": "**"}
 
 
+class Program(NamedTuple):
+    """A formula as steps of a stack machine."""
+
+    steps: IntArray  #: operations, shape [steps]
+    operands: FloatArray  #: number, or place of the variable, of each step
+    names: IntArray  #: 1 for each variable that the formula names, shape [variables]
+
+
+def run_program(program: Program, values: FloatArray) -> float:
+    """The value for the variables in their order; -inf if any part of it is not finite.
+
+    `offers` compiles it, and prefers any offer to one of -inf.
+    """
+    stack = np.empty(len(program.steps))
+    top = -1
+    for place in range(len(program.steps)):
+        step = program.steps[place]
+        if step <= VARIABLE:
+            top += 1
+            operand = program.operands[place]
+            stack[top] = operand if step == NUMBER else values[int(operand)]
+        elif step <= EXP:
+            stack[top] = of_one(step, stack[top])
+        else:
+            top -= 1
+            stack[top] = of_two(step, stack[top], stack[top + 1])
+        if not np.isfinite(stack[top]):
+            return -np.inf
+    return stack[0]
+
+
+def of_one(step: int, value: float) -> float:
+    """A function of one number; not finite where it has no value."""
+    if step == NEGATE:
+        return -value
+    if step == ABS:
+        return abs(value)
+    if step == SQRT:
+        return np.sqrt(value)
+    return np.log(value) if step == LOG else np.exp(value)
+
+
+def of_two(step: int, left: float, right: float) -> float:
+    """A function of two numbers; not finite where it has no value."""
+    value = left + right  # ADD
+    if step == SUBTRACT:
+        value = left - right
+    elif step == MULTIPLY:
+        value = left * right
+    elif step == DIVIDE:
+        value = left / right if right != 0.0 else np.nan
+    elif step == POWER:
+        value = left**right
+    elif step == MIN:
+        value = min(left, right)
+    elif step == MAX:
+        value = max(left, right)
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Formula:
     """A parsed formula."""
 
     text: str
     variables: tuple[str, ...]  #: allowed ones, in the order of their numbers in the program
-    #: Steps for a stack: the operation, and the number or the variable's place.
-    program: tuple[tuple[int, float], ...]
+    program: Program
 
     @property
     def names(self) -> frozenset[str]:
         """The variables that it uses."""
-        return frozenset(
-            self.variables[int(operand)] for step, operand in self.program if step == VARIABLE
-        )
+        return frozenset(np.array(self.variables)[self.program.names == 1].tolist())
 
     def value(self, mapping: Mapping[str, float]) -> float:
         """The formula's finite value for variable -> value; other variables are ignored.
 
         Raises:
-            FormulaError: a variable is missing, or there is no finite value, as after 1 / 0.
+            FormulaError: a variable is missing, or a part has no finite value, as after 1 / 0.
         """
         missing = sorted(self.names - mapping.keys())
         if missing:
             raise FormulaError(f"formula {self.text!r}: no value is known for {missing[0]}.")
-        try:
-            value = self._run([float(mapping.get(name, math.nan)) for name in self.variables])
-        except (ArithmeticError, ValueError):  # 1 / 0, sqrt(-1), exp(1000)
-            value = math.nan
+        values = np.array([float(mapping.get(name, math.nan)) for name in self.variables])
+        with np.errstate(all="ignore"):
+            value = float(run_program(self.program, values))
         if not math.isfinite(value):
             raise FormulaError(f"formula {self.text!r} has no finite value here.")
         return value + 0.0  # turns -0 into 0
-
-    def _run(self, values: Sequence[float]) -> float:
-        stack: list[float] = []
-        for step, operand in self.program:
-            if step == NUMBER:
-                stack.append(operand)
-            elif step == VARIABLE:
-                stack.append(values[int(operand)])
-            elif step in _ONE:
-                stack.append(_ONE[step](stack.pop()))
-            else:
-                right = stack.pop()
-                stack.append(_TWO[step](stack.pop(), right))
-        return stack.pop()
 
 
 def parse_formula(
@@ -151,7 +181,16 @@ def parse_formula(
     names = tuple(variables)
     known = {each: place for place, each in enumerate(names)}
     known |= {old: known[new] for old, new in (former or {}).items() if new in known}
-    return Formula(text, names, tuple(_steps(tree.body, known, 0)))
+    steps, operands = zip(*_steps(tree.body, known, 0), strict=True)
+    used = {
+        names[int(place)] for step, place in zip(steps, operands, strict=True) if step == VARIABLE
+    }
+    program = Program(
+        steps=np.array(steps),
+        operands=np.array(operands),
+        names=np.array([name in used for name in names], dtype=np.int64),
+    )
+    return Formula(text, names, program)
 
 
 def _steps(node: ast.expr, known: Mapping[str, int], depth: int) -> Iterator[tuple[int, float]]:

@@ -3,16 +3,13 @@
 Without rescheduling, as in the paper, a job starts exactly as agreed, and only later requests can
 use processors that others release early. With it, see `reschedule`.
 
-Each domain has machines, a MetaManager, and links to other domains, which its administrator chose.
-A user's request goes to the MetaManager of the user's domain. A MetaManager that gets a request for
-the first time makes offers on its machines and forwards the request over its links, while it has
-hops and time to live. A repeated request is ignored.
+A user's request goes to the MetaManager of the user's domain. With `hops`, each machine is a domain
+of its own, linked to its two neighbours, and a MetaManager that gets a request for the first time
+forwards it over its links.
 """
 
 from __future__ import annotations
 
-import heapq
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,7 +21,6 @@ from slurm_rl_plugin.brokers.market.offers import (
     Request,
     Terms,
     best_offer,
-    compile_formula,
     offered_start,
 )
 from slurm_rl_plugin.brokers.market.timetable import (
@@ -58,69 +54,21 @@ from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray, IntArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Domains:
-    """Domains and how requests are forwarded between them."""
+def reach_in_ring(hops: int, wanted: IntArray, machines: IntArray) -> BoolArray:
+    """The machines that make offers for each job, shape [n, machines]; homes take turns.
 
-    #: Machines of each domain; those of the first domain come first in the market.
-    sizes: tuple[int, ...]
-    links: tuple[tuple[int, ...], ...]  #: domains to which each forwards requests
-    hops: int  #: how often a request may be forwarded; 0 asks the user's own domain only
-    time_to_live: float = math.inf  #: seconds after which a request is not forwarded
-    delay: float = 0.0  #: seconds of one forwarding; it does not delay starts
-    #: Whether a domain that lacks processors within reach finds all others by a directory.
-    directory: bool = True
+    A domain that lacks processors within reach finds all others by a directory.
 
-    def __post_init__(self) -> None:
-        count = len(self.sizes)
-        if len(self.links) != count or not all(
-            0 <= each < count for links in self.links for each in links
-        ):
-            raise ConfigurationError(f"links must name, for each of {count} domains, some of them.")
-
-    def asked(self, home: int) -> list[int]:
-        """The domains that a request from one domain reaches, in order."""
-        heard = dict.fromkeys([home])
-        on_the_way = [(0.0, 0, home)]
-        while on_the_way:
-            time, hops, domain = heapq.heappop(on_the_way)
-            heard[domain] = None
-            later = time + self.delay
-            if hops == self.hops or later > self.time_to_live:
-                continue
-            for each in self.links[domain]:
-                if each not in heard:
-                    heapq.heappush(on_the_way, (later, hops + 1, each))
-        return list(heard)
-
-    def reach(self, homes: IntArray, wanted: IntArray, machines: IntArray) -> BoolArray:
-        """The machines that make offers for each job, shape [n, machines].
-
-        Args:
-            homes: domain of each job's user.
-            wanted: processors that the machines within reach must have in total, shape [n].
-
-        Raises:
-            ConfigurationError: the number of machines is not that of the domains.
-        """
-        if sum(self.sizes) != len(machines):
-            raise ConfigurationError(
-                f"the domains have {sum(self.sizes)} machines and the market {len(machines)}."
-            )
-        domain_of = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        from_home = np.array(
-            [np.isin(domain_of, self.asked(home)) for home in range(len(self.sizes))]
-        )
-        reach: BoolArray = from_home[homes]
-        if self.directory:
-            reach[(reach * machines).sum(axis=1) < wanted] = True
-        return reach
-
-
-def ring(machines: int, hops: int) -> Domains:
-    """A domain for each machine, linked to its two neighbours."""
-    links = tuple(((each - 1) % machines, (each + 1) % machines) for each in range(machines))
-    return Domains(sizes=(1,) * machines, links=links, hops=hops)
+    Args:
+        hops: how often a request is forwarded; 0 asks the user's own domain only.
+        wanted: processors that the machines within reach must have in total, shape [n].
+        machines: processors of each.
+    """
+    count = len(machines)
+    apart = (np.arange(len(wanted))[:, None] - np.arange(count)) % count
+    reach: BoolArray = np.minimum(apart, count - apart) <= hops
+    reach[reach @ machines < wanted] = True
+    return reach
 
 
 #: Maximum number of jobs that are moved to the front at an event.
@@ -344,16 +292,16 @@ class MarketSettings:
     machines: tuple[int, ...]  #: processors of each
     owner: Formula = MACHINE_FUNCTIONS["MF1"]  #: price function of every machine
     user: Formula = USER_FUNCTIONS["UF1"]  #: utility function of every job
-    #: When a job may run on several machines at once: "never", "where too wide" for any, or
-    #: "wherever better" to the user.
+    #: When a job may run on several machines at once: "where too wide" for any, or "wherever
+    #: better" to the user.
     splitting: str = "wherever better"
     rescheduling: bool = True  #: whether jobs may start before the agreed time
     #: With rescheduling, seconds that owners add to a later planned start before they offer it:
     #: room to reschedule others. The user's function sees the sum.
     margin: float = MARGIN
-    #: Domains of the machines; the users' own domains take turns, as in the paper. None lets every
-    #: request reach every machine.
-    domains: Domains | None = None
+    #: How often a request is forwarded in a ring of domains of one machine each; the users' own
+    #: domains take turns, as in the paper. None lets every request reach every machine.
+    hops: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,12 +322,12 @@ def simulate_market(workload: Workload, settings: MarketSettings) -> MarketSched
             time.
 
     Raises:
-        ConfigurationError: a job is wider than its machines, or the domains have other machines.
+        ConfigurationError: a job is wider than its machines.
         SimulationError: estimates below run times, or a broken agreement (a bug).
     """
     capacity = np.array(settings.machines, dtype=np.int64)
     jobs = _market_jobs(workload, settings, capacity)
-    terms = Terms(compile_formula(settings.owner), compile_formula(settings.user))
+    terms = Terms(settings.owner.program, settings.user.program)
     state = no_agreements(len(jobs.submit), capacity)
     lanes = empty_lanes(capacity, len(jobs.submit) + 1)
     if settings.rescheduling:
@@ -403,15 +351,12 @@ def _market_jobs(workload: Workload, settings: MarketSettings, capacity: IntArra
         raise SimulationError("a job would run longer than the market gives it.")
     count = len(workload.submit)
     reach = np.ones((count, len(capacity)), dtype=np.bool_)
-    if settings.domains is not None:
-        homes = np.arange(count) % len(settings.domains.sizes)
-        reach = settings.domains.reach(homes, workload.processors, capacity)
+    if settings.hops is not None:
+        reach = reach_in_ring(settings.hops, workload.processors, capacity)
     sizes = reach * capacity
-    room = sizes.max(axis=1) if settings.splitting == "never" else sizes.sum(axis=1)
-    if (workload.processors > room).any():
+    if (workload.processors > sizes.sum(axis=1)).any():
         raise ConfigurationError(
-            "a job is wider than the machines that it may run on: let jobs be split, or leave "
-            "wide ones out."
+            "a job is wider than the machines that it may run on: leave wide ones out."
         )
     splits = np.full(count, settings.splitting == "wherever better")
     if settings.splitting == "where too wide":

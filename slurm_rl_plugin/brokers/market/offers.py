@@ -17,22 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.brokers.market.formula import (
-    ABS,
-    DIVIDE,
-    EXP,
-    LOG,
-    MAX,
-    MIN,
-    MULTIPLY,
-    NEGATE,
-    NUMBER,
-    POWER,
-    SQRT,
-    SUBTRACT,
-    VARIABLE,
-    Formula,
-)
+from slurm_rl_plugin.brokers.market import formula
+from slurm_rl_plugin.brokers.market.formula import MACHINE_VARIABLES, Program
 from slurm_rl_plugin.brokers.market.timetable import (
     Gaps,
     Lanes,
@@ -42,102 +28,27 @@ from slurm_rl_plugin.brokers.market.timetable import (
     look,
     taken_area,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.compilation import (
+    compiled,
+    compiled_borrowing,
+    compiled_copy,
+)
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
-
-class CompiledFormula(NamedTuple):
-    """A formula as steps of a stack machine, which compiled code runs."""
-
-    steps: IntArray  #: operations, shape [steps]
-    operands: FloatArray  #: number, or place of the variable, of each step
-    names: IntArray  #: 1 for each variable that the formula names, shape [variables]
-
-
-def compile_formula(formula: Formula) -> CompiledFormula:
-    """The program of a formula as arrays."""
-    return CompiledFormula(
-        steps=np.array([step for step, _ in formula.program], dtype=np.int64),
-        operands=np.array([operand for _, operand in formula.program]),
-        names=np.array([name in formula.names for name in formula.variables], dtype=np.int64),
-    )
-
-
-@compiled
-def formula_value(formula: CompiledFormula, values: FloatArray) -> float:
-    """Value for the variables in their order; -inf, which never wins, if it is not finite."""
-    stack = np.empty(len(formula.steps))
-    top = -1
-    for place in range(len(formula.steps)):
-        step = formula.steps[place]
-        if step == NUMBER:
-            top += 1
-            stack[top] = formula.operands[place]
-        elif step == VARIABLE:
-            top += 1
-            stack[top] = values[np.int64(formula.operands[place])]
-        elif step == NEGATE or (ABS <= step <= EXP):
-            stack[top] = _of_one(step, stack[top])
-        else:
-            top -= 1
-            stack[top] = _of_two(step, stack[top], stack[top + 1])
-        if not np.isfinite(stack[top]):
-            return -np.inf
-    return stack[0]
-
-
-@compiled
-def _of_one(step: int, value: float) -> float:
-    if step == NEGATE:
-        return -value
-    if step == ABS:
-        return abs(value)
-    if step == EXP:
-        return np.exp(value)
-    if value < 0.0 or (step == LOG and value == 0.0):
-        return np.nan
-    return np.log(value) if step == LOG else np.sqrt(value)
-
-
-@compiled
-def _of_two(step: int, left: float, right: float) -> float:
-    value = left + right  # ADD
-    if step == SUBTRACT:
-        value = left - right
-    elif step == MULTIPLY:
-        value = left * right
-    elif step == MIN:
-        value = min(left, right)
-    elif step == MAX:
-        value = max(left, right)
-    elif step == DIVIDE:
-        value = left / right if right != 0.0 else np.nan
-    elif step == POWER:
-        value = _power(left, right)
-    return value
-
-
-@compiled
-def _power(base: float, exponent: float) -> float:
-    """The power; NaN if `math.pow` would raise."""
-    whole = exponent == np.floor(exponent)
-    if (base == 0.0 and exponent < 0.0) or (base < 0.0 and not whole):
-        return np.nan
-    return base**exponent
-
-
-assert ABS < SQRT < LOG < EXP < MIN  # the range that `formula_value` relies on
-
-
-#: Place of `utilization` in MACHINE_VARIABLES, an expensive variable that is computed if used.
-_UTILIZATION = 6
+formula_value = compiled_copy(
+    formula.run_program,
+    of_one=compiled_copy(formula.of_one),
+    of_two=compiled_copy(formula.of_two),
+)
+#: An expensive variable that is computed if used.
+_UTILIZATION = MACHINE_VARIABLES.index("utilization")
 
 
 class Terms(NamedTuple):
     """The owner's price function and the user's utility function, compiled."""
 
-    owner: CompiledFormula
-    user: CompiledFormula
+    owner: Program
+    user: Program
 
 
 class Request(NamedTuple):
@@ -182,7 +93,7 @@ def price(
     chosen: IntArray,
     start: float,
     request: Request,
-    owner: CompiledFormula,
+    owner: Program,
 ) -> float:
     """The owner's function for a job on chosen lanes of a machine (MV = MF(Pm)); -inf for no value.
 
@@ -210,9 +121,7 @@ def price(
 
 
 @compiled
-def worth(
-    start: float, cost: float, capacity: int, request: Request, user: CompiledFormula
-) -> float:
+def worth(start: float, cost: float, capacity: int, request: Request, user: Program) -> float:
     """The user's function for a planned start, seconds, at a price."""
     if not np.isfinite(cost):
         return -np.inf

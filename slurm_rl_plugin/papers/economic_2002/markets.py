@@ -19,7 +19,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.accounting.swf.reader import SwfReader
 from slurm_rl_plugin.brokers.market.formula import MACHINE_FUNCTIONS, USER_FUNCTIONS
-from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, ring, simulate_market
+from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
 from slurm_rl_plugin.brokers.market.timetable import (
     NEXT,
     RUNNING,
@@ -298,14 +298,13 @@ class Market:
     @property
     def settings(self) -> MarketSettings:
         """Settings of `simulate_market`."""
-        machines = CONFIGURATIONS[self.configuration]
         return MarketSettings(
-            machines=machines,
+            machines=CONFIGURATIONS[self.configuration],
             owner=MACHINE_FUNCTIONS[self.owner],
             user=USER_FUNCTIONS[self.user],
             splitting=self.splitting,
             rescheduling=self.way == RESCHEDULED,
-            domains=None if self.hops is None else ring(len(machines), self.hops),
+            hops=self.hops,
         )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +15,7 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.brokers.agents import rules as agent_rules
 from slurm_rl_plugin.brokers.agents.grid import Grid, GridSettings, draw_grid, optimal_split
 from slurm_rl_plugin.brokers.agents.rules import (
-    ProbeSettings,
     best_score,
-    drawn_places,
     expected_wait,
     experience,
     learned_wait,
@@ -23,76 +23,58 @@ from slurm_rl_plugin.brokers.agents.rules import (
     waited_so_far,
 )
 from slurm_rl_plugin.brokers.agents.simulation import (
+    FADING,
+    KNOWN,
     LEAST_LOADED,
     LEAST_LOADED_IN_TURN,
     PAPER,
     PROBING,
+    RECENT,
     RULES,
+    WEIGHT,
     AgentRule,
     run_grid,
 )
 from slurm_rl_plugin.units import FloatArray
 
-
-def test_the_run_time_alone_is_weighted_by_the_size() -> None:
-    # Tw + (Texc / J) = 7 + 50 / 200; (Tw + Texc) / J would be 0.285
-    assert experience(7.0, 50.0, 200.0) == 7.25
+SCORES = np.array([2, 5, -1, 5, 5])
+#: mean 10, last wait 40, recent 5, fading 100.
+WAITS = (10.0, 40.0)
 
 
 @pytest.mark.parametrize(
-    ("met", "total", "jobs", "expected"),
+    ("rule", "arguments", "value"),
     [
-        (3.0, 0.0, 0, 0),  # the first job has nothing to compare with
-        (3.0, 10.0, 2, 1),  # better than 5
-        (9.0, 10.0, 2, -1),
-        (5.9, 10.2, 2, 0),  # integer parts are compared: 5 and 5
-        (4.9, 10.2, 2, 1),
+        # Tw + (Texc / J) = 7 + 50 / 200; (Tw + Texc) / J would be 0.285
+        (experience, (7.0, 50.0, 200.0), 7.25),
+        (reward, (3.0, 0.0, 0), 0),  # the first job has nothing to compare with
+        (reward, (3.0, 10.0, 2), 1),  # better than 5
+        (reward, (9.0, 10.0, 2), -1),
+        (reward, (5.9, 10.2, 2), 0),  # integer parts are compared: 5 and 5
+        (reward, (4.9, 10.2, 2), 1),
+        # the highest score wins, and chance breaks ties evenly
+        *(
+            (best_score, (SCORES, chance), place)
+            for chance, place in ((0.0, 1), (0.3, 1), (0.34, 3), (0.6, 3), (0.67, 4), (0.999, 4))
+        ),
+        (best_score, (np.array([0, 1, 0]), 0.9), 1),
+        # the mean is plain first, then weighted
+        (learned_wait, (0.0, 0, 4.0, 0.25), 4.0),
+        (learned_wait, (6.0, 2, 0.0, 0.25), 4.0),
+        (learned_wait, (4.0, 99, 12.0, 0.25), 6.0),
+        # the last wait falls back to the mean, which fades; what is certain comes first
+        (expected_wait, (*WAITS, 0.0, 5.0, 100.0, 0.0), 40.0),
+        (expected_wait, (*WAITS, 5.0, 5.0, 100.0, 0.0), 10.0 * math.exp(-0.05) + 30.0 / math.e),
+        (expected_wait, (*WAITS, 100.0, 5.0, 100.0, 0.0), 10.0 / math.e),
+        (expected_wait, (*WAITS, 100.0, 5.0, 100.0, 20.0), 20.0),
+        (expected_wait, (*WAITS, 0.0, 5.0, 100.0, 20.0), 40.0),
+        # a job that has not completed has waited what it cannot have run
+        (waited_so_far, (30.0, 100.0, 10.0), 20.0),
+        (waited_so_far, (5.0, 100.0, 10.0), 0.0),
     ],
 )
-def test_reward_is_the_sign_of_integer_parts(
-    met: float, total: float, jobs: int, expected: int
-) -> None:
-    assert reward(met, total, jobs) == expected
-
-
-def test_the_highest_score_wins_and_chance_breaks_ties_evenly() -> None:
-    scores = np.array([2, 5, -1, 5, 5])
-    chosen = [best_score(scores, chance) for chance in (0.0, 0.3, 0.34, 0.6, 0.67, 0.999)]
-    assert chosen == [1, 1, 3, 3, 4, 4]
-    assert best_score(np.array([0, 1, 0]), 0.9) == 1
-
-
-def test_places_are_drawn_in_proportion() -> None:
-    rng = np.random.default_rng(1)
-    first = [drawn_places(np.array([1.0, 3.0, 6.0]), 2, rng)[0] for _ in range(4000)]
-    found = np.bincount(first, minlength=3) / 4000
-    # four standard errors
-    assert found == pytest.approx([0.1, 0.3, 0.6], abs=4 * 0.5 / math.sqrt(4000))
-
-
-def test_the_mean_is_plain_first_then_weighted() -> None:
-    mean = 0.0
-    for count, wait in enumerate([4.0, 8.0, 0.0]):
-        mean = learned_wait(mean, count, wait, 0.25)
-    assert mean == pytest.approx(4.0)
-    assert learned_wait(4.0, 99, 12.0, 0.25) == pytest.approx(6.0)
-
-
-def test_the_last_wait_falls_back_to_the_mean_which_fades() -> None:
-    def expected(silence: float, known: float = 0.0) -> float:
-        return expected_wait(10.0, 40.0, silence, 5.0, 100.0, known)
-
-    assert expected(0.0) == 40.0
-    assert expected(5.0) == pytest.approx(10.0 * math.exp(-0.05) + 30.0 / math.e)
-    assert expected(100.0) == pytest.approx(10.0 / math.e)
-    assert expected(1e6) == pytest.approx(0.0)
-    assert expected(100.0, known=20.0) == 20.0  # what is certain comes first
-    assert expected(0.0, known=20.0) == 40.0
-
-
-def test_a_job_that_has_not_completed_has_waited_what_it_could_not_have_run() -> None:
-    assert waited_so_far(30.0, 100.0, 10.0) == 20.0
-    assert waited_so_far(5.0, 100.0, 10.0) == 0.0
+def test_rules(rule: Callable[..., float], arguments: tuple[Any, ...], value: float) -> None:
+    assert rule(*arguments) == pytest.approx(value)
 
 
 GRIDS = st.builds(
@@ -110,14 +92,6 @@ RULE = st.builds(
     name=st.sampled_from(RULES),
     noise=st.sampled_from([0.0, 0.2]),
     at_completion=st.booleans(),
-    known=st.integers(1, 5),
-    probes=st.builds(
-        ProbeSettings,
-        probes=st.integers(1, 3),
-        weight=st.floats(0.01, 1.0),
-        recent=st.floats(1.0, 50.0),
-        fading=st.floats(1.0, 500.0),
-    ),
 )
 
 
@@ -147,7 +121,7 @@ class ReadableAgents:
 
     def __init__(self, size: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> None:
         self.grid, self.rule = grid, rule
-        self.known = min(rule.known, size.resources)
+        self.known = min(KNOWN, size.resources)
         self.rng = np.random.default_rng([seed, 1])
         self.born = dict.fromkeys(range(size.agents), 0)
         self.places = {}
@@ -188,10 +162,7 @@ class ReadableAgents:
         if self.rule.name == PAPER:
             return agent_rules.best_score(self.scores[agent], self.rng.random())
         places = self.places[agent]
-        every = self.known == resources
-        chances = self.grid.capacity if every else np.ones(self.known)
-        probes = min(self.rule.probes.probes, self.known)
-        drawn = [places[each] for each in agent_rules.drawn_places(chances, probes, self.rng)]
+        drawn = [places[each] for each in agent_rules.in_random_order(self.known, self.rng)]
         return min(drawn, key=lambda resource: self.expected(job, resource))
 
     def expected(self, job: int, resource: int) -> float:
@@ -203,10 +174,8 @@ class ReadableAgents:
             first = self.open[key][0]
             age = now - self.grid.tick[first]
             known = agent_rules.waited_so_far(age, self.grid.size[first], capacity)
-        probes, mean = self.rule.probes, self.mean[key]
-        wait = agent_rules.expected_wait(
-            mean, last, now - heard, probes.recent, probes.fading, known
-        )
+        mean = self.mean[key]
+        wait = agent_rules.expected_wait(mean, last, now - heard, RECENT, FADING, known)
         return wait + self.grid.size[job] / capacity
 
     def sent(self, job: int, resource: int) -> None:
@@ -226,8 +195,8 @@ class ReadableAgents:
         gained = agent_rules.reward(met, sum(earlier), len(earlier))
         self.scores[agent][resource] += gained
         earlier.append(met)
-        count, weight = len(self.news[key]), self.rule.probes.weight
-        self.mean[key] = agent_rules.learned_wait(self.mean[key], count, wait, weight)
+        count = len(self.news[key])
+        self.mean[key] = agent_rules.learned_wait(self.mean[key], count, wait, WEIGHT)
         self.news[key].append((float(tick), wait))
 
 
@@ -328,10 +297,7 @@ def test_no_small_change_makes_it_better(
     assert mean_response(other, capacity, work, k) >= least * (1.0 - 1e-9)
 
 
-def test_a_slow_resource_is_left_out_and_equal_ones_share() -> None:
+def test_a_slow_resource_is_left_out_and_too_much_work_is_split_in_proportion() -> None:
     split = optimal_split(np.array([1.0, 1000.0, 1000.0]), 100.0, 1.3)
     assert split == pytest.approx([0.0, 0.5, 0.5])
-
-
-def test_too_much_work_is_split_in_proportion() -> None:
     assert optimal_split(np.array([1.0, 3.0]), 4.0, 1.3).tolist() == [0.25, 0.75]

@@ -5,16 +5,15 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.brokers.market.formula import (
     MACHINE_FUNCTIONS,
     USER_FUNCTIONS,
-    Formula,
     parse_formula,
 )
-from slurm_rl_plugin.brokers.market.offers import compile_formula, formula_value
+from slurm_rl_plugin.brokers.market.offers import formula_value
 from slurm_rl_plugin.errors import ConfigurationError, FormulaError
 
 NAMES = ("StartTime", "JobCost", "x")
@@ -124,20 +123,11 @@ def test_a_former_name_is_the_variable_that_it_became():
         parse_formula("price", NAMES, {"price": "unknown"})
 
 
-@given(st.text(max_size=420))
-def test_any_text_is_read_or_refused(text):
-    try:
-        formula = parse_formula(text, NAMES)
-    except FormulaError:
-        return
-    assert isinstance(formula, Formula)
-
-
 _ODD = st.sampled_from([*"()+-*/^, ", "**", "x", "JobCost", "min(", "exp(", "sqrt(", "9", "1e300"])
 
 
-@given(st.lists(_ODD, max_size=150).map("".join))
-def test_bombs_neither_crash_nor_take_long(text):
+@given(st.text(max_size=420) | st.lists(_ODD, max_size=150).map("".join))
+def test_any_text_is_read_or_refused_and_takes_no_time(text):
     began = time.perf_counter()
     try:
         value = parse_formula(text, NAMES).value(VALUES)
@@ -161,36 +151,8 @@ def test_same_value_as_python(text):
     assert parse_formula(text, NAMES).value(VALUES) == pytest.approx(expected)
 
 
-NAMES_COMPILED = ("x", "y")
-PARTS = st.recursive(
-    st.sampled_from(["x", "y", "0", "1", "2.5", "1e200"]),
-    lambda part: (
-        st.builds("({} {} {})".format, part, st.sampled_from("+-*/"), part)
-        | st.builds("({}) ** {}".format, part, st.sampled_from(["2", "-1", "0.5", "0"])).map(
-            lambda text: f"({text})"
-        )
-        | st.builds("{}({})".format, st.sampled_from(["abs", "sqrt", "log", "exp", "-"]), part)
-        | st.builds("{}({}, {})".format, st.sampled_from(["min", "max"]), part, part)
-    ),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=300, deadline=None)
-@given(text=PARTS, x=st.floats(-1e3, 1e3), y=st.sampled_from([0.0, 1.0, -2.0]))
-def test_same_value(text, x, y):
-    formula = parse_formula(text, NAMES_COMPILED)
-    try:
-        expected = formula.value({"x": x, "y": y})
-    except FormulaError:
-        expected = -math.inf
-    measured = formula_value(compile_formula(formula), np.array([x, y]))
-    if not math.isinf(measured) or not math.isinf(expected):
-        assert measured == pytest.approx(expected, rel=1e-9) or math.isinf(measured)
-
-
 @pytest.mark.parametrize("formula", [*MACHINE_FUNCTIONS.values(), *USER_FUNCTIONS.values()])
 def test_functions_of_the_paper(formula):
     values = np.arange(2.0, 2.0 + len(formula.variables))
     expected = formula.value(dict(zip(formula.variables, values, strict=True)))
-    assert formula_value(compile_formula(formula), values) == pytest.approx(expected)
+    assert formula_value(formula.program, values) == pytest.approx(expected)

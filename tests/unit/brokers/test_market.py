@@ -17,10 +17,8 @@ from slurm_rl_plugin.brokers.market.formula import (
     machine_function,
 )
 from slurm_rl_plugin.brokers.market.market_simulation import (
-    Domains,
     MarketSchedule,
     MarketSettings,
-    ring,
     simulate_market,
 )
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
@@ -136,9 +134,6 @@ def test_a_wide_job_runs_on_several_machines_at_once():
 def test_a_job_that_nothing_can_run_is_refused():
     with pytest.raises(ConfigurationError, match="wider than the machines"):
         simulate_market(workload([(0, 1, 1, 9)]), MarketSettings(machines=(4, 4)))
-    market = MarketSettings(machines=(4, 4), splitting="never")
-    with pytest.raises(ConfigurationError, match="wider than the machines"):
-        simulate_market(workload([(0, 1, 1, 5)]), market)
 
 
 def test_a_job_that_runs_longer_than_it_asked_for_is_refused():
@@ -154,36 +149,17 @@ def test_prices_are_those_of_the_owner():
         assert math.isclose(found.price[0], expected, abs_tol=1e-9), name
 
 
-LINE = ((1,), (0, 2), (1, 3), (2,))  # four domains in a row
-
-
-@pytest.mark.parametrize(
-    ("links", "more", "asked"),
-    [
-        (LINE, {"hops": 0}, [0]),
-        (LINE, {"hops": 1}, [0, 1]),
-        (LINE, {"hops": 9}, [0, 1, 2, 3]),
-        (LINE, {"hops": 9, "delay": 2.0, "time_to_live": 4.0}, [0, 1, 2]),
-        (((1, 2), (0, 3), (0, 3), (1, 2)), {"hops": 9}, [0, 1, 2, 3]),  # loops end
-        (((), (0,), (0,), (0,)), {"hops": 9}, [0]),  # links have a direction
-    ],
-)
-def test_a_request_is_forwarded_within_hops_and_time_and_once(links, more, asked):
-    assert Domains(sizes=(1,) * 4, links=links, **more).asked(0) == asked
-
-
 @settings(max_examples=30, deadline=None)
 @given(
     rows=st.lists(JOB, min_size=1, max_size=30), hops=st.integers(0, 2), rescheduling=st.booleans()
 )
 def test_jobs_run_within_reach_of_their_own_domain(rows, hops, rescheduling):
     jobs, machines = workload(rows), (2, 2, 2, 2)
-    domains = ring(4, hops)
-    market = MarketSettings(machines=machines, rescheduling=rescheduling, domains=domains)
+    market = MarketSettings(machines=machines, rescheduling=rescheduling, hops=hops)
     found = simulate_market(jobs, market)
     check(jobs, found, machines)
     for job, parts in enumerate(found.parts):
-        near = set(domains.asked(job % 4))
+        near = {(job + way) % 4 for way in range(-hops, hops + 1)}
         wide = jobs.processors[job] > 2 * len(near)
         assert wide or set(np.flatnonzero(parts)) <= near
     if hops == 2:  # two hops get everywhere in a ring of four
@@ -191,13 +167,6 @@ def test_jobs_run_within_reach_of_their_own_domain(rows, hops, rescheduling):
             jobs, MarketSettings(machines=machines, rescheduling=rescheduling)
         )
         assert np.array_equal(found.start, everywhere.start)
-
-
-def test_without_a_directory_a_job_too_wide_for_its_reach_is_refused():
-    jobs = workload([(0.0, 1.0, 1.0, 3)])
-    alone = Domains(sizes=(1, 1), links=((1,), (0,)), hops=0, directory=False)
-    with pytest.raises(ConfigurationError, match="wider than the machines"):
-        simulate_market(jobs, MarketSettings(machines=(2, 2), domains=alone))
 
 
 def test_owners_may_ask_more_of_a_class_and_of_a_late_start():

@@ -87,51 +87,41 @@ def test_nesting_is_counted_outside_texts_only() -> None:
         strict_object(f'{{"a": [{fits}]}}'.encode())
 
 
-OFFER = SiteOffer(site="north", expected_start=1e9, utility=0.5, price=-2.0, processors=8)
+NOW = 1000.0
+
+
+def offer(site: str, **more: Any) -> SiteOffer:
+    given = {"expected_start": 5.0, "utility": 0.5, "price": -2.0, "processors": 8, **more}
+    return SiteOffer(site=site, **given)
+
+
+OFFER = offer("north")
 
 
 def test_an_offer_comes_back_as_it_was_and_new_fields_are_left_alone() -> None:
-    assert site_offer({**offer_document(OFFER), "later": [1]}, "north") == OFFER
+    document = offer_document(OFFER)
+    assert site_offer({**document, "later": [1]}, "north") == OFFER
     published = replace(OFFER, published=True)
     assert site_offer(offer_document(published), "north") == published
-
-
-def test_a_site_of_an_earlier_release_publishes_nothing() -> None:
-    document = offer_document(OFFER)
-    del document["published"]
+    del document["published"]  # a site of an earlier release publishes nothing
     assert site_offer(document, "north") == OFFER
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("field", "values"),
     [
-        {"site": "south"},
-        {"site": None},
-        {"expected_start": math.nan},
-        {"expected_start": -1},
-        {"expected_start": 1e300},
-        {"expected_start": 10**400},
-        {"utility": 1.5},
-        {"utility": "1"},
-        {"price": math.inf},
-        {"price": True},
-        {"processors": 0},
-        {"processors": 8.0},
-        {"processors": 10**400},
-        {"published": 1},
+        ("site", ("south", None)),
+        ("expected_start", (None, math.nan, -1, 1e300, 10**400)),
+        ("utility", (None, 1.5, "1")),
+        ("price", (None, math.inf, True)),
+        ("processors", (None, 0, 8.0, 10**400)),
+        ("published", (1,)),
     ],
 )
-def test_an_offer_that_cannot_be_is_none(change: dict[str, Any]) -> None:
-    with pytest.raises(RequestRefused):
-        site_offer({**offer_document(OFFER), **change}, "north")
-
-
-@pytest.mark.parametrize("field", ["site", "expected_start", "utility", "price", "processors"])
-def test_every_field_of_an_offer_is_needed(field: str) -> None:
-    document = offer_document(OFFER)
-    del document[field]
-    with pytest.raises(RequestRefused):
-        site_offer(document, "north")
+def test_an_offer_that_cannot_be_is_none(field: str, values: tuple[Any, ...]) -> None:
+    for value in values:
+        with pytest.raises(RequestRefused):
+            site_offer({**offer_document(OFFER), field: value}, "north")
 
 
 def test_nothing_that_sbatch_shows_can_sound_as_if_slurmctld_did_not_answer() -> None:
@@ -145,32 +135,30 @@ def test_nothing_that_sbatch_shows_can_sound_as_if_slurmctld_did_not_answer() ->
 
 
 REQUEST = job_request({"processors": 4, "time_limit": 1800, "account": "physics"})
-NOW = 1000.0
 #: Every job is of the interactive class; none is.
 ALL = JobClassifier((JobClassRule(job_class="interactive", name=""),))
 NONE = JobClassifier(())
 
 
-def worth(price: str, *, interactive: bool = False) -> OfferWorth:
-    return OfferWorth(price, ALL if interactive else NONE)
-
-
-def test_a_job_without_a_limit_counts_as_one_of_an_hour() -> None:
-    unlimited = replace(REQUEST, job=replace(REQUEST.job, time_limit=math.nan))
-    offer = worth("run_time").offer("north", unlimited, now=NOW, start=NOW, all_processors=64)
-    assert offer.price == UNKNOWN_RUN_TIME
+def offered(
+    price: str, request_: JobRequest = REQUEST, wait: float = 0.0, **more: Any
+) -> SiteOffer:
+    """The offer of a site with this price; 64 processors unless `more` says otherwise."""
+    given = {"all_processors": 64, **more}
+    return OfferWorth(price, NONE).offer("north", request_, now=NOW, start=NOW + wait, **given)
 
 
 def test_the_price_is_the_sites_formula() -> None:
     formula = "processors * run_time / 3600 + interactive + wait / all_processors"
-    offer = worth(formula).offer("north", REQUEST, now=NOW, start=NOW + 64.0, all_processors=64)
-    assert offer.price == pytest.approx(3.0)
     same = "NumberOfProcessors * RunTime / 3600 + Interactive + StartTime / SiteProcessors"
-    named = worth(same).offer("north", REQUEST, now=NOW, start=NOW + 64.0, all_processors=64)
-    assert named.price == offer.price
+    assert offered(formula, wait=64.0).price == offered(same, wait=64.0).price == 3.0
+    unlimited = replace(REQUEST, job=replace(REQUEST.job, time_limit=math.nan))
+    assert offered("run_time", unlimited).price == UNKNOWN_RUN_TIME
+    quick = OfferWorth("interactive", ALL)
+    assert quick.offer("north", REQUEST, now=NOW, start=NOW, all_processors=64).price == 1.0
     for refused in ("utility", "JobCost", "", "1 +", "9 ** 99", "UF1"):
         with pytest.raises(ConfigurationError):
-            worth(refused)
+            offered(refused)
 
 
 def test_a_class_of_the_sites_own_gives_its_own_utility() -> None:
@@ -178,24 +166,24 @@ def test_a_class_of_the_sites_own_gives_its_own_utility() -> None:
     rules = (JobClassRule(job_class="fades", account="physics"),)
     asked = OfferWorth("0", JobClassifier(rules, {**BUILT_IN, "fades": fades}))
     start = NOW + 60.0 + 1800.0  # half an hour past the start-up allowance
-    offer = asked.offer("north", REQUEST, now=NOW, start=start, all_processors=64)
-    assert offer.utility == pytest.approx(0.75)
+    made = asked.offer("north", REQUEST, now=NOW, start=start, all_processors=64)
+    assert made.utility == pytest.approx(0.75)
 
 
 def test_formulas_of_the_paper_value_an_offer_as_they_are_printed() -> None:
-    offer = worth("MF4").offer("north", REQUEST, now=NOW, start=NOW + 60.0, all_processors=8)
+    made = offered("MF4", wait=60.0, all_processors=8)
     area, idle = 4 * 1800.0, 4 * 1800.0
-    assert offer.price == pytest.approx((area + idle) * (1.0 - 1.0))
-    offer = replace(offer, price=5.0)
+    assert made.price == pytest.approx((area + idle) * (1.0 - 1.0))
+    made = replace(made, price=5.0)
     for formula, value in (
         ("UF3", -65.0),
         ("-StartTime - 2*JobCost", -70.0),
         ("EndTime", 1860.0),
-        ("SiteUtility", offer.utility),
+        ("SiteUtility", made.utility),
     ):
-        assert offer_value(formula, REQUEST, offer, NOW, interactive=False) == pytest.approx(value)
+        assert offer_value(formula, REQUEST, made, NOW, interactive=False) == pytest.approx(value)
     for name in USER_FUNCTIONS:
-        assert math.isfinite(offer_value(name, REQUEST, offer, NOW, interactive=False))
+        assert math.isfinite(offer_value(name, REQUEST, made, NOW, interactive=False))
 
 
 SCHEDULE = [Allocation(0.0, 10.0, 3), Allocation(0.0, 30.0, 2), Allocation(40.0, 60.0, 8)]
@@ -245,75 +233,50 @@ def test_the_schedule_is_asked_only_where_the_price_names_it() -> None:
         asked.append(1)
         return [Allocation(NOW, NOW + 600.0, 60)]
 
-    for price, times in (("MF1", 1), ("RunTime", 0), ("1 - utilization", 1)):
-        asked.clear()
-        site = OfferWorth(price, NONE, schedule=schedule)
-        offer = site.offer("north", REQUEST, now=NOW, start=NOW, all_processors=64)
-        assert len(asked) == times
-    assert offer.price == pytest.approx(1.0 - (60 * 600.0 + 4 * 1800.0) / (64 * 1800.0))
-    for name in MACHINE_FUNCTIONS:
-        made = OfferWorth(name, NONE, schedule=schedule)
-        assert math.isfinite(
-            made.offer("north", REQUEST, now=NOW, start=NOW, all_processors=64).price
-        )
+    def price(formula: str) -> float:
+        site = OfferWorth(formula, NONE, schedule=schedule)
+        return site.offer("north", REQUEST, now=NOW, start=NOW, all_processors=64).price
+
+    assert price("RunTime") == 1800.0
+    assert asked == []
+    idle = 1.0 - (60 * 600.0 + 4 * 1800.0) / (64 * 1800.0)
+    assert price("1 - utilization") == pytest.approx(idle)
+    assert asked == [1]
+    assert all(math.isfinite(price(name)) for name in MACHINE_FUNCTIONS)
 
 
-REQUEST_RANKED = job_request({"processors": 2})
-
-
-def site(name: str, start: float, utility: float, processors: int = 8) -> SiteAnswer:
-    offer = SiteOffer(
-        site=name, expected_start=start, utility=utility, price=0.0, processors=processors
-    )
-    return SiteAnswer(name=name, promised=offer)
-
-
-def market(formula: str) -> OfferedValueBroker:
-    return OfferedValueBroker(formula, lambda job: False, lambda: 10.0)
+def sites(*offers: SiteOffer) -> list[SiteAnswer]:
+    return [SiteAnswer(name=each.site, promised=each) for each in offers]
 
 
 def test_an_offer_for_which_the_formula_has_no_value_is_none() -> None:
-    sites = [site("a", 10.0, 0.7), site("b", 30.0, 0.2)]
-    assert [each.site for each in market("1 / wait").rank(REQUEST_RANKED, sites)] == ["b"]
+    asked = sites(offer("a", expected_start=10.0), offer("b", expected_start=30.0))
+    broker = OfferedValueBroker("1 / wait", lambda job: False, lambda: 10.0)
+    assert [each.site for each in broker.rank(REQUEST, asked)] == ["b"]
     with pytest.raises(ConfigurationError):
-        market("wait ** 99")
-
-
-REQUEST_UTILITY = job_request({"processors": 1, "account": "physics"})
-
-
-def site_utility(name: str, start: float, published: float | None = None) -> SiteAnswer:
-    """One that publishes nothing offers the time utility of the wait instead."""
-    offer = SiteOffer(
-        site=name,
-        expected_start=start,
-        utility=0.99 if published is None else published,
-        price=0.0,
-        processors=8,
-        published=published is not None,
-    )
-    return SiteAnswer(name=name, promised=offer)
+        OfferedValueBroker("wait ** 99", lambda job: False, lambda: 10.0)
 
 
 def test_the_site_that_expects_most_comes_first_however_late_it_starts_the_job() -> None:
-    sites = [
-        site_utility("north", 1300.0, 0.9),
-        site_utility("east", 1100.0, 0.2),
-        site_utility("south", 1200.0, 0.5),
+    """One that publishes nothing offers the time utility of the wait instead, and comes last."""
+    given = {"north": (1300.0, 0.9), "east": (1100.0, 0.2), "south": (1200.0, 0.5)}
+    asked = sites(
+        offer("silent", expected_start=1000.0, utility=0.99),
+        *(
+            offer(name, expected_start=start, utility=utility, published=True)
+            for name, (start, utility) in given.items()
+        ),
+    )
+    ranking = SiteUtilityBroker().rank(REQUEST, asked)
+    assert [(each.site, each.merit) for each in ranking] == [
+        *(("north", 0.9), ("south", 0.5), ("east", 0.2), ("silent", -1000.0)),
     ]
-    ranking = SiteUtilityBroker().rank(REQUEST_UTILITY, sites)
-    assert [each.site for each in ranking] == ["north", "south", "east"]
-    assert [each.merit for each in ranking] == [0.9, 0.5, 0.2]
     assert ranking[0].reason == "expects a utility of 0.900 from it"
-    assert ranking[0].offer == sites[0].promised
+    assert ranking[0].offer == asked[1].promised
 
 
 JOB = job_request({"processors": 1})
 FAR = Forwarding(request_id="0123456789", hops=2, time_to_live=10.0)
-
-
-def offer(site: str) -> SiteOffer:
-    return SiteOffer(site=site, expected_start=5.0, utility=0.5, price=0.0, processors=8)
 
 
 def test_what_a_request_says_of_its_way_comes_back() -> None:
@@ -324,22 +287,17 @@ def test_what_a_request_says_of_its_way_comes_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("field", "values"),
     [
-        ("request_id", None),
-        ("request_id", "short"),
-        ("request_id", "with a blank"),
-        ("hops", -1),
-        ("hops", MOST_HOPS + 1),
-        ("hops", 1.0),
-        ("time_to_live", 0),
-        ("time_to_live", LONGEST_LIFE + 1),
-        ("time_to_live", "5"),
+        ("request_id", (None, "short", "with a blank")),
+        ("hops", (-1, MOST_HOPS + 1, 1.0)),
+        ("time_to_live", (0, LONGEST_LIFE + 1, "5")),
     ],
 )
-def test_a_way_out_of_bounds_is_refused_by_name(field: str, value: Any) -> None:
-    with pytest.raises(RequestRefused, match=field):
-        forwarding_of(FAR.document() | {field: value})
+def test_a_way_out_of_bounds_is_refused_by_name(field: str, values: tuple[Any, ...]) -> None:
+    for value in values:
+        with pytest.raises(RequestRefused, match=field):
+            forwarding_of(FAR.document() | {field: value})
 
 
 class Others:
@@ -395,7 +353,7 @@ class Answering:
 
 
 def test_a_sites_own_offer_goes_before_what_another_says_of_it() -> None:
-    said = SiteOffer(site="far", expected_start=0.0, utility=1.0, price=0.0, processors=8)
+    said = offer("far", expected_start=0.0)
     near = Answering("near", [offer("near"), said, offer("third")])
     found = ask_sites([near, Answering("far", [offer("far")])], JOB, 5.0, time.monotonic)  # type: ignore[list-item]
     assert [each.name for each in found] == ["near", "far", "third"]
@@ -407,10 +365,10 @@ def test_a_sites_own_offer_goes_before_what_another_says_of_it() -> None:
 
 def test_questions_to_others_are_bounded() -> None:
     places = threading.BoundedSemaphore(1)
-    sites = [Answering(name, [offer(name)]) for name in ("a", "b")]
+    asked = [Answering(name, [offer(name)]) for name in ("a", "b")]
     places.acquire()
-    none = ask_sites(sites, JOB, 5.0, time.monotonic, places=places)  # type: ignore[arg-type]
+    none = ask_sites(asked, JOB, 5.0, time.monotonic, places=places)  # type: ignore[arg-type]
     assert [each.promised for each in none] == [None, None]
     places.release()
-    ask_sites(sites, JOB, 5.0, time.monotonic, places=places)  # type: ignore[arg-type]
+    ask_sites(asked, JOB, 5.0, time.monotonic, places=places)  # type: ignore[arg-type]
     assert places.acquire(timeout=5.0)

@@ -7,7 +7,7 @@ import math
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from slurm_rl_plugin.brokers.live.routed_jobs import (
 from slurm_rl_plugin.brokers.port import Broker, Outcome, RoutedJob
 from slurm_rl_plugin.brokers.registry import FADING, LearningAgentBroker
 from slurm_rl_plugin.domain.job_class import JobDescription
-from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
+from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 from slurm_rl_plugin.services.route_requests import LONGEST_SCRIPT, given_command, learn_from_past
 
@@ -73,18 +73,12 @@ def test_of_many_the_newest_are_kept() -> None:
     assert jobs.ended[0].ended == 5.0
 
 
-def test_two_calls_that_heard_of_the_same_end_keep_it_once() -> None:
+def test_each_end_is_kept_once_however_many_calls_hear_of_it() -> None:
     jobs = RoutedJobs(on_their_way=(on_its_way(1), on_its_way(2)))
     for _ in range(2):
-        jobs = jobs.with_ended(News(ran={("north", 1): ended(50.0)}), 2000.0)
+        news = News(ran={("north", 1): ended(50.0)}, others=[ended(60.0)], asked=["north"])
+        jobs = jobs.with_ended(news, 2000.0)
     assert [job.job_id for job in jobs.on_their_way] == [2]
-    assert jobs.ended == (ended(50.0),)
-
-
-def test_jobs_that_were_not_routed_are_kept_once() -> None:
-    jobs = RoutedJobs(ended=(ended(50.0),))
-    for _ in range(2):
-        jobs = jobs.with_ended(News(others=[ended(50.0), ended(60.0)], asked=["north"]), 2000.0)
     assert jobs.ended == (ended(50.0), ended(60.0))
     assert jobs.asked == {"north": 2000.0}
 
@@ -251,17 +245,8 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 
 
-@dataclass
-class SilentSite:
-    """A site that must not be asked."""
-
-    name: str
-
-    def offer(self, request: JobRequest) -> SiteOffer | None:
-        raise AssertionError(f"{self.name} was asked")
-
-
-SITES = [SilentSite("north"), SilentSite("south")]
+#: They make no offer.
+SITES = [SiteAnswer(name="north"), SiteAnswer(name="south")]
 
 
 def asks(
@@ -325,39 +310,27 @@ def test_without_experience_any_site_comes_first() -> None:
 def test_a_wait_sends_the_user_elsewhere_and_nobody_else() -> None:
     agent = broker()
     agent.learn(ran("north", wait=10 * HOUR))
-    ranked = agent.rank(asks(), SITES)
-    assert names(ranked) == ["south", "north"]
-    assert ranked[1].merit == -36000.0
-    assert ranked[1].reason == "Mean wait of 1 job of this user there: 36000 s."
+    (first, second) = agent.rank(asks(), SITES)
+    assert (first.site, second.site, second.merit) == ("south", "north", -36000.0)
+    assert second.reason == "Mean wait of 1 job of this user there: 36000 s."
     assert [each.merit for each in agent.rank(asks("max"), SITES)] == [0.0, 0.0]
-
-
-def test_a_bad_site_is_tried_again_after_a_long_silence() -> None:
-    agent = broker(at=NOW + 100 * DAY)
-    agent.learn(ran("north", wait=50 * HOUR))
-    agent.learn(ran("south", wait=60.0, started=NOW + 100 * DAY))
-    assert names(agent.rank(asks(), SITES)) == ["north", "south"]
-
-
-def test_a_job_that_still_waits_is_bad_news() -> None:
-    agent = broker()
-    for waited in (5 * HOUR, HOUR):
+    for waited in (15 * HOUR, HOUR):  # a job that still waits is bad news
         agent.waiting("north", asks(), waited)
-    ranked = agent.rank(asks(), SITES)
-    assert names(ranked) == ["south", "north"]
-    assert ranked[1].merit == -5 * HOUR
+    assert agent.rank(asks(), SITES)[1].merit == -15 * HOUR
+    later = broker(at=NOW + 100 * DAY)  # after a long silence a bad site is tried again
+    later.learn(ran("north", wait=50 * HOUR))
+    later.learn(ran("south", wait=60.0, started=NOW + 100 * DAY))
+    assert names(later.rank(asks(), SITES)) == ["north", "south"]
 
 
 def test_a_site_that_fails_jobs_at_once_is_no_fast_one() -> None:
     """Nodes that kill every job the moment it starts must not attract all jobs."""
     agent = broker()
-    failed = ran("north", wait=0.0, started=NOW - HOUR, lasted=HOUR, outcome="failed")
-    agent.learn(failed)
+    agent.learn(ran("north", wait=0.0, started=NOW - HOUR, lasted=HOUR, outcome="failed"))
     agent.learn(ran("south", wait=4 * HOUR))
-    ranked = agent.rank(asks(), SITES)
-    assert names(ranked) == ["south", "north"]
-    assert ranked[1].merit == -(HOUR + DAY)
-    assert ranked[1].reason.endswith("90000 s; the site failed 1 of them.")
+    (first, second) = agent.rank(asks(), SITES)
+    assert (first.site, second.site, second.merit) == ("south", "north", -(HOUR + DAY))
+    assert second.reason.endswith("90000 s; the site failed 1 of them.")
 
 
 @pytest.mark.parametrize(
