@@ -120,38 +120,29 @@ def test_a_broken_file_costs_experience_only(tmp_path: Path, text: str) -> None:
     assert RoutedJobsFile(tmp_path / "jobs.json").read() == RoutedJobs()
 
 
-def test_accounting_tells_who_ran() -> None:
+def test_accounting_tells_who_ran_and_what_the_site_failed() -> None:
     text = (
         "1|100|105|110|120|COMPLETED|0:0\n2|100||110|120|FAILED|1:0\n"
         "3|100|100|110|Unknown|RUNNING|0:0\n4|100|100|Unknown|130|CANCELLED by 0|0:0\n"
         "5|100|100|None|130|CANCELLED|0:0\n6|100|Unknown|Unknown|Unknown|PENDING|0:0\n"
+        "11|100|100|110|120|NODE_FAIL|1:0\n11|130|130|140|Unknown|RUNNING|0:0\n"
+        "12|100|100|110|120|NODE_FAIL|1:0\n12|130|130|140|150|COMPLETED|0:0\n"
+        "13|100|100|110|120|BOOT_FAIL|0:0\n14|100|100|None|160|DEADLINE|0:0\n"
+        "15|100|100|110|110|FAILED|0:53\n16|100|100|110|120|TIMEOUT|0:0\n"
+        "17|100|100|110|120|REQUEUED|0:0\n17|100|100|130|140|COMPLETED|0:0\n"
     )
-    (*ran, running), never = parse_ended(text)
-    assert ran == [
-        EndedRun(job_id=1, submitted=105.0, started=110.0, ended=120.0),
-        EndedRun(job_id=2, submitted=100.0, started=110.0, ended=120.0),
+    (first, second, *others), never = parse_ended(text)
+    assert first == EndedRun(job_id=1, submitted=105.0, started=110.0, ended=120.0)
+    assert second == EndedRun(job_id=2, submitted=100.0, started=110.0, ended=120.0)
+    assert [(run.job_id, run.started, run.failed) for run in others] == [
+        *((12, 110.0, True), (12, 140.0, False), (13, 110.0, True), (14, 160.0, True)),
+        *((15, 110.0, True), (16, 110.0, False), (17, 130.0, False)),
+        *((3, 110.0, False), (11, 140.0, False)),  # they run
     ]
-    assert (running.job_id, running.submitted, running.started) == (3, 100.0, 110.0)
-    assert math.isnan(running.ended)
+    assert [math.isnan(run.ended) for run in others] == [*[False] * 7, True, True]
     assert never == [4, 5]
     with pytest.raises(BatchSystemError, match="not understood"):
         parse_ended("garbage\n")
-
-
-def test_accounting_tells_what_the_site_failed() -> None:
-    text = (
-        "1|100|100|110|120|NODE_FAIL|1:0\n1|130|130|140|Unknown|RUNNING|0:0\n"
-        "2|100|100|110|120|NODE_FAIL|1:0\n2|130|130|140|150|COMPLETED|0:0\n"
-        "3|100|100|110|120|BOOT_FAIL|0:0\n4|100|100|None|160|DEADLINE|0:0\n"
-        "5|100|100|110|110|FAILED|0:53\n6|100|100|110|120|TIMEOUT|0:0\n"
-        "7|100|100|110|120|REQUEUED|0:0\n7|100|100|130|140|COMPLETED|0:0\n"
-    )
-    ran, never = parse_ended(text)
-    assert [(run.job_id, run.started, run.failed) for run in ran] == [
-        *((2, 110.0, True), (2, 140.0, False), (3, 110.0, True), (4, 160.0, True)),
-        *((5, 110.0, True), (6, 110.0, False), (7, 130.0, False), (1, 140.0, False)),
-    ]
-    assert never == []
 
 
 NOW = 1_800_000_000.0
