@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.cli.progress import progress_bar
-from slurm_rl_plugin.whole_file import write_whole
 from tests.bench.faults.every_fault import FAULTS
 from tests.bench.faults.injection import Injection
 from tests.bench.faults.reliability_table import summary_of, table_of
-from tests.bench.faults.scene import Fault
-from tests.bench.faults.set_clock import clock_library
+from tests.bench.faults.scene import Fault, clock_library
+from tests.bench.report import write_document
 from tests.real.slurm_releases import RELEASES
 
 #: Time-out of a fault's process, seconds; many kills take long.
@@ -54,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"{found['name']}: {words} ({found['seconds']:.0f} s)\n")
     kept = (chosen.output / fault.folder / "result.json" for fault in FAULTS)
     found = [json.loads(path.read_text()) for path in kept if path.exists()]
-    write_whole(chosen.output / "faults.json", json.dumps(found, indent=1) + "\n")
+    write_document(chosen.output / "faults.json", found)
     print(table_of(found))
     print(summary_of(found))
     return 0 if all(each["survived"] for each in found) else 1

@@ -18,6 +18,7 @@ from tests.bench.faults.scene import (
     AMID,
     BEFORE,
     FALLS_BACK,
+    JUMP,
     RESTLESS,
     TIMEOUT,
     UNREACHABLE,
@@ -25,8 +26,8 @@ from tests.bench.faults.scene import (
     Fault,
     Scene,
     Sign,
+    set_clock,
 )
-from tests.bench.faults.set_clock import JUMP, set_clock
 from tests.real.restless_hook import SLEEP
 
 _NO_ANSWER = "cycle=failed failure=batch_system"

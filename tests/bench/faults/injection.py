@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import time
 from contextlib import ExitStack, suppress
@@ -12,11 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.hook.audit.log import AuditFilter, AuditReader
-from slurm_rl_plugin.whole_file import write_whole
 from tests.bench.faults.every_fault import fault_named
 from tests.bench.faults.jobs_under_fault import PLAN
-from tests.bench.faults.scene import CYCLE, STARVATION, TIMEOUT, Fault, Scene, set_up
-from tests.bench.faults.set_clock import JUMP, settable_clock
+from tests.bench.faults.scene import (
+    CYCLE,
+    JUMP,
+    STARVATION,
+    TIMEOUT,
+    Fault,
+    Scene,
+    set_up,
+    settable_clock,
+)
+from tests.bench.report import write_document
 from tests.real.conftest import running_slurm
 from tests.real.slurm_releases import RELEASES, SlurmRelease
 
@@ -34,7 +41,7 @@ def main() -> None:
     release = RELEASES.get(options.release)
     found = inject(fault_named(options.name), folder, options.seed, release=release)
     result = found.as_json() | {"release": options.release, "seed": options.seed}
-    write_whole(folder / "result.json", json.dumps(result, indent=1) + "\n")
+    write_document(folder / "result.json", result)
 
 
 #: Seconds of a cycle itself and of polling.
@@ -231,16 +238,12 @@ def _judge(fault: Fault, scene: Scene, found: Injection, away: float) -> None:
     grace = (
         away + (found.recovery or 0.0) + 2 * CYCLE + 2 * TIMEOUT + (JUMP if fault.clock else 0.0)
     )
-    verdict = scene.jobs.verdict(
-        STARVATION, grace, reruns=fault.reruns_jobs or fault.after_save or fault.forgets_jobs
-    )
+    reruns = fault.reruns_jobs or fault.after_save or fault.forgets_jobs
+    for harm, harmed in scene.jobs.harmed(STARVATION, grace, reruns=reruns).items():
+        getattr(found, harm).extend(harmed)
     found.jobs = len(scene.jobs.submitted)
     found.longest_wait = max(each.wait for each in scene.jobs.seen().values())
     found.torn = _torn_lines(scene.daemon.files / "audit.jsonl")
-    found.lost += verdict.lost
-    found.held += verdict.held
-    found.failed += verdict.failed
-    found.starved += verdict.starved
 
 
 def _torn_lines(path: Path) -> int:

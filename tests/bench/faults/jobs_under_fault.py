@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tests.real.cluster_files import ClusterPlan
@@ -58,16 +58,6 @@ class SeenJob:
         if self.eligible is None or self.start is None:
             return 0.0
         return max(self.start - self.eligible, 0.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """Harmed jobs with the details."""
-
-    lost: Sequence[str] = ()
-    held: Sequence[str] = ()
-    failed: Sequence[str] = ()
-    starved: Sequence[str] = ()
 
 
 def lost(submitted: Collection[str], seen: Mapping[str, SeenJob]) -> list[str]:
@@ -290,25 +280,23 @@ class JobsUnderFault:
             if each.state == PENDING and each.launch_failed:
                 self.cluster.run("scontrol", "release", each.job, check=False)
 
-    def verdict(self, bound: float, grace: float, *, reruns: bool) -> Verdict:
-        """The harmed jobs, after the end of all; see `starved` and `failed`."""
+    def harmed(self, bound: float, grace: float, *, reruns: bool) -> dict[str, list[str]]:
+        """The harmed jobs by harm, after the end of all; see `starved` and `failed`."""
         seen = {job: each for job, each in self.seen().items() if job in self.submitted}
-        late = [each for each in seen.values() if each.job not in self.requeued]
-        again = {job for job in self.requeued if job in seen}
-        plain = {job: each for job, each in seen.items() if job not in again}
-        rerun = {job: each for job, each in seen.items() if job in again}
-        return Verdict(
-            lost=lost(self.submitted, seen),
-            held=held(seen, self.held_by_users),
-            failed=[
+        plain = {job: each for job, each in seen.items() if job not in self.requeued}
+        again = {job: each for job, each in seen.items() if job in self.requeued}
+        return {
+            "lost": lost(self.submitted, seen),
+            "held": held(seen, self.held_by_users),
+            "failed": [
                 *failed(plain, self.cancelled, reruns=reruns),
-                *failed(rerun, self.cancelled, reruns=True),
+                *failed(again, self.cancelled, reruns=True),
             ],
-            starved=[
-                *starved(late, bound, grace, self._closed),
+            "starved": [
+                *starved(plain.values(), bound, grace, self._closed),
                 *self._wide_starved(seen, bound + grace),
             ],
-        )
+        }
 
     def _wide_starved(self, seen: dict[str, SeenJob], bound: float) -> Iterator[str]:
         """The wide job, if it waited longer than the bound and the time to drain the node."""

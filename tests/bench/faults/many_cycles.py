@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import gc
-import io
 import os
 import random
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,11 @@ from unittest import mock
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from slurm_rl_plugin.batch_systems.command_process import Answer, KillableCommands
 from slurm_rl_plugin.configuration import read_configuration
-from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.services.hook import build_cycle, load_policy_or_fall_back
-from tests.fakes.fake_cluster import BIN, NOW, FakeCluster
+from tests.fakes.fake_cluster import NOW, FakeCluster
+from tests.fakes.in_process import run_fakes_in_process
 from tests.real.daemon_under_test import write_configuration
 
 #: Seconds between two cycles, and seconds for which Slurm remembers ended jobs.
@@ -41,15 +39,17 @@ _MANY, _FEW = 18, 5
 
 @dataclass(slots=True)
 class PassingJobs:
-    """The fake's state, in memory.
+    """Jobs that arrive, start and end on the fake.
 
     Attributes:
-        state: as `FakeCluster` writes it.
+        fake: the cluster.
+        job: a pending job.
         rng: of arrivals and run times.
         now: seconds since the epoch.
     """
 
-    state: dict[str, Any]
+    fake: FakeCluster
+    job: dict[str, Any]
     rng: random.Random
     now: float = float(NOW)
     _last: int = 0
@@ -58,9 +58,9 @@ class PassingJobs:
     def step(self, *, burst: bool) -> None:
         """Lets STEP seconds pass: jobs arrive, end and start."""
         self.now += STEP
+        jobs = self.fake.state["jobs"]
         for _ in range((_MANY if burst else _FEW) + self.rng.randint(-2, 2)):
-            self._come()
-        jobs = self.state["jobs"]
+            jobs.append(self._submitted())
         for job in jobs:
             if job["state"] == "RUNNING" and self._until[job["job_id"]] <= self.now:
                 del self._until[job["job_id"]]
@@ -70,23 +70,21 @@ class PassingJobs:
         for job in waiting[: _PROCESSORS - len(self._until)]:
             job.update(state="RUNNING", start=int(self.now), nodes="n1", reason="None")
             self._until[job["job_id"]] = self.now + self.rng.choice([1.0, 2.0, 3.0, 5.0, 9.0])
-        self.state["jobs"] = [job for job in jobs if not self._is_forgotten(job)]
+        self.fake.set(jobs=[job for job in jobs if not self._is_forgotten(job)])
 
-    def _come(self) -> None:
+    def _submitted(self) -> dict[str, Any]:
         self._last += 1
         physics = self.rng.random() < 0.5
-        self.state["jobs"].append(
-            {
-                **self.state["job"],
-                "job_id": self._last,
-                "array_id": self._last,
-                "submit": int(self.now),
-                "eligible": int(self.now),
-                "time_limit": self.rng.choice(["0:50", "2:00:00"]),
-                "account": "physics" if physics else "biology",
-                "user": "alice" if physics else "bob",
-            }
-        )
+        return {
+            **self.job,
+            "job_id": self._last,
+            "array_id": self._last,
+            "submit": int(self.now),
+            "eligible": int(self.now),
+            "time_limit": self.rng.choice(["0:50", "2:00:00"]),
+            "account": "physics" if physics else "biology",
+            "user": "alice" if physics else "bob",
+        }
 
     def _is_forgotten(self, job: dict[str, Any]) -> bool:
         return job["state"] == "COMPLETED" and self.now - job["end"] > MIN_JOB_AGE
@@ -97,38 +95,14 @@ def passing_jobs(folder: Path, seed: int) -> Iterator[PassingJobs]:
     """During the block this process answers Slurm's commands, by the fakes of tests/fakes."""
     fake = FakeCluster(folder)
     fake.add(1)
-    state = fake.state
-    state["job"] = state["jobs"].pop()
-    jobs = PassingJobs(state, random.Random(seed))
-    sys.path.insert(0, str(BIN.parent))
-    import fake_slurm  # type: ignore[import-not-found]  # noqa: PLC0415 - the fakes' own folder
-
-    def call(
-        self: KillableCommands,
-        arguments: Sequence[str],
-        *,
-        stdin: str = "",
-        variables: Mapping[str, str] | None = None,
-        **more: object,
-    ) -> Answer:
-        del more
-        output, errors = io.StringIO(), io.StringIO()
-        with (
-            redirect_stdout(output),
-            redirect_stderr(errors),
-            mock.patch.object(sys, "stdin", io.StringIO(stdin)),
-            mock.patch.dict(os.environ, {**self.environment, **(variables or {})}),
-        ):
-            status = fake_slurm.COMMANDS[arguments[0]](jobs.state, list(arguments[1:]), "")
-        return Answer(status=status or 0, output=output.getvalue(), errors=errors.getvalue())
+    jobs = PassingJobs(fake, fake.record(1), random.Random(seed))
+    fake.set(jobs=[])
+    run_fakes_in_process()
 
     def clock() -> float:
         return jobs.now
 
-    with (
-        mock.patch.object(KillableCommands, "call", call),
-        mock.patch("time.time", clock),  # of the daemon too
-    ):
+    with mock.patch.dict(os.environ, fake.env), mock.patch("time.time", clock):
         yield jobs
 
 
@@ -147,9 +121,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         with passing_jobs(folder, chosen.seed) as jobs:
-            cycle, registry, metrics = _daemon(folder, chosen.model)
+            path = write_configuration(folder, chosen.model, mode="active", cycle=STEP)
+            loaded, registry = load_policy_or_fall_back(chosen.model), CollectorRegistry()
+            cycle = build_cycle(read_configuration(path), loaded)
+            metrics = CycleMetrics(registry, loaded.labels)
             for period in range(1, chosen.periods + 1):
-                longest = _period(jobs, cycle, metrics, registry, chosen.cycles)
+                longest = 0
+                for number in range(chosen.cycles):
+                    jobs.step(burst=number < _BURST * chosen.cycles)
+                    report = cycle.run()
+                    if report.snapshot is None or not report.succeeded:
+                        raise SystemExit(f"a cycle failed: {report.failure_reason}")
+                    metrics.publish(report)
+                    generate_latest(registry)
+                    longest = max(longest, len(report.snapshot.pending))
                 gc.collect()
                 resident = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
                 print(
@@ -157,34 +142,6 @@ def main() -> None:
                     f"{sys.getallocatedblocks():,} blocks, at most {longest} jobs pending",
                     flush=True,
                 )
-
-
-def _daemon(folder: Path, model: str) -> tuple[Cycle, CollectorRegistry, CycleMetrics]:
-    configuration = read_configuration(
-        write_configuration(folder, model, mode="active", cycle=STEP)
-    )
-    loaded, registry = load_policy_or_fall_back(model), CollectorRegistry()
-    return build_cycle(configuration, loaded), registry, CycleMetrics(registry, loaded.labels)
-
-
-def _period(
-    jobs: PassingJobs,
-    cycle: Cycle,
-    metrics: CycleMetrics,
-    registry: CollectorRegistry,
-    cycles: int,
-) -> int:
-    """Runs cycles with a scrape after each; returns the longest queue."""
-    longest = 0
-    for number in range(cycles):
-        jobs.step(burst=number < _BURST * cycles)
-        report = cycle.run()
-        if report.snapshot is None or not report.succeeded:
-            raise SystemExit(f"a cycle failed: {report.failure_reason}")
-        metrics.publish(report)
-        generate_latest(registry)
-        longest = max(longest, len(report.snapshot.pending))
-    return longest
 
 
 if __name__ == "__main__":

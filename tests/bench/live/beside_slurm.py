@@ -7,12 +7,10 @@ Needs root and Slurm's daemons, see tests/real/install_daemons.sh. Scenes:
     newcomers-N       N pending jobs, and a new job every 2 s from the start of the daemon on
     soak-N            the same for two hours, a new job each second, 330 more jobs each 5 minutes
 
-Orders: `slurm` has no daemon; `shipped` runs this checkout's daemon with its defaults, active;
-`influence-0` lets its order override Slurm's; `reserve` keeps 4 % of the CPUs free of the backlog,
-whose jobs have a QOS of their own, with the default order; `other` runs the daemon of another
-checkout (`--other DIR`) with that checkout's defaults. Each run has a cluster of its own, without
-past usage. All orders of a repetition have the same jobs. Finished runs in the same folder are not
-run again.
+Orders: `slurm` has no daemon; `shipped` runs the daemon with its defaults, active; `reserve` keeps
+4 % of the CPUs free of the backlog, whose jobs have a QOS of their own, with the default order.
+Each run has a cluster of its own, without past usage. All orders of a repetition have the same
+jobs. Finished runs in the same folder are not run again.
 """
 
 from __future__ import annotations
@@ -68,7 +66,7 @@ from tests.real.slurm_releases import (
     missing_release,
 )
 
-ORDERS = ("slurm", "shipped", "influence-0", "other", "reserve")
+ORDERS = ("slurm", "shipped", "reserve")
 SCENES = ("backlog", "adverse", "newcomers-1000", "newcomers-10000")
 SOAK = "soak-1000"
 _NODES, _CPUS, _CYCLE = 8, 8, 30
@@ -135,10 +133,9 @@ class Run:
         loads: load averages of the machine, one for each job submitted during the scene.
     """
 
-    def __init__(self, cluster: PrivateSlurm, folder: Path, order: str, other: Path | None) -> None:
+    def __init__(self, cluster: PrivateSlurm, folder: Path, order: str) -> None:
         self.cluster, self.folder, self.order = cluster, folder, order
         self.loads = list[float]()
-        self._other = other
 
     def submit_all(self, jobs: Sequence[LiveJob]) -> dict[int, LiveJob]:
         """Submits jobs that cannot start yet; returns job id -> job."""
@@ -170,9 +167,8 @@ class Run:
             "default",
             stop_seconds=600.0,
             cycle=_CYCLE,
-            influence=0.0 if self.order == "influence-0" else None,
+            influence=None,
             site=_SHARES + (_RESERVE if self.order == "reserve" else ""),
-            before=("env", "-C", str(self._other)) if self.order == "other" else (),
         ) as hook:
             yield hook
             say(f"{self.folder.name}: the daemon stops")
@@ -185,21 +181,19 @@ class Run:
         command = ("squeue", "-h", "-t", "PD", "-j", wanted, "-o", "%A")
         return bool(self.cluster.run(*command, timeout=PATIENCE, check=False).stdout)
 
+    def newcomers(self, jobs: Sequence[int]) -> list[Newcomer]:
+        """What happened to new jobs, by the logs of Slurm's daemons and by the daemon's audit."""
+        return newcomers_of(jobs, self.moments(), self.lines_of("audit.jsonl"))
+
     def moments(self) -> Moments:
         """By the logs of slurmctld and of every slurmd."""
         logs = self.cluster.directory.glob("log/slurm[cd]*.log")
         return moments_of(line for log in logs for line in log.read_text().splitlines())
 
-    def audit(self) -> list[str]:
-        """Lines of the daemon's audit log."""
-        path = self.folder / "audit.jsonl"
+    def lines_of(self, name: str) -> list[str]:
+        """Lines of a file of the daemon."""
+        path = self.folder / name
         return path.read_text().splitlines() if path.exists() else []
-
-    def faults(self) -> list[str]:
-        """Warnings and errors in the daemon's log."""
-        path = self.folder / "daemon.log"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [line for line in lines if " ERROR " in line or " WARNING " in line]
 
 
 def backlog(run: Run, jobs: Sequence[LiveJob]) -> dict[str, Any]:
@@ -233,7 +227,7 @@ def backlog(run: Run, jobs: Sequence[LiveJob]) -> dict[str, Any]:
     (number,) = wide
     return {
         "service": service_over_share(pending, found, begin, begin + _WINDOW),
-        "newcomers": newcomers_of(newcomers, moments, run.audit()),
+        "newcomers": run.newcomers(newcomers),
         "wide": min(moments.launched.get(number, end), end) - moments.submitted[number],
         "wide started": moments.launched.get(number, end) < end,
         "end": end,
@@ -269,8 +263,7 @@ def newcomers(run: Run, jobs: Sequence[LiveJob]) -> dict[str, Any]:
                 end = time.time()  # noqa: TID251
         finally:
             stop.set()
-    found = newcomers_of(numbers, run.moments(), run.audit())
-    return {"newcomers": found, "ordered": ordered, "end": end}
+    return {"newcomers": run.newcomers(numbers), "ordered": ordered, "end": end}
 
 
 def soak(run: Run, jobs: Sequence[LiveJob]) -> dict[str, Any]:
@@ -298,8 +291,7 @@ def soak(run: Run, jobs: Sequence[LiveJob]) -> dict[str, Any]:
         refilling.result()
         _holds(lambda: not run.waits(numbers), _LAST_STARTS)
         end = time.time()  # noqa: TID251
-    found = newcomers_of(numbers, run.moments(), run.audit())
-    return {"newcomers": found, "ordered": begin + _FIRST, "end": end}
+    return {"newcomers": run.newcomers(numbers), "ordered": begin + _FIRST, "end": end}
 
 
 def _usage_counts(cluster: PrivateSlurm) -> bool:
@@ -331,17 +323,8 @@ def plan_of(order: str) -> ClusterPlan:
     return replace(PLAN, options={**PLAN.options, **enforced})
 
 
-def run_once(
-    asked: tuple[str, str, int], folder: Path, release: SlurmRelease | None, other: Path | None
-) -> Document:
-    """Plays one scene under one order and keeps the logs.
-
-    Args:
-        asked: scene, order and seed.
-        folder: gets the logs.
-        release: Slurm release; None for the installed one.
-        other: checkout of the order `other`.
-    """
+def run_once(asked: tuple[str, str, int], folder: Path, release: SlurmRelease | None) -> Document:
+    """Plays one scene under one order with a seed and keeps the logs in the folder."""
     scene, order, seed = asked
     for name in ("audit.jsonl", "daemon.log", "state.json"):  # of a run that was interrupted
         folder.joinpath(name).unlink(missing_ok=True)
@@ -353,11 +336,13 @@ def run_once(
             cluster.run("sacctmgr", "-i", "add", "qos", "batch", timeout=PATIENCE)
             every = ("account", "root", "set", "qos+=batch")
             cluster.run("sacctmgr", "-i", "modify", *every, timeout=PATIENCE)
-        run = Run(cluster, folder, order, other)
+        run = Run(cluster, folder, order)
         found = play(run, jobs)
         keep_files(cluster, folder)
     found |= {"newcomers": [asdict(each) for each in found["newcomers"]]}
-    return found | {"load": [float(np.mean(run.loads)), max(run.loads)], "faults": run.faults()}
+    log = run.lines_of("daemon.log")
+    faults = [line for line in log if " ERROR " in line or " WARNING " in line]
+    return found | {"load": [float(np.mean(run.loads)), max(run.loads)], "faults": faults}
 
 
 def figures_of(run: Mapping[str, Any], order: str) -> dict[str, float]:
@@ -405,8 +390,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--scenes", default=",".join(SCENES), help=f"some of %(default)s,{SOAK}")
-    parser.add_argument("--orders", default=",".join(ORDERS[:3]), help=f"some of {ORDERS}")
-    parser.add_argument("--other", type=Path, help="another checkout, for the order `other`")
+    parser.add_argument("--orders", default=",".join(ORDERS[:2]), help=f"some of {ORDERS}")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--release", choices=sorted(RELEASES), help="default: the installed Slurm")
     parser.add_argument("--output", type=Path, default=Path("bench-output/live"))
@@ -414,14 +398,11 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     chosen.scenes, chosen.orders = chosen.scenes.split(","), chosen.orders.split(",")
     for word in {*chosen.scenes} - {*SCENES, SOAK} | {*chosen.orders} - {*ORDERS}:
         parser.error(f"{word} is neither a scene nor an order: see --help")
-    if "other" in chosen.orders and chosen.other is None:
-        parser.error("the order other needs --other DIR")
     lacking = ", ".join(missing_programs())
     if chosen.release:
         lacking = missing_release(RELEASES[chosen.release])
     if os.geteuid() != 0 or lacking:
         parser.error(f"needs root and Slurm's daemons{': ' if lacking else ''}{lacking}")
-    chosen.other = chosen.other.resolve() if chosen.other else None
     chosen.output = chosen.output.resolve() / (chosen.release or "installed")
     return chosen
 
@@ -436,9 +417,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for scene in chosen.scenes
         for order in chosen.orders
     }
-    found = kept_runs(
-        asked, lambda _: {}, lambda run, folder, _: run_once(run, folder, release, chosen.other)
-    )
+    found = kept_runs(asked, lambda _: {}, lambda run, folder, _: run_once(run, folder, release))
     for scene in chosen.scenes:
         runs = dict[str, list[dict[str, float]]]()
         for (of_scene, order, _), document in zip(asked.values(), found, strict=True):
