@@ -14,7 +14,6 @@ import json
 import resource
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -44,36 +43,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--cycles", type=int, default=60)
-    parser.add_argument("--churn", type=int, default=100, help="new jobs in a cycle")
-    parser.add_argument("--max-writes", type=int, default=CycleSettings().max_writes)
-    parser.add_argument("--policy", default=SHIPPED_MODEL)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--processor-time", action="store_true", help="for a busy machine")
     options = parser.parse_args()
-    clock = time.process_time if options.processor_time else time.perf_counter
-    loaded = load_policy(options.policy)
+    loaded = load_policy(SHIPPED_MODEL)
     registry = CollectorRegistry()
     metrics = CycleMetrics(registry, loaded.labels)
     lines = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        slurm = ListedSlurm.begun(folder, options.jobs, options.churn, options.seed)
+        slurm = ListedSlurm.begun(folder, options.jobs)
         given = AdapterParts(
             shares=None, classifier=CLASSES, clock=slurm.now,
             timeout=PATIENCE, environment=slurm.environment,
         )  # fmt: skip
         cycle = Cycle(
             batch_system=SlurmCommands(given), policy=loaded.policy, model_sha256=loaded.sha256,
-            settings=CycleSettings(
-                shadow=False, max_writes=options.max_writes, inference_deadline=PATIENCE
-            ),
+            settings=CycleSettings(shadow=False, inference_deadline=PATIENCE),
             guard_rails=default_guard_rails(20 * DAY), untouched=UntouchedJobs(),
             state=StateFile(folder / "state.json"),
-            audit=AuditLog(folder / "audit.jsonl"), monotonic=clock,
+            audit=AuditLog(folder / "audit.jsonl"), monotonic=time.perf_counter,
         )  # fmt: skip
         try:
             for _ in range(options.cycles):
-                lines.append(measured_cycle(cycle, metrics, registry, clock))
+                lines.append(measured_cycle(cycle, metrics, registry))
                 slurm.grow_older()
         finally:
             slurm.end()
@@ -89,9 +80,10 @@ def main() -> None:
 
 
 def measured_cycle(
-    cycle: Cycle, metrics: CycleMetrics, registry: CollectorRegistry, clock: Callable[[], float]
+    cycle: Cycle, metrics: CycleMetrics, registry: CollectorRegistry
 ) -> dict[str, float]:
     """One cycle and one scrape."""
+    clock = time.perf_counter
     begin = clock()
     report = cycle.run()
     whole = clock() - begin

@@ -24,6 +24,8 @@ from slurm_rl_plugin.units import HOUR, MINUTE
 
 MARK = "@MARK@"
 ACCOUNTS, PARTITIONS, USERS, RUNNING = 500, 10, 2_000, 2_000
+#: Jobs that start, end and arrive in a minute.
+CHURN = 100
 #: Minutes between two calculations of priorities, and points that each adds.
 CALCULATION, POINTS = 5, 8
 BEGIN = 1_700_000_000
@@ -171,11 +173,10 @@ class ListedSlurm:
         return self._now
 
     @classmethod
-    def begun(cls, folder: Path, jobs: int, churn: int, seed: int) -> Self:
+    def begun(cls, folder: Path, jobs: int) -> Self:
         """Starts it and waits for the first responses."""
-        numbers = [f"--jobs={jobs}", f"--churn={churn}", f"--seed={seed}"]
         child = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.speed.listed_slurm", str(folder), *numbers],
+            [sys.executable, "-m", "tests.bench.speed.listed_slurm", str(folder), f"--jobs={jobs}"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         listed = cls({"PATH": f"{folder / 'bin'}:/usr/bin:/bin"}, child)
@@ -228,11 +229,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--jobs", type=int, default=100_000)
-    parser.add_argument("--churn", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     _write_commands(options.folder)
-    queue = ListedJobs(np.random.default_rng(options.seed))
+    queue = ListedJobs(np.random.default_rng(1))
     queue.now -= int(240 * HOUR)
     for _ in range(240):  # ages up to ten days
         queue.submit((options.jobs + RUNNING) // 240)
@@ -247,7 +246,7 @@ def main() -> None:
             return
         queue.hear(writes.read_text())
         writes.write_text("")
-        queue.minute(options.churn)
+        queue.minute(CHURN)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m tests.bench.speed.log_conversion --output bench-output
 
-The dump (2.4 GB) is drawn there and removed unless --keep is given. Child processes are measured:
+The dump (2.4 GB) is drawn there and removed at the end. Child processes are measured:
 the conversion, and reading two weeks of the result as `train` does.
 """
 
@@ -144,21 +144,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--local-times", action="store_true", help="2020-09-13T12:26:40 in the dump"
-    )
-    parser.add_argument("--keep", action="store_true", help="the dump, and use one that is there")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    dump = options.output / f"sacct-{options.rows}-{options.local_times:d}.txt"
-    parquet = options.output / "sacct.parquet"
-    if not (options.keep and dump.exists()):
-        with parts_bar("drawing", options.rows) as progress:
-            write_sacct_log(
-                dump, options.rows, seed=options.seed,
-                local_times=options.local_times, progress=progress,
-            )  # fmt: skip
+    dump, parquet = (options.output / name for name in ("sacct.txt", "sacct.parquet"))
+    with parts_bar("drawing", options.rows) as progress:
+        write_sacct_log(dump, options.rows, seed=1, progress=progress)
     program = [sys.executable, "-m", "slurm_rl_plugin.cli.entry"]
     found, convert = measured([*program, "convert", str(dump), "-o", str(parquet), "--json"])
     report = json.loads(found)
@@ -167,8 +157,7 @@ def main() -> None:
     stored = {"dump": dump.stat().st_size, "parquet": parquet.stat().st_size}
     print(json.dumps({"convert": convert, "two weeks": weeks, "bytes": stored}, indent=2))
     parquet.unlink()
-    if not options.keep:
-        dump.unlink()
+    dump.unlink()
 
 
 def measured(command: list[str]) -> tuple[str, dict[str, float]]:

@@ -14,8 +14,6 @@ Its honest runs began within ten days and lasted 10 s to a day, uniform in the l
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -43,6 +41,8 @@ from tests.unit.features.run_tables import Run, snapshot_of
 REQUESTS = ((64, DAY), (1536, HOUR), (16, 7 * DAY), (256, DAY), (64, 7 * DAY))
 RUN_TIMES = (1.0, 5.0, 61.0, 901.0, 3600.0, 7000.0, 7201.0)
 COUNTS = (1, 2, 3, 5, 10, 20, 50, 100, 300, 1000)
+#: Queues of 200 honest jobs.
+QUEUES = 3
 #: Second table: honest runs and their users; one-second runs after them.
 HONEST, DUMMIES = ((0, 1), (300, 30), (5000, 100)), (0, 1, 10, 100, 1000)
 
@@ -52,13 +52,13 @@ def always(spent: Any, *_request: Any) -> Any:
     return spent >= 0.0
 
 
-def attacks(job: Run, *, like_it: bool, counts: Sequence[int]) -> Iterator[list[Dummies]]:
+def attacks(job: Run, *, like_it: bool) -> Iterator[list[Dummies]]:
     """Dummy runs that cost up to 1.5 times the request, and those that pay for it first."""
     request = (job.processors, job.time_limit) if like_it else (1, HOUR)
     bulk = math.ceil(asked_by(job) / (64 * 7000.0))
     price = Dummies(bulk, asked_by(job) / (64 * bulk), 64)
     for run_time in RUN_TIMES:
-        for count in counts:
+        for count in COUNTS:
             dummies = Dummies(count, run_time, *request)
             if dummies.spent <= 1.5 * asked_by(job):
                 yield [dummies]
@@ -67,37 +67,32 @@ def attacks(job: Run, *, like_it: bool, counts: Sequence[int]) -> Iterator[list[
 
 
 def cheapest(
-    queues: Sequence[PoisonedQueue],
-    job: Run,
-    *,
-    like_it: bool,
-    counts: Sequence[int],
-    rule: Callable[..., Any],
+    queues: Sequence[PoisonedQueue], job: Run, *, like_it: bool, rule: Callable[..., Any]
 ) -> float | None:
     """Fewest core-seconds with which the job gains a place in a queue; None if it never does."""
     best: float | None = None
     with mock.patch.object(history_columns, "speaks_for", rule):
         for queue in queues:
             before = queue.ahead(job)
-            for dummies in attacks(job, like_it=like_it, counts=counts):
+            for dummies in attacks(job, like_it=like_it):
                 spent = sum(kind.spent for kind in dummies)
                 if (best is None or spent < best) and queue.ahead(job, dummies) < before:
                     best = spent
     return best
 
 
-def measured(queues: int, requests: int, counts: Sequence[int]) -> dict[str, Any]:
+def measured() -> tuple[list[dict[str, Any]], dict[str, float | None]]:
     """Rows of the table, and the lowest price of each column."""
     rows = []
     for newcomers in (False, True):
-        drawn = [PoisonedQueue.drawn(seed, newcomers=newcomers) for seed in range(queues)]
-        for processors, time_limit in REQUESTS[:requests]:
+        drawn = [PoisonedQueue.drawn(seed, newcomers=newcomers) for seed in range(QUEUES)]
+        for processors, time_limit in REQUESTS:
             job = large_job(processors, time_limit)
             for like_it in (True, False):
                 row: dict[str, Any] = {"newcomers": newcomers, "processors": processors}
                 row |= {"time_limit": time_limit, "dummies": "alike" if like_it else "1 processor"}
                 for name, rule in (("rule", speaks_for), ("without", always)):
-                    spent = cheapest(drawn, job, like_it=like_it, counts=counts, rule=rule)
+                    spent = cheapest(drawn, job, like_it=like_it, rule=rule)
                     row[name] = spent
                     row[f"price_{name}"] = None if spent is None else spent / asked_by(job)
                 rows.append(row)
@@ -109,7 +104,7 @@ def measured(queues: int, requests: int, counts: Sequence[int]) -> dict[str, Any
         for newcomers in (False, True)
         for name in ("rule", "without")
     }  # fmt: skip
-    return {"rows": rows, "least": least}
+    return rows, least
 
 
 def predicted(honest: int, users: int, dummies: int) -> float:
@@ -139,39 +134,25 @@ def _shown(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--queues", type=int, default=3, help="queues of 200 honest jobs")
-    parser.add_argument("--requests", type=int, default=len(REQUESTS), help="of the table")
-    parser.add_argument("--most", type=int, default=COUNTS[-1], help="dummy runs of one length")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(arguments)
-    counts = [count for count in COUNTS if count <= options.most]
-    result = measured(options.queues, options.requests, counts)
-    result["predicted"] = {
-        f"{honest} honest runs by {users if honest else 0}": [
-            predicted(honest, users, count) for count in DUMMIES
-        ]
-        for honest, users in HONEST
-    }
-    if options.json:
-        print(json.dumps(result))
-        return
+    rows, least = measured()
     line = "{:>9} {:>9} {:12} {:10} {:>12} {:>9} {:>12} {:>9}"
     print(line.format("PROCS", "HOURS", "DUMMIES", "PASSES", "CORE-S", "PRICE", "NO RULE", "PRICE"))
-    for row in result["rows"]:
+    for row in rows:
         cells = []
         for name in ("rule", "without"):
             cells += [_shown(row[name], ",.0f"), _shown(row[f"price_{name}"], ".2g")]
         passes = "newcomers" if row["newcomers"] else "others"
         hours = f"{row['time_limit'] / HOUR:g}"
         print(line.format(row["processors"], hours, row["dummies"], passes, *cells))
-    print("lowest price:", {name: _shown(price, ".2g") for name, price in result["least"].items()})
+    print("lowest price:", {name: _shown(price, ".2g") for name, price in least.items()})
 
     print("\npredicted run time in minutes after dummy runs:", *DUMMIES)
-    for known, seconds in result["predicted"].items():
-        print(f"{known:24}", *(f"{each / MINUTE:6.1f}" for each in seconds))
+    for honest, users in HONEST:
+        known = f"{honest} honest runs by {users if honest else 0}"
+        minutes = (predicted(honest, users, count) / MINUTE for count in DUMMIES)
+        print(f"{known:24}", *(f"{each:6.1f}" for each in minutes))
 
 
 if __name__ == "__main__":
