@@ -45,6 +45,7 @@ COMMANDS = {
     ),
 }
 CONFIG = """Configuration data as of 2026-11-22T03:00:00
+ClusterName             = listed
 PriorityMaxAge          = 7-00:00:00
 PriorityType            = priority/multifactor
 PriorityWeightAge       = 16000
