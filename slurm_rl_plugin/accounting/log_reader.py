@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import polars as pl
@@ -36,6 +36,12 @@ class AccountingReader(ABC):
         """Jobs that need all logs together."""
         return iter(())
 
+    def batches(self, logs: Iterable[LogFile]) -> Iterator[pl.DataFrame]:
+        """All jobs of logs, in their order; then columns, kind and report are known."""
+        for log in logs:
+            yield from self.jobs(log)
+        yield from self.rest()
+
     def finishing(self) -> tuple[pl.Expr, ...]:
         """Columns that need the whole log."""
         return ()
@@ -47,8 +53,7 @@ class AccountingReader(ABC):
     def read(self, *logs: Path | LogFile) -> tuple[JobLog, ReadReport]:
         """Read a whole log, gzipped or plain, or several that go together."""
         files = [log if isinstance(log, LogFile) else log_of_any(log) for log in logs]
-        batches = [batch for file in files for batch in self.jobs(file)]
-        jobs = pl.concat([*batches, *self.rest()], how="diagonal")
+        jobs = pl.concat(list(self.batches(files)), how="diagonal")
         if "resources" in jobs.columns:
             jobs = with_requests(jobs)
         ordered = jobs.with_columns(*self.finishing()).sort("submit", maintain_order=True)

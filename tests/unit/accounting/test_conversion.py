@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import numpy as np
 import polars as pl
@@ -17,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.accounting import log_file
-from slurm_rl_plugin.accounting.conversion import StoredRuns, convert
+from slurm_rl_plugin.accounting.conversion import convert, parts_of, store_runs
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.port import amounts_of, resources_text
 from slurm_rl_plugin.accounting.sacct.batches import RecordCutter
@@ -326,10 +327,9 @@ def test_jobs_of_one_second_are_joined_in_parts(tmp_path):
     jobs = pl.DataFrame(
         {name: np.zeros(40) for name in COLUMNS}
     ).cast(COLUMNS).with_columns(job_id=pl.int_range(40))  # fmt: skip
-    with StoredRuns(tmp_path, part=5) as runs:
-        for batch in (jobs[:7], jobs[7:8], jobs[8:21], jobs[21:]):
-            runs.add(batch)
-        parts = list(runs.parts())
+    with TemporaryFile(dir=tmp_path) as file:
+        store_runs([jobs[:7], jobs[7:8], jobs[8:21], jobs[21:]], file, 5)
+        parts = list(parts_of(file, 5))
     assert pl.concat(parts)["job_id"].to_list() == list(range(40))
     assert max(part.height for part in parts) <= 10
 
@@ -360,26 +360,26 @@ FILLS = """
 import sys
 from pathlib import Path
 import polars as pl
-from slurm_rl_plugin.accounting.conversion import StoredRuns
-from slurm_rl_plugin.accounting.stored.log import COLUMNS
-with StoredRuns(Path(sys.argv[1]), part=1) as runs:
-    jobs = pl.DataFrame({name: [0.0, 1.0] for name in COLUMNS}).cast(COLUMNS)
-    runs.add(jobs)
-    runs.add(jobs)
-    print(sum(part.height for part in runs.parts()), flush=True)
+from slurm_rl_plugin.accounting import conversion
+def waits(file, part):
+    print(part, flush=True)
     sys.stdin.read()
+conversion.parts_of = waits
+conversion.convert([Path(sys.argv[1])], Path(sys.argv[1]).with_name("x.parquet"), part=4)
 """
 
 
 def test_a_killed_conversion_leaves_nothing(tmp_path):
+    log = tmp_path / "log"
+    log.write_text(CASES["swf"].text)
     with subprocess.Popen(
-        [sys.executable, "-c", FILLS, str(tmp_path)],
+        [sys.executable, "-c", FILLS, str(log)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as child:  # fmt: skip
         assert child.stdout is not None
         assert child.stdout.readline() == "4\n"
         child.kill()
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [log]
 
 
 def test_what_was_being_written_when_it_was_killed_goes_a_day_later(tmp_path):
