@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -25,9 +28,14 @@ _WITH_OFFSET, _WITHOUT = "%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%d %H:%M:%S%.f"
 _MICROSECONDS = 1e6
 #: Rows of a parquet file in memory at a time.
 _ROWS = 1 << 18
+#: Records of a csv file in memory at a time.
+_RECORDS = 1 << 15
+_CSV_FAULTS = {
+    "unexpected end of data": "a quote does not end; mend the record",
+    "',' expected after '\"'": "there is a quote within a field; correct the record",
+}
 #: What polars raises for a file that is broken.
 _BROKEN = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
-_QUOTE, _COMMA, _END, _RETURN = b'",\n\r'
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,24 +155,41 @@ def rows_of_csv(
     path: Path, layout: PublishedLayout, batches: Iterable[bytes]
 ) -> Iterator[PublishedRows]:
     """The records of a csv file by batches of whole lines; a quoted field may span several."""
-    rest, line = b"", 1
-    columns: list[str] | None = None
-    for more in batches:
-        content = rest + more
-        if columns is None:
-            before = len(content) - len(content.lstrip())  # empty lines
-            line, content = 1 + content.count(b"\n", 0, before), content[before:]
-            head, _, content = content.partition(b"\n")
-            columns = header_columns(head.decode(errors="replace"))
-            _chosen(path, layout, columns, line=line)
-            line += 1
-        data, outside = _outside(content)
-        ends = np.flatnonzero((data == _END) & outside)
-        cut = int(ends[-1]) + 1 if len(ends) else 0  # the end of the last whole record
-        yield _csv_rows(path, layout, columns, content[:cut], line)
-        rest, line = content[cut:], line + content.count(b"\n", 0, cut)
-    if rest.strip() and columns is not None:
-        yield _csv_rows(path, layout, columns, rest.rstrip(b"\r\n") + b"\n", line)
+    texts = (io.StringIO(data.decode(errors="replace"), newline="\n") for data in batches)
+    lines = enumerate(chain.from_iterable(texts), start=1)
+    head, first = next((number, line) for number, line in lines if line.strip())
+    columns = header_columns(first)
+    chosen = _chosen(path, layout, columns, line=head)
+    schema = dict.fromkeys(("line", *map(layout.today, chosen)), pl.String) | {"line": pl.Int64}
+    records = _records(path, lines, columns, [columns.index(name) for name in chosen])
+    while some := list(islice(records, _RECORDS)):
+        frame = pl.DataFrame(some, schema=schema, orient="row")
+        yield PublishedRows(path, frame.drop("line"), frame["line"].to_numpy(), "line")
+
+
+def _records(
+    path: Path, lines: Iterator[tuple[int, str]], columns: list[str], places: list[int]
+) -> Iterator[list[Any]]:
+    """The line on which each record begins, and its fields at some places."""
+    begin = 0
+
+    def texts() -> Iterator[str]:
+        nonlocal begin
+        for number, line in lines:
+            begin = begin or number
+            yield line
+
+    try:
+        for record in csv.reader(texts(), strict=True):
+            if record and len(record) != len(columns):
+                found = f"{len(record)} fields, and the header names {len(columns)}"
+                raise AccountingLogError(path, f"{found}; mend the record", line=begin)
+            if record:
+                yield [begin, *(record[place] for place in places)]
+            begin = 0
+    except csv.Error as error:
+        problem = _CSV_FAULTS.get(str(error), f"{error}; mend the record")
+        raise AccountingLogError(path, problem, line=begin) from None
 
 
 def _chosen(
@@ -178,73 +203,3 @@ def _chosen(
             raise AccountingLogError(path, problem, line=line, field=name)
     wanted = {*layout.needed, *layout.taken}
     return [name for name in dict.fromkeys(columns) if layout.today(name) in wanted]
-
-
-def _outside(content: bytes) -> tuple[np.ndarray, BoolArray]:
-    """The bytes, and which of them stand in no quoted field; shapes [bytes]."""
-    data = np.frombuffer(content, dtype=np.uint8)
-    # sums that wrap around still have the right parity
-    return data, np.cumsum(data == _QUOTE, dtype=np.uint8) & 1 == 0
-
-
-def _csv_rows(
-    path: Path, layout: PublishedLayout, columns: list[str], content: bytes, line: int
-) -> PublishedRows:
-    """Records between two lines' ends; `line` is the number of the first."""
-    chosen = _chosen(path, layout, columns, line=None)
-    content, lines = _checked(path, content, len(columns), line)
-    places = [columns.index(name) for name in chosen]
-    names = [layout.today(columns[place]) for place in sorted(places)]
-    if not len(lines):
-        frame = pl.DataFrame(schema=dict.fromkeys(names, pl.String))
-        return PublishedRows(path, frame, lines, "line")
-    try:
-        frame = pl.read_csv(
-            content,
-            has_header=False,
-            columns=sorted(places),
-            infer_schema=False,
-            encoding="utf8-lossy",
-        )
-    except pl.exceptions.PolarsError:
-        raise _quotes_fault(path, content, lines) from None
-    frame.columns = names
-    return PublishedRows(path, frame, lines, "line")
-
-
-def _quotes_fault(path: Path, content: bytes, lines: IntArray) -> AccountingLogError:
-    """The error of a record with quotes that open or end within a field."""
-    text = content.decode(errors="replace")
-    records = csv.reader(text.splitlines(keepends=True), strict=True)
-    read = 0
-    try:
-        for _ in records:
-            read += 1
-    except csv.Error:
-        pass
-    problem = "there is a quote within a field; correct the record"
-    return AccountingLogError(path, problem, line=int(lines[min(read, len(lines) - 1)]))
-
-
-def _checked(path: Path, content: bytes, fields: int, line: int) -> tuple[bytes, IntArray]:
-    """The records without empty lines, and the line on which each begins."""
-    if content and not content.endswith(b"\n"):
-        content += b"\n"
-    data, outside = _outside(content)
-    if len(outside) and not outside[-1]:
-        raise AccountingLogError(path, "a quote does not end; mend the record", line=line)
-    ends = np.flatnonzero((data == _END) & outside)
-    begins = np.append(0, ends[:-1] + 1) if len(ends) else ends
-    lines = line + np.append(0, np.cumsum(data == _END))[begins]
-    # nothing, or the return that Windows puts before a line's end
-    empty = (ends == begins) | ((ends == begins + 1) & (data[begins] == _RETURN))
-    commas = np.append(0, np.cumsum((data == _COMMA) & outside))
-    found = commas[ends] - commas[begins] + 1
-    wrong = np.flatnonzero((found != fields) & ~empty)
-    if len(wrong):
-        problem = f"{found[wrong[0]]} fields, and the header names {fields}; mend the record"
-        raise AccountingLogError(path, problem, line=int(lines[wrong[0]]))
-    if empty.any():
-        kept = zip(begins[~empty], ends[~empty], strict=True)
-        content = b"".join(content[a : b + 1] for a, b in kept)
-    return content, lines[~empty].astype(np.int64)

@@ -23,7 +23,7 @@ seconds of the trace.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ import polars as pl
 
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.log_reader import AccountingReader
-from slurm_rl_plugin.accounting.port import NOT_READ, Tally
+from slurm_rl_plugin.accounting.port import NOT_READ, TEXTS, Tally
 from slurm_rl_plugin.accounting.published.files import (
     PublishedRows,
     layout_of_parquet,
@@ -45,8 +45,13 @@ from slurm_rl_plugin.accounting.published.layouts import (
     header_columns,
     layout_of,
 )
-from slurm_rl_plugin.accounting.stored.log import COLUMNS, REQUESTS, WHOLE_NUMBERS, request_columns
-from slurm_rl_plugin.domain.resources import ResourceRequests
+from slurm_rl_plugin.accounting.stored.log import (
+    COLUMNS,
+    NAMES,
+    NOTHING_ASKED,
+    REQUESTS,
+    resource_texts,
+)
 from slurm_rl_plugin.units import MINUTE, BoolArray, FloatArray, IntArray
 
 #: No machine has as many processors or nodes.
@@ -61,81 +66,54 @@ _MIB_OF_GIB = 1024.0
 _NO_LIMIT = 2.0**32 - 2
 _WORDS = ("infinite", "unlimited")
 _MILLI = 1000.0
+_UNKNOWN = {"time_limit": np.nan, **dict.fromkeys((*NAMES, *TEXTS), ""), **NOTHING_ASKED}
 PART_OF_CPU = "a part of a CPU counted as a whole one"
 PART_OF_GPU = "a part of a GPU counted as a whole one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedJobs:
-    """Records in the domain's words, those that never ran too; every column has shape [n]."""
+    """n records in the domain's words, those that never ran too."""
 
-    job_id: IntArray  #: number of each
-    #: submit, eligible, start: seconds; NaN if a record has none. A job that is eligible
-    #: before its submission or after its start counts as one without.
-    submit: FloatArray
-    eligible: FloatArray
-    start: FloatArray
-    run_time: FloatArray  #: seconds; NaN if unknown
-    time_limit: FloatArray  #: seconds; NaN if unknown
-    processors: FloatArray  #: that it got; NaN if unknown
-    texts: Mapping[str, pl.Series]  #: account, user, partition, qos, job_name, if the layout has it
+    #: By the names of `stored.log`, shape [n] each, those that the data set has: numbers are NaN
+    #: where a record has none.
+    columns: Mapping[str, Any]
     total: FloatArray  #: CPUs, MiB of memory and GPUs that the whole job asks for, shape [n, 3]
-    nodes: FloatArray  #: that it asks for; NaN if unknown
-    cpus_per_task: IntArray  #: CPUs that must be on one node together, >= 1
-    exclusive: BoolArray  #: it wants its nodes for itself
-    constraint: pl.Series | None = None  #: expression over features of nodes, "" for any
     odd: Mapping[str, BoolArray] = field(default_factory=dict)  #: oddity -> which records show it
-
-    def reasons(self) -> dict[str, BoolArray]:
-        """Why there is no job; of several reasons the first counts."""
-        return {
-            "no submit time": np.isnan(self.submit),
-            "negative submit time": self.submit < 0,
-            "negative run time": self.run_time < 0,
-            "never ran": ~(self.run_time > 0) | np.isnan(self.start),
-            "start before submit": self.start < self.submit,
-            "no processors": ~(self.processors > 0),
-            "impossible processors": self.processors > MOST,
-        }
 
 
 def kept_jobs(jobs: PublishedJobs, tally: Tally) -> pl.DataFrame:
-    """The jobs of a batch that ran, in its order; columns as `stored.log` has them."""
-    places = np.flatnonzero(tally.sift(jobs.reasons(), len(jobs.job_id)))
-    for oddity, shown in jobs.odd.items():
-        tally.noticed[oddity] += int(np.count_nonzero(shown[places]))
-    tally.keep(jobs.submit[places])
-    return _frame(jobs, places)
+    """The jobs of a batch that ran, in its order; columns as `stored.log` has them.
 
-
-def _frame(jobs: PublishedJobs, places: IntArray) -> pl.DataFrame:
-    count = len(places)
-    columns: dict[str, Any] = {}
-    for name, kind in COLUMNS.items():
-        if kind == pl.String:
-            texts = jobs.texts.get(name)
-            columns[name] = [""] * count if texts is None else texts.gather(places)
-            continue
-        column = getattr(jobs, name)[places]
-        columns[name] = column.astype(np.int64) if name in WHOLE_NUMBERS else column
-    submit, eligible = columns["submit"], columns["eligible"]
-    within = (submit <= eligible) & (eligible <= columns["start"])
-    columns["eligible"] = np.where(within, eligible, submit)
-    columns |= request_columns(_requests(jobs, places), slice(None))
-    return pl.DataFrame(columns, schema={**COLUMNS, **REQUESTS})
-
-
-def _requests(jobs: PublishedJobs, places: IntArray) -> ResourceRequests:
-    asked = ResourceRequests.of_totals(jobs.total[places], nodes=whole_numbers(jobs.nodes[places]))
-    asked = replace(
-        asked, cpus_per_task=jobs.cpus_per_task[places], exclusive=jobs.exclusive[places]
+    A job that is eligible before its submission or after its start counts as one without a time.
+    """
+    submit, start, run_time, processors = (
+        jobs.columns[name] for name in ("submit", "start", "run_time", "processors")
     )
-    if jobs.constraint is None:
-        return asked
-    constraint = jobs.constraint.gather(places)
-    constraints = sorted({"", *constraint.unique().to_list()})
-    index = constraint.replace_strict(constraints, range(len(constraints)), return_dtype=pl.Int64)
-    return replace(asked, constraint=index.to_numpy().copy(), constraints=tuple(constraints))
+    faults = {
+        "no submit time": np.isnan(submit),
+        "negative submit time": submit < 0,
+        "negative run time": run_time < 0,
+        "never ran": ~(run_time > 0) | np.isnan(start),
+        "start before submit": start < submit,
+        "no processors": ~(processors > 0),
+        "impossible processors": processors > MOST,
+    }
+    kept = tally.sift(faults, len(submit))
+    for oddity, shown in jobs.odd.items():
+        tally.noticed[oddity] += int(np.count_nonzero(shown[kept]))
+    tally.keep(submit[kept])
+    eligible = pl.col("eligible")
+    within = eligible.is_between(pl.col("submit"), pl.col("start"))
+    return (
+        pl.DataFrame({**_UNKNOWN, **jobs.columns})
+        .filter(kept)
+        .with_columns(
+            eligible=pl.when(within).then(eligible).otherwise("submit"),
+            resources=resource_texts(jobs.total[kept]),
+        )
+        .select(pl.col(name).cast(kind) for name, kind in {**COLUMNS, **REQUESTS}.items())
+    )
 
 
 def whole_numbers(column: FloatArray, least: int = 0) -> IntArray:
@@ -161,28 +139,23 @@ def jobs_of_f_data(rows: PublishedRows) -> PublishedJobs:
     cores, nodes = rows.numbers("cnumr"), rows.numbers("nnumr")
     got = first_positive(rows.numbers("cnumat"), cores)
     nodes = first_positive(nodes, rows.numbers("nnuma"))
-    limit = rows.numbers("elpl")
-    user = rows.texts("usr")
-    count = len(rows)
+    limit, user = rows.numbers("elpl"), rows.texts("usr")
+    memory = _within(rows.numbers("mszl") / _MIB, _NO_MEMORY_LIMIT, 0.0) * np.fmax(nodes, 1.0)
     return PublishedJobs(
-        job_id=rows.numbers_in("jid"),
-        submit=rows.times("adt"),
-        eligible=rows.times("qdt"),
-        start=rows.times("sdt"),
-        run_time=rows.numbers("duration"),
-        time_limit=_within(limit, _NO_TIME_LIMIT),
-        processors=got,
-        texts={"account": user, "user": user, "job_name": rows.texts("jnam")},
-        total=np.column_stack(
-            [
-                first_positive(cores, got),
-                _within(rows.numbers("mszl") / _MIB, _NO_MEMORY_LIMIT, 0.0) * np.fmax(nodes, 1.0),
-                np.zeros(count),
-            ]
-        ),
-        nodes=nodes,
-        cpus_per_task=np.ones(count, dtype=np.int64),
-        exclusive=np.zeros(count, dtype=np.bool_),
+        columns={
+            "job_id": rows.numbers_in("jid"),
+            "submit": rows.times("adt"),
+            "eligible": rows.times("qdt"),
+            "start": rows.times("sdt"),
+            "run_time": rows.numbers("duration"),
+            "time_limit": _within(limit, _NO_TIME_LIMIT),
+            "processors": got,
+            "account": user,
+            "user": user,
+            "job_name": rows.texts("jnam"),
+            "nodes": whole_numbers(nodes),
+        },
+        total=np.column_stack([first_positive(cores, got), memory, np.zeros(len(rows))]),
     )
 
 
@@ -190,30 +163,27 @@ def jobs_of_pm100(rows: PublishedRows) -> PublishedJobs:
     """Records of PM100 as jobs; the account is the group that a job was submitted as, if known."""
     asked, got = rows.numbers("num_cores_req"), rows.numbers("num_cores_alloc")
     user, group = rows.texts("user_id"), rows.texts("group_id")
+    limit = _within(rows.numbers("time_limit", nothing=_WORDS), _NO_LIMIT) * MINUTE
+    memory = _told(rows, "mem_req", "mem_alloc") * _MIB_OF_GIB
+    gpus = _told(rows, "num_gpus_req", "num_gpus_alloc")
+    nodes = first_positive(rows.numbers("num_nodes_req"), rows.numbers("num_nodes_alloc"))
     return PublishedJobs(
-        job_id=rows.numbers_in("job_id"),
-        submit=rows.times("submit_time"),
-        eligible=rows.times("eligible_time"),
-        start=rows.times("start_time"),
-        run_time=rows.numbers("run_time"),
-        time_limit=_within(rows.numbers("time_limit", nothing=_WORDS), _NO_LIMIT) * MINUTE,
-        processors=first_positive(got, asked),
-        texts={
+        columns={
+            "job_id": rows.numbers_in("job_id"),
+            "submit": rows.times("submit_time"),
+            "eligible": rows.times("eligible_time"),
+            "start": rows.times("start_time"),
+            "run_time": rows.numbers("run_time"),
+            "time_limit": limit,
+            "processors": first_positive(got, asked),
             "account": user if (group == "").all() else group,
             "user": user,
-            "partition": rows.texts("partition"),
-            "qos": rows.texts("qos"),
+            **{name: rows.texts(name) for name in ("partition", "qos")},
+            "nodes": whole_numbers(nodes),
+            "cpus_per_task": whole_numbers(rows.numbers("cores_per_task"), least=1),
+            "exclusive": rows.texts("shared") == "0",
         },
-        total=np.column_stack(
-            [
-                first_positive(asked, got),
-                _told(rows, "mem_req", "mem_alloc") * _MIB_OF_GIB,
-                _told(rows, "num_gpus_req", "num_gpus_alloc"),
-            ]
-        ),
-        nodes=first_positive(rows.numbers("num_nodes_req"), rows.numbers("num_nodes_alloc")),
-        cpus_per_task=whole_numbers(rows.numbers("cores_per_task"), least=1),
-        exclusive=(rows.texts("shared") == "0").to_numpy(),
+        total=np.column_stack([first_positive(asked, got), memory, gpus]),
         odd={f"req_nodes{NOT_READ}": (rows.texts("req_nodes") != "").to_numpy()},
     )
 
@@ -232,21 +202,20 @@ def jobs_of_openb(rows: PublishedRows) -> PublishedJobs:
     cpus, gpus = rows.numbers("cpu_milli") / _MILLI, rows.numbers("num_gpu")
     whole = np.ceil(cpus)
     submit, start = rows.numbers("creation_time"), rows.numbers("scheduled_time")
-    count = len(rows)
     return PublishedJobs(
-        job_id=rows.numbers_in("name"),
-        submit=submit,
-        eligible=submit,
-        start=start,
-        run_time=rows.numbers("deletion_time") - start,
-        time_limit=np.full(count, np.nan),
-        processors=whole,
-        texts={"qos": rows.texts("qos")},
+        columns={
+            "job_id": rows.numbers_in("name"),
+            "submit": submit,
+            "eligible": submit,
+            "start": start,
+            "run_time": rows.numbers("deletion_time") - start,
+            "processors": whole,
+            "qos": rows.texts("qos"),
+            "nodes": 1,
+            "cpus_per_task": whole_numbers(whole, least=1),
+            "constraint": rows.texts("gpu_spec").set(pl.Series(~(gpus > 0)), ""),
+        },
         total=np.nan_to_num(np.column_stack([whole, rows.numbers("memory_mib"), gpus])),
-        nodes=np.ones(count),
-        cpus_per_task=whole_numbers(whole, least=1),
-        exclusive=np.zeros(count, dtype=np.bool_),
-        constraint=rows.texts("gpu_spec").set(pl.Series(~(gpus > 0)), ""),
         odd={
             PART_OF_CPU: whole > cpus,
             PART_OF_GPU: (gpus == 1.0) & (rows.numbers("gpu_milli") < _MILLI),

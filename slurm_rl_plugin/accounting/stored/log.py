@@ -19,7 +19,7 @@ import polars as pl
 
 from slurm_rl_plugin.accounting.port import TEXTS, JobLog, ReadReport, resources_text, totals_of
 from slurm_rl_plugin.domain.jobs import float_columns
-from slurm_rl_plugin.domain.resources import ResourceRequests
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -147,7 +147,11 @@ def frame_of(log: JobLog, first: int = 0, last: int | None = None) -> pl.DataFra
     columns.update({name: list(getattr(log, name)[chosen]) for name in TEXTS})
     if log.requests is None:
         return pl.DataFrame(columns, schema=COLUMNS)
-    columns |= request_columns(log.requests, chosen)
+    requests = log.requests.select(np.arange(len(log))[chosen])
+    columns["resources"] = resource_texts(requests.total, requests.names)
+    for name in ("nodes", "cpus_per_task", "memory_per_cpu", "exclusive"):
+        columns[name] = getattr(requests, name)
+    columns["constraint"] = pl.Series(requests.constraints).gather(requests.constraint)
     return pl.DataFrame(columns, schema={**COLUMNS, **REQUESTS})
 
 
@@ -203,20 +207,11 @@ def with_requests(jobs: pl.DataFrame) -> pl.DataFrame:
     return filled.with_columns(missing)
 
 
-def request_columns(requests: ResourceRequests, chosen: slice) -> dict[str, Any]:
-    """The stored columns of some jobs."""
-    total = requests.total[chosen]
+def resource_texts(total: FloatArray, names: tuple[str, ...] = BASIC_RESOURCES) -> pl.Series:
+    """The stored text of what each job asks for, from amounts of shape [n, resources]."""
     distinct, place = np.unique(total, axis=0, return_inverse=True)
-    texts = [resources_text(dict(zip(requests.names, row, strict=True))) for row in distinct]
-    constraints = pl.Series(requests.constraints, dtype=pl.String)
-    return {
-        "resources": pl.Series(texts, dtype=pl.String).gather(place.reshape(-1)),
-        "nodes": requests.nodes[chosen],
-        "cpus_per_task": requests.cpus_per_task[chosen],
-        "memory_per_cpu": requests.memory_per_cpu[chosen],
-        "exclusive": requests.exclusive[chosen],
-        "constraint": constraints.gather(requests.constraint[chosen]),
-    }
+    texts = [resources_text(dict(zip(names, row, strict=True))) for row in distinct]
+    return pl.Series(texts, dtype=pl.String).gather(place.reshape(-1))
 
 
 def requests_of(jobs: pl.DataFrame) -> ResourceRequests | None:

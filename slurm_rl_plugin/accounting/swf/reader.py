@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -15,8 +14,7 @@ import polars as pl
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.log_reader import AccountingReader
 from slurm_rl_plugin.accounting.port import TEXTS
-from slurm_rl_plugin.accounting.stored.log import request_columns
-from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
+from slurm_rl_plugin.accounting.stored.log import resource_texts
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 _COLUMNS = (
@@ -165,24 +163,11 @@ def _jobs_of(rows: FloatArray) -> pl.DataFrame:
         "time_limit": np.where(rows[:, 8] > 0, rows[:, 8], np.nan),
         **{name: pl.Series(numbers).cast(pl.String) for name, numbers in names.items()},
     }
-    if (requests := _requests(rows[:, 9], processors)) is not None:
-        columns |= request_columns(requests, slice(None))
+    if (memory := rows[:, 9] > 0).any():  # KB for each processor
+        mebibytes = np.where(memory, rows[:, 9] * processors / 1024, 0.0)
+        total = np.column_stack([processors, mebibytes, np.zeros(len(rows))])
+        columns |= {"resources": resource_texts(total), "memory_per_cpu": memory}
     return pl.DataFrame(columns).with_columns(pl.lit("").alias(name) for name in TEXTS)
-
-
-def _requests(memory: FloatArray, processors: IntArray) -> ResourceRequests | None:
-    """What jobs ask of nodes; None if none requests memory.
-
-    Memory is in KB for each processor, not positive if unknown; shape [jobs].
-    """
-    told = memory > 0
-    if not told.any():
-        return None
-    total = np.zeros((len(memory), len(BASIC_RESOURCES)))
-    total[:, 0] = processors
-    total[:, 1] = np.where(told, memory * processors / 1024, 0.0)
-    nodes = np.zeros(len(memory), dtype=np.int64)
-    return replace(ResourceRequests.of_totals(total, nodes=nodes), memory_per_cpu=told)
 
 
 def _starts(submit: FloatArray, wait: FloatArray) -> FloatArray:
