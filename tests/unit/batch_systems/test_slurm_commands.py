@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,29 +33,15 @@ from tests.fakes.fake_cluster import NOW, OF_A_MINUTE, FakeCluster
 WRITES_PER_CALL = "slurm_rl_plugin.batch_systems.slurm.site_factor.WRITES_PER_CALL"
 
 
-def adapter(
-    cluster: FakeCluster,
-    *,
-    shares: Mapping[str, float] | None = None,
-    seconds: float = 5.0,
-    seen: list[JobDescription] | None = None,
-    calls: list[tuple[str, float]] | None = None,
-    history_days: float = 30.0,
-) -> SlurmCommands:
+def watched(seen: list[JobDescription]) -> JobClassifier:
+    """Keeps what the class rules see."""
+
     class Classes(JobClassifier):
         def matching_rule(self, job: JobDescription) -> JobClassRule | None:
-            if seen is not None:
-                seen.append(job)
+            seen.append(job)
             return super().matching_rule(job)
 
-    settings = cluster.adapter_settings(
-        shares=shares,
-        classifier=Classes(OF_A_MINUTE.rules),
-        timeout=seconds,
-        history_days=history_days,
-        on_call=None if calls is None else lambda call, took: calls.append((call, took)),
-    )
-    return SlurmCommands(settings)
+    return Classes(OF_A_MINUTE.rules)
 
 
 class TestSnapshot:
@@ -69,7 +54,7 @@ class TestSnapshot:
             if state not in waiting:
                 cluster.run_job(job)
             cluster.change(job, state=state)
-        system = adapter(cluster)
+        system = cluster.adapter()
         snapshot = system.snapshot()
         assert sorted(snapshot.pending.jobs.job_id.tolist()) == [1, 2, 3, 4]
         assert sorted(snapshot.running.jobs.job_id.tolist()) == [5, 6, 7, 8, 9]
@@ -86,14 +71,14 @@ class TestSnapshot:
     def test_jobs_that_other_clusters_hold_too_are_shared_and_not_written(
         self, cluster: FakeCluster
     ) -> None:
-        assert adapter(cluster).snapshot().pending.shared is None
+        assert cluster.adapter().snapshot().pending.shared is None
         first = (1 << 26) + 1
         kinds = [("1", "1"), ("NA", "NA"), ("1", "NA"), ("1", "1,2"), ("2", "1,2"), ("2", "1")]
         jobs = [first + place for place in range(len(kinds))]
         for job, siblings in zip(jobs, kinds, strict=True):
             cluster.add(job, siblings=siblings, reason="JobHeldUser", eligible=None)
         cluster.add(1, siblings=("NA", "NA"))
-        system = adapter(cluster)
+        system = cluster.adapter()
         assert by_job(system.snapshot(), "shared") == {
             1: False,
             **dict(zip(jobs, [False] * 3 + [True] * 3, strict=True)),
@@ -105,7 +90,7 @@ class TestSnapshot:
         self, cluster: FakeCluster
     ) -> None:
         cluster.add(1, account="guests")
-        snapshot = adapter(cluster, shares={"physics": 6, "chemistry": 2}).snapshot()
+        snapshot = cluster.adapter(shares={"physics": 6, "chemistry": 2}).snapshot()
         assert dict(zip(snapshot.accounts, snapshot.shares.tolist(), strict=True)) == {
             "physics": 0.75,
             "chemistry": 0.25,
@@ -119,7 +104,7 @@ class TestSnapshot:
         for job_id, name in enumerate(names, start=1):
             cluster.add(job_id, name=name)
         seen: list[JobDescription] = []
-        snapshot = adapter(cluster, seen=seen).snapshot()
+        snapshot = cluster.adapter(classifier=watched(seen)).snapshot()
         assert sorted(snapshot.pending.jobs.job_id.tolist()) == [1, 2, 3, 4, 5]
         assert sorted(job.name for job in seen) == sorted(names)
 
@@ -128,7 +113,7 @@ class TestSnapshot:
         cluster.add(2, time_limit="0:59")
         cluster.add(3, time_limit="UNLIMITED")
         seen: list[JobDescription] = []
-        snapshot = adapter(cluster, seen=seen).snapshot()
+        snapshot = cluster.adapter(classifier=watched(seen)).snapshot()
         assert seen[0] == JobDescription(
             partition="batch,short",
             qos="",
@@ -147,7 +132,7 @@ class TestSnapshot:
         cluster.add(21, array_id=20, tasks="1", eligible=NOW + 120, submit=NOW)
         cluster.add(20, tasks="4-9")
         cluster.add(22, array_id=20, tasks="2", state="RUNNING", start=NOW - 5, nodes="n1")
-        snapshot = adapter(cluster).snapshot()
+        snapshot = cluster.adapter().snapshot()
         assert snapshot.pending.jobs.job_id.tolist() == [20]
         assert snapshot.pending.jobs.eligible.tolist() == [NOW - 100]
         assert snapshot.running.jobs.job_id.tolist() == [22]
@@ -155,7 +140,7 @@ class TestSnapshot:
     def test_array_of_split_tasks_keeps_its_number(self, cluster: FakeCluster) -> None:
         cluster.add(31, array_id=30, tasks="1", site=17)
         cluster.add(30, tasks="2", reason="JobHeldAdmin", eligible=None)
-        snapshot = adapter(cluster).snapshot()
+        snapshot = cluster.adapter().snapshot()
         assert factors(snapshot) == {30: 17}
         assert not snapshot.pending.held[0]
 
@@ -178,7 +163,7 @@ class TestSnapshot:
         ]
         for job, (values, _) in enumerate(jobs):
             cluster.add(job + 1, **values)
-        snapshot = adapter(cluster).snapshot()
+        snapshot = cluster.adapter().snapshot()
         found = [by_job(snapshot, column) for column in columns]
         for job, (values, terms) in enumerate(jobs):
             assert tuple(column[job + 1] for column in found) == terms, values
@@ -192,10 +177,10 @@ class TestSnapshot:
     ) -> None:
         cluster.set(tiers=tiers)
         cluster.add(1, partition="batch,short", site=12)
-        pending = adapter(cluster).snapshot().pending
+        pending = cluster.adapter().snapshot().pending
         assert (pending.native_priority.tolist(), pending.tier.tolist()) == ([native], [tier])
         cluster.set(nodes=[])  # a partition without nodes
-        assert adapter(cluster).snapshot().pending.tier.tolist() == [1]
+        assert cluster.adapter().snapshot().pending.tier.tolist() == [1]
 
     def test_a_job_that_sprio_does_not_list_stands_as_others_of_its_kind(
         self, cluster: FakeCluster
@@ -205,14 +190,14 @@ class TestSnapshot:
         cluster.add(1, **with_bonus)
         cluster.add(2, eligible=None, reason="Dependency", **with_bonus)
         cluster.add(3, eligible=None, reason="Dependency", user="bob", **with_bonus)
-        system = adapter(cluster)
+        system = cluster.adapter()
         assert by_job(system.snapshot(), "standing") == {1: 4100, 2: 4100, 3: 0}
         cluster.change(1, eligible=None, reason="Dependency")
         assert by_job(system.snapshot(), "standing") == {1: 4100, 2: 4100, 3: 0}
 
     def test_factor_of_a_job_that_is_not_eligible_is_remembered(self, cluster: FakeCluster) -> None:
         cluster.add(1, reason="Dependency", eligible=None)
-        system = adapter(cluster)
+        system = cluster.adapter()
         before = system.snapshot().pending
         assert (before.factor.tolist(), before.jobs.eligible.tolist()) == ([0], [math.inf])
         system.apply([set_factor(1, 300)])
@@ -222,12 +207,12 @@ class TestSnapshot:
 
     def test_calls_are_told_with_their_duration(self, cluster: FakeCluster) -> None:
         calls: list[tuple[str, float]] = []
-        system = adapter(cluster, calls=calls)
+        system = cluster.adapter(on_call=lambda *call: calls.append(call))
         system.snapshot()
         system.apply([set_factor(1, 1)])
         names = [call for call, _ in calls]
-        assert (names[:2], names[6:]) == (["scontrol", "sacct"], ["scontrol"])
-        assert sorted(names[2:6]) == ["sinfo", "sprio", "squeue", "sshare"]
+        assert (names[:1], names[5:]) == (["scontrol"], ["scontrol"])
+        assert sorted(names[1:5]) == ["sinfo", "sprio", "squeue", "sshare"]
         assert all(0 < took < 5 for _, took in calls)
 
     def test_filters_in_the_environment_are_ignored(
@@ -243,8 +228,8 @@ class TestSnapshot:
 
 class TestWhoWaitsNow:
     def test_a_new_job_is_told_by_two_commands(self, cluster: FakeCluster) -> None:
-        calls: list[tuple[str, float]] = []
-        here = adapter(cluster, calls=calls)
+        calls: list[str] = []
+        here = cluster.adapter(on_call=lambda call, _: calls.append(call))
         cluster.add(1)
         here.snapshot()
         cluster.add(2, user="bob", account="biology")
@@ -252,10 +237,10 @@ class TestWhoWaitsNow:
         now = here.pending_now()
         assert now.pending.jobs.job_id.tolist() == [1, 2]
         assert now.accounts[now.pending.jobs.account[1]] == "biology"
-        assert sorted(call for call, _ in calls) == ["sprio", "squeue"]
+        assert sorted(calls) == ["sprio", "squeue"]
 
     def test_a_requeued_job_runs_no_more(self, cluster: FakeCluster) -> None:
-        here = adapter(cluster)
+        here = cluster.adapter()
         cluster.run_job(cluster.add(1))
         assert here.snapshot().running.jobs.job_id.tolist() == [1]
         cluster.change(1, state="PENDING", reason="Priority", start=None, nodes="")
@@ -265,7 +250,7 @@ class TestWhoWaitsNow:
 
     def test_without_a_snapshot_there_is_nothing_to_add_to(self, cluster: FakeCluster) -> None:
         with pytest.raises(BatchSystemError, match="no snapshot"):
-            adapter(cluster).pending_now()
+            cluster.adapter().pending_now()
 
 
 class TestStarts:
@@ -273,7 +258,7 @@ class TestStarts:
 
     def test_tasks_that_came_and_went_between_two_snapshots(self, cluster: FakeCluster) -> None:
         cluster.add(10, tasks="1-4")
-        system = adapter(cluster)
+        system = cluster.adapter()
         system.snapshot()
         cluster.change(10, tasks="3-4")
         cluster.add(11, array_id=10, tasks="1", state="COMPLETED", start=NOW + 1, nodes="n1")
@@ -286,7 +271,7 @@ class TestStarts:
 
     def test_failed_question_is_asked_again(self, cluster: FakeCluster) -> None:
         cluster.add(1)
-        system = adapter(cluster)
+        system = cluster.adapter()
         system.snapshot()
         cluster.change(1, state="COMPLETED", reason="None", start=NOW + 1, nodes="n1")
         cluster.break_command("sinfo", "down")
@@ -316,7 +301,7 @@ class TestEnds:
     def test_ends_of_jobs_that_ran_or_came_and_went(self, cluster: FakeCluster) -> None:
         cluster.add(1, state="RUNNING", start=NOW - 50, nodes="n1")
         cluster.add(2)
-        system = adapter(cluster)
+        system = cluster.adapter()
         assert len(system.snapshot().ended) == 0
         cluster.end_job(1, NOW + 7)
         cluster.change(2, state="TIMEOUT", start=NOW + 1, end=NOW + 9, nodes="n1", processors=4)
@@ -336,7 +321,7 @@ class TestEnds:
             cluster.add(job, time_limit="1:00")
         for job in (2, 3, 4):
             cluster.run_job(job, NOW - 5)
-        system = adapter(cluster)
+        system = cluster.adapter()
         before = system.snapshot()
         assert before.pending.jobs.interactive.tolist() == [True]
         assert before.running.jobs.interactive.tolist() == [True] * 3
@@ -352,7 +337,7 @@ class TestEnds:
     def test_running_jobs_keep_what_they_had_asked_for(self, cluster: FakeCluster) -> None:
         cluster.add(1)
         cluster.add(2, state="RUNNING", start=NOW, nodes="n1", processors=4)
-        system = adapter(cluster)
+        system = cluster.adapter()
         system.snapshot()
         cluster.run_job(1)
         cluster.change(1, processors=4)
@@ -378,7 +363,7 @@ class TestPastRuns:
             past(1),  # ended after squeue answered: reported when squeue shows it
         ]
         cluster.set(accounting=lines)
-        system = adapter(cluster)
+        system = cluster.adapter(history_days=30.0)
         snapshot = system.snapshot()
         ended = snapshot.ended
         assert ended.from_accounting
@@ -395,13 +380,13 @@ class TestPastRuns:
 
     def test_asked_for_once_and_not_at_all_for_no_days(self, cluster: FakeCluster) -> None:
         cluster.set(accounting=[past(90)])
-        calls: list[tuple[str, float]] = []
-        system = adapter(cluster, calls=calls, history_days=0.0)
-        assert len(system.snapshot().ended) == 0
-        assert "sacct" not in [call for call, _ in calls]
-        system = adapter(cluster, calls=calls)
+        calls: list[str] = []
+        settings: dict[str, Any] = {"on_call": lambda call, _: calls.append(call)}
+        assert len(cluster.adapter(**settings).snapshot().ended) == 0
+        assert "sacct" not in calls
+        system = cluster.adapter(history_days=30.0, **settings)
         assert [len(system.snapshot().ended) for _ in range(3)] == [1, 0, 0]
-        assert [call for call, _ in calls].count("sacct") == 1
+        assert calls.count("sacct") == 1
 
     @pytest.mark.parametrize("mode", ["down", "fail:Slurm accounting storage is disabled", "hang"])
     def test_no_accounting_is_one_warning(
@@ -414,7 +399,7 @@ class TestPastRuns:
         monkeypatch.setattr(slurm_accounting, "SECONDS_MORE", -4.5)
         cluster.break_command("sacct", mode)
         cluster.add(1)
-        system = adapter(cluster)
+        system = cluster.adapter(history_days=30.0)
         assert [len(system.snapshot().pending) for _ in range(2)] == [1, 1]
         assert caplog.text.count("past_runs=unknown") == 1
 
@@ -425,24 +410,24 @@ class TestPastRuns:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(slurm_accounting, "SACCT", ("no-sacct-here",))
-        assert len(adapter(cluster).snapshot().ended) == 0
+        assert len(cluster.adapter(history_days=30.0).snapshot().ended) == 0
         assert "past_runs=unknown reason=no-sacct-here cannot be run" in caplog.text
 
     def test_strange_lines_are_left_out(
         self, cluster: FakeCluster, caplog: pytest.LogCaptureFixture
     ) -> None:
         cluster.set(accounting=[past(90, ReqCPUS="many"), past("91+0"), past(92)])  # type: ignore[arg-type]
-        assert adapter(cluster).snapshot().ended.jobs.job_id.tolist() == [92]
+        assert cluster.adapter(history_days=30.0).snapshot().ended.jobs.job_id.tolist() == [92]
         assert "past_runs=incomplete lines=2" in caplog.text
         cluster.break_command("sacct", "garbage")
-        assert len(adapter(cluster).snapshot().ended) == 0
+        assert len(cluster.adapter(history_days=30.0).snapshot().ended) == 0
 
     def test_only_the_newest_of_too_many(
         self, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(slurm_accounting, "RUNS_AT_MOST", 3)
         cluster.set(accounting=[past(job, End=NOW - 700 + job % 7) for job in range(90, 100)])
-        assert sorted(adapter(cluster).snapshot().ended.end.tolist()) == [
+        assert sorted(cluster.adapter(history_days=30.0).snapshot().ended.end.tolist()) == [
             NOW - 700 + last for last in (5, 6, 6)
         ]
 
@@ -452,7 +437,7 @@ class TestWrites:
         for job_id in range(1, 8):
             cluster.add(job_id)
         with patch(WRITES_PER_CALL, 3):
-            report = adapter(cluster).apply([set_factor(job, job) for job in range(1, 8)])
+            report = cluster.adapter().apply([set_factor(job, job) for job in range(1, 8)])
         assert (report.applied, report.rejected) == (7, {})
         assert cluster.state["scontrol_calls"] == 3
         assert [job["site"] for job in cluster.state["jobs"]] == list(range(1, 8))
@@ -463,13 +448,13 @@ class TestWrites:
         cluster.add(1, state="COMPLETED")
         cluster.add(2, state="COMPLETED", tasks="1-3")
         cluster.add(3)
-        report = adapter(cluster).apply([set_factor(job, 5) for job in (1, 2, 3)])
+        report = cluster.adapter().apply([set_factor(job, 5) for job in (1, 2, 3)])
         assert report.applied == 1
         assert report.rejected == dict.fromkeys((1, 2), "Job has already finished")
 
     def test_factor_that_slurm_cannot_hold_is_not_sent(self, cluster: FakeCluster) -> None:
         cluster.add(1)
-        report = adapter(cluster).apply([set_factor(1, 2**31)])
+        report = cluster.adapter().apply([set_factor(1, 2**31)])
         assert (report.applied, set(report.rejected)) == (0, {1})
         assert "scontrol_calls" not in cluster.state
 
@@ -479,13 +464,13 @@ class TestWrites:
         cluster.add(1)
         cluster.break_command("scontrol", "deny")
         with pytest.raises(ChangeRejected, match="AdminLevel=Operator"):
-            adapter(cluster).apply([set_factor(1, 5)])
+            cluster.adapter().apply([set_factor(1, 5)])
 
     def test_a_job_denied_alone_is_not_our_right(self, cluster: FakeCluster) -> None:
         """A job_submit plugin of the site may refuse one job, in the words of a missing right."""
         cluster.add(1)
         cluster.add(2, refused=DENIED)
-        system = adapter(cluster)
+        system = cluster.adapter()
         with patch(WRITES_PER_CALL, 1):
             assert system.apply([set_factor(1, 5), set_factor(2, 5)]).rejected == {2: DENIED}
         assert system.apply([set_factor(2, 6)]).rejected == {2: DENIED}
@@ -494,7 +479,7 @@ class TestWrites:
     def test_a_right_taken_away_is_noticed(self, cluster: FakeCluster, tasks: str) -> None:
         cluster.add(1)
         cluster.add(2, tasks=tasks)
-        system = adapter(cluster)
+        system = cluster.adapter()
         assert system.apply([set_factor(1, 5), set_factor(2, 5)]).applied == 2
         cluster.change(1, refused=DENIED)  # the daemon's user owns it
         cluster.change(2, refused=NO_RIGHT)
@@ -510,7 +495,7 @@ class TestWrites:
     def test_other_words_for_every_job_are_not_a_missing_right(self, cluster: FakeCluster) -> None:
         cluster.add(1, refused="Unspecified error")
         cluster.add(2, refused=DENIED)
-        report = adapter(cluster).apply([set_factor(1, 5), set_factor(2, 5)])
+        report = cluster.adapter().apply([set_factor(1, 5), set_factor(2, 5)])
         assert report.rejected == {1: "Unspecified error", 2: DENIED}
 
     def test_only_a_job_that_left_the_queue_needs_no_release_any_more(
@@ -519,7 +504,7 @@ class TestWrites:
         cluster.add(1, refused="Unspecified error")
         cluster.add(2, state="COMPLETED")
         cluster.add(3, refused=DENIED)
-        report = adapter(cluster).release(np.array([1, 2, 3, 77]))
+        report = cluster.adapter().release(np.array([1, 2, 3, 77]))
         assert set(report.rejected) == {1, 2, 3, 77}
         assert report.later == {1, 3}
 
@@ -532,7 +517,7 @@ class TestWrites:
         """Or a release would believe that the job is gone, and forget its factor."""
         cluster.add(1, refused=words)
         with pytest.raises(BatchSystemUnavailable, match="scontrol ping"):
-            adapter(cluster).release(np.array([1]))
+            cluster.adapter().release(np.array([1]))
 
     def test_release_reaches_jobs_whose_factor_is_hidden(self, cluster: FakeCluster) -> None:
         cluster.add(1, site=9)
@@ -541,7 +526,7 @@ class TestWrites:
         cluster.add(4, site=9, reason="JobHeldUser", eligible=None)
         cluster.add(5)
         cluster.add(6, site=9, state="RUNNING")
-        report = adapter(cluster).release()
+        report = cluster.adapter().release()
         assert report.applied == 4
         sites = {job["job_id"]: job["site"] for job in cluster.state["jobs"]}
         assert sites == {1: 0, 2: 0, 3: 0, 4: 0, 5: 0, 6: 9}
@@ -554,20 +539,20 @@ class TestWrites:
         cluster.add(1, site=7)
         cluster.add(2, site=7, reason="JobHeldUser", eligible=None)
         cluster.set(settings={"PriorityType": "priority/basic"})
-        system = adapter(cluster)
+        system = cluster.adapter()
         assert system.snapshot().pending.factor.tolist() == [0, 0]  # sprio refuses
         report = system.release(np.array([1, 2]) if named else None)
         assert (report.applied, report.later) == (2, frozenset())
         assert [cluster.record(job)["site"] for job in (1, 2)] == [0, 0]
 
     def test_release_of_an_empty_queue_calls_nothing(self, cluster: FakeCluster) -> None:
-        assert adapter(cluster).release().applied == 0
+        assert cluster.adapter().release().applied == 0
         assert "scontrol_calls" not in cluster.state
 
     def test_release_of_named_jobs_needs_no_reading(self, cluster: FakeCluster) -> None:
         cluster.add(2, site=9, reason="Dependency", eligible=None)
         cluster.break_command("squeue", "down")
-        report = adapter(cluster).release(np.array([2, 77], dtype=np.int64))
+        report = cluster.adapter().release(np.array([2, 77], dtype=np.int64))
         assert (report.applied, set(report.rejected)) == (1, {77})
         assert cluster.record(2)["site"] == 0
 
@@ -582,12 +567,12 @@ class TestFaults:
         with pytest.raises(
             BatchSystemError, match=rf"{command} answered.*%!\| this is no"
         ) as caught:
-            adapter(cluster).snapshot()
+            cluster.adapter().snapshot()
         assert not isinstance(caught.value, BatchSystemUnavailable)
 
     @pytest.mark.parametrize("command", [*READS, "scontrol"])
     def test_unreachable_slurmctld(self, cluster: FakeCluster, command: str) -> None:
-        system = adapter(cluster)
+        system = cluster.adapter()
         system.snapshot()
         cluster.break_command(command, "down")
         with pytest.raises(BatchSystemUnavailable, match=rf"{command} cannot reach.*scontrol ping"):
@@ -596,16 +581,16 @@ class TestFaults:
     def test_other_failures_show_the_commands_words(self, cluster: FakeCluster) -> None:
         cluster.break_command("sprio", "fail:sprio: error: no such plugin")
         with pytest.raises(BatchSystemError, match="sprio failed: sprio: error: no such plugin"):
-            adapter(cluster).snapshot()
+            cluster.adapter().snapshot()
         cluster.break_command("scontrol", "fail:scontrol: fatal: strange")
         with pytest.raises(BatchSystemError, match="scontrol failed: scontrol: fatal: strange"):
-            adapter(cluster).apply([set_factor(1, 1)])
+            cluster.adapter().apply([set_factor(1, 1)])
 
     @pytest.mark.parametrize("command", [*READS, "scontrol"])
     def test_hanging_command_is_killed_in_time(self, cluster: FakeCluster, command: str) -> None:
         cluster.break_command(command, "hang")
         cluster.add(1, site=9)
-        system = adapter(cluster, seconds=0.4)
+        system = cluster.adapter(timeout=0.4)
         began = time.monotonic()
         call = system.release if command == "scontrol" else system.snapshot
         with pytest.raises(BatchSystemUnavailable, match=rf"{command} gave no answer within 0\.4"):
@@ -616,7 +601,7 @@ class TestFaults:
     def test_missing_command(self, cluster: FakeCluster, tmp_path: Path) -> None:
         cluster.env["PATH"] = str(tmp_path)
         with pytest.raises(BatchSystemUnavailable, match="scontrol cannot be run"):
-            adapter(cluster).snapshot()
+            cluster.adapter().snapshot()
 
 
 def _processes_with(state_file: str) -> list[int]:
@@ -646,8 +631,7 @@ def test_a_users_choice_is_read_where_the_site_allows_any(
     if gpus:
         cluster.set(settings={"GresTypes": "gpu"})
     classes = {**BUILT_IN, "due": replace(DUE, users=users)}
-    settings = cluster.adapter_settings(classifier=JobClassifier((), classes))
-    jobs = SlurmCommands(settings).snapshot().pending.jobs
+    jobs = cluster.adapter(classifier=JobClassifier((), classes)).snapshot().pending.jobs
     place = jobs.job_id.tolist().index(7)
     assert jobs.class_number is not None
     assert jobs.by_user.sum() == jobs.interactive.sum() == int(users)
