@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import job_number
+from slurm_rl_plugin.batch_systems.pbs.process import Ifl, Qalter
 from slurm_rl_plugin.batch_systems.pbs.queue import PbsQueueReader
-from slurm_rl_plugin.batch_systems.pbs.scores import Ifl, Qalter
 from slurm_rl_plugin.batch_systems.pbs.setup import CLASS_HOOK, STALE_SECONDS, setup_steps
 from slurm_rl_plugin.batch_systems.port import FactorChange, LimitKeys
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot

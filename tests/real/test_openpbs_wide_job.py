@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.pbs.answers.machine import PBSNODES, parse_capacity
+from slurm_rl_plugin.batch_systems.pbs.answers.server import PBSNODES, parse_capacity
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
 from slurm_rl_plugin.batch_systems.pbs.setup import setup_steps
 from tests.real.daemon_under_test import running_hook

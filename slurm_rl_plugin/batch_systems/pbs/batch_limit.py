@@ -212,7 +212,6 @@ class PbsBatchLimit:
             )
 
     def _parts(self, amounts: Mapping[str, int], gpus: Mapping[str, int]) -> dict[Limited, int]:
-        """The part of each queue in each resource."""
         queues: Mapping[str, Any] = {}
         if len(self._queues) > 1:
             # ask for all queues: of several named ones JSON holds only the first (23.06)
@@ -258,7 +257,6 @@ class PbsBatchLimit:
         return limit_of(self._limits_of(queue), resource)
 
     def _limits_of(self, queue: str) -> str:
-        """The queue's limits as qmgr prints them."""
         answer = self._commands.call(["qmgr", "-c", f"list queue {queue} max_run_res"])
         words = answer.errors or answer.output
         if answer.status and "nknown queue" in words:

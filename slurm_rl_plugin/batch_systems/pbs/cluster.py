@@ -9,23 +9,31 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import Fairshare, shares_of, usage_of
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE, PbsJob
-from slurm_rl_plugin.batch_systems.pbs.answers.machine import (
-    VNODES_NOW,
-    parse_capacity,
-    parse_nodes,
-)
 from slurm_rl_plugin.batch_systems.pbs.answers.server import (
     QSTAT_SERVER,
+    VNODES_NOW,
     PbsServer,
     SortSettings,
+    parse_capacity,
+    parse_nodes,
     parse_server,
 )
 from slurm_rl_plugin.batch_systems.pbs.batch_limit import PbsBatchLimit
 from slurm_rl_plugin.batch_systems.pbs.process import (
+    ALONE,
     DEFAULT_HOME,
+    HIGHEST_SCORE,
+    NO_INFLUENCE,
     QSTAT_QUEUES,
+    SOUND_SCORES,
+    WRITE_COST,
     PbsCommands,
+    Qalter,
+    ScoreWrite,
+    installed_library,
+    is_sound,
     section,
+    write_scores,
 )
 from slurm_rl_plugin.batch_systems.pbs.queue import (
     PbsQueueReader,
@@ -35,18 +43,6 @@ from slurm_rl_plugin.batch_systems.pbs.queue import (
     factor_of,
     gpus_of_queues,
     read_history,
-)
-from slurm_rl_plugin.batch_systems.pbs.scores import (
-    ALONE,
-    HIGHEST_SCORE,
-    NO_INFLUENCE,
-    SOUND_SCORES,
-    WRITE_COST,
-    Qalter,
-    ScoreWrite,
-    installed_library,
-    is_sound,
-    write_scores,
 )
 from slurm_rl_plugin.batch_systems.pbs.setup import heartbeat_file, pbs_checks
 from slurm_rl_plugin.batch_systems.port import (

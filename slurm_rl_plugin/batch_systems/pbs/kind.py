@@ -36,7 +36,7 @@ def pbs_presence(environment: Mapping[str, str]) -> Presence:
 def _machine(timeout: float) -> Any:
     commands = _commands(timeout)
     folder = _pbs("answers.fair_share").sched_folder(commands)
-    return _pbs("answers.machine").read_running_machine(commands.read_json, folder)
+    return _pbs("answers.server").read_running_machine(commands.read_json, folder)
 
 
 PBS = BatchSystemKind(
@@ -52,5 +52,5 @@ PBS = BatchSystemKind(
     answers=lambda environment, timeout: _commands(timeout, environment).answers("qstat", "-B"),
     job_record=lambda job, timeout: _pbs("queue").job_record(job, timeout),
     machine=_machine,
-    nodes=lambda timeout: _pbs("answers.machine").read_nodes(_commands(timeout)),
+    nodes=lambda timeout: _pbs("answers.server").read_nodes(_commands(timeout)),
 )

@@ -36,10 +36,10 @@ from slurm_rl_plugin.batch_systems.pbs.process import (
     QSTAT_BY_NAME,
     QSTAT_JOBS,
     QSTAT_QUEUES,
+    Ifl,
     PbsCommands,
     section,
 )
-from slurm_rl_plugin.batch_systems.pbs.scores import Ifl
 from slurm_rl_plugin.batch_systems.port import JobRecord, Names
 from slurm_rl_plugin.domain import EndedJobs, JobTable, PendingJobs
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobDescription
@@ -262,7 +262,6 @@ class PbsTables:
 
 
 def _requests(jobs: Sequence[PbsJob], processors: IntArray) -> ResourceRequests | None:
-    """Requests of jobs; None if no job requests more than processors."""
     places: dict[PbsRequest, int] = {}
     index = [places.setdefault(job.asked, len(places)) for job in jobs]
     return requests_of_runs(list(places), np.array(index, dtype=np.int64), processors)

@@ -91,7 +91,6 @@ def _step(step: Mapping[str, Any], values: Mapping[str, object]) -> Step:
 
 
 def _line(line: str) -> str:
-    """A line for a shell; see `setup.toml`."""
     found = re.fullmatch(r"qmgr (?!-)(.*?)(  #.*)?", line)
     return _qmgr(found[1]) + (found[2] or "") if found else line
 
@@ -218,7 +217,6 @@ def _default_score(server: PbsServer) -> Check:
 
 
 def _formula_check(formula: str) -> Check:
-    """Whether the site's own terms keep the order of scores."""
     if is_bounded(formula):
         return Check(PASS, "formula", "no other term can outweigh the score")
     what = (

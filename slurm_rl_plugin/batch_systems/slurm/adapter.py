@@ -206,7 +206,6 @@ class PyslurmSender(Scontrol):
 
 
 def _to_row(job: Mapping[str, Any]) -> QueueRow:
-    """The row that `squeue` would show for a record of pyslurm."""
     try:
         nice = int(job["nice"] or 0)  # releases before 25.5 read it as unsigned
         return QueueRow(
@@ -242,7 +241,6 @@ def _time(value: int | None, missing: float) -> float:
 
 
 def _limit(minutes: int | str | None) -> float:
-    """Seconds; NaN for no limit, or the partition's own."""
     return math.nan if minutes in NO_LIMIT else float(minutes or 0) * MINUTE
 
 

@@ -228,7 +228,6 @@ class LicenseLimit(LimitCarrier):
         self._scontrol(("scontrol", "delete", f"reservation={_MISSING}"), must_succeed=False)
 
     def _held(self) -> int | None:
-        """Licences in our reservation; None if there is none."""
         words = ("scontrol", "-o", "show", "reservation", self.names[1])
         answer = self.commands.call(words)
         if answer.status:

@@ -47,7 +47,6 @@ def slurm_checks(
 
 
 def _clock(commands: CommandRunner, clock: Callable[[], float]) -> Check:
-    """Compare the clock of this host with the time at which slurmctld answered."""
     before = clock()
     try:
         found = _ANSWERED.search(commands.read(SDIAG))
@@ -78,7 +77,6 @@ def _accounting(commands: CommandRunner, *, wants_runs: bool) -> Check:
 def _shares(
     commands: CommandRunner, sshare: Sequence[str], configured: Mapping[str, float] | None
 ) -> Check:
-    """Compare the configured accounts with Slurm's."""
     try:
         tree = parse_shares(commands.read(sshare))
     except BatchSystemError as error:

@@ -84,8 +84,6 @@ SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C|%R|%p")
 
 
 class _Seen(NamedTuple):
-    """What the last snapshot read in addition to pending jobs."""
-
     running: list[QueueRow]
     tree: AccountTree
     capacity: Capacity
@@ -129,7 +127,6 @@ class SlurmCommands(BatchSystem):
         self._seen: _Seen | None = None
 
     def _parts(self, commands: CommandRunner, machine: MachineLook) -> tuple[Squeue, Scontrol]:
-        """The reader of jobs and the sender of factors."""
         reads_comments = self._given.classifier.users_choose
         return Squeue(commands, machine, reads_comments=reads_comments), Scontrol(commands)
 
@@ -210,7 +207,6 @@ class SlurmCommands(BatchSystem):
         ended: Sequence[QueueRow],
         past: Sequence[PastRun],
     ) -> QueueSnapshot:
-        """Columns of what was read from `now` on; only pending rows are used."""
         tree, running, tiers = seen.tree, seen.running, seen.capacity.tiers
         records = [row for row in rows if row.state in WAITING_STATES]
         waiting = first_of_each_array(records)
@@ -321,7 +317,6 @@ class SlurmCommands(BatchSystem):
             self.facts()
 
     def _waiting_with_factors(self) -> list[QueueRow]:
-        """Read the pending jobs and, at the same time, every factor."""
         with ThreadPoolExecutor(1) as thread:
             priorities = thread.submit(self._priorities)
             rows = whole_jobs(self._queue.waiting())

@@ -117,7 +117,6 @@ def reason_sentence(reason: str) -> str:
 
 
 def _limit(word: str) -> tuple[str, str] | None:
-    """Meaning and advice of a reason that names a limit; None for another word."""
     found = _LIMIT.fullmatch(word)
     if found is None:
         return None

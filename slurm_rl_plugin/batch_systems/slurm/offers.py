@@ -126,7 +126,6 @@ def parse_time_limit(text: str) -> float:
 
 
 def _options(words: Sequence[str], where: str) -> tuple[dict[str, str], int]:
-    """Long name -> value, and the place of the first word after the options."""
     try:
         return cut_options(words)
     except ValueError as error:
@@ -340,7 +339,6 @@ def parse_start(status: int, text: str) -> float:
 
 
 def _seconds(text: str) -> float:
-    """Seconds since the epoch, from SLURM_TIME_FORMAT=%s or Slurm's default format."""
     try:
         return float(text) if text.isdigit() else datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):

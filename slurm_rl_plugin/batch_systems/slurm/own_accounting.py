@@ -109,7 +109,6 @@ def _answer(
 
 
 def _refusal(words: str) -> ConfigurationError | BatchSystemError:
-    """Make the error for the output of a failed `sacct`."""
     first = first_line(words)
     if _DISABLED in words:
         return ConfigurationError(

@@ -54,7 +54,6 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(pyslurm: Any, attributes: list[str]) -> list[list[Any]]:
-    """Attributes of every job that slurmctld knows, finished ones included."""
     users: dict[int, str] = {}
     return [
         [

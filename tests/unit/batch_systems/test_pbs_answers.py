@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob, parse_job
-from slurm_rl_plugin.batch_systems.pbs.answers.machine import parse_nodes
 from slurm_rl_plugin.batch_systems.pbs.answers.server import (
     formula_with,
     is_bounded,
+    parse_nodes,
     parse_schedulers,
 )
+from slurm_rl_plugin.batch_systems.pbs.process import HIGHEST_SCORE, LOWEST_SCORE
 from slurm_rl_plugin.batch_systems.pbs.queue import PbsWatch
-from slurm_rl_plugin.batch_systems.pbs.scores import HIGHEST_SCORE, LOWEST_SCORE
 from slurm_rl_plugin.cli.explain import room_sentences
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, GPUS, MEMORY
 from slurm_rl_plugin.services.job_room import room_of

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.batch_systems.pbs import scores as pbs_scores
+from slurm_rl_plugin.batch_systems.pbs import process
 from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import parse_pbsfs
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     ATTRIBUTES,
@@ -24,18 +24,21 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     parse_job,
     parse_time,
 )
-from slurm_rl_plugin.batch_systems.pbs.answers.machine import parse_capacity, parse_nodes
-from slurm_rl_plugin.batch_systems.pbs.answers.server import parse_server
+from slurm_rl_plugin.batch_systems.pbs.answers.server import (
+    parse_capacity,
+    parse_nodes,
+    parse_server,
+)
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
-from slurm_rl_plugin.batch_systems.pbs.process import section
-from slurm_rl_plugin.batch_systems.pbs.queue import PbsTables
-from slurm_rl_plugin.batch_systems.pbs.scores import (
+from slurm_rl_plugin.batch_systems.pbs.process import (
     HIGHEST_SCORE,
     Ifl,
     JobAfterWrite,
     Qalter,
     ScoreWrite,
+    section,
 )
+from slurm_rl_plugin.batch_systems.pbs.queue import PbsTables
 from slurm_rl_plugin.batch_systems.port import AdapterParts
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
@@ -290,7 +293,7 @@ def test_what_qalter_has_no_time_for_is_written_later(
     system = fake.adapter()
     system.apply([set_factor(job, 10) for job in (1, 2, 3)])
     ticks = iter([0.0, 1.0, 1e9, 1e9])
-    monkeypatch.setattr(pbs_scores, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
     report = system.release()
     assert (report.applied, report.later) == (1, frozenset({2, 3}))
     assert fake.score("1.head") == DEFAULT_SCORE
@@ -335,7 +338,7 @@ def test_a_library_that_ends_its_child_is_not_a_server_without_answer(
     """The server may be well: a cycle then takes our limit back, or a job starves behind it."""
     program = tmp_path / "program.py"
     program.write_text("raise SystemExit('libpbs.so: no such symbol')")
-    monkeypatch.setattr(pbs_scores, "PROGRAM", program)
+    monkeypatch.setattr(process, "PROGRAM", program)
     system = fake.adapter()
     for call in (system.snapshot, lambda: system.apply([set_factor(1, 10)])):
         with pytest.raises(BatchSystemError, match=r"libpbs failed: .* no such symbol") as caught:

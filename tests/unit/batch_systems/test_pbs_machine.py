@@ -14,7 +14,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import (
     parse_tree,
     read_fair_share,
 )
-from slurm_rl_plugin.batch_systems.pbs.answers.machine import (
+from slurm_rl_plugin.batch_systems.pbs.answers.server import (
     PBSNODES,
     QSTAT_SERVER,
     parse_machine,

@@ -207,7 +207,6 @@ def parse_count(value: Any) -> int:
 
 
 def _priority(value: Any) -> int:
-    """A user's priority within PBS's bounds; 0 for anything else."""
     words = text(value)
     size = parse_count(words.removeprefix("-"))
     return (-size if words.startswith("-") else size) if size <= _HIGHEST_PRIORITY else 0

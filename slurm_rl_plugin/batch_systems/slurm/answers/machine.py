@@ -155,7 +155,6 @@ def _entries(
     settings: Keys,
     commands: Sequence[tuple[str, ...]] = (SHOW_QOS, SHOW_ASSOCIATIONS, SHOW_USERS),
 ) -> list[DatabaseEntry]:
-    """Entries of the accounting database; empty if the cluster has none."""
     if not settings.text("accountingstoragetype").endswith("slurmdbd"):
         return []
     cluster = settings.text("clustername")

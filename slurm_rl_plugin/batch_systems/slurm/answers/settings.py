@@ -212,7 +212,6 @@ def _parsed(kind: Callable[[str], Parsed], text: str, otherwise: Parsed) -> Pars
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Keys and values of `CPU=1000,Mem=2000`."""
     for word in filter(None, text.split(",")):
         key, _, value = word.partition("=")
         yield key, value

@@ -182,7 +182,6 @@ class JobWatch:
 
 
 def _first_of_each(*tables: Sequence[QueueRow]) -> list[QueueRow]:
-    """The rows of some tables, each job once."""
     rows: dict[int, QueueRow] = {}
     for row in itertools.chain(*tables):
         rows.setdefault(row.job_id, row)
@@ -328,7 +327,6 @@ class MachineLook:
         return self.seen.with_running(running, processors, self._withheld(rows))
 
     def _withheld(self, running: Iterable[QueueRow]) -> Mapping[str, float]:
-        """Unused resources of nodes that jobs have to themselves."""
         found: Counter[str] = Counter()
         for row in (part for each in running for part in each.components or (each,)):
             if row.asked is None or not row.asked.exclusive:
@@ -458,7 +456,6 @@ def _as_one(parts: Sequence[QueueRow]) -> QueueRow:
 
 
 def _progress(state: str) -> int:
-    """Order of states; the job has the first state of its components."""
     if state in WAITING_STATES:
         return 0
     if state in RUNNING_STATES:
