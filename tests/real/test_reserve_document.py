@@ -26,7 +26,7 @@ SET_UP = [line for line in LINES if line.startswith("sacctmgr") and "cpu=-1" not
 (UNDO_QOS,) = [line for line in LINES if "cpu=-1" in line]
 (UNDO_LICENSES,) = [line for line in LINES if line.startswith("scontrol delete")]
 TOML = [block.text for block in code_blocks(DOCUMENT) if block.kind == "toml"]
-(KEYS,) = [text for text in TOML if 'model = "responsive-reserve"' in text]
+(KEYS,) = [text for text in TOML if "gres/gpu" not in text]
 (GPU_KEYS,) = [text for text in TOML if "gres/gpu" in text]
 PLAN = ClusterPlan(nodes=1, processors_per_node=8, accounts={**ACCOUNTS, **STAFF}, lines=SETTINGS)
 
