@@ -13,15 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.configuration.sections import KEYS
 from tests.architecture.markdown_documents import (
     DOCUMENTS,
     TOP,
     code_blocks,
+    code_spans,
     rollback_line,
     shell_lines,
+    table_rows,
 )
 
 DEPLOY = TOP / "deploy"
+ROLE = DEPLOY / "ansible" / "roles" / "slurm_rl"
 UNITS = sorted((DEPLOY / "systemd").iterdir())
 SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
 #: 0 is best, 10 is no restriction at all.
@@ -339,3 +343,23 @@ def test_a_package_has_the_same_bytes_whenever_and_wherever_its_files_were_made(
         assert (done.returncode, done.stderr) == (0, "")
         packages.append(((work / "part.deb").read_bytes(), done.stdout))
     assert packages[0] == packages[1]
+
+
+def test_the_ansible_role_restarts_the_daemon_for_the_keys_of_its_start() -> None:
+    told = re.findall(r"^  - (\S+)$", (ROLE / "vars" / "main.yml").read_text(), re.MULTILINE)
+    start = {
+        f"{section}.{name}"
+        for section, keys in KEYS.items()
+        for name, key in keys.items()
+        if key.at_start
+    }
+    assert set(told) == start
+
+
+def test_variables_of_the_ansible_role_are_documented_with_their_defaults() -> None:
+    defaults = (ROLE / "defaults" / "main.yml").read_text()
+    given = dict(re.findall(r"^(slurm_rl_\w+): (.*)$", defaults, re.MULTILINE))
+    (package, *rows) = table_rows((ROLE / "README.md").read_text())
+    assert package[:2] == ["`slurm_rl_package`", "none, required"]
+    assert {code_spans(row[0])[0]: code_spans(row[1])[0] for row in rows} == given
+    assert code_blocks(ROLE / "README.md")

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.configuration.sections import KEYS
-from tests.architecture.markdown_documents import TOP, code_blocks, code_spans, table_rows
+from tests.architecture.markdown_documents import TOP
 from tests.real.booted_head_node import DAEMON, HeadNode, booted_head_node
 from tests.real.daemon import wait_until
 from tests.real.throwaway_root import skip_without
@@ -112,25 +111,3 @@ def test_a_role_without_a_package_asks_for_it(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode != 0
     assert "slurm_rl_package is not set: give the file that make deb wrote" in done.stdout
-
-
-def test_the_role_knows_the_keys_of_the_start() -> None:
-    """In their order; so a list that is read without YAML."""
-    told = re.findall(r"^  - (\S+)$", (ROLE / "vars" / "main.yml").read_text(), re.MULTILINE)
-    start = [
-        f"{section}.{name}"
-        for section, keys in KEYS.items()
-        for name, key in keys.items()
-        if key.at_start
-    ]
-    assert told == start
-
-
-def test_variables_are_documented_with_their_defaults() -> None:
-    defaults = (ROLE / "defaults" / "main.yml").read_text()
-    given = dict(re.findall(r"^(slurm_rl_\w+): (.*)$", defaults, re.MULTILINE))
-    (package, *rows) = table_rows((ROLE / "README.md").read_text())
-    assert package[:2] == ["`slurm_rl_package`", "none: to be given"]
-    told = {code_spans(row[0])[0]: code_spans(row[1])[0] for row in rows}
-    assert told == given
-    assert code_blocks(ROLE / "README.md")
