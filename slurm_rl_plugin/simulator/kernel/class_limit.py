@@ -28,11 +28,7 @@ FREE, LIMIT = "free", "limit"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassLimit:
-    """How the limit of the batch class follows the wanted reserve; see [reserve].
-
-    Raises:
-        ConfigurationError: a negative number, or a wide job might never start.
-    """
+    """How the limit of the batch class follows the wanted reserve; see [reserve]."""
 
     widest_batch_job: int = 1  #: processors; batch jobs up to this width always fit into the limit
     change_interval: float = 60.0  #: seconds between two changes of the limit; it is lifted at once
@@ -68,7 +64,6 @@ class ClassLimit:
             )
 
     def _check_that_all_start(self) -> None:
-        """Refuse bounds under which a wide batch job might never start."""
         if math.isinf(min(self.lift_after, self.idle_after)):
             raise ConfigurationError(
                 "lift_after and idle_after are inf: below a limit that is never lifted a wide "
@@ -144,7 +139,6 @@ def _may_starve(jobs: Records, job: int) -> bool:
 
 @compiled_borrowing
 def _starves_at(cluster: Cluster) -> float:
-    """When the longest waiting batch job that may starve has waited for too long."""
     first = np.inf
     for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
@@ -174,22 +168,27 @@ def rail_orders(cluster: Cluster) -> bool:
 
 
 @compiled
+def raise_steps(cluster: Cluster, scores: FloatArray, numbers: IntArray) -> None:
+    """Make ranks of the scores of `numbers`, the pending jobs, that put higher steps first."""
+    count = cluster.state[0].pending
+    # ranks, because a score may be too large for anything to be added
+    order = best_first(scores, count)
+    for rank in range(count):
+        place = order[rank]
+        scores[place] = float(count - rank + rail_step(cluster, numbers[place]) * count)
+
+
+@compiled
 def score_by_rail(cluster: Cluster, scores: FloatArray, numbers: IntArray) -> None:
     """Raise the scores of the jobs that the rail of the reserve puts first, in place.
 
     Scores are those of `numbers`, the pending jobs in order of submission.
     """
-    state, count = cluster.state[0], cluster.state[0].pending
-    # ranks, because a score may be too large for anything to be added
-    order = best_first(scores, count)
-    for rank in range(count):
-        scores[order[rank]] = float(count - rank)
-    for place in range(count):
-        step = rail_step(cluster, numbers[place])
-        if step > 0 and state.starving > 0.0:
+    raise_steps(cluster, scores, numbers)
+    count = cluster.state[0].pending
+    for place in range(count if cluster.state[0].starving > 0.0 else 0):
+        if rail_step(cluster, numbers[place]) > 0:
             scores[place] = 2 * count - place  # the longest wait first
-        else:
-            scores[place] += step * count
 
 
 @compiled_borrowing

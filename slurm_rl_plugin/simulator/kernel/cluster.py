@@ -78,7 +78,6 @@ def swap_ends(running: Records, one: int, other: int) -> None:
 
 @compiled_borrowing
 def _sift_down(running: Records, count: int) -> None:
-    """Move the job at the root of a heap of `count` jobs down to its place."""
     place = 0
     while True:
         child = 2 * place + 1
@@ -94,7 +93,6 @@ def _sift_down(running: Records, count: int) -> None:
 
 @compiled_borrowing
 def _sift_up(running: Records, place: int) -> None:
-    """Move the job at `place` up to its place."""
     while place > 0:
         parent = (place - 1) // 2
         if running[parent].end_time <= running[place].end_time:
@@ -105,7 +103,6 @@ def _sift_up(running: Records, place: int) -> None:
 
 @compiled_borrowing
 def _first_not_before(running: Records, count: int, time: float) -> int:
-    """Place of the first of `count` running jobs whose expected end is not before `time`."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -158,9 +155,6 @@ def empty_cluster(
     Args:
         half_life: of past usage, seconds.
         neighbour: another partition of the same site, which shares its accounts with this one.
-
-    Raises:
-        SimulationError: no processors, or a job wider than the machine.
     """
     jobs = len(workload.jobs)
     if capacity < 1:

@@ -42,7 +42,7 @@ def chosen_by_type(path: str, bodies: Mapping[type, Callable[..., Any]]) -> Call
 
     Args:
         path: the argument, or a field of a named tuple in it, such as "queue.planned".
-        bodies: named tuple -> function of the same arguments.
+        bodies: named tuple -> function of the same arguments, compiled or not.
     """
     argument, *fields = path.split(".")
 
@@ -60,7 +60,10 @@ def chosen_by_type(path: str, bodies: Mapping[type, Callable[..., Any]]) -> Call
             given = types[place]
             for field in fields:
                 given = given.types[given.fields.index(field)]
-            return bodies.get(given.instance_class, otherwise)
+            body = bodies.get(given.instance_class, otherwise)
+            return (
+                _calling(body.py_func, body.inner) if isinstance(body, CompiledFunction) else body
+            )
 
         overload(chosen, inline="always", strict=False)(body_for)
         return chosen  # type: ignore[return-value]
@@ -306,7 +309,6 @@ class CompiledFunction(CPUDispatcher):  # type: ignore[misc]
 def _function(
     like: Any, *, code: Any = None, scope: dict[str, Any] | None = None, qualname: str = ""
 ) -> Any:
-    """A function like another, with its own code, globals or qualified name."""
     closure = like.__closure__ if code is None else None
     scope = like.__globals__ if scope is None else scope
     made = types.FunctionType(

@@ -109,11 +109,7 @@ class KeptByClosure:
         return place
 
     def ensure_cache_path(self) -> None:
-        """Make the folder and remove the oldest ones of the module.
-
-        Raises:
-            OSError: the folder cannot be made, or is not writable.
-        """
+        """Make the folder and remove the oldest ones of the module."""
         if not self._folder.is_dir():
             self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
             states = sorted(kept_code().glob(f"{self._module}-*"), key=_age)

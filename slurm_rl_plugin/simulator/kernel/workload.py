@@ -232,8 +232,6 @@ def records(count: int, dtype: np.dtype[np.void]) -> Records:
 
 
 class _Column(Generic[Array]):
-    """A field of all jobs, a copy; shape [n]."""
-
     def __init__(self, field: str) -> None:
         self._field = field
 

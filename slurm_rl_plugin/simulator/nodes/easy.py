@@ -116,7 +116,6 @@ def _room_beside_head(machine: MachineNow, shape: int) -> int:
 def _start_until_head(
     cluster: Cluster, machine: MachineNow, order: IntArray, count: int
 ) -> tuple[int, int]:
-    """Start jobs in order; the place of the first without room, and how many started."""
     started = 0
     for place in range(count):
         job = order[place]
@@ -134,7 +133,6 @@ def _start_until_head(
 def _start_behind(
     cluster: Cluster, machine: MachineNow, order: IntArray, head: int, count: int
 ) -> int:
-    """Start jobs behind the head that do not delay it; how many."""
     started, shadow = 0, _UNKNOWN
     nodes, outlook, now = machine.nodes, machine.outlook, cluster.state[0].now
     shapes, releases = machine.requests.shape, nodes.counts[RELEASES]

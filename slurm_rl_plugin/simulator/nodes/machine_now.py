@@ -305,7 +305,6 @@ def seek(machine: MachineNow, shape: int, closed: NodeBits, has_room: bool) -> N
 
 @compiled_inline
 def _usable_then(machine: MachineNow, shape: int, node: int) -> float:
-    """`usable_cpus` of a node in the outlook."""
     requests, nodes, outlook = machine.requests, machine.nodes, machine.outlook
     if outlook.seen[node] == outlook.looks[0]:
         free, running = outlook.free[node], outlook.running[node]

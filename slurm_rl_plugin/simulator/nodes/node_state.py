@@ -219,15 +219,6 @@ def note_change(room: RoomNow, node: int) -> None:
     room.changes[0] += 1
 
 
-@compiled_inline
-def set_fits(room: RoomNow, shape: int, node: int, fits: bool) -> None:
-    """Set whether a node holds a job of this shape."""
-    if fits:
-        put_in(room.fits[shape], node)
-    else:
-        take_out(room.fits[shape], node)
-
-
 @compiled_borrowing
 def first_open(room: RoomNow, shape: int, pool: int, closed: NodeBits) -> int:
     """The node of least weight, then number, of a shape's set, which is up to date; -1 for none."""
@@ -325,7 +316,6 @@ def taken(requests: NodeRequests, shape: int, resource: int, cpus: float) -> flo
 
 @compiled_inline
 def _put_on_node(ends: NodeEnds, node: int, part: int, job: int, end: float) -> None:
-    """Enter a part of a job that starts on a node and is expected to end at `end`."""
     before, after = NO_PART, ends.first[node]
     while after != NO_PART and ends.end[after] <= end:
         before, after = after, ends.behind[after]
@@ -338,7 +328,6 @@ def _put_on_node(ends: NodeEnds, node: int, part: int, job: int, end: float) -> 
 
 @compiled_inline
 def _take_off_node(ends: NodeEnds, node: int, part: int) -> None:
-    """Remove a part of a job that has ended."""
     before, each = NO_PART, ends.first[node]
     while each != part:
         before, each = each, ends.behind[each]
@@ -385,13 +374,3 @@ def release(requests: NodeRequests, nodes: NodeState, job: int) -> None:
         part = after
     nodes.first_part[job] = NO_PART
     nodes.counts[RELEASES] += 1
-
-
-def held_by(nodes: NodeState, job: int) -> dict[int, float]:
-    """The nodes that a job holds now, and its CPUs on each."""
-    held: dict[int, float] = {}
-    part = nodes.first_part[job]
-    while part != NO_PART:
-        held[int(nodes.part_node[part])] = float(nodes.part_cpus[part])
-        part = nodes.part_next[part]
-    return held

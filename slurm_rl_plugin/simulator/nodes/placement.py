@@ -19,7 +19,8 @@ from slurm_rl_plugin.simulator.nodes.node_state import (
     NodeState,
     first_open,
     has,
-    set_fits,
+    put_in,
+    take_out,
 )
 from slurm_rl_plugin.units import FloatArray
 
@@ -93,8 +94,10 @@ def _bring_room_up(requests: NodeRequests, nodes: NodeState, shape: int) -> None
 
 @compiled_inline
 def _look_at_node(requests: NodeRequests, nodes: NodeState, shape: int, node: int) -> None:
-    fits = holds(requests, shape, nodes.free[node], nodes.whole[node], nodes.running[node])
-    set_fits(nodes.room, shape, node, fits)
+    if holds(requests, shape, nodes.free[node], nodes.whole[node], nodes.running[node]):
+        put_in(nodes.room.fits[shape], node)
+    else:
+        take_out(nodes.room.fits[shape], node)
 
 
 @compiled_borrowing
@@ -198,7 +201,6 @@ def _best_set(
 def _tightest_node(
     requests: NodeRequests, nodes: NodeState, first: int, last: int, cpus: float
 ) -> int:
-    """The place of the node with the fewest usable CPUs that suffice; -1 for none."""
     best = -1
     for place in range(first, last + 1):
         usable = nodes.usable[requests.pool_node[place]]

@@ -42,7 +42,6 @@ class MainPasses(NamedTuple):
 
 @compiled_borrowing
 def _open_asked(passes: MainPasses, waiting: IntArray) -> int:
-    """Open the partitions that may have waiting jobs; how many these are."""
     for partition in range(len(passes.failed)):
         passes.failed[partition] = True
     opened = 0
@@ -136,7 +135,6 @@ def clear_slots(slots: TimeSlots, begin: float, end: float) -> None:
 
 @compiled_borrowing
 def _place_behind(slots: TimeSlots, time: float) -> int:
-    """Place of the first of `times` that is later."""
     low, high = 0, slots.used[_TIMES]
     while low < high:
         middle = (low + high) // 2
@@ -149,7 +147,6 @@ def _place_behind(slots: TimeSlots, time: float) -> int:
 
 @compiled_borrowing
 def _cut(slots: TimeSlots, time: float) -> None:
-    """Let slots meet at a time."""
     if time <= slots.window[BEGIN] or time >= slots.window[END]:
         return
     place = _place_behind(slots, time)

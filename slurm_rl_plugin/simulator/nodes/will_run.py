@@ -393,7 +393,6 @@ def several_nodes_will_run(
 def _count_group_as_ended(
     cluster: Cluster, machine: MachineNow, closed: NodeBits, shape: int, begin: int, end: int
 ) -> None:
-    """Count the running jobs from one place to another that hold open nodes as ended."""
     for place in range(begin, end):
         job = cluster.running[place].expected_job
         if touches(machine.nodes, closed, job):

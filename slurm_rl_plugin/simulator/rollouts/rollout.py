@@ -34,7 +34,6 @@ from slurm_rl_plugin.simulator.scoring.echo_state import (
     compile_echo_state,
     job_score,
     queue_state,
-    seen_part,
     shared_inner,
     shared_score,
     step_memory,
@@ -79,14 +78,12 @@ class Experience(NamedTuple):
 
 @compiled
 def _loss(cluster: Cluster, job: int, now: float, delay: float) -> float:
-    """Responsiveness that a waiting job loses by `delay` seconds more."""
     wait, run_time = now - cluster.jobs[job].submit, cluster.jobs[job].run_time
     return _responsiveness(wait, run_time) - _responsiveness(wait + delay, run_time)
 
 
 @compiled
 def _interchange(cluster: Cluster, chosen: int) -> tuple[float, float]:
-    """Mean loss of the others by the chosen job, and its own by one of them in its place."""
     waiting = cluster.state[0].pending - 1
     if waiting <= 0:
         return 0.0, 0.0
@@ -135,7 +132,7 @@ def best_action_values(
     memory = np.zeros(len(network.bias))
     for start in range(starts):
         state = experience.queue[start]
-        seen_inner = seen_part(network, shared_inner(network, state, memory))
+        seen_inner = shared_inner(network, state, memory)[network.seen]
         common = shared_score(network, state, memory)
         best = -np.inf
         for place in range(experience.first_action[start], experience.first_action[start + 1]):
@@ -149,7 +146,6 @@ def best_action_values(
 
 @compiled
 def _startable(cluster: Cluster, reserve: int, jobs: IntArray) -> int:
-    """Fill `jobs` with the pending jobs that can start now, in order of submission."""
     count, idle = 0, cluster.state[0].idle
     for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
@@ -177,7 +173,7 @@ def _by_mix(cluster: Cluster, jobs: IntArray, count: int, draws: FloatArray) -> 
 def _by_network(
     network: CompiledEchoState, inner: FloatArray, jobs: IntArray, waits: FloatArray
 ) -> int:
-    seen_inner = seen_part(network, inner)
+    seen_inner = inner[network.seen]
     best, highest = jobs[0], -np.inf
     for place in range(len(waits)):
         score = job_score(network, seen_inner, 0.0, jobs[place], waits[place])
@@ -196,7 +192,6 @@ def _collect(
     reserve: int,
     experience: Experience,
 ) -> None:
-    """Fill `experience`; where epsilon < 0 a mix of simple orders decides, not the network."""
     jobs = np.empty(len(cluster.jobs) + 1, dtype=np.int64)
     memory, start = network.memory, 0
     while True:
@@ -360,7 +355,6 @@ def _write_down(
     starting: IntArray,
     left: IntArray,
 ) -> None:
-    """Record the starts of one decision, before they happen, from the row `first` on."""
     usage = current_usage(cluster)
     now = cluster.state[0].now
     from_queue = np.zeros(len(probe.output))
@@ -402,7 +396,6 @@ def _walk(
     cycle: float,
     experience: SiteExperience,
 ) -> int:
-    """Fill `experience`; how many starts were recorded."""
     jobs = np.empty(len(start) + 1, dtype=np.int64)
     row = 0
     while True:

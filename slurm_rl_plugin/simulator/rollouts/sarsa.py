@@ -85,10 +85,7 @@ def value_of(network: Perceptron, example: FloatArray) -> float:
 @compiled
 def values_of(network: Perceptron, examples: FloatArray) -> FloatArray:
     """Outputs for many examples, shape [n, inputs]."""
-    values = np.empty(len(examples))
-    for place in range(len(examples)):
-        values[place] = value_of(network, examples[place])
-    return values
+    return np.array([value_of(network, example) for example in examples])
 
 
 @compiled
@@ -268,16 +265,12 @@ def input_count(grid: GridInputs) -> int:
 @compiled
 def scaled_state(cluster: Cluster, grid: GridInputs) -> FloatArray:
     """The 8 scaled state inputs now."""
-    state = np.empty(len(grid.queue_mean))
-    features = grid_state(cluster, grid.places, grid.grid)
-    for place in range(len(features)):
-        state[place] = (features[place] - grid.queue_mean[place]) / grid.queue_scale[place]
-    return state
+    state = np.array(grid_state(cluster, grid.places, grid.grid))
+    return (state - grid.queue_mean) / grid.queue_scale
 
 
 @compiled
 def _take_job(cluster: Cluster, grid: GridInputs, job: int, row: FloatArray) -> None:
-    """Write the scaled inputs of a waiting job into `row`, shape [3], or [4] with the wait."""
     known = grid.jobs.shape[1]
     row[:known] = grid.jobs[job]
     if grid.grid == GRID_WAIT:
@@ -337,20 +330,32 @@ def _choose(
 
 
 @compiled
-def note_start(
+def _note_start(
     cluster: Cluster,
     grid: GridInputs,
     sweep: SweepSettings,
     state: FloatArray,
     job: int,
-    row: FloatArray,
-) -> float:
-    """Write state and action into `row`, shape [inputs]; the reward, 0 until the next start."""
+    seen: Transitions,
+    taken: int,
+    ended: int,
+) -> None:
+    """Write row `taken` of `seen`, without rewards that only the next start knows.
+
+    That of the row before, if any, is of the jobs that have ended after the first `ended`, -1 in
+    the first state.
+    """
+    row, weight = seen.inputs[taken], sweep.utility_weight
     row[: len(state)] = state
     _take_job(cluster, grid, job, row[len(state) :])
-    if sweep.reward >= COMPLETED:
-        return 0.0
-    return start_reward(cluster, grid.rows, job, sweep.utility_weight, sweep.reward)
+    if sweep.reward < COMPLETED:
+        seen.reward[taken] = start_reward(cluster, grid.rows, job, weight, sweep.reward)
+        return
+    seen.reward[taken] = 0.0
+    if ended >= 0:
+        seen.reward[taken - 1] = reward_at_next_start(
+            cluster, grid.rows, ended, weight, sweep.reward
+        )
 
 
 @compiled
@@ -393,9 +398,10 @@ def sarsa_sweep(
         past: starts collected before, from which a network that replays starts learns too.
         fresh: the initial network where each start trains a new one.
     """
-    before, ended = len(past.reward), 0
+    before, ended = len(past.reward), -1
     inputs = np.empty((before + len(draws), input_count(grid)))
     reward = np.empty(len(inputs))
+    seen = Transitions(inputs, reward)
     inputs[:before], reward[:before] = past.inputs, past.reward
     taken = before
     while True:
@@ -414,16 +420,11 @@ def sarsa_sweep(
             job = _choose(cluster, scores, sweep.epsilon, reserve, drawn)
             if job < 0:
                 break
-            row = inputs[taken]
-            reward[taken] = note_start(cluster, grid, sweep, state, job, row)
-            if sweep.reward >= COMPLETED and taken > before:
-                reward[taken - 1] = reward_at_next_start(
-                    cluster, grid.rows, ended, sweep.utility_weight, sweep.reward
-                )
+            _note_start(cluster, grid, sweep, state, job, seen, taken, ended)
             if sweep.rate > 0.0 and sweep.replayed > 0 and taken > 0:
-                _relearn(network, fresh, Transitions(inputs, reward), taken - 1, sweep)
+                _relearn(network, fresh, seen, taken - 1, sweep)
             elif sweep.rate > 0.0 and taken > before:
-                target = reward[taken - 1] + sweep.gamma * value_of(network, row)
+                target = reward[taken - 1] + sweep.gamma * value_of(network, inputs[taken])
                 descend(network, inputs[taken - 1], target, sweep.rate)
             start_job(cluster, job)
             forget_started(cluster)
@@ -466,18 +467,13 @@ def recorded_transitions(
 def _replay(
     cluster: Cluster, grid: GridInputs, sweep: SweepSettings, begin: FloatArray, order: IntArray
 ) -> Transitions:
-    inputs = np.empty((len(order), input_count(grid)))
-    reward, ended = np.empty(len(order)), 0
+    seen = Transitions(np.empty((len(order), input_count(grid))), np.empty(len(order)))
+    ended = -1
     for taken in range(len(order)):
         job = order[taken]
         advance(cluster, begin[job])
-        state = scaled_state(cluster, grid)
-        reward[taken] = note_start(cluster, grid, sweep, state, job, inputs[taken])
-        if sweep.reward >= COMPLETED and taken > 0:
-            reward[taken - 1] = reward_at_next_start(
-                cluster, grid.rows, ended, sweep.utility_weight, sweep.reward
-            )
+        _note_start(cluster, grid, sweep, scaled_state(cluster, grid), job, seen, taken, ended)
         start_job(cluster, job)
         forget_started(cluster)
         ended = cluster.state[0].ended
-    return Transitions(inputs, reward)
+    return seen

@@ -176,11 +176,7 @@ def batch_limit(rule: ClassLimit | None, machine: NodeMachine) -> LimitOnBatch:
 
 
 def with_batch_group(limits: GroupLimits, interactive: BoolArray) -> GroupLimits:
-    """The groups of a machine, then the group of batch jobs and that of interactive jobs.
-
-    Raises:
-        SimulationError: what jobs count against limits is unknown.
-    """
+    """The groups of a machine, then the group of batch jobs and that of interactive jobs."""
     if len(limits.amounts) != len(interactive):
         raise SimulationError("a reserve on nodes needs to know what each job counts.")
     first, kinds = limits.most.shape

@@ -138,7 +138,6 @@ def _score_by_site(cluster: Cluster, queue: OrderedQueue) -> int:
     },
 )
 def _score_pending(cluster: Cluster, queue: OrderedQueue) -> int:
-    """Score every pending job now; the processors that a network holds."""
     return score_pending(cluster, queue.network, queue.scores, queue.jobs)
 
 

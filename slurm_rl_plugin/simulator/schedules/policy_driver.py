@@ -92,10 +92,6 @@ def simulate_policy(
     Args:
         workload: the jobs as backfilling believes them.
         settings: the batch system; the reserve is the larger of its own and the policy's.
-
-    Raises:
-        PolicyError: the policy cannot decide.
-        SimulationError: a job wider than the machine, or one that never started.
     """
     jobs = prepared.jobs()
     cluster = settings.empty_cluster(workload)

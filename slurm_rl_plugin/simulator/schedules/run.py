@@ -29,7 +29,7 @@ from slurm_rl_plugin.simulator.nodes.machine_now import (
     count_arrivals,
     count_in_groups,
 )
-from slurm_rl_plugin.simulator.nodes.node_state import CPU, NodeState, held_by, occupy
+from slurm_rl_plugin.simulator.nodes.node_state import CPU, NO_PART, NodeState, occupy
 from slurm_rl_plugin.simulator.nodes.placement import find_room
 from slurm_rl_plugin.simulator.schedules.on_nodes import (
     NodeLooks,
@@ -238,7 +238,12 @@ class Run:
     def place_of(self, job: int) -> dict[int, float]:
         """The nodes that a running job holds, and its CPUs on each."""
         assert self.looks is not None
-        return held_by(self.looks.machine.nodes, job)
+        nodes, held = self.looks.machine.nodes, dict[int, float]()
+        part = nodes.first_part[job]
+        while part != NO_PART:
+            held[int(nodes.part_node[part])] = float(nodes.part_cpus[part])
+            part = nodes.part_next[part]
+        return held
 
     def finish(self) -> SimulatedSchedule:
         """Let everything happen."""
@@ -252,16 +257,11 @@ def simulate_on_nodes(
     """Simulate any order on nodes: no backfilling, EASY, or as slurmctld does it.
 
     Partitions of a higher tier go first. `processors` and `capacity` are CPUs.
-
-    Raises:
-        SimulationError: a way of backfilling that is not simulated on nodes, or a job that
-            never started, since no node of its pool holds it.
     """
     return Run.on_nodes(workload, machine, order, settings).finish()
 
 
 def _kept_free(order: QueueOrder, settings: SimulationSettings) -> ClassLimit | None:
-    """How a reserve is kept: on nodes by a limit on batch jobs in any case; None for none."""
     network = order.network
     holds = isinstance(network, QNetwork) and network.reserve_weights is not None
     if not holds and settings.reserve == 0:
@@ -364,7 +364,6 @@ def _hold(
     held: HeldNodes,
     is_known: bool,
 ) -> None:
-    """Give the running jobs of known nodes these, or the others the nodes that they would get."""
     nodes, requests = machine.nodes, machine.requests
     for place in range(len(running)):
         first, last = held.first[place], held.first[place + 1]
@@ -390,7 +389,6 @@ def _take_up(
     start: FloatArray,
     held: HeldNodes,
 ) -> None:
-    """Bring empty nodes to an instant, see `Run.resume`."""
     jobs, state, came = cluster.jobs, cluster.state[0], 0
     for job in running:
         came = max(came, job + 1)
@@ -440,7 +438,6 @@ def simulate_in_partitions(
 
 
 def _run(parts: Sequence[Run], cycle: float) -> None:
-    """Let everything happen in all partitions, in the order of time."""
     events = [next_event(part.cluster) for part in parts]
     while parts and not np.isinf(min(events)):
         now = decision_time(min(events), cycle)

@@ -2,6 +2,10 @@
 
 How a queue is looked at is its type: by rank or by score on a pool of processors, on nodes, or on
 nodes as slurmctld does. The loop is compiled for each.
+
+Every simulation raises SimulationError for a job that is wider than the machine or never starts,
+for a network of another schema, a rule that is not compiled, and an order that looks at users of
+jobs that name none.
 """
 
 from __future__ import annotations
@@ -50,31 +54,15 @@ from slurm_rl_plugin.simulator.scoring.rules import FixedScores, RuleScores, rul
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
 
-def _look_of_slurm(cluster: Cluster, queue: SlurmPasses) -> float:
-    return next_look(cluster, queue)
-
-
-@chosen_by_type("queue", {SlurmPasses: _look_of_slurm})
+@chosen_by_type("queue", {SlurmPasses: next_look})
 def _next_decision(cluster: Cluster, queue: Any) -> float:
     """When the queue is looked at next; inf when nothing more will happen."""
     return decision_time(next_event(cluster), queue.cycle)
 
 
-def _decide_by_rank(cluster: Cluster, queue: StaticQueue) -> None:
-    decide_static(cluster, queue)
-
-
-def _decide_on_nodes(cluster: Cluster, queue: NodeLooks) -> None:
-    decide_on_nodes(cluster, queue)
-
-
-def _look_as_slurm(cluster: Cluster, queue: SlurmPasses) -> None:
-    look_as_slurm(cluster, queue)
-
-
 @chosen_by_type(
     "queue",
-    {StaticQueue: _decide_by_rank, NodeLooks: _decide_on_nodes, SlurmPasses: _look_as_slurm},
+    {StaticQueue: decide_static, NodeLooks: decide_on_nodes, SlurmPasses: look_as_slurm},
 )
 def decide(cluster: Cluster, queue: Any) -> None:
     """Make one decision on a queue now."""
@@ -155,10 +143,6 @@ class SimulationSettings:
 
         Args:
             places: how many jobs there may ever be; by default those of the workload.
-
-        Raises:
-            SimulationError: a network of another schema, a rule that is not compiled, or an order
-                that looks at users of jobs that name none.
         """
         reader = order.reads_users
         if reader is not None and not workload.knows_users:
@@ -212,11 +196,7 @@ class SimulatedSchedule:
 
 
 def finished_schedule(cluster: Cluster) -> SimulatedSchedule:
-    """The schedule of a cluster on which everything has run.
-
-    Raises:
-        SimulationError: a job never started.
-    """
+    """The schedule of a cluster on which everything has run."""
     if np.isnan(cluster.start).any():
         raise SimulationError("a simulated job never started.")
     return SimulatedSchedule(
@@ -229,11 +209,7 @@ def simulate_scores(
     workload: Workload, scores: FloatArray, settings: SimulationSettings
 ) -> SimulatedSchedule:
     """Simulate a static order: higher scores, shape [n], first, ties by submission."""
-    rank = rank_of(scores, np.zeros(len(scores), dtype=np.int64))
-    cluster = settings.empty_cluster(workload, rank=rank)
-    backfilling = BACKFILLING[settings.backfilling]
-    run_until(cluster, StaticQueue(backfilling, settings.cycle, settings.reserve), np.inf)
-    return finished_schedule(cluster)
+    return simulate_order(workload, QueueOrder(scores=scores), settings)
 
 
 def simulate_network(
@@ -255,14 +231,14 @@ def is_static(order: QueueOrder, settings: SimulationSettings) -> bool:
 def simulate_order(
     workload: Workload, order: QueueOrder, settings: SimulationSettings
 ) -> SimulatedSchedule:
-    """Simulate any order: a static one that nothing changes ranks the jobs once.
-
-    Raises:
-        SimulationError: a job wider than the machine, or one that never started.
-    """
+    """Simulate any order: a static one that nothing changes ranks the jobs once."""
+    queue: OrderedQueue | StaticQueue
     if order.scores is not None and is_static(order, settings):
-        return simulate_scores(workload, order.scores, settings)
-    queue = settings.ordered_queue(workload, order)
-    cluster = settings.empty_cluster(workload)
+        rank = rank_of(order.scores, np.zeros(len(order.scores), dtype=np.int64))
+        backfilling = BACKFILLING[settings.backfilling]
+        queue = StaticQueue(backfilling, settings.cycle, settings.reserve)
+    else:
+        rank, queue = NO_RANK, settings.ordered_queue(workload, order)
+    cluster = settings.empty_cluster(workload, rank=rank)
     run_until(cluster, queue, np.inf)
     return finished_schedule(cluster)

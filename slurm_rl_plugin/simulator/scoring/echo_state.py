@@ -59,11 +59,7 @@ class CompiledEchoState(NamedTuple):
 
 
 def without_memory(network: QNetwork) -> EchoStateNetwork:
-    """The same function as an echo state network whose units have no links to each other.
-
-    Raises:
-        SimulationError: its units are no sigmoids.
-    """
+    """The same function as an echo state network whose units have no links to each other."""
     if network.activation != "sigmoid":
         raise SimulationError("only sigmoid units can stand in a reservoir.")
     hidden = network.hidden
@@ -85,11 +81,7 @@ def without_memory(network: QNetwork) -> EchoStateNetwork:
 
 
 def compile_echo_state(network: EchoStateNetwork, workload: Workload) -> CompiledEchoState:
-    """Fold the scaler into the weights and the features of a workload into offsets.
-
-    Raises:
-        SimulationError: the network was not made for a reactive-grid schema.
-    """
+    """Fold the scaler into the weights and the features of a workload into offsets."""
     grid = grid_code(network.schema)
     if grid == NO_GRID:
         raise SimulationError(
@@ -135,11 +127,7 @@ def compile_echo_state(network: EchoStateNetwork, workload: Workload) -> Compile
 @compiled_inline
 def queue_state(cluster: Cluster, network: CompiledEchoState) -> FloatArray:
     """The queue features now, float64[Fq]."""
-    features = grid_state(cluster, network.places, network.grid[0])
-    state = np.empty(len(features))
-    for place in range(len(features)):
-        state[place] = features[place]
-    return state
+    return np.array(grid_state(cluster, network.places, network.grid[0]))
 
 
 @compiled_inline
@@ -168,19 +156,13 @@ def shared_score(network: CompiledEchoState, state: FloatArray, memory: FloatArr
 
 
 @compiled_inline
-def seen_part(network: CompiledEchoState, inner: FloatArray) -> FloatArray:
-    """The entries of `shared_inner` of the units that the output sees, float64[R]."""
-    part = np.empty(len(network.seen))
-    for place in range(len(part)):
-        part[place] = inner[network.seen[place]]
-    return part
-
-
-@compiled_inline
 def job_score(
     network: CompiledEchoState, seen_inner: FloatArray, common: float, job: int, wait: float
 ) -> float:
-    """Score of a job that has waited so long, seconds, from `seen_part` and `shared_score`."""
+    """Score of a job that has waited so long, seconds, from `shared_inner` and `shared_score`.
+
+    `seen_inner` has the units that the output sees, shape [R].
+    """
     waited = log_seconds(wait) if network.grid[0] == GRID_WAIT else 0.0
     score = 0.0
     row = network.job_inner[job]
@@ -241,7 +223,7 @@ def score_pending_from_memory(
         network.asked[:] = state
     inner = shared_inner(network, state, network.memory)
     common = shared_score(network, state, network.memory)
-    seen_inner = seen_part(network, inner)
+    seen_inner = inner[network.seen]
     now = cluster.state[0].now
     for place in range(cluster.state[0].pending):
         job = cluster.pending[place]

@@ -7,7 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.domain.decision import INFLUENCE_TOLERANCE
-from slurm_rl_plugin.simulator.kernel.class_limit import rail_orders, rail_step
+from slurm_rl_plugin.simulator.kernel.class_limit import (
+    rail_orders,
+    rail_step,
+    raise_steps,
+)
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import chosen_by_type, compiled
 from slurm_rl_plugin.simulator.kernel.dispatch import best_first
@@ -150,27 +154,7 @@ def _bound_influence(
             at = max(at, effects.recalculated[job])
         scores[place] += site_points(cluster, effects.site, job, at)
     if rail_orders(cluster):
-        _raise_steps(cluster, scores, jobs)
-
-
-@compiled
-def _raise_steps(cluster: Cluster, scores: FloatArray, jobs: IntArray) -> None:
-    """Put each step of the rail above the lower ones."""
-    count = cluster.state[0].pending
-    step = np.zeros(count, dtype=np.int64)
-    for place in range(count):
-        step[place] = rail_step(cluster, jobs[place])
-    for raised in (1, 2):
-        highest, lowest = -np.inf, np.inf
-        for place in range(count):
-            if step[place] < raised:
-                highest = max(highest, scores[place])
-            elif step[place] == raised:
-                lowest = min(lowest, scores[place])
-        if lowest <= highest and not np.isinf(lowest):
-            for place in range(count):
-                if step[place] == raised:
-                    scores[place] += highest - lowest + 1.0
+        raise_steps(cluster, scores, jobs)
 
 
 @compiled

@@ -90,9 +90,6 @@ def history_part(workload: Workload | None, weights: FloatArray, linear: FloatAr
         workload: the jobs; its rows of history are copied. None for a network that uses none.
         weights: of the history features into hidden units, shape [history features, hidden].
         linear: the same into the score, shape [history features].
-
-    Raises:
-        SimulationError: the users of the jobs are unknown.
     """
     past = NO_PAST if workload is None else workload.past
     if workload is not None and len(past.template) != len(workload.submit):
@@ -181,7 +178,6 @@ def bring_up_to_now(cluster: Cluster, history: HistoryPart) -> None:
 
 @compiled_borrowing
 def _predict(cluster: Cluster, history: HistoryPart, job: int) -> None:
-    """Compute the part of a job's template."""
     past, user, template = history.past, cluster.past.user[job], cluster.past.template[job]
     history.speaks[template] = past_speaks(past, user, template)
     fill_known_hazards(history.hazards[template], past, user, template)
@@ -288,9 +284,6 @@ def compile_network(
     Args:
         network: of the `site` schema or one of the papers'.
         goals: what the site wants; for `site` only.
-
-    Raises:
-        SimulationError: the network was made for another schema.
     """
     grid = grid_code(network.schema)
     if grid == NO_GRID and network.schema != SITE:
@@ -353,7 +346,6 @@ def _grid_features(cluster: Cluster, network: CompiledNetwork, _: FloatArray) ->
 
 @chosen_by_type("network.grid", {GridSchema: _grid_features})
 def _queue_features(cluster: Cluster, network: CompiledNetwork, usage: FloatArray) -> Any:
-    """The queue features of the network's schema now, a tuple."""
     return queue_features_now(cluster, usage, network.arrived)
 
 
@@ -440,7 +432,7 @@ def _waiting_part(
     return linear
 
 
-@compiled
+@compiled_inline
 def job_part(
     cluster: Cluster,
     network: CompiledNetwork,
@@ -451,12 +443,8 @@ def job_part(
 ) -> float:
     """Fill `inner` with hidden units before activation for a waiting job; its linear term.
 
-    This is the loop of `score_pending` for one job. That loop has its own lines: a call of this
-    function, also inlined, made the simulator slower by a tenth.
-
     The network is up to date; `from_queue` is `queue_part` of zeros, shape [hidden].
     """
-    now = cluster.state[0].now
     score = network.static_score[job]
     static = network.static_hidden[job]
     for unit in range(len(inner)):
@@ -464,7 +452,7 @@ def job_part(
     if len(network.history.stamp) > 0:
         score += add_history(cluster, network.history, job, inner)
     if uses_waits(network):
-        score += _waiting_part(cluster, network, job, now, usage, inner)
+        score += _waiting_part(cluster, network, job, cluster.state[0].now, usage, inner)
     return score
 
 
@@ -500,21 +488,10 @@ def _fill_scores(
     scores: FloatArray,
     jobs: IntArray,
 ) -> None:
-    """Fill `scores` with the network's output for each waiting job, `jobs` with its number."""
     activation = network.activation[0]
-    now = cluster.state[0].now
-    uses_time = uses_waits(network)
-    uses_past = len(network.history.stamp) > 0
     for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
-        score = network.static_score[job]
-        static = network.static_hidden[job]
-        for unit in range(len(inner)):
-            inner[unit] = from_queue[unit] + static[unit]
-        if uses_past:
-            score += add_history(cluster, network.history, job, inner)
-        if uses_time:
-            score += _waiting_part(cluster, network, job, now, usage, inner)
+        score = job_part(cluster, network, job, usage, from_queue, inner)
         for unit in range(len(inner)):
             score += network.output[unit] * activate(inner[unit], activation)
         scores[place] = score

@@ -64,11 +64,7 @@ _CODES = {
 
 
 def rule_code(name: str) -> int:
-    """The code of one of WAITING_RULES in the compiled loop.
-
-    Raises:
-        SimulationError: the loop does not know the rule.
-    """
+    """The code of one of WAITING_RULES in the compiled loop."""
     if name not in _CODES:
         raise SimulationError(f"the simulator compiles no rule {name!r}: add it to its scores.")
     return _CODES[name]
@@ -88,7 +84,6 @@ def current_usage(cluster: Cluster) -> FloatArray:
 
 @compiled
 def _sizes_in_use(cluster: Cluster) -> FloatArray:
-    """How large the running jobs of each user are together, processors, shape [users]."""
     in_use = np.zeros(len(cluster.past.users))
     for place in range(cluster.state[0].running):
         job = cluster.running[place].expected_job
@@ -115,9 +110,7 @@ def score_pending_by_rule(cluster: Cluster, rule: int, scores: FloatArray, jobs:
             score = _expansion_factor(wait, estimate)
         elif rule == _UTILITY_GREEDY:
             score = _utility_greedy(wait, estimate, size, cluster.jobs[job].interactive)
-        elif rule == _DRF:
-            score = _drf(in_use[cluster.past.user[job]] / capacity)
         else:
-            score = np.nan  # `rule_code` gives no other codes
+            score = _drf(in_use[cluster.past.user[job]] / capacity)
         scores[place] = score
         jobs[place] = job

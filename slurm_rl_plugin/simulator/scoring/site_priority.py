@@ -122,7 +122,6 @@ def _charged(fair: FairShare, begin: float, end: float, now: float) -> float:
 
 @compiled_borrowing
 def _count_until(cluster: Cluster, priority: SitePriority, time: float) -> None:
-    """Charge jobs to associations up to `time`."""
     fair = priority.fair
     moments, seen, running = fair.moments, fair.seen, fair.running
     if np.isinf(moments[_COUNTED]):
@@ -147,7 +146,6 @@ def _count_until(cluster: Cluster, priority: SitePriority, time: float) -> None:
 
 @compiled_borrowing
 def _charge_runs(cluster: Cluster, priority: SitePriority, last: float) -> None:
-    """Charge running jobs since `last`, and drop those that have ended."""
     fair = priority.fair
     time, seen, running = fair.moments[_COUNTED], fair.seen, fair.running
     all_along, still = _charged(fair, last, time, time), 0
@@ -172,7 +170,6 @@ def _charge_runs(cluster: Cluster, priority: SitePriority, last: float) -> None:
 
 @compiled_borrowing
 def _usage_until(cluster: Cluster, priority: SitePriority, time: float) -> None:
-    """Charge jobs up to `time`, with every reset on the way."""
     fair = priority.fair
     while fair.seen[_RESETS] < len(fair.resets):
         reset = fair.resets[fair.seen[_RESETS]]

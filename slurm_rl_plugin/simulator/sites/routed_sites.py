@@ -45,12 +45,7 @@ class RoutedSite:
     """A simulated site, one of several among which a broker sends jobs."""
 
     def __init__(self, terms: SiteTerms, offered: Workload) -> None:
-        """A site without jobs; `offered` are those that may be sent to it, by submission.
-
-        Raises:
-            SimulationError: a cycle, a limit on a class, or an order that is neither a Q-network
-                nor a rule; or an order that needs users where jobs have none.
-        """
+        """A site without jobs; `offered` are those that may be sent to it, by submission."""
         scorer = terms.order.network
         if terms.settings.cycle > 0.0 or terms.settings.class_limit is not None:
             raise SimulationError(

@@ -120,11 +120,7 @@ def is_generator_name(text: str) -> bool:
 
 
 def generated_log(text: str) -> JobLog:
-    """The log that a text such as `mmn:interactive=0.2,load=0.9,jobs=6000,seed=7` describes.
-
-    Raises:
-        ConfigurationError: an unknown generator, setting or value.
-    """
+    """The log that a text such as `mmn:interactive=0.2,load=0.9,jobs=6000,seed=7` describes."""
     name, _, rest = text.partition(":")
     if name not in _GENERATORS:
         raise ConfigurationError(

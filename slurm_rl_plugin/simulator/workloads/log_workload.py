@@ -62,9 +62,6 @@ def shares_of(
         shares: account -> share, sum 1; None for each account's fraction of the log's work, the
             largest kept and the rest summed up.
         charged: what each job is charged for a second, shape [n].
-
-    Raises:
-        ConfigurationError: the shares do not sum to 1.
     """
     work = log.run_time * charged
     totals = np.bincount(log.account, weights=work, minlength=len(log.accounts))

@@ -35,8 +35,6 @@ _NOTHING: ResourceLimit = ResourceLimit()
 
 @dataclass(slots=True)
 class _Groups:
-    """Groups, added as they are found."""
-
     kinds: tuple[str, ...]  #: what is limited, by name
     place: dict[Hashable, int] = field(default_factory=dict)  #: of each group that was met
     most: list[list[float]] = field(default_factory=list)  #: of each group
@@ -186,7 +184,6 @@ def fit_to_machine(log: JobLog, machine: Machine) -> tuple[JobLog, dict[str, int
 
 
 def _why_none(log: JobLog, machine: Machine, dropped: Mapping[str, int]) -> str:
-    """Why no job of a log can run: counts, amounts, and the sentences on the machine."""
     why = [f"{reason} ({count})" for reason, count in dropped.items()]
     if _NO_PARTITION in dropped:
         asked = ", ".join(log.partitions[:_NAMED]) or "none"
@@ -375,7 +372,6 @@ def _with_default_memory(
 def _pools(
     asked: ResourceRequests, partition: IntArray, machine: Machine
 ) -> tuple[list[IntArray], IntArray]:
-    """The nodes of each pair of partition and constraint, and the pair of each job."""
     pairs, pool = np.unique(
         np.column_stack([partition, asked.constraint]), axis=0, return_inverse=True
     )

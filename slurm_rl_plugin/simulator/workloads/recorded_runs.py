@@ -64,7 +64,6 @@ class Asked(NamedTuple):
 def _predict(
     past: WorkloadHistory, asked: Asked, job: int, quantiles: FloatArray, hazards: FloatArray
 ) -> None:
-    """Fill quantiles of a job's run time."""
     fill_known_hazards(hazards, past, past.user[job], past.template[job])
     fill_shares(asked.shares, hazards)
     for part in range(len(asked.parts)):
@@ -76,7 +75,6 @@ def _predict(
 def _replay(
     past: WorkloadHistory, kind: IntArray, job: IntArray, run_time: FloatArray, asked: Asked
 ) -> None:
-    """Replay events; fill the arrays of `asked` that have rows."""
     hazards = np.zeros(len(BOUNDS))
     for event in range(len(kind)):
         number = job[event]

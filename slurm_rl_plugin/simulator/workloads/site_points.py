@@ -159,7 +159,6 @@ def _tree(prepared: PreparedLog, machine: Machine) -> tuple[ShareTree, IntArray]
 
 
 def _is_of_entities(prepared: PreparedLog, machine: Machine) -> bool:
-    """Whether the tree is OpenPBS's, and no other shares were given."""
     return bool(machine.entity) and prepared.shares_from != GIVEN
 
 
