@@ -248,18 +248,6 @@ def test_kernel_and_head_node_score_and_start_alike_at_every_decision(
     np.testing.assert_allclose(scores, [there.found[key] for key in found], rtol=0, atol=2e-4)
 
 
-@pytest.mark.parametrize("short_jobs", [0.0, 3.0])
-def test_how_much_short_jobs_count_changes_the_order(short_jobs: float) -> None:
-    changed = 0
-    for seed in (1, 2, 3):
-        workload, network = users_workload(seed, parallel=True), predicting_network(seed)
-        how = SimulationSettings(capacity=CAPACITY)
-        wanted = replace(how, goals=Goals(short_jobs=short_jobs))
-        trained = simulate_network(workload, network, how).start.tolist()
-        changed += simulate_network(workload, network, wanted).start.tolist() != trained
-    assert changed > 0
-
-
 def kinds_met(workload: Workload, moment: Moment, known: Rows | None = None) -> set[str]:
     """The kinds of the pending jobs, by whether past runs predict them."""
     requests, run_time = requests_of(workload), workload.run_time.tolist()
@@ -276,32 +264,6 @@ def kinds_met(workload: Workload, moment: Moment, known: Rows | None = None) -> 
 KINDS = {"small, paid"} | {
     f"{size}, {paid}" for size in ("just large", "large") for paid in ("paid", "not paid")
 }
-
-
-@pytest.mark.parametrize("backfilling", ["none", "easy"])
-def test_kernel_tells_of_large_requests_what_was_paid_for_as_the_readable_simulator(
-    backfilling: str,
-) -> None:
-    met = set()
-    for seed in (1, 2, 3):
-        workload = users_workload(seed, 140, parallel=True, large=True)
-        network = predicting_network(seed, "sigmoid")
-        scores = readable_scores(workload, network)
-
-        def watched(
-            jobs: object, moment: Moment, workload: Workload = workload, scores: Scorer = scores
-        ) -> list[float]:
-            met.update(kinds_met(workload, moment))
-            return scores(jobs, moment)
-
-        expected = simulate(
-            jobs_of(workload), capacity_of(workload), watched, easy=backfilling == "easy"
-        )
-        how = SimulationSettings(
-            capacity=capacity_of(workload), backfilling=backfilling, half_life=np.inf
-        )
-        assert simulate_network(workload, network, how).start.tolist() == expected
-    assert met == KINDS
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["small", "large"])

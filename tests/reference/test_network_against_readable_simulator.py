@@ -141,22 +141,6 @@ def test_kernel_orders_as_the_head_node_would_at_every_decision(
     assert simulate_scores(workload, -workload.submit, how).start.tolist() != expected
 
 
-@pytest.mark.parametrize(
-    "goal",
-    [{"shares": 1.5}, {"wide_jobs": 0.0}, {"longest_wait": 0.0}, {"interactive": 9.0}],
-    ids=str,
-)
-def test_each_goal_changes_the_order(goal: dict[str, float]) -> None:
-    network, changed = random_network(3), 0
-    for seed in (11, 12, 13):
-        workload = random_workload(seed, jobs=100, parallel=True)
-        how = SimulationSettings(capacity=CAPACITY)
-        trained = simulate_network(workload, network, how).start
-        wanted = simulate_network(workload, network, replace(how, goals=Goals(**goal))).start
-        changed += wanted.tolist() != trained.tolist()
-    assert changed > 0
-
-
 @pytest.mark.parametrize("parallel", [False, True], ids=["sequential", "parallel"])
 @pytest.mark.parametrize("backfilling", ["none", "easy"])
 def test_kernel_holds_as_many_processors_as_the_head_node_would(
@@ -259,14 +243,3 @@ def test_a_network_of_another_schema_is_not_simulated() -> None:
     network = replace(random_network(1), schema=replace(SITE, version=SITE.version + 1))
     with pytest.raises(SimulationError, match="schema"):
         compile_network(network, random_workload(1, jobs=5, parallel=False))
-
-
-@pytest.mark.parametrize("backfilling", ["none", "easy"])
-def test_equal_scores_start_in_the_order_of_submission(backfilling: str) -> None:
-    workload = random_workload(11, jobs=100, parallel=True)
-    assert (np.diff(workload.submit) == 0).sum() > 10  # jobs submitted at once are ordered too
-    how = SimulationSettings(capacity=CAPACITY, backfilling=backfilling)
-    indifferent = simulate_network(workload, probe(), how).start
-    assert indifferent.tolist() == simulate_scores(workload, np.zeros(100), how).start.tolist()
-    fifo = simulate_scores(workload, -workload.submit, how).start
-    assert indifferent.tolist() == fifo.tolist()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -40,19 +38,6 @@ def test_one_partition_is_the_machine(how: SimulationSettings) -> None:
         parted = simulate_in_partitions(workload, nowhere, [CAPACITY], order, how)
         assert parted.start.tolist() == whole.start.tolist()
         assert parted.decisions == whole.decisions
-
-
-@pytest.mark.parametrize("changes", [{"influence": 1.0}, {"starvation": 600.0}], ids=str)
-def test_a_fixed_order_in_a_partition_goes_as_far_as_the_hook_lets_it(
-    changes: dict[str, float],
-) -> None:
-    workload = random_workload(5, parallel=True)
-    nowhere = np.zeros(len(workload.submit), dtype=np.int64)
-    shortest, plain = QueueOrder(scores=-workload.estimate), SimulationSettings(capacity=CAPACITY)
-    bounded = replace(plain, **changes)
-    parted = simulate_in_partitions(workload, nowhere, [CAPACITY], shortest, bounded)
-    assert parted.start.tolist() == simulate_order(workload, shortest, bounded).start.tolist()
-    assert parted.start.tolist() != simulate_order(workload, shortest, plain).start.tolist()
 
 
 @pytest.mark.parametrize("how", HOW, ids=str)

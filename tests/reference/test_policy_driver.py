@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ import pytest
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.learning.onnx_file import export_network
-from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.registry import rule_policy
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
@@ -22,7 +21,6 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from tests.functional.small_site import small_network
-from tests.reference.test_history_against_readable_simulator import scores_while_simulating
 from tests.reference.test_network_against_readable_simulator import GOALS
 
 
@@ -63,36 +61,6 @@ def test_onnxruntime_drives_as_the_compiled_network_does(
     driven = simulate_policy(LOAD, WORKLOAD, policy, how)
     compiled = simulate_network(WORKLOAD, network, replace(how, goals=goals))
     assert driven.start.tolist() == compiled.start.tolist()
-
-
-@dataclass
-class Listener:
-    """Keeps the scores of a policy by instant and job."""
-
-    policy: Policy
-    name: str = "listener"
-    found: dict[tuple[float, int], float] = field(default_factory=dict)
-
-    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        decision = self.policy.decide(snapshot, memory)
-        keys = ((snapshot.now, job) for job in snapshot.pending.jobs.job_id.tolist())
-        self.found.update(zip(keys, decision.scores.tolist(), strict=True))
-        return decision
-
-
-def test_onnxruntime_scores_each_job_at_each_decision_as_the_compiled_network(tmp_path) -> None:
-    network = small_network(hidden=4, seed=2, sees_history=True)
-    export_network(network, tmp_path / "model.onnx", {"estimates": "requested"})
-    listener = Listener(replace(load_q_network(tmp_path / "model.onnx"), goals=GOALS))
-    how = SimulationSettings(capacity=16, backfilling="easy", half_life=86400.0, goals=GOALS)
-    simulate_policy(LOAD, WORKLOAD, listener, how)
-    known = scores_while_simulating(WORKLOAD, network, how)
-    number = {job: place for place, job in enumerate(LOAD.jobs().job_id.tolist())}
-    found = {(now, number[job]): score for (now, job), score in listener.found.items()}
-    assert len(found) > 500
-    assert found.keys() == known.keys()
-    assert np.ptp(list(known.values())) > 10.0
-    np.testing.assert_allclose(list(found.values()), [known[key] for key in found], atol=1e-4)
 
 
 @dataclass

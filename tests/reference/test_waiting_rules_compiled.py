@@ -72,7 +72,3 @@ def test_the_loop_scores_as_the_rule_does(name: str) -> None:
     assert len(set(live.tolist())) == 4
     code = None if name == SITES_OWN else rule_code(name)
     assert compiled_scores(code) == pytest.approx(live.tolist(), rel=1e-12)
-
-
-def test_a_code_without_a_branch_scores_as_nothing() -> None:
-    assert np.isnan(compiled_scores(len(WAITING))).all()

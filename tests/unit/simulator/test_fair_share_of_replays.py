@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain.machine import PriorityWeights
 from slurm_rl_plugin.domain.share_tree import Association, ShareTree
-from slurm_rl_plugin.machine_files.changes import changed
-from slurm_rl_plugin.machine_files.reader import read_cluster
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, run_up_to
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, calculate, fair_share
-from slurm_rl_plugin.simulator.workloads.log_workload import shares_at
 from slurm_rl_plugin.units import FloatArray
 from tests.reference.loads import random_workload
 from tests.reference.slurm_priority import fair_share_factors, with_those_below
-from tests.unit.machine_files.written_files import NODES, PARTITION, machine_of_lines
 
 PERIOD, RESET, LAST = 50.0, 2050.0, 4000.0
 ACCOUNTS = (
@@ -96,26 +91,3 @@ def test_factors_are_those_of_the_usage_at_the_last_calculation(
         np.testing.assert_allclose(queue.network.fair.factors, factors, rtol=1e-9, atol=1e-12)
         ranks.add(tuple(factors))
     assert len(ranks) > 3
-
-
-_SACCTMGR = """add account science Fairshare=30
-add account arts Fairshare=10
-add account physics Fairshare=2 Parent=science
-add account optics Fairshare=1 Parent=science
-"""
-
-
-def test_a_share_is_that_of_the_siblings_times_that_above(tmp_path: Path) -> None:
-    machine_of_lines(tmp_path, NODES, PARTITION, sacctmgr_script=_SACCTMGR)
-    cluster = read_cluster(tmp_path)
-    found = shares_at(cluster.machine, ["physics", "optics", "arts"])
-    assert found == pytest.approx({"physics": 0.5, "optics": 0.25, "arts": 0.25})
-    more = shares_at(changed(cluster, "account arts Fairshare=30").machine, ["physics", "arts"])
-    assert more == pytest.approx({"physics": 0.4, "arts": 0.6})
-
-
-def test_an_account_that_nobody_knows_leaves_shares_to_the_log(tmp_path: Path) -> None:
-    machine_of_lines(tmp_path, NODES, PARTITION, sacctmgr_script=_SACCTMGR)
-    machine = read_cluster(tmp_path).machine
-    assert shares_at(machine, ["physics", "chemistry"]) is None
-    assert shares_at(machine, []) is None

@@ -12,7 +12,6 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.workloads.generators import (
     egee_log,
     generated_log,
-    is_generator_name,
     mmn_log,
 )
 from slurm_rl_plugin.simulator.workloads.resampling import (
@@ -42,12 +41,6 @@ def test_mmn_run_times_and_arrivals_have_the_rates_of_the_2008_table(p):
     # exponential: the standard deviation is the mean; its relative error is about sqrt(2/n)
     for sample in (log.run_time, np.diff(log.submit)):
         assert np.std(sample) == pytest.approx(np.mean(sample), rel=4 * math.sqrt(2 / JOBS))
-
-
-def test_mmn_accounts_are_drawn_with_the_shares():
-    log = mmn_log(np.random.default_rng(1), jobs=JOBS)
-    for account, share in enumerate((0.7, 0.2, 0.05, 0.05)):
-        assert within_sampling_error((log.account == account).astype(float), share)
 
 
 def test_egee_run_times_have_the_moments_of_the_definitions():
@@ -97,14 +90,6 @@ def test_defaults_are_the_experiments_of_2008_and_2011(name, jobs, processors):
     assert (len(log), log.processors_available) == (jobs, processors)
 
 
-@pytest.mark.parametrize("name", ["mmn", "egee"])
-def test_same_specification_gives_the_same_bytes_and_another_seed_others(name):
-    first, again, other = (generated_log(f"{name}:jobs=500,seed={s}") for s in (7, 7, 8))
-    assert first.submit.tobytes() == again.submit.tobytes()
-    assert first.run_time.tobytes() == again.run_time.tobytes()
-    assert first.run_time.tobytes() != other.run_time.tobytes()
-
-
 @pytest.mark.parametrize(
     ("text", "word"),
     [
@@ -134,13 +119,6 @@ def test_a_wrong_specification_is_refused_in_words_that_name_the_fault(text, wor
     with pytest.raises(ConfigurationError, match=word) as fault:
         generated_log(text)
     assert text in str(fault.value)
-
-
-def test_only_generators_are_taken_for_generators():
-    assert is_generator_name("mmn")
-    assert is_generator_name("egee:load=.7")
-    assert not is_generator_name("mmn.swf")
-    assert not is_generator_name("log.swf.gz")
 
 
 def some_log(seed=1, **settings):

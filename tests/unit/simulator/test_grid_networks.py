@@ -1,15 +1,12 @@
 """Networks of the grid papers in the compiled loop: they score as on a head node."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings as settings_of_hypothesis
-from hypothesis import strategies as st
 
 from slurm_rl_plugin.domain.goals import Goals
-from slurm_rl_plugin.errors import ConfigurationError, SimulationError
+from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
@@ -22,7 +19,6 @@ from slurm_rl_plugin.features.reactive_grid import (
 )
 from slurm_rl_plugin.features.schema import log_seconds
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
 from slurm_rl_plugin.learning.onnx_file import export_echo_state
 from slurm_rl_plugin.policies.echo_state import (
     ReservoirSettings,
@@ -34,10 +30,9 @@ from slurm_rl_plugin.policies.network import (
     network_from_parameters,
     parameter_count,
 )
-from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
+from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.kernel.cluster import (
     advance,
-    decision_time,
     empty_cluster,
     next_event,
 )
@@ -135,60 +130,6 @@ def test_the_exported_model_on_the_head_node_gives_the_same_schedule(tmp_path):
     workload, policy = load.workload(None), load_q_network(path)
     driven = simulate_policy(load, workload, policy, SETTINGS)
     np.testing.assert_array_equal(driven.start, simulate_network(workload, here, SETTINGS).start)
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """A policy of the head node, asked twice; keeps the reservoir of each decision."""
-
-    policy: QNetworkPolicy
-    reservoirs: list[np.ndarray]
-    name: str = "recorded"
-
-    def decide(self, snapshot, memory=None):
-        decision = self.policy.decide(snapshot, memory)
-        self.reservoirs.append(decision.memory[-48:-8])  # behind it the 8 queue features
-        nothing = replace(snapshot.started, jobs=snapshot.started.jobs.select(slice(0)))
-        unchanged = replace(snapshot, started=replace(nothing, start=nothing.start[:0]))
-        again = self.policy.decide(unchanged, decision.memory)
-        np.testing.assert_array_equal(again.memory, decision.memory)
-        np.testing.assert_array_equal(again.scores, decision.scores)
-        return decision
-
-
-@settings_of_hypothesis(max_examples=12, deadline=None)
-@given(seed=st.integers(0, 10_000), cycle=st.sampled_from([0.0, 60.0, 600.0]))
-def test_the_same_queue_states_give_the_same_reservoir_in_the_kernel_and_on_the_head_node(
-    tmp_path_factory, seed, cycle
-):
-    load, here = prepared(seed, jobs=120), network(seed)
-    path = tmp_path_factory.mktemp("model") / "model.onnx"
-    export_echo_state(here, path, {"algorithm": "fitted-q"})
-    head_node = Recorded(load_q_network(path), [])
-    workload = load.workload(None)
-    simulate_policy(load, workload, head_node, replace(SETTINGS, cycle=cycle))
-    compiled, cluster = compile_echo_state(here, workload), empty_cluster(workload, 5)
-    scores, jobs = np.empty(121), np.empty(121, dtype=np.int64)
-    in_kernel = []
-    while not np.isinf(event := next_event(cluster)):
-        advance(cluster, decision_time(event, cycle))
-        if cluster.state[0].idle > 0 and cluster.state[0].pending > 0:
-            score_pending_from_memory(cluster, compiled, True, scores, jobs)
-            in_kernel.append(compiled.memory.copy())
-            dispatch_by_score(cluster, scores, jobs, 0, 0)
-    np.testing.assert_allclose(head_node.reservoirs, in_kernel, rtol=0, atol=1e-4)
-    assert np.ptp(in_kernel, axis=0).max() > 0.01
-
-
-def test_an_echo_state_network_is_a_candidate_on_a_machine_that_all_jobs_share():
-    load, here = prepared(), network(4)
-    candidate = Candidate(name="echo state", network=here)
-    workload = load.workload(None)
-    start = starts_under(candidate, load, workload, SETTINGS)
-    np.testing.assert_array_equal(start, simulate_network(workload, here, SETTINGS).start)
-    apart = replace(load, partition_capacities=(5,))
-    with pytest.raises(ConfigurationError, match="--partitions"):
-        starts_under(candidate, apart, workload, SETTINGS)
 
 
 def feed_forward(activation="sigmoid"):

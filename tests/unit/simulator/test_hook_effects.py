@@ -125,13 +125,6 @@ def test_a_write_gives_a_job_its_age_of_now():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"influence": 1e9}, {"starvation": 1e12}, {"refresh": 1e-9}], ids=str
-)
-def test_effects_beyond_reach_change_nothing(workload, changes):
-    np.testing.assert_array_equal(starts(workload, **changes), starts(workload))
-
-
-@pytest.mark.parametrize(
     "changes", [{"influence": 0.2}, {"starvation": 300.0}, {"refresh": 60.0}], ids=str
 )
 def test_a_static_order_is_written_as_a_network_of_the_same_order(workload, changes):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind, ResourceLimit
+from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
 from slurm_rl_plugin.domain.nodes import meets
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.simulator.workloads.machine_load import fit_to_machine, node_machine
+from slurm_rl_plugin.simulator.workloads.machine_load import fit_to_machine
 
 LICENCE = "license/matlab"
 NO_NODE = "no node of its partition holds it"
@@ -61,35 +61,6 @@ def log(**asked: Any) -> JobLog:
         requests=requests,
         kind="swf",
     )
-
-
-@pytest.mark.parametrize(
-    ("cpus", "gpus", "task", "spread"),
-    [
-        (8.0, 8.0, 1, 2),  # sbatch -n 8 --gpus=8 on nodes of four
-        (8.0, 4.0, 1, None),  # one node has them: as many nodes as its CPUs need
-        (8.0, 12.0, 1, 3),
-        (8.0, 13.0, 1, 0),  # more than all have
-        (2.0, 12.0, 1, 0),  # two tasks get on no third node
-        (8.0, 8.0, 4, 2),
-        (12.0, 8.0, 1, 3),  # two nodes have the GPUs, three the CPUs
-    ],
-)
-def test_gpus_that_no_node_has_are_spread_over_the_fewest_that_do(
-    cpus: float, gpus: float, task: int, spread: int | None
-) -> None:
-    kind = NodeKind(name="g[1-3]", count=3, resources=(4.0, 16.0, 4.0))
-    jobs = log(cpus=cpus, memory=3.0, task=task)
-    jobs.requests.total[1, BASIC_RESOURCES.index("gpus")] = gpus
-    jobs = replace(jobs, requests=replace(jobs.requests, memory_per_cpu=np.zeros(2, np.bool_)))
-    nodes = replace(machine(), kinds=(kind,))
-    kept, dropped = fit_to_machine(jobs, nodes)
-    assert dropped == ({NO_NODE: 1} if spread == 0 else {})
-    if spread:
-        asked = node_machine(kept, nodes).requests
-        shape = asked.shape[1]
-        assert (asked.fewest[shape], asked.most[shape]) == (spread, spread)
-        assert asked.per_node[shape].tolist() == [0.0, 3.0, gpus / spread]  # --mem is of each node
 
 
 @pytest.mark.parametrize(
@@ -148,25 +119,6 @@ def test_a_refusal_says_why_no_job_fits(
     with pytest.raises(ConfigurationError) as caught:
         fit_to_machine(jobs, replace(machine(**of_machine), partitions=partitions))
     assert all(each in str(caught.value) for each in words), str(caught.value)
-
-
-def test_a_job_over_a_limit_of_its_account_never_runs() -> None:
-    limited = machine(accounts={"physics": ResourceLimit(group={"cpus": 3.0})})
-    assert fit_to_machine(log(cpus=3.0), limited)[1] == {}
-    assert fit_to_machine(log(cpus=4.0), limited)[1] == {NO_LIMIT: 1}
-
-
-def test_limits_of_users_are_those_of_the_own_account_where_the_user_has_none() -> None:
-    jobs, more = ResourceLimit(user={"jobs": 1.0}), ResourceLimit(user={"jobs": 7.0})
-    parents = {"physics": "root"}
-    above = machine(accounts={"root": jobs}, parent_of=parents)
-    # licences are a group of their own
-    assert len(node_machine(log(), above).limits.most) == 1
-    own = machine(accounts={"physics": jobs}, parent_of=parents)
-    assert len(node_machine(log(), own).limits.most) == 2
-    of_user = machine(accounts={"physics": jobs}, users={"ada": more}, parent_of=parents)
-    found = node_machine(log(), of_user).limits.most
-    assert sorted(found[:, -1].tolist()) == [7.0, np.inf]
 
 
 NODE = frozenset({"a", "b"})

@@ -11,19 +11,18 @@ import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.billing import Billing
-from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
+from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, SIGMA_ROW, UtilityClass
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
+from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import (
     NO_START,
     PreparedLog,
-    RecentRuns,
     billed_in_log,
     billed_on_machine,
     check_shares,
@@ -99,31 +98,12 @@ def test_an_unknown_machine_size_is_asked_for(available, capacity):
         prepare_log(small_log([10], [1], [0], available=available), capacity=capacity)
 
 
-def test_a_log_without_a_job_that_fits_is_refused():
-    with pytest.raises(ConfigurationError, match="no job"):
-        prepare_log(small_log([10], [5], [0]), capacity=4)
-
-
-def test_swf_jobs_below_900_seconds_are_interactive():
-    prepared = prepare_log(small_log([899.9, 900, 901], [1, 1, 1], [0, 0, 0]))
-    assert prepared.interactive.tolist() == [True, False, False]
-    assert "900" in prepared.class_rule
-
-
 def test_other_logs_are_classed_by_rules_and_not_by_what_they_ran():
     limits = np.array([900.0, 4000.0, np.nan])
     log = small_log([5000, 5, 5], [1, 1, 1], [0, 0, 0], kind="sacct", time_limit=limits)
     prepared = prepare_log(log)
     assert prepared.interactive.tolist() == [True, False, False]
     assert "time_limit_at_most=900" in prepared.class_rule
-
-
-def test_given_rules_class_a_log_and_are_recorded():
-    rules = (JobClassRule(job_class="interactive", partition="^p$"),)
-    log = small_log([5000, 5], [1, 1], [0, 0], kind="sacct")
-    prepared = prepare_log(log, classifier=JobClassifier(rules))
-    assert prepared.interactive.all()
-    assert prepared.class_rule == "interactive if partition='^p$'"
 
 
 def test_the_requested_estimate_is_the_run_time_where_none_was_requested():
@@ -133,23 +113,6 @@ def test_the_requested_estimate_is_the_run_time_where_none_was_requested():
     assert workload.estimate.tolist() == [50, 20, 30, 5]
     assert workload.time_limit.tolist() == [50, 20, 30, 5]
     assert workload.run_time.tolist() == [10, 20, 30, 40]
-
-
-def test_class_medians_go_by_the_class_of_each_job():
-    prepared = prepare_log(small_log([10, 2000], [1, 1], [0, 0]))
-    medians = ClassMedian(interactive_median=60.0, batch_median=7000.0)
-    assert prepared.workload(medians).estimate.tolist() == [60, 7000]
-
-
-def test_a_window_keeps_the_shares_and_accounts_of_the_whole():
-    prepared = prepare_log(small_log([10, 2000, 30], [1, 2, 3], [0, 1, 0]))
-    window = select_prepared(prepared, np.array([1, 2]))
-    assert window.accounts == prepared.accounts
-    assert window.shares.tolist() == prepared.shares.tolist()
-    assert window.log.job_id.tolist() == [2, 3]
-    assert window.interactive.tolist() == [False, True]
-    assert window.account.tolist() == prepared.account[1:].tolist()
-    assert len(window.log.qos) == 2
 
 
 def _parallel_log() -> JobLog:
@@ -247,23 +210,6 @@ def test_templates_go_by_the_processors_that_jobs_occupy():
     assert past.processors.tolist() == [4, 8]
 
 
-def test_a_window_knows_its_own_users_only():
-    log = replace(small_log([5, 6, 7], [1, 1, 1], [0] * 3), user=np.array([2, 0, 1]))
-    prepared = prepare_log(replace(log, users=("a", "b", "c")))
-    window = select_prepared(prepared, np.array([0, 2]))
-    assert window.past.user.tolist() == [1, 0]
-    assert len(window.past.users) == len(window.past.templates) == 2
-    assert window.workload(None).past is window.past
-
-
-def test_chosen_jobs_keep_what_was_told_when_they_were_submitted():
-    prepared = prepare_log(small_log([10, 20, 30], [1, 1, 1], [0] * 3))
-    told = RecentRuns(predicted=np.array([1.0, 2, 3]), rate=np.array([4.0, 5, 6]))
-    chosen = select_prepared(replace(prepared, recent_runs=told), np.array([2, 0])).recent_runs
-    assert (chosen.predicted.tolist(), chosen.rate.tolist()) == ([3, 1], [6, 4])
-    assert select_prepared(prepared, np.array([0])).recent_runs is None
-
-
 SUBMIT = np.array([0.0, 10.0, 20.0, 30.0])
 
 
@@ -289,15 +235,6 @@ def test_jobs_arrive_in_the_order_in_which_they_became_eligible():
     assert prepared.workload(None).submit.tolist() == [0.0, 20.0, 30.0, 450.0]
     assert prepared.eligible_after.tolist() == [0.0, 0.0, 0.0, 440.0]
     assert prepared.past.user.tolist() == prepared.log.user.tolist()
-
-
-def test_no_policy_starts_a_job_before_it_is_eligible():
-    prepared = prepare_log(LATER)
-    settings = SimulationSettings(capacity=1)
-    for name in ("fifo", "sjf", "multifactor"):
-        start = starts_under(Candidate(name=name), prepared, prepared.workload(None), settings)
-        assert (start >= prepared.log.eligible).all(), name
-        assert start[-1] == 450.0
 
 
 def test_recorded_waits_count_from_then_on():
@@ -350,20 +287,6 @@ def test_each_partition_bills_by_its_own_weights(tmp_path: Path) -> None:
     assert billed.tolist() == [4, 2 + 2 + 4 + 10, 16 + 2 + 16, 2]
 
 
-def test_the_flags_of_priorities_count(tmp_path: Path) -> None:
-    dearest = machine(tmp_path, "PriorityFlags=MAX_TRES")
-    billed = billed_on_machine(log(), dearest)
-    assert billed is not None
-    assert billed.tolist() == [4, 4 + 10, 16, 2]
-
-
-def test_default_memory_of_a_partition_is_billed(tmp_path: Path) -> None:
-    lines = [*LINES[:3], LINES[3] + " TRESBillingWeights=Mem=1G", *LINES[4:]]
-    billed = billed_on_machine(log(), machine_of_lines(tmp_path, *lines))
-    assert billed is not None
-    assert billed[[0, 3]].tolist() == [8, 2]
-
-
 def test_without_weights_processors_count_as_ever(tmp_path: Path) -> None:
     lines = [line.split(" TRESBillingWeights")[0] for line in LINES]
     plain = machine_of_lines(tmp_path, *lines)
@@ -381,14 +304,6 @@ def test_shares_of_a_log_are_fractions_of_what_was_billed(tmp_path: Path) -> Non
     assert prepared.workload(None).billed.tolist() == [4, 18, 34, 2]
     window = select_prepared(prepared, np.array([1, 3]))
     assert window.charged.tolist() == [18, 2]
-
-
-def test_jobs_of_a_qos_that_costs_nothing_are_no_work_of_their_account(tmp_path: Path) -> None:
-    free = machine(tmp_path, sacctmgr_script="add qos free UsageFactor=0\nadd qos normal\n")
-    named = replace(log(), qos=("normal", "free", "", "normal"))
-    prepared = prepare_log(named, machine=free)
-    assert prepared.workload(None).billed.tolist() == [4, 0, 34, 2]
-    assert dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True)) == {"a0": 1, "a1": 0}
 
 
 def test_a_log_alone_is_billed_by_what_it_tells() -> None:

@@ -4,26 +4,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.history.run_history import (
     BOUNDS,
     HISTORY,
     LAST,
-    REQUEST_CLASSES,
     SPENT,
 )
 from slurm_rl_plugin.learning.training_load import log_windows
 from slurm_rl_plugin.simulator.kernel.workload import (
     ENDED_EVENT,
-    copied,
     fold_run,
     nothing_past,
     past_speaks,
 )
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.recorded_runs import (
     RecordedPast,
@@ -34,62 +29,10 @@ from slurm_rl_plugin.simulator.workloads.recorded_runs import (
 )
 from tests.reference.loads import log_of, requests_of, users_workload
 from tests.reference.readable_past_runs import quantiles_at_starts, rows_at
-from tests.reference.test_history_against_readable_simulator import predicting_network
-from tests.reference.test_network_against_readable_simulator import CAPACITY
 
 TWO_HOURS = BOUNDS.index(7200.0)
 #: Four jobs of three users; the last two are of one template.
 USER, TEMPLATE = np.array([2, 0, 1, 1]), np.array([3, 0, 1, 1])
-LIMIT, PROCESSORS = np.array([600.0, 600.0, 7000.0, 7000.0]), np.array([4, 4, 1, 1])
-
-
-def nothing(limit=LIMIT, processors=PROCESSORS):
-    return nothing_past(USER, TEMPLATE, np.broadcast_to(limit, 4), processors)
-
-
-def numbered_past():
-    """Rows whose numbers say whose they are."""
-    past = nothing()
-    past.users[:] = np.arange(3.0)[:, None]
-    past.limits[:] = 20.0 + np.arange(len(past.limits))[:, None]
-    past.templates[past.own] = 10.0 + np.arange(4.0)[:, None]
-    past.site[:] = np.arange(REQUEST_CLASSES)[:, None]
-    return past
-
-
-@pytest.mark.parametrize(
-    ("index", "users", "templates", "user", "template"),
-    [
-        ([2, 3], [1], [11], [0, 0], [0, 0]),
-        ([3, 0, 1], [0, 1, 2], [10, 11, 13], [1, 2, 0], [1, 2, 0]),
-        ([0, 0], [2], [13], [0, 0], [0, 0]),
-        ([], [], [], [], []),
-    ],
-)
-def test_chosen_jobs_keep_the_rows_that_are_theirs(index, users, templates, user, template):
-    past, index = numbered_past(), np.array(index, dtype=np.int64)
-    chosen = past.of_jobs(index)
-    assert chosen.users[:, 0].tolist() == users
-    assert chosen.templates[chosen.own, 0].tolist() == templates
-    assert (chosen.user.tolist(), chosen.template.tolist()) == (user, template)
-    assert chosen.user.dtype == chosen.template.dtype == np.int64
-    assert chosen.site.tolist() == past.site.tolist()
-    expected = past.limits[past.within[TEMPLATE[index]]]
-    assert chosen.limits[chosen.within[chosen.template]].tolist() == expected.tolist()
-    assert len(chosen.limits) == len(users)  # each user has one kind of limits
-    for name in ("asked", "processors", "alike"):
-        of_jobs = getattr(past, name)[TEMPLATE[index]]
-        assert getattr(chosen, name)[chosen.template].tolist() == of_jobs.tolist()
-
-
-def test_jobs_can_be_chosen_by_a_mask_and_their_rows_are_their_own():
-    past = numbered_past()
-    chosen = past.of_jobs(np.array([False, False, True, True]))
-    fold_run(chosen, 0, 0, ENDED_EVENT, 30.0)
-    copy = copied(past)
-    fold_run(copy, 0, 0, ENDED_EVENT, 30.0)
-    for name, column in numbered_past()._asdict().items():
-        assert getattr(past, name).tolist() == column.tolist(), name
 
 
 def test_what_a_user_has_spent_speaks_for_a_large_request_until_a_long_run():
@@ -110,74 +53,6 @@ def test_what_a_user_has_spent_speaks_for_a_large_request_until_a_long_run():
     assert not past_speaks(past, 2, 3)
     fold_run(past, 2, 3, ENDED_EVENT, 7200.0)
     assert past.users[2, SPENT] == 0.0
-
-
-LOADS = {
-    (seed, parallel): users_workload(seed, jobs=60, parallel=parallel)
-    for seed in (1, 2, 3)
-    for parallel in (False, True)
-}
-NETWORK = predicting_network(2, "sigmoid")
-
-
-def changed(workload, start, moment, seed):
-    """Other run times of all jobs that have not ended by a time: what is unknown then."""
-    rng = np.random.default_rng(seed)
-    count = len(start)
-    run_time = workload.run_time.copy()
-    waiting = start > moment
-    run_time[waiting] = rng.choice([1.0, 61.0, 950.0, 8000.0], count)[waiting]
-    running = ~waiting & (start + workload.run_time > moment)
-    more = rng.choice([0.125, 30.0, 10000.0], count)
-    run_time[running] = (moment - start + more)[running]
-    assert (run_time != workload.run_time).any()
-    return workload.having(run_time=run_time)
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    load=st.sampled_from(sorted(LOADS)),
-    part=st.floats(0.02, 0.95),
-    backfilling=st.sampled_from(["none", "easy"]),
-    cycle=st.sampled_from([0.0, 45.0]),
-    seed=st.integers(0, 99),
-)
-def test_no_decision_knows_more_than_what_runs_have_told_so_far(
-    load, part, backfilling, cycle, seed
-):
-    workload = LOADS[load]
-    how = SimulationSettings(capacity=CAPACITY, backfilling=backfilling, cycle=cycle)
-    start = simulate_network(workload, NETWORK, how).start
-    moment = float(np.quantile(start, part))
-    other = changed(workload, start, moment, seed)
-    again = simulate_network(other, NETWORK, how).start
-    early = start <= moment
-    assert again[early].tolist() == start[early].tolist()
-    assert (again[~early] > moment).all()
-
-
-@settings(deadline=None, max_examples=40)
-@given(load=st.sampled_from(sorted(LOADS)), part=st.floats(0.02, 0.95), seed=st.integers(0, 99))
-def test_a_recorded_log_tells_no_run_before_its_time(load, part, seed):
-    workload = LOADS[load]
-    rng = np.random.default_rng(seed)
-    start = workload.submit + rng.choice([0.0, 60.0, 500.0], len(workload.submit))
-    moment = float(np.quantile(start, part))
-
-    def prepared(each):
-        log = log_of(each, time_limit=np.where(each.time_limit > 0, each.time_limit, np.nan))
-        users = tuple("abc")
-        return prepare_log(replace(log, start=start, user=each.past.user, users=users))
-
-    whole, other = prepared(workload), prepared(changed(workload, start, moment, seed))
-    started, submitted = start <= moment, workload.submit <= moment
-    told, changed_told = quantiles_at_start(whole), quantiles_at_start(other)
-    assert changed_told[started].tolist() == told[started].tolist()
-    hazards, changed_hazards = hazards_at_submission(whole), hazards_at_submission(other)
-    assert changed_hazards[submitted].tolist() == hazards[submitted].tolist()
-    last, changed_last = recent_runs(whole), recent_runs(other)
-    assert changed_last.predicted[submitted].tolist() == last.predicted[submitted].tolist()
-    assert changed_last.rate[submitted].tolist() == last.rate[submitted].tolist()
 
 
 def hand_log(*jobs, users):
