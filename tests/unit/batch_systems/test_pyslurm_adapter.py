@@ -13,7 +13,6 @@ from dataclasses import fields
 from pathlib import Path
 from threading import Timer
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -144,10 +143,13 @@ class TestWrites:
     @EVERY_RELEASE
     def test_zero_is_written(self, cluster: PyslurmCluster) -> None:
         cluster.add(1, site=9)
-        system = adapter(cluster)
+        calls: list[str] = []
+        system = adapter(cluster, calls=calls)
         system.snapshot()
+        assert sorted(calls[2:]) == ["pyslurm_read", "sinfo", "sprio", "sshare"]
         assert system.release(np.array([1], dtype=np.int64)).applied == 1
         assert (cluster.sites, cluster.modified, cluster.scontrol_calls) == ({1: 0}, [1], 0)
+        assert calls[6] == "pyslurm_write"
 
     def test_all_pending_records_of_an_array_by_one_request(self, cluster: PyslurmCluster) -> None:
         cluster.add(20, tasks="4-9")
@@ -169,20 +171,6 @@ class TestWrites:
         cluster.add(21, array_id=20, tasks="1", site=3)
         assert adapter(cluster).release(np.array([20], dtype=np.int64)).applied == 1
         assert cluster.sites == {20: 0, 21: 0}
-
-    def test_bursts_and_what_is_told_of_calls(self, cluster: PyslurmCluster) -> None:
-        for job_id in range(1, 8):
-            cluster.add(job_id)
-        calls: list[str] = []
-        system = adapter(cluster, calls=calls)
-        system.snapshot()
-        with patch("slurm_rl_plugin.batch_systems.slurm.site_factor.WRITES_PER_CALL", 3):
-            report = system.apply([set_factor(job_id, job_id) for job_id in range(1, 8)])
-        assert (report.applied, report.rejected) == (7, {})
-        assert cluster.sites == {job_id: job_id for job_id in range(1, 8)}
-        assert calls[:2] == ["scontrol", "sacct"]
-        assert sorted(calls[2:6]) == ["pyslurm_read", "sinfo", "sprio", "sshare"]
-        assert calls[6:] == ["pyslurm_write"] * 3
 
     def test_jobs_that_end_or_vanish_meanwhile_are_reported(self, cluster: PyslurmCluster) -> None:
         system = looked(cluster, 1, 2, 3)

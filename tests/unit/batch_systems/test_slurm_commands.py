@@ -22,7 +22,6 @@ from slurm_rl_plugin.batch_systems.slurm.site_factor import (
     DENIED,
     NO_RIGHT,
     Scontrol,
-    still_waiting,
 )
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule, JobDescription
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
@@ -30,6 +29,8 @@ from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, Cha
 from tests.contracts.batch_system_contract import by_job, factors, set_factor
 from tests.fakes.fake_cluster import NOW, OF_A_MINUTE, FakeCluster
 
+OVER, ODD = {"state": "COMPLETED"}, "Unspecified error"
+FINISHED = "Job has already finished"
 WRITES_PER_CALL = "slurm_rl_plugin.batch_systems.slurm.site_factor.WRITES_PER_CALL"
 
 
@@ -442,15 +443,39 @@ class TestWrites:
         assert cluster.state["scontrol_calls"] == 3
         assert [job["site"] for job in cluster.state["jobs"]] == list(range(1, 8))
 
-    @pytest.mark.parametrize("status", [0, 1])
-    def test_finished_jobs_and_arrays_are_reported(self, cluster: FakeCluster, status: int) -> None:
-        cluster.set(status_after_refusal=status)  # releases differ
-        cluster.add(1, state="COMPLETED")
-        cluster.add(2, state="COMPLETED", tasks="1-3")
-        cluster.add(3)
-        report = cluster.adapter().apply([set_factor(job, 5) for job in (1, 2, 3)])
-        assert report.applied == 1
-        assert report.rejected == dict.fromkeys((1, 2), "Job has already finished")
+    @pytest.mark.parametrize("status", [0, 1])  # releases differ
+    @pytest.mark.parametrize(
+        ("jobs", "rejected", "later"),
+        [
+            (
+                [{"state": "COMPLETED"}, {"state": "COMPLETED", "tasks": "1-3"}, {}],
+                [FINISHED] * 2,
+                set(),
+            ),
+            # other words for one job are no missing right
+            (
+                [{"refused": "Unspecified error"}, {"refused": DENIED}],
+                ["Unspecified error", DENIED],
+                {1, 2},
+            ),
+        ],
+    )
+    def test_single_refusals(
+        self,
+        cluster: FakeCluster,
+        status: int,
+        jobs: list[dict[str, Any]],
+        rejected: list[str],
+        later: set[int],
+    ) -> None:
+        cluster.set(status_after_refusal=status)
+        for job, values in enumerate(jobs, start=1):
+            cluster.add(job, **values)
+        numbers = [*range(1, len(jobs) + 1), 77]
+        expected = {**dict(enumerate(rejected, start=1)), 77: "Invalid job id specified"}
+        assert cluster.adapter().apply([set_factor(job, 5) for job in numbers]).rejected == expected
+        report = cluster.adapter().release(np.array(numbers))
+        assert (report.rejected, report.later) == (expected, later)
 
     def test_factor_that_slurm_cannot_hold_is_not_sent(self, cluster: FakeCluster) -> None:
         cluster.add(1)
@@ -491,22 +516,6 @@ class TestWrites:
         for job in (1, 2):
             cluster.change(job, refused=None)
         assert system.apply([set_factor(2, 6)]).applied == 1
-
-    def test_other_words_for_every_job_are_not_a_missing_right(self, cluster: FakeCluster) -> None:
-        cluster.add(1, refused="Unspecified error")
-        cluster.add(2, refused=DENIED)
-        report = cluster.adapter().apply([set_factor(1, 5), set_factor(2, 5)])
-        assert report.rejected == {1: "Unspecified error", 2: DENIED}
-
-    def test_only_a_job_that_left_the_queue_needs_no_release_any_more(
-        self, cluster: FakeCluster
-    ) -> None:
-        cluster.add(1, refused="Unspecified error")
-        cluster.add(2, state="COMPLETED")
-        cluster.add(3, refused=DENIED)
-        report = cluster.adapter().release(np.array([1, 2, 3, 77]))
-        assert set(report.rejected) == {1, 2, 3, 77}
-        assert report.later == {1, 3}
 
     @pytest.mark.parametrize(
         "words", ["Slurm backup controller in standby mode", "Connection reset by peer"]
@@ -649,37 +658,25 @@ class Says:
         return self.answer
 
 
-def refused(errors: str, status: int, *jobs: int) -> dict[int, str]:
-    return Scontrol(Says(errors, status)).send([(job, 7) for job in jobs])  # type: ignore[arg-type]
-
-
 # seen on 22.05: an array with a task that ended, one that was split off, and others
 SOME = "32_[3-6]: No error\n32_2: No error\n32_1: Job has already finished\n"
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_an_array_that_was_changed_in_part_is_not_refused(status: int) -> None:
-    assert refused(SOME, status, 32, 33) == {}
-    assert refused(f"{SOME}Invalid job id specified for job 33\n", status, 32, 33) == {
-        33: "Invalid job id specified"
-    }
-
-
-@pytest.mark.parametrize("status", [0, 1])
-def test_one_that_was_not_changed_at_all_is(status: int) -> None:
-    words = "32_1: Job has already finished\n32_2: Job has already finished\n"
-    found = refused(words, status, 32)
-    assert found == {32: "Job has already finished"}
-    assert still_waiting(found) == frozenset()
-
-
-def test_a_failure_that_names_no_job_is_one() -> None:
-    with pytest.raises(BatchSystemError):
-        refused("scontrol: something odd\n", 1, 32)
-
-
-@pytest.mark.parametrize("status", [0, 1])
-def test_bytes_that_are_no_text_are_no_answer(status: int) -> None:
-    garbage = bytes(range(256)).decode(errors="replace")
-    with pytest.raises(BatchSystemError, match="not understood"):
-        refused(garbage, status, 32)
+@pytest.mark.parametrize(
+    ("errors", "refused"),
+    [
+        (SOME, {}),
+        (f"{SOME}Invalid job id specified for job 33\n", {33: "Invalid job id specified"}),
+        (f"32_1: {FINISHED}\n32_2: {FINISHED}\n", {32: FINISHED}),
+        (bytes(range(256)).decode(errors="replace"), None),  # bytes that are no text
+        ("scontrol: something odd\n", None),  # a failure that names no job
+    ],
+)
+def test_words_of_scontrol(errors: str, status: int, refused: dict[int, str] | None) -> None:
+    scontrol = Scontrol(Says(errors, status))  # type: ignore[arg-type]
+    if refused is not None:
+        assert scontrol.send([(32, 7), (33, 7)]) == refused
+    elif status or "odd" not in errors:
+        with pytest.raises(BatchSystemError):
+            scontrol.send([(32, 7)])

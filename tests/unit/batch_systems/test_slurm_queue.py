@@ -296,6 +296,7 @@ def test_of_an_array_the_record_that_can_start_first_speaks(slurm: FakeCluster) 
     slurm.add(7, array_id=6, tasks="1", state="RUNNING", start=1)
     slurm.add(8, array_id=6, tasks="2", reason="JobHeldUser", eligible=None)
     slurm.add(6, tasks="3-9", name="sweep")
+    assert job_record(99, 5.0) == JobRecord()
     record = job_record(6, 5.0)
     assert record.tasks == "3-9"
     assert record.description.name == "sweep"
@@ -324,11 +325,6 @@ def test_sprio_says_in_words_that_it_lists_no_such_job(
     monkeypatch.setenv("PATH", f"{programs}:{slurm.env['PATH']}")
     record = job_record(7, 5.0)
     assert (record.unread, record.terms) == ((), {})
-
-
-def test_an_unknown_job_has_no_record(slurm: FakeCluster) -> None:
-    record = job_record(99, 5.0)
-    assert record == JobRecord()
 
 
 LEADER, SECOND, THIRD, PLAIN = 7, 8, 9, 20
@@ -391,11 +387,7 @@ def test_a_factor_puts_all_components_at_one_priority_and_one_write_takes_it_bac
     assert _spread(system) == [0, 0]
     assert system.release().applied == 1
     assert set(sites(het).values()) == {0}
-
-
-def test_a_component_that_cannot_be_written_is_told_under_its_job(het: FakeCluster) -> None:
-    system = adapter(het)
-    system.snapshot()
+    # a component that cannot be written is reported under its job
     report = system.apply([set_factor(LEADER, -LARGEST_FACTOR + 100)])
     assert (report.applied, set(report.rejected)) == (0, {LEADER})
 
