@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems import registry
-from slurm_rl_plugin.batch_systems.registry import BatchSystemChoice, choose_batch_system
+from slurm_rl_plugin.batch_systems.registry import choose_batch_system
 from slurm_rl_plugin.batch_systems.slurm import kind as slurm_kind
 from slurm_rl_plugin.batch_systems.slurm.adapter import (
     PROGRAM,
@@ -320,97 +320,66 @@ def test_refused_reading(
         adapter(cluster).snapshot()
 
 
-@pytest.fixture
-def fake(tmp_path: Path) -> FakePbs:
-    return FakePbs(tmp_path)
+def program(path: Path, script: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
 
 
-def with_slurm(fake: FakePbs, folder: Path, answer: str) -> dict[str, str]:
-    """The environment, with a scontrol that does what the line of shell says."""
-    programs = folder / "slurm"
-    programs.mkdir()
-    (programs / "scontrol").write_text(f"#!/bin/sh\n{answer}\n")
-    (programs / "scontrol").chmod(0o755)
-    return {**fake.env, "PATH": f"{programs}:{fake.env['PATH']}:/bin"}
+#: [batch_system] adapter, what scontrol does, the mode of qstat, whether slurm.conf is there; then
+#: what is taken, whether that is certain, and words of the reason.
+CHOICES = [
+    *(("pbs", None, "", False), ("pbs", True, "is configured")),
+    *(("slurm", None, "", False), ("slurm", True, "is configured")),
+    *(("slurm_commands", None, "", False), ("slurm", True, "is configured")),
+    *(("auto", None, "", False), ("pbs", True, "no scontrol")),
+    *(("auto", "exit 1", "no pbs.conf", False), ("slurm", True, "no OpenPBS is here")),
+    *(("auto", None, "torque", False), ("slurm", True, "no OpenPBS is here")),
+    *(("auto", "exit 0", "", True), ("slurm", False, "set adapter")),
+    *(("auto", "exit 0", "down", True), ("slurm", True, "OpenPBS does not")),
+    *(("auto", "exit 1", "", True), ("pbs", True, "Slurm does not")),  # that was left over
+    *(("auto", "exit 1", "", False), ("pbs", True, "Slurm does not")),
+    *(("auto", "exit 1", "down", False), ("pbs", True, "no slurm.conf")),
+    *(("auto", "exit 1", "down", True), ("slurm", False, "set adapter")),  # at a boot, say
+    *(("auto", "exit 0", "", False), ("slurm", False, "set adapter")),  # configless
+    *(("auto", "sleep 60", "", True), ("pbs", True, "Slurm does not")),
+]
 
 
-def is_pbs(choice: BatchSystemChoice) -> bool:
-    """Whether OpenPBS was taken."""
-    return choice.kind.name == "pbs"
-
-
-def test_what_is_configured_is_taken(fake: FakePbs) -> None:
-    assert is_pbs(choose_batch_system("pbs", {}))
-    assert not is_pbs(choose_batch_system("slurm", fake.env))
-    assert "is configured" in choose_batch_system("slurm_commands", fake.env).because
-
-
-def test_what_is_here_is_taken(fake: FakePbs, tmp_path: Path) -> None:
-    alone = choose_batch_system("auto", fake.env)
-    assert (is_pbs(alone), alone.sure) == (True, True)
-    assert "no scontrol" in alone.because
-    environment = {**with_slurm(fake, tmp_path, "exit 1"), "PBS_CONF_FILE": str(tmp_path / "none")}
-    only_slurm = choose_batch_system("auto", environment)
-    assert (is_pbs(only_slurm), only_slurm.sure) == (False, True)
-    assert "no OpenPBS is here" in only_slurm.because
-
-
-def test_torque_is_not_taken_for_openpbs(fake: FakePbs, tmp_path: Path) -> None:
-    torque = tmp_path / "torque.conf"
-    torque.write_text("PBS_SERVER=head\n")
-    assert not is_pbs(choose_batch_system("auto", {**fake.env, "PBS_CONF_FILE": str(torque)}))
-
-
+@pytest.mark.parametrize("is_named", [False, True])
 @pytest.mark.parametrize(
-    ("scontrol", "qstat", "slurm_conf", "pbs", "sure"),
-    [
-        ("exit 0", "", True, False, False),  # both answer
-        ("exit 0", "down", True, False, True),
-        ("exit 1", "", True, True, True),  # a Slurm that was left over
-        ("exit 1", "", False, True, True),
-        ("exit 1", "down", False, True, True),
-        ("exit 1", "down", True, False, False),  # at a boot, say
-        ("exit 0", "", False, False, False),  # configless
-    ],
+    ("given", "taken"), [*zip(CHOICES[::2], CHOICES[1::2], strict=True)], ids=str
 )
-def test_of_two_the_one_that_answers_is_taken(
-    fake: FakePbs,
+def test_the_batch_system_that_is_here_or_answers_is_taken(
     tmp_path: Path,
-    scontrol: str,
-    qstat: str,
-    slurm_conf: bool,
-    pbs: bool,
-    sure: bool,
     monkeypatch: pytest.MonkeyPatch,
+    given: tuple[str, str | None, str, bool],
+    taken: tuple[str, bool, str],
+    is_named: bool,
 ) -> None:
-    if qstat:
+    """SLURM_CONF may name a slurm.conf elsewhere."""
+    wanted, scontrol, qstat, has_conf = given
+    fake, conf = FakePbs(tmp_path), tmp_path / "slurm.conf"
+    environment = dict(fake.env)
+    if scontrol:
+        program(tmp_path / "slurm" / "scontrol", scontrol)
+        environment["PATH"] = f"{tmp_path}/slurm:{fake.env['PATH']}:/bin"
+    if qstat == "down":
         fake.break_command("qstat", qstat)
-    conf = tmp_path / "slurm.conf"
-    if slurm_conf:
+    elif qstat:
+        environment["PBS_CONF_FILE"] = str(tmp_path / "other.conf")
+        (tmp_path / "other.conf").write_text("PBS_SERVER=head\n" if qstat == "torque" else "")
+    if has_conf:
         conf.touch()
-    monkeypatch.setattr(slurm_kind, "SLURM_CONFS", (str(conf),))
-    choice = choose_batch_system("auto", with_slurm(fake, tmp_path, scontrol))
-    assert (is_pbs(choice), choice.sure) == (pbs, sure), choice.because
-    assert sure or "set adapter" in choice.because
-
-
-def test_the_slurm_conf_that_is_named_counts(
-    fake: FakePbs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slurm_kind, "SLURM_CONFS", ())
-    fake.break_command("qstat", "down")
-    environment = with_slurm(fake, tmp_path, "exit 1")
-    named = {**environment, "SLURM_CONF": str(tmp_path / "pbs.conf")}
-    assert not is_pbs(choose_batch_system("auto", named))
-    assert is_pbs(choose_batch_system("auto", environment))
-
-
-def test_one_that_hangs_does_not_answer(
-    fake: FakePbs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(registry, "SECONDS_TO_ANSWER", 1.0)
-    choice = choose_batch_system("auto", with_slurm(fake, tmp_path, "sleep 60"))
-    assert is_pbs(choice)
+    if scontrol == "sleep 60":
+        monkeypatch.setattr(registry, "SECONDS_TO_ANSWER", 1.0)
+    monkeypatch.setattr(slurm_kind, "SLURM_CONFS", () if is_named else (str(conf),))
+    choice = choose_batch_system(
+        wanted, {**environment, "SLURM_CONF": str(conf)} if is_named else environment
+    )
+    kind, sure, words = taken
+    assert (choice.kind.name, choice.sure) == (kind, sure), choice.because
+    assert words in choice.because
 
 
 @pytest.fixture
@@ -437,9 +406,7 @@ def install(packages: Path, release: str) -> None:
 
 def commands(tmp_path: Path, script: str) -> CommandRunner:
     """A scontrol of its own; it notes that it was called."""
-    program = tmp_path / "scontrol"
-    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/called\n{script}\n')
-    program.chmod(0o755)
+    program(tmp_path / "scontrol", f'echo "$@" >> {tmp_path}/called\n{script}')
     path = os.pathsep.join([str(tmp_path), "/usr/bin", "/bin"])
     return CommandRunner(environment={"PATH": path}, timeout=1.0)
 
