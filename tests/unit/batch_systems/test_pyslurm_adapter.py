@@ -215,7 +215,7 @@ class TestChild:
     """A fault of libslurm ends the child of one question; the next question always works."""
 
     def works(self, cluster: PyslurmCluster, commands: CommandRunner) -> bool:
-        cluster.break_pyslurm("")
+        cluster.break_pyslurm("chatty")  # what libslurm prints is no answer
         return ask_pyslurm(commands, "read", READ) == {"jobs": [[7, "PENDING"]]}
 
     @pytest.fixture
@@ -256,32 +256,28 @@ class TestChild:
         assert self.works(cluster, commands)
 
     @pytest.mark.parametrize(
-        ("mode", "words"),
+        ("mode", "kind", "words"),
         [
-            ("exit", "ended: pyslurm: fatal: the library gave up"),
-            ("no_conf", r"Unable to process configuration file; check slurm\.conf"),
+            ("exit", BatchSystemUnavailable, "ended: pyslurm: fatal: the library gave up"),
+            ("no_conf", BatchSystemUnavailable, r"process configuration file; check slurm\.conf"),
+            ("missing", BatchSystemError, r"cannot be imported: libslurm.*slurm_commands"),
+            ("down", BatchSystemUnavailable, r"cannot reach Slurm.*scontrol ping"),
+            ("deny_list", BatchSystemError, "pyslurm failed: Access/permission denied"),
         ],
     )
-    def test_interpreter_that_the_library_ends(
-        self, cluster: PyslurmCluster, commands: CommandRunner, mode: str, words: str
+    def test_what_pyslurm_cannot_read(
+        self,
+        cluster: PyslurmCluster,
+        commands: CommandRunner,
+        mode: str,
+        kind: type[Exception],
+        words: str,
     ) -> None:
         cluster.break_pyslurm(mode)
-        with pytest.raises(BatchSystemUnavailable, match=words):
+        with pytest.raises(kind, match=words) as caught:
             ask_pyslurm(commands, "read", READ)
+        assert type(caught.value) is kind
         assert self.works(cluster, commands)
-
-    def test_pyslurm_that_cannot_be_imported(
-        self, cluster: PyslurmCluster, commands: CommandRunner
-    ) -> None:
-        cluster.break_pyslurm("missing")
-        with pytest.raises(BatchSystemError, match=r"cannot be imported: libslurm.*slurm_commands"):
-            ask_pyslurm(commands, "read", READ)
-
-    def test_what_libslurm_prints_is_no_answer(
-        self, cluster: PyslurmCluster, commands: CommandRunner
-    ) -> None:
-        cluster.break_pyslurm("chatty")
-        assert ask_pyslurm(commands, "read", READ) == {"jobs": [[7, "PENDING"]]}
 
     def test_orphan_ends_by_itself(self, cluster: PyslurmCluster) -> None:
         """In a hanging call, where no code of Python runs, soon after its time-out."""
@@ -305,21 +301,6 @@ def children() -> list[int]:
     return [int(word) for word in found.stdout.split()]
 
 
-@pytest.mark.parametrize(
-    ("mode", "kind", "words"),
-    [
-        ("down", BatchSystemUnavailable, r"cannot reach Slurm.*scontrol ping"),
-        ("deny_list", BatchSystemError, "pyslurm failed: Access/permission denied"),
-    ],
-)
-def test_refused_reading(
-    cluster: PyslurmCluster, mode: str, kind: type[Exception], words: str
-) -> None:
-    cluster.break_pyslurm(mode)
-    with pytest.raises(kind, match=words):
-        adapter(cluster).snapshot()
-
-
 def program(path: Path, script: str) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\n{script}\n")
@@ -329,27 +310,25 @@ def program(path: Path, script: str) -> None:
 #: [batch_system] adapter, what scontrol does, the mode of qstat, whether slurm.conf is there; then
 #: what is taken, whether that is certain, and words of the reason.
 CHOICES = [
-    *(("pbs", None, "", False), ("pbs", True, "is configured")),
-    *(("slurm", None, "", False), ("slurm", True, "is configured")),
-    *(("slurm_commands", None, "", False), ("slurm", True, "is configured")),
-    *(("auto", None, "", False), ("pbs", True, "no scontrol")),
-    *(("auto", "exit 1", "no pbs.conf", False), ("slurm", True, "no OpenPBS is here")),
-    *(("auto", None, "torque", False), ("slurm", True, "no OpenPBS is here")),
-    *(("auto", "exit 0", "", True), ("slurm", False, "set adapter")),
-    *(("auto", "exit 0", "down", True), ("slurm", True, "OpenPBS does not")),
-    *(("auto", "exit 1", "", True), ("pbs", True, "Slurm does not")),  # that was left over
-    *(("auto", "exit 1", "", False), ("pbs", True, "Slurm does not")),
-    *(("auto", "exit 1", "down", False), ("pbs", True, "no slurm.conf")),
-    *(("auto", "exit 1", "down", True), ("slurm", False, "set adapter")),  # at a boot, say
-    *(("auto", "exit 0", "", False), ("slurm", False, "set adapter")),  # configless
-    *(("auto", "sleep 60", "", True), ("pbs", True, "Slurm does not")),
+    (("pbs", None, "", False), ("pbs", True, "is configured")),
+    (("slurm", None, "", False), ("slurm", True, "is configured")),
+    (("slurm_commands", None, "", False), ("slurm", True, "is configured")),
+    (("auto", None, "", False), ("pbs", True, "no scontrol")),
+    (("auto", "exit 1", "no pbs.conf", False), ("slurm", True, "no OpenPBS is here")),
+    (("auto", None, "torque", False), ("slurm", True, "no OpenPBS is here")),
+    (("auto", "exit 0", "", True), ("slurm", False, "set adapter")),
+    (("auto", "exit 0", "down", True), ("slurm", True, "OpenPBS does not")),
+    (("auto", "exit 1", "", True), ("pbs", True, "Slurm does not")),  # that was left over
+    (("auto", "exit 1", "", False), ("pbs", True, "Slurm does not")),
+    (("auto", "exit 1", "down", False), ("pbs", True, "no slurm.conf")),
+    (("auto", "exit 1", "down", True), ("slurm", False, "set adapter")),  # at a boot, say
+    (("auto", "exit 0", "", False), ("slurm", False, "set adapter")),  # configless
+    (("auto", "sleep 60", "", True), ("pbs", True, "Slurm does not")),
 ]
 
 
 @pytest.mark.parametrize("is_named", [False, True])
-@pytest.mark.parametrize(
-    ("given", "taken"), [*zip(CHOICES[::2], CHOICES[1::2], strict=True)], ids=str
-)
+@pytest.mark.parametrize(("given", "taken"), CHOICES, ids=str)
 def test_the_batch_system_that_is_here_or_answers_is_taken(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -358,7 +337,7 @@ def test_the_batch_system_that_is_here_or_answers_is_taken(
     is_named: bool,
 ) -> None:
     """SLURM_CONF may name a slurm.conf elsewhere."""
-    wanted, scontrol, qstat, has_conf = given
+    (wanted, scontrol, qstat, has_conf), (kind, sure, words) = given, taken
     fake, conf = FakePbs(tmp_path), tmp_path / "slurm.conf"
     environment = dict(fake.env)
     if scontrol:
@@ -377,7 +356,6 @@ def test_the_batch_system_that_is_here_or_answers_is_taken(
     choice = choose_batch_system(
         wanted, {**environment, "SLURM_CONF": str(conf)} if is_named else environment
     )
-    kind, sure, words = taken
     assert (choice.kind.name, choice.sure) == (kind, sure), choice.because
     assert words in choice.because
 
