@@ -193,6 +193,7 @@ class Pbs(BatchSystem):
             usage=usage_of(accounts, tree, running, now),
             ended=ended_jobs,
             users=build.users.all,
+            reasons=build.reasons.all,
             resources=machine,
         )
 

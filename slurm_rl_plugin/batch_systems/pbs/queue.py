@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ from slurm_rl_plugin.domain.job_class import JobClassifier, JobDescription
 from slurm_rl_plugin.domain.jobs import measures
 from slurm_rl_plugin.domain.resources import GPUS, ResourceRequests
 from slurm_rl_plugin.errors import AccountingLogError, BatchSystemError
+from slurm_rl_plugin.readable import printable
 from slurm_rl_plugin.units import BoolArray, IntArray
 from slurm_rl_plugin.whole_file import read_whole
 
@@ -186,6 +187,7 @@ class PbsTables:
         self.accounts = Names(accounts)
         self.queues = Names()
         self.users = Names()
+        self.reasons = Names()
         self._classifier = classifier
         self._with_requests = with_requests
 
@@ -246,6 +248,7 @@ class PbsTables:
             accrued=accrued,
             tasks=np.array([job.tasks for job in jobs], dtype=np.int64),
             last_start=np.array(starts, dtype=np.float64),
+            reason=self._numbers(self.reasons, [reason_of(job) for job in jobs]),
             own_doing=np.array(
                 [job.waits_for_its_own or is_own_doing(job.comment) for job in jobs],
                 dtype=np.bool_,
@@ -364,14 +367,14 @@ def job_record(job: int, timeout: float) -> JobRecord:
 def _record_of(job: PbsJob) -> JobRecord:
     if not job.waits:
         return JobRecord(number=job.job_id, state=job.state)
-    reason = STATES.get(job.state, job.comment if job.state in WAITING_STATES else "")
+    reason = _word_of(job)
     return JobRecord(
         number=job.job_id,
         state=job.state,
         is_pending=True,
         name=job.title,
         reason=reason,
-        meaning=comment_sentence(reason) if reason else "",
+        meaning=(comment_sentence(reason) or _UNKNOWN) if reason else "",
         description=describe(job),
     )
 
@@ -379,6 +382,24 @@ def _record_of(job: PbsJob) -> JobRecord:
 #: States of PBS, by letter, that say more than the scheduler's last comment.
 STATES = {"H": "Held", "W": "Waiting"}
 _NEVER = "can never run:"
+_UNKNOWN = "this release of slurm-rl does not know the reason; ask the administrators"
+#: Characters of an unknown comment that are shown.
+_LONGEST_COMMENT = 160
+
+
+def _word_of(job: PbsJob) -> str:
+    """Why a pending job waits: its state where that says it, else its comment; "" for nothing."""
+    return STATES.get(job.state, job.comment if job.state in WAITING_STATES else "")
+
+
+def reason_of(job: PbsJob) -> str:
+    """Why a pending job waits, as a sentence without a full stop; an unknown comment as it is."""
+    word = _word_of(job)
+    if not word:
+        return ""
+    text = printable(" ".join(word.split()))
+    shown = text if len(text) <= _LONGEST_COMMENT else f"{text[:_LONGEST_COMMENT]}..."
+    return comment_sentence(word) or f"PBS says: {shown}"
 
 
 @cache
@@ -388,8 +409,12 @@ def _comments() -> list[tuple[re.Pattern[str], str, str]]:
     return [(re.compile(form, re.IGNORECASE), *words) for form, *words in found["comments"]]
 
 
+@lru_cache(maxsize=1 << 12)
 def comment_sentence(comment: str) -> str:
-    """What a comment means for the job, and what its user can do: one sentence, no full stop."""
+    """What a comment means for the job, and what its user can do: one sentence, no full stop.
+
+    "" for an unknown comment.
+    """
     never = comment.lower().startswith(_NEVER)
     words = re.sub(r"^(?:not running|can never run):\s*", "", comment.strip(), flags=re.IGNORECASE)
     for form, meaning, advice in _comments():
@@ -398,4 +423,4 @@ def comment_sentence(comment: str) -> str:
             parts = [part.lower() for part in found.groups() if part]
             said = meaning.format(*parts)
             return f"{said}, at all times; change the request" if never else f"{said}; {advice}"
-    return "this release of slurm-rl does not know the reason; ask the administrators"
+    return ""

@@ -339,7 +339,7 @@ class ForecastQueue:
     def _reason(self, place: int) -> str | None:
         """Why a pending job waits, by the batch system; None without a reason."""
         reason = self.snapshot.pending.reason
-        return None if reason is None else self.snapshot.reasons[reason[place]]
+        return None if reason is None else self.snapshot.reasons[reason[place]] or None
 
     def _forecasts(self, places: list[int]) -> list[dict[str, Any] | None]:
         """The forecast of each; None for none."""

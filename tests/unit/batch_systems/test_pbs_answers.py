@@ -46,6 +46,41 @@ def test_jobs_that_pbs_has_yet_to_route_cannot_start(fake: FakePbs) -> None:
     assert snapshot.accrued_wait[list(since).index(1)] == 0.0
 
 
+@pytest.mark.parametrize(
+    ("state", "comment", "sentence"),
+    [
+        (
+            "Q",
+            "Not Running: Host set host=n1 has too few free resources",
+            "too few nodes are free; wait, or ask for less",
+        ),
+        (
+            "H",
+            "old",
+            "a hold is on the job, or it depends on a job; use `qrls`, or wait for that job",
+        ),
+        (
+            "W",
+            "",
+            "the earliest start time of the job lies ahead; wait, or change it with `qalter -a`",
+        ),
+        ("Q", "Not Running: <b>\x1b[31m", "PBS says: Not Running: <b>?[31m"),
+        ("Q", 30 * "words ", f"PBS says: {(30 * 'words ')[:160]}..."),
+        ("Q", "", ""),
+    ],
+)
+def test_a_snapshot_of_pbs_says_why_each_job_waits(
+    fake: FakePbs, state: str, comment: str, sentence: str
+) -> None:
+    fake.add("1.head", job_state=state, comment=comment)
+    fake.add("2.head")
+    snapshot = snapshot_of(fake)
+    assert snapshot.pending.reason is not None
+    reasons = [snapshot.reasons[each] for each in snapshot.pending.reason.tolist()]
+    said = dict(zip(snapshot.pending.jobs.job_id.tolist(), reasons, strict=True))
+    assert said == {1: sentence, 2: ""}
+
+
 @pytest.mark.parametrize("reservation", ["R17.head", "S3.head", None])
 def test_a_job_in_a_reservation_waits_for_that(fake: FakePbs, reservation: str | None) -> None:
     """A site's own queue may be called like one of a reservation."""
