@@ -109,7 +109,7 @@ def _request(words: list[str], configuration: Configuration) -> dict[str, Any]:
     return {
         "user": request.job.user,
         "account": request.job.account,
-        "partition": request.job.partition.partition(",")[0],
+        "partition": request.job.partition,
         "processors": request.processors,
         "nodes": asked.nodes,
         "time_limit": limit if math.isfinite(limit) else None,

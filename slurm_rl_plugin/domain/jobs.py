@@ -89,6 +89,8 @@ class PendingJobs(Rows):
     admin_set: BoolArray  #: an administrator fixed the priority by hand; never touched
     nice: IntArray  #: the user's own order of the user's jobs, lower first; kept as it is
     qos: IntArray | None = None  #: index into the snapshot's QOS; None where there are none
+    #: Whether each can start in `jobs.partition` alone. None where the system does not say.
+    one_partition: BoolArray | None = None
     #: A job of several components is tried at several priorities, at most this number of points
     #: from its own; 0 for other jobs. None where the system knows no components.
     spread: IntArray | None = None

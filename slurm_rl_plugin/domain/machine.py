@@ -41,6 +41,34 @@ class ResourceLimit:
     usage_factor: float = 1.0  #: of a QOS, by which its jobs' bills are multiplied (UsageFactor)
 
 
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Names that a partition admits, in lower case."""
+
+    allowed: frozenset[str] | None = None  #: the only ones; None for all
+    denied: frozenset[str] = frozenset()  #: never these
+
+    def admits(self, name: str, *above: str) -> bool:
+        """Whether a name is admitted; "", an unknown one, only where all are.
+
+        Args:
+            above: accounts above an account, which are denied with all below them.
+        """
+        if not name:
+            return self.allowed is None and not self.denied
+        is_allowed = self.allowed is None or name in self.allowed
+        return is_allowed and self.denied.isdisjoint((name, *above))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionAccess:
+    """Whose jobs may enter a partition that is up and closed to no group, host or user."""
+
+    accounts: Admission = Admission()  #: AllowAccounts, DenyAccounts
+    qos: Admission = Admission()  #: AllowQos, DenyQos
+    fewest_nodes: int = 0  #: that a job must ask for (MinNodes)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachinePartition:
     """A queue and the nodes that serve it."""
@@ -57,6 +85,8 @@ class MachinePartition:
     widest: float = math.inf  #: nodes that a job may have at most
     qos: str = ""  #: whose limits hold for all of its jobs; "" for none
     is_default: bool = False  #: jobs that name no partition go there
+    #: Whose jobs it accepts; None where that is unknown, or needs more than a job's own request.
+    access: PartitionAccess | None = None
     #: Weights of TRESBillingWeights by resource, memory by MiB; empty where CPUs count.
     billing: Mapping[str, float] = field(default_factory=dict)
 
@@ -121,6 +151,8 @@ class Machine:
     #: The account above each account, "root" at the top.
     parent_of: Mapping[str, str] = field(default_factory=dict)
     account_of: Mapping[str, str] = field(default_factory=dict)  #: the default account of each user
+    #: Users with an association that holds for one partition alone.
+    bound_users: frozenset[str] = frozenset()
     #: Accounts and users with their shares and priorities; `ShareTree.of` them.
     associations: tuple[Association, ...] = ()
     #: OpenPBS: which column of a log has the names of the tree, each of them once: OF_USERS,

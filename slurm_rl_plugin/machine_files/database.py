@@ -430,6 +430,7 @@ class Database:
     users: Mapping[str, ResourceLimit] = field(default_factory=dict)
     parent_of: Mapping[str, str] = field(default_factory=dict)
     account_of: Mapping[str, str] = field(default_factory=dict)
+    bound_users: frozenset[str] = frozenset()
     associations: tuple[Association, ...] = ()
     left_out: Sequence[str] = ()
 
@@ -478,6 +479,7 @@ def database_of(entries: Iterable[DatabaseEntry]) -> Database:
         users=users,
         parent_of=parent_of,
         account_of=_default_accounts(known),
+        bound_users=frozenset(each.name for each in known if each.kind == USER and each.partition),
         associations=tuple(sorted(_associations(known, parent_of), key=lambda each: each[:2])),
         left_out=(*sentences, *of_users),
     )

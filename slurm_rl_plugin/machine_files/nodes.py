@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_rl_plugin.domain.machine import MachinePartition
+from slurm_rl_plugin.domain.machine import Admission, MachinePartition, PartitionAccess
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.scheduling import sharing_of
@@ -17,6 +17,7 @@ from slurm_rl_plugin.machine_files.statements import (
     NODE,
     NOTHING,
     ConfRecord,
+    Keys,
     Statements,
     Value,
     by_key,
@@ -309,7 +310,46 @@ def _partition(record: ConfRecord, settings: Mapping[str, Value]) -> MachinePart
         qos=record.keys.word("qos"),
         is_default=record.keys.truth("default"),
         billing=billing_weights(record),
+        access=_access(keys),
     )
+
+
+#: What `scontrol show partition` says of a partition that any user may choose, and that neither
+#: preempts nor limits its jobs.
+_OPEN = {
+    "state": "UP",
+    "hidden": "NO",
+    "rootonly": "NO",
+    "reqresv": "NO",
+    "allowgroups": "ALL",
+    "allocnodes": "ALL",
+    "qos": "N/A",
+    "preemptmode": "OFF",
+    "maxcpuspernode": "UNLIMITED",
+    "maxmempernode": "UNLIMITED",
+}
+
+
+def _access(keys: Keys) -> PartitionAccess | None:
+    """Whose jobs enter a partition; None for one of slurm.conf, which does not name every right."""
+    is_open = all(keys.text(key).upper() == value for key, value in _OPEN.items())
+    accounts, qos = (_admission(keys, what) for what in ("accounts", "qos"))
+    if not is_open or accounts is None or qos is None or "minnodes" not in keys:
+        return None
+    # releases before 23.02 print no MaxCPUsPerSocket
+    if keys.text("maxcpuspersocket", "UNLIMITED").upper() != "UNLIMITED":
+        return None
+    return PartitionAccess(accounts=accounts, qos=qos, fewest_nodes=keys.number("minnodes", 0))
+
+
+def _admission(keys: Keys, what: str) -> Admission | None:
+    """Who is allowed, or who is denied: `scontrol` prints one of them."""
+    allowed, denied = keys.text(f"allow{what}").lower(), keys.text(f"deny{what}").lower()
+    if denied:
+        return Admission(denied=frozenset(denied.split(",")))
+    if not allowed:
+        return None
+    return Admission(None if allowed == "all" else frozenset(allowed.split(",")))
 
 
 def billing_weights(record: ConfRecord) -> dict[str, float]:

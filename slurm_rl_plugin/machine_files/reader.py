@@ -226,6 +226,7 @@ def machine_of(
         users=database.users,
         parent_of=database.parent_of,
         account_of=database.account_of,
+        bound_users=database.bound_users,
         associations=database.associations,
         licences=licences_of(settings),
         counts_memory=sharing.counts_memory,

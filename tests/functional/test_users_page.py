@@ -11,14 +11,12 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
-import numpy as np
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -26,91 +24,11 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.forecasts.live.asked_queue import AskedQueue
-from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastPages, question_pace, reading_pace
-from slurm_rl_plugin.forecasts.live.forecast_queue import ForecastQueue, scores_document
 from slurm_rl_plugin.forecasts.live.users_page import start_sentence
-from slurm_rl_plugin.serving.page_server import serve_pages
 from slurm_rl_plugin.units import HOUR
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.chromium import chromium, faults, look, needs_chromium
-from tests.unit.forecasts.live_site import LiveSite, busy_look, last_days, live_site, looked_back
-
-TOKEN = "t" * 40
-HEADER = "X-Forwarded-User"
-
-
-@dataclass
-class Site:
-    """Served pages, and the queue that they show."""
-
-    pages: ForecastPages
-    queue: ForecastQueue
-    address: str
-
-    def jobs_of(self, user: str) -> list[int]:
-        places = self.queue.users_jobs(user)
-        return self.queue.snapshot.pending.jobs.job_id[places].tolist()
-
-    def page(self, query: str = "", **headers: str) -> str:
-        with urlopen(Request(self.address + query, headers=headers), timeout=30.0) as answer:
-            return str(answer.read().decode())
-
-
-def portal(user: str) -> dict[str, str]:
-    """What the portal's proxy sets for the user who is signed in."""
-    return {"Authorization": f"Bearer {TOKEN}", HEADER: user}
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    log = replace(
-        live_site().log,
-        users=("alice", "bob", "carol", "dave"),
-        accounts=("physics", "<b>biology"),
-    )
-    site = LiveSite(log=log)
-    now = busy_look(site, last_days(site, 2.0, HOUR))
-    made = looked_back(tmp_path_factory.mktemp("site"), site, now)
-    history = site.history(now)
-    look = site.queue(now, now - HOUR)
-    count = len(look.pending)
-    held = np.arange(count) == count - 1  # the last one, and it is of alice too
-    users = np.where((np.arange(count) < 2) | held, 0, np.maximum(look.pending.jobs.user, 1))
-    look = replace(
-        look,
-        pending=replace(
-            look.pending,
-            jobs=replace(look.pending.jobs, user=users),
-            held=held,
-            reason=held.astype(np.int64),
-        ),
-        reasons=(
-            "Priority: jobs before it start first; wait for its turn",
-            "JobHeldAdmin: an administrator holds the job; ask the administrators to release it",
-        ),
-        usage=np.array([0.71, 0.29]),
-    )
-    queue = made.forecast(history, look)
-    asked = AskedQueue(forecaster=made, history=lambda: history)
-    pages = ForecastPages(
-        others=False,
-        clock=lambda: now + 42.0,
-        monotonic=time.monotonic,
-        pace=question_pace(time.monotonic),
-        reading=reading_pace(time.monotonic),
-        new_job=asked.new_job,
-        advice=asked.advice,
-        scores=lambda: scores_document(made.kept.rows(0.0), now),
-        metrics=lambda: (b"", "text/plain"),
-        trusted=frozenset(),
-        is_token=lambda given: given == f"Bearer {TOKEN}",
-        started=made.kept.started_of,
-        user_key="HTTP_X_FORWARDED_USER",
-    )
-    pages.renew(queue)
-    port = serve_pages(pages, "127.0.0.1", 0, section="forecast")
-    return Site(pages, queue, f"http://127.0.0.1:{port}/")
+from tests.functional.users_site import HEADER, TOKEN, WIDTHS, Site, portal, served_site, sign_in
 
 
 def refusal(site: Site, query: str = "", **headers: str) -> tuple[int, str]:
@@ -118,6 +36,11 @@ def refusal(site: Site, query: str = "", **headers: str) -> tuple[int, str]:
     with pytest.raises(HTTPError) as found:
         site.page(query, **headers)
     return found.value.code, found.value.read().decode()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return served_site(tmp_path_factory.mktemp("site"), ("physics", "<b>biology"))
 
 
 def shown_jobs(page: str) -> list[int]:
@@ -131,7 +54,8 @@ def test_each_user_sees_the_own_jobs_and_shares(site: Site) -> None:
     assert "JobHeldAdmin: an administrator holds the job" in alices
     assert "Probably between" in bobs
     assert "&lt;b&gt;biology" in alices
-    assert "71.0 %" in alices
+    assert "71.0 %, more than its share" in alices
+    assert "29.0 %, less than its share" in alices
     assert "<b>" not in alices
     assert "No job of yours was pending" in site.page(**portal("erin"))
 
@@ -158,6 +82,12 @@ def test_who_is_not_signed_in_reads_what_to_do(site: Site) -> None:
     status, text = refusal(site, Authorization=f"Bearer {TOKEN}")
     assert (status, "add ?user=NAME" in text) == (400, True)
     assert shown_jobs(site.page("?user=alice", Authorization=f"Bearer {TOKEN}"))
+
+
+def test_another_partition_is_advised_where_the_job_may_go(site: Site) -> None:
+    page = site.page(f"?advice={site.jobs_of('alice')[0]}", **portal("alice"))
+    assert "With partition spare instead of batch, the job would start about" in page
+    assert "closed" not in page
 
 
 def test_a_page_before_and_after_the_first_forecasts(site: Site) -> None:
@@ -282,14 +212,9 @@ def browser() -> Iterator[webdriver.Chrome]:
         yield found
 
 
-def sign_in(browser: webdriver.Chrome, user: str) -> None:
-    """Send what the portal's proxy sends."""
-    browser.execute_cdp_cmd("Network.setExtraHTTPHeaders", {"headers": portal(user)})
-
-
 @needs_chromium
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [320, 768, 1280])
+@pytest.mark.parametrize("width", WIDTHS)
 def test_the_page_at_every_width(
     site: Site, browser: webdriver.Chrome, width: int, dark: bool
 ) -> None:

@@ -27,7 +27,16 @@ from tests.real.users import AS_HIM, NAME, STAFF, add_system_user
 
 pytestmark = pytest.mark.real
 
-PLAN = ClusterPlan(nodes=1, accounts={**ACCOUNTS, **STAFF})
+#: Jobs wait for the first node; the others are idle.
+PLAN = ClusterPlan(
+    nodes=3,
+    accounts={**ACCOUNTS, **STAFF},
+    partitions=(
+        "PartitionName=batch Nodes=n1 Default=YES MaxTime=1-0 DefaultTime=10 State=UP",
+        "PartitionName=spare Nodes=n2 MaxTime=1-0 State=UP",
+        "PartitionName=biologists Nodes=n3 MaxTime=1-0 State=UP AllowAccounts=biology",
+    ),
+)
 #: Short jobs that wait and start, so that enough forecasts have come true, and seconds for that:
 #: the service compiles the simulator first.
 SHORT, SOON = 60, 400.0
@@ -216,6 +225,22 @@ def test_before_submitting_a_job_is_foretold(foretold: ForetoldSlurm) -> None:
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["jobs"][0]["forecast"]["start"] >= document["foretold"]
+
+
+def test_another_partition_is_advised_to_whom_it_lets_in(foretold: ForetoldSlurm) -> None:
+    advised = {}
+    for user, job in (("alice", foretold.hers), ("bob", foretold.his)):
+        done = foretold.start("--json", "--advice", str(job), user=user)
+        assert done.returncode == 0, done.stderr
+        found = [
+            each["asks"].get("partition") for each in json.loads(done.stdout)["jobs"][0]["advice"]
+        ]
+        advised[user] = {name for name in found if name}
+    assert advised == {"alice": {"spare"}, "bob": {"spare", "biologists"}}
+    words = ("--partition=spare",)
+    moved = foretold.slurm.submit(*words, user="alice", account="physics", processors=4, minutes=30)
+    foretold.slurm.wait_state(moved, "RUNNING")
+    foretold.slurm.run("scancel", str(moved))
 
 
 def test_it_goes_on_after_slurmctld_has_restarted(foretold: ForetoldSlurm) -> None:

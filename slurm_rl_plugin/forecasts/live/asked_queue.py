@@ -6,8 +6,8 @@ RequestRefused is raised where a request is not understood, or the machine never
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from slurm_rl_plugin.forecasts.live.forecast_queue import (
     forecast_documents,
 )
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
+from slurm_rl_plugin.forecasts.live.other_partitions import other_partitions
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, joined_requests, site_now
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import HOUR, MINUTE, FloatArray, IntArray
@@ -43,9 +44,12 @@ _FEWEST_DRAWS = 5
 _ON_HALF = 2.0
 #: Draws of a run time by which a limit is chosen.
 RUN_DRAWS = 1000
+#: Other partitions that are replayed at most.
+_PARTITIONS = 2
 #: Replays of each request at most, and seconds that one may take: the job's own, and each variant.
 _DRAWS, _SECONDS = 40, 4.0
-#: Seconds after which a question has no further replay: of the job's own request and two variants.
+#: Seconds after which a question has no further replay: a slow queue is replayed with the job's
+#: own request and two variants.
 QUESTION_SECONDS = 3.0 * _SECONDS
 
 
@@ -53,10 +57,10 @@ QUESTION_SECONDS = 3.0 * _SECONDS
 class AskedJob:
     """What a job that is not submitted asks for."""
 
-    #: user, account, partition: names, known or new; "" for any.
+    #: user, account: names, known or new; "" for any, also as partition.
     user: str
     account: str
-    partition: str
+    partition: str  #: of several, with commas, the first counts
     processors: int  #: how many
     nodes: int  #: how many it is spread over; 0 for as few as hold it
     time_limit: float  #: seconds; nan for none
@@ -111,7 +115,8 @@ def with_job(snapshot: QueueSnapshot, asked: AskedJob) -> QueueSnapshot:
     accounts, account = _placed(snapshot.accounts, asked.account)
     users, user = _placed(snapshot.users, asked.user)
     first = snapshot.partitions[0] if snapshot.partitions else ""
-    partitions, partition = _placed(snapshot.partitions, asked.partition or first)
+    named = asked.partition.split(",")
+    partitions, partition = _placed(snapshot.partitions, named[0] or first)
     jobs = snapshot.pending.jobs
     added: dict[str, Any] = {
         "job_id": NOT_SUBMITTED,
@@ -130,12 +135,17 @@ def with_job(snapshot: QueueSnapshot, asked: AskedJob) -> QueueSnapshot:
     own = ResourceRequests.of_totals(total, names=BASIC_RESOURCES, nodes=nodes)
     requests = joined_requests(jobs.requests, replace(own, memory_per_cpu=by_cpu))
     more = np.zeros(len(accounts) - len(snapshot.accounts))
+    qos, no_qos = _placed(snapshot.qos, "")
+    pending = _longer(snapshot.pending, JobTable(**columns, requests=requests), no_qos)
+    one_partition = np.zeros(len(pending), dtype=np.bool_)
+    one_partition[-1] = len(named) == 1 and named[0] != ""
     return replace(
         snapshot,
-        pending=_longer(snapshot.pending, JobTable(**columns, requests=requests)),
+        pending=replace(pending, one_partition=one_partition),
         accounts=accounts,
         users=users,
         partitions=partitions,
+        qos=qos,
         shares=np.append(snapshot.shares, more),
         usage=np.append(snapshot.usage, more),
     )
@@ -151,32 +161,46 @@ def _placed(names: tuple[str, ...], name: str) -> tuple[tuple[str, ...], int]:
 _NEW: Mapping[str, Any] = {"tasks": 1, "expected": np.nan, "for_processors": True, "reason": -1}
 
 
-def _longer(pending: PendingJobs, jobs: JobTable) -> PendingJobs:
+def _longer(pending: PendingJobs, jobs: JobTable, qos: int) -> PendingJobs:
     columns: dict[str, Any] = {}
+    values = {**_NEW, "qos": qos}
     for each in fields(pending):
         value = getattr(pending, each.name)
         if isinstance(value, np.ndarray):
-            columns[each.name] = np.append(value, value.dtype.type(_NEW.get(each.name, 0)))
+            columns[each.name] = np.append(value, value.dtype.type(values.get(each.name, 0)))
     return replace(pending, jobs=jobs, **columns)
 
 
-def asking_for(
-    snapshot: QueueSnapshot,
-    place: int,
-    *,
-    time_limit: float | None = None,
-    processors: float | None = None,
-) -> QueueSnapshot:
-    """The queue where a pending job asks for something else; memory and GPUs go with processors."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherRequest:
+    """What a job asks for instead; None where it asks for the same."""
+
+    time_limit: float | None = None  #: seconds
+    processors: float | None = None  #: how many; memory and GPUs go with them
+    partition: str | None = None  #: by name
+
+    def as_json(self) -> dict[str, float | str]:
+        """What is changed, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def asking_for(snapshot: QueueSnapshot, place: int, asks: OtherRequest) -> QueueSnapshot:
+    """The queue where a pending job asks for something else."""
     jobs = changed = snapshot.pending.jobs
-    if time_limit is not None:
+    partitions = snapshot.partitions
+    if asks.partition is not None:
+        partitions, number = _placed(partitions, asks.partition)
+        of_jobs = jobs.partition.copy()
+        of_jobs[place] = number
+        changed = replace(changed, partition=of_jobs)
+    if asks.time_limit is not None:
         limits = jobs.time_limit.copy()
-        limits[place] = time_limit
+        limits[place] = asks.time_limit
         changed = replace(changed, time_limit=limits)
-    if processors is not None:
-        part = processors / float(jobs.processors[place])
+    if asks.processors is not None:
+        part = asks.processors / float(jobs.processors[place])
         counts = jobs.processors.copy()
-        counts[place] = processors
+        counts[place] = asks.processors
         requests = jobs.requests
         if requests is not None:
             total, nodes = requests.total.copy(), requests.nodes.copy()
@@ -184,7 +208,8 @@ def asking_for(
             nodes[place] = math.ceil(nodes[place] * part)
             requests = replace(requests, total=total, nodes=nodes)
         changed = replace(changed, processors=counts, requests=requests)
-    return replace(snapshot, pending=replace(snapshot.pending, jobs=changed))
+    pending = replace(snapshot.pending, jobs=changed)
+    return replace(snapshot, pending=pending, partitions=partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,9 +217,10 @@ class Variant:
     """Another request of the same job."""
 
     words: str  #: what it asks for
-    asks: dict[str, float]  #: of the request: name -> value
-    runs_longer: float  #: how many times as long it is taken to run
-    killed: float  #: chance that it then runs into its limit, by its predicted run time
+    asks: OtherRequest
+    runs_longer: float = 1.0  #: how many times as long it is taken to run
+    #: Chance that it then runs into another limit than its own, by its predicted run time.
+    killed: float = 0.0
 
     def is_sure(self, sooner: FloatArray, run_times: FloatArray) -> bool:
         """Whether the job starts and ends significantly sooner by it, and by at least _WORTH.
@@ -228,48 +254,62 @@ def variants_of(limit: float, processors: int, run_times: FloatArray) -> Iterato
     if np.isfinite(limit) and advised < limit:
         yield Variant(
             words=f"a limit of {_hours(advised)} instead of {_hours(limit)}",
-            asks={"time_limit": advised},
-            runs_longer=1.0,
+            asks=OtherRequest(time_limit=advised),
             killed=float((run_times > advised).mean()),
         )
     half = (processors + 1) // 2
     if half == processors:
         return
-    asks, words = {"processors": float(half)}, f"{half} processors instead of {processors}"
+    new_limit, words = None, f"{half} processors instead of {processors}"
     longer = float(np.ceil(_ON_HALF * safe / _STEP) * _STEP)
     if longer > limit:
-        longer = min(longer, _ON_HALF * limit)
-        asks["time_limit"] = longer
-        words += f" and a limit of {_hours(longer)} instead of {_hours(limit)}"
-    killed = float((_ON_HALF * run_times > asks.get("time_limit", limit)).mean())
+        new_limit = min(longer, _ON_HALF * limit)
+        words += f" and a limit of {_hours(new_limit)} instead of {_hours(limit)}"
+    killed = float((_ON_HALF * run_times > (new_limit or limit)).mean())
     if killed <= KILLED:
+        asks = OtherRequest(processors=float(half), time_limit=new_limit)
         words += ", its run time taken to double"
         yield Variant(words=words, asks=asks, runs_longer=_ON_HALF, killed=killed)
 
 
 def advice_for(
-    snapshot: QueueSnapshot, place: int, run_times: FloatArray, base: FloatArray, waits: Waits
+    snapshot: QueueSnapshot,
+    place: int,
+    run_times: FloatArray,
+    base: FloatArray,
+    waits: Waits,
+    partitions: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """What other requests of one pending job would bring; only what is sure is said.
 
     Args:
+        run_times: draws of how long it may run, seconds.
         base: its waits with its own request, seconds, shape [draws].
         waits: plays another queue forward, by the same draws, as far as there is time.
+        partitions: that would accept the job as it is; the first few are tried.
     """
     if len(base) < _FEWEST_DRAWS:
         return []
     jobs = snapshot.pending.jobs
     limit, processors = float(jobs.time_limit[place]), int(jobs.processors[place])
+    own = snapshot.partitions[jobs.partition[place]]
+    variants = [
+        *variants_of(limit, processors, run_times),
+        *(
+            Variant(words=f"partition {name} instead of {own}", asks=OtherRequest(partition=name))
+            for name in partitions[:_PARTITIONS]
+        ),
+    ]
     found = []
-    for each in variants_of(limit, processors, run_times):
-        played = waits(asking_for(snapshot, place, **each.asks))
+    for each in variants:
+        played = waits(asking_for(snapshot, place, each.asks))
         if len(played) < _FEWEST_DRAWS:
             continue
         sooner = base[: len(played)] - played
         if each.is_sure(sooner, run_times):
             low, middle, high = np.quantile(sooner, [0.05, 0.5, 0.95]).tolist()
             told = {"sooner": middle, "interval": [low, high], "killed": each.killed}
-            found.append({"words": each.words, "asks": each.asks, **told})
+            found.append({"words": each.words, "asks": each.asks.as_json(), **told})
     return found
 
 
@@ -345,7 +385,8 @@ class AskedQueue:
             return np.asarray(self._replayed(there, asked, count, until)[0])
 
         run_times = self.forecaster.source.run_times(site, int(job[0]), RUN_DRAWS)
-        return advice_for(snapshot, place, run_times, draws[0], waits)
+        others = other_partitions(snapshot, place, site.prepared.machine)
+        return advice_for(snapshot, place, run_times, draws[0], waits, others)
 
     def _replayed(self, site: SiteAt, job: IntArray, most: int, until: float) -> FloatArray:
         """Waits of one job, [1, draws]: one, and more as far as the question's time goes."""

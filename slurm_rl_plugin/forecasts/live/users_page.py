@@ -37,6 +37,8 @@ _MARKS = {
     "1 month": 30.0 * DAY,
 }
 _APART = 20.0
+#: What an account got is about its share within this part of it.
+_ABOUT = 0.1
 #: Distance of a time, seconds, and to what it is rounded: users do not plan to the minute.
 _ROUNDED = (
     (HOUR, MINUTE),
@@ -92,6 +94,13 @@ class AccountLine:
     share: float
     got: float
 
+    @property
+    def verdict(self) -> str:
+        """Whether it got its share, in words."""
+        if abs(self.got - self.share) <= _ABOUT * self.share:
+            return "about its share"
+        return f"{'more' if self.got > self.share else 'less'} than its share"
+
 
 @dataclass(frozen=True, slots=True)
 class StartedLine:
@@ -101,7 +110,7 @@ class StartedLine:
     started: str
     forecast: str
     verdict: str
-    inside: bool  #: whether the start lies in the 90 % band
+    is_late: bool  #: whether it started after the 90 % band
 
 
 def users_page(
@@ -295,14 +304,13 @@ def _started(rows: GivenRows, now: float) -> list[StartedLine]:
         wide, narrow = (
             [moment + float(end[at]) for end in rows.forecasts.band(part)] for part in (0.9, 0.5)
         )
-        inside = wide[0] <= start <= wide[1]
-        if not inside:
+        if not wide[0] <= start <= wide[1]:
             verdict = f"no, {'earlier' if start < wide[0] else 'later'}"
         else:
             verdict = "yes, near the median" if narrow[0] <= start <= narrow[1] else "yes"
         forecast = " to ".join(both_times(wide[0], wide[1], now, "today "))
         begun = clock_text(start, now, "today ")
-        found.append(StartedLine(int(rows.job[at]), begun, forecast, verdict, inside))
+        found.append(StartedLine(int(rows.job[at]), begun, forecast, verdict, start > wide[1]))
     return found
 
 

@@ -119,9 +119,9 @@ def advised(log: AdvisedLog, job: int) -> list[dict[str, Any]]:
     )
     before, found = log.start_of(job, log.workload), []
     for variant in variants_of(limit, processors, run_times):
-        kind = "processors" if "processors" in variant.asks else "limit"
+        kind = "limit" if variant.asks.processors is None else "processors"
         runs = log.workload.run_time[job] * variant.runs_longer
-        if runs > variant.asks.get("time_limit", limit):
+        if runs > (variant.asks.time_limit or limit):
             found.append({"kind": kind, "killed": True})
             continue
         sooner = base - _played(log, _asking(known, job - first, variant), job - first)[0]
@@ -150,17 +150,17 @@ def _played(log: AdvisedLog, known: PreparedLog, row: int) -> tuple[FloatArray, 
 
 def _asking(known: PreparedLog, row: int, variant: Variant) -> PreparedLog:
     limit, processors = known.log.time_limit.copy(), known.log.processors.copy()
-    limit[row] = variant.asks.get("time_limit", limit[row])
-    processors[row] = int(variant.asks.get("processors", processors[row]))
+    limit[row] = variant.asks.time_limit or limit[row]
+    processors[row] = int(variant.asks.processors or processors[row])
     return replace(known, log=replace(known.log, time_limit=limit, processors=processors))
 
 
 def _changed(workload: Workload, job: int, variant: Variant) -> Workload:
     limit, estimate = workload.time_limit.copy(), workload.estimate.copy()
     processors = workload.processors.copy()
-    limit[job] = variant.asks.get("time_limit", limit[job])
-    estimate[job] = variant.asks.get("time_limit", estimate[job])
-    processors[job] = int(variant.asks.get("processors", processors[job]))
+    limit[job] = variant.asks.time_limit or limit[job]
+    estimate[job] = variant.asks.time_limit or estimate[job]
+    processors[job] = int(variant.asks.processors or processors[job])
     return workload.having(time_limit=limit, estimate=estimate, processors=processors)
 
 

@@ -74,7 +74,7 @@ def test_a_snapshot_of_pbs_says_why_each_job_waits(
 ) -> None:
     fake.add("1.head", job_state=state, comment=comment)
     fake.add("2.head")
-    snapshot = snapshot_of(fake)
+    snapshot = fake.adapter().snapshot()
     assert snapshot.pending.reason is not None
     reasons = [snapshot.reasons[each] for each in snapshot.pending.reason.tolist()]
     said = dict(zip(snapshot.pending.jobs.job_id.tolist(), reasons, strict=True))

@@ -12,6 +12,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.domain.jobs import EndedJobs
+from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
@@ -32,14 +33,16 @@ class LiveSite:
 
     Attributes:
         log: every job, with the start that it will have.
+        machine: its nodes; None where processors alone are known.
     """
 
     log: JobLog
+    machine: Machine | None = None
 
     def history(self, now: float) -> PreparedLog:
         """What accounting has: runs that have ended."""
         over = self.log.start + self.log.run_time <= now
-        return prepare_log(self.log.select(over), capacity=PROCESSORS)
+        return prepare_log(self.log.select(over), capacity=PROCESSORS, machine=self.machine)
 
     def queue(self, now: float, since: float) -> QueueSnapshot:
         """A look at the queue, with what started and ended since the last one."""
@@ -49,11 +52,15 @@ class LiveSite:
         running = np.flatnonzero((log.start <= now) & (end > now))
         started = np.flatnonzero((log.start <= now) & (log.start > since))
         ended = np.flatnonzero((end <= now) & (end > since))
-        waiting = PendingJobs.untouched(self._table(pending))
         age = (now - log.submit[pending]).astype(np.int64)
+        waiting = replace(
+            PendingJobs.untouched(self._table(pending)),
+            native_priority=age,
+            one_partition=np.ones(len(pending), dtype=np.bool_),
+        )
         return QueueSnapshot(
             now=now,
-            pending=replace(waiting, native_priority=age),
+            pending=waiting,
             running=RunningJobs(jobs=self._table(running), start=log.start[running]),
             started=StartedJobs(jobs=self._table(started), start=log.start[started]),
             ended=EndedJobs(jobs=self._table(ended), start=log.start[ended], end=end[ended]),

@@ -265,6 +265,9 @@ class TableBuilder:
             ],
             dtype=np.int64,
         )
+        lists = self._numbers.partition_lists
+        is_single = np.array([len(partitions) == 1 for partitions in lists], dtype=np.bool_)
+        of_components = np.array([bool(row.components) for row in rows], dtype=np.bool_)
         counts, starts = tasks or {}, last_start or {}
         return PendingJobs(
             jobs=jobs,
@@ -274,6 +277,7 @@ class TableBuilder:
             admin_set=terms["by_hand"].copy(),
             nice=lines["nice"],
             qos=self._named(self.qos, lines["qos"]),
+            one_partition=is_single[lines["partitions"]] & ~of_components,
             spread=terms["spread"].copy(),
             standing=terms["standing"].copy(),
             tier=tier_of[lines["partitions"]],
