@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from slurm_rl_plugin.accounting.log_file import LogFile, read_ahead
 from slurm_rl_plugin.accounting.log_reader import AccountingReader
@@ -39,16 +41,10 @@ from slurm_rl_plugin.domain.job_class import words_for_us
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
-_SEEDS = (1, 2)
 _TWICE = "duplicate record"
 #: Of a dump without marks: a line break in the text of a job may begin what looks like another's.
 _FORGEABLE = "the text of another job could have forged it"
 _QUOTED = "row within the text of a job"
-#: Places of the first table, and how many there are at least for each record.
-_PLACES = 1 << 16
-_PLACES_A_RECORD = 4
-#: The longest stretch: records, and a divisor of all; joining two takes three times their room.
-_STRETCH, _STRETCHES = 1 << 20, 8
 _NAMES = {
     "account": "account",
     "user": "user",
@@ -63,94 +59,29 @@ _FIELD_NAME = re.compile(r"[a-z_]+(%-?\d+)?", re.ASCII)
 class SeenRecords:
     """Digests of all records so far, in sorted stretches of growing length.
 
-    Two numbers of 64 bits stand for a record: among 100 million, two different ones share both with
-    a chance of 1 in 10^22. A table of the digests' first bits shows for most records that none like
-    it was there, without a look into the stretches.
+    64 bits stand for a record, by a key that is drawn anew each time, so that no text can be made
+    to pass for another: two of 100 million records share theirs with a chance of 1 in 3,700.
     """
 
-    def __init__(self, stretch: int = _STRETCH) -> None:
-        self._stretch = stretch
-        self._stretches: list[tuple[np.ndarray, np.ndarray]] = []
-        self._records = 0
-        self._taken = np.zeros(_PLACES, dtype=np.bool_)
+    def __init__(self) -> None:
+        self.key = secrets.randbits(64)
+        self._stretches: list[NDArray[np.uint64]] = []
 
-    def told_before(self, first: np.ndarray, second: np.ndarray, places: IntArray) -> BoolArray:
-        """Whether each record was there before, in this batch or an earlier one; remembers them.
-
-        A record has two digests, uint64[n] each; places give the order in the batch.
-        """
-        order = _order(first, second, places)
-        one, other = first[order], second[order]
-        same = np.zeros(len(order), dtype=np.bool_)
-        same[1:] = (one[1:] == one[:-1]) & (other[1:] == other[:-1])
-        perhaps = np.flatnonzero(self._taken[self._places_of(one)])
-        same[perhaps] |= self._known(one[perhaps], other[perhaps])
-        before = np.zeros(len(order), dtype=np.bool_)
+    def told_before(self, digests: NDArray[np.uint64]) -> BoolArray:
+        """Whether each record was there before, in this batch or an earlier one; remembers them."""
+        order = np.argsort(digests, kind="stable")
+        ordered = digests[order]
+        same = np.append(False, ordered[1:] == ordered[:-1])[: len(ordered)]
+        for stretch in self._stretches:
+            at = np.searchsorted(stretch, ordered)
+            same |= stretch[np.minimum(at, len(stretch) - 1)] == ordered
+        before = np.empty(len(order), dtype=np.bool_)
         before[order] = same
-        self._remember(one, other)
+        while self._stretches and len(self._stretches[-1]) <= len(ordered):
+            ordered = np.sort(np.append(self._stretches.pop(), ordered), kind="stable")
+        if len(ordered):
+            self._stretches.append(ordered)
         return before
-
-    def _known(self, first: np.ndarray, second: np.ndarray) -> BoolArray:
-        known = np.zeros(len(first), dtype=np.bool_)
-        for one, other in self._stretches:
-            place = np.searchsorted(one, first)
-            open_ones = np.flatnonzero(~known)
-            while len(open_ones):
-                at = place[open_ones]
-                within = at < len(one)
-                open_ones, at = open_ones[within], at[within]
-                alike = one[at] == first[open_ones]
-                open_ones, at = open_ones[alike], at[alike]
-                known[open_ones] |= other[at] == second[open_ones]
-                place[open_ones] += 1
-        return known
-
-    def _remember(self, first: np.ndarray, second: np.ndarray) -> None:
-        """Keep digests, the first ones in order."""
-        if not len(first):
-            return
-        self._stretches.append((first, second))
-        self._merge()
-        self._records += len(first)
-        if self._records * _PLACES_A_RECORD > len(self._taken):
-            places = len(self._taken)
-            while places < self._records * _PLACES_A_RECORD:
-                places *= 2
-            self._taken = np.zeros(places, dtype=np.bool_)
-            for each, _ in self._stretches:
-                self._taken[self._places_of(each)] = True
-        else:
-            self._taken[self._places_of(first)] = True
-
-    def _places_of(self, first: np.ndarray) -> np.ndarray:
-        """Where in the table digests have their place: in their own order."""
-        bits = len(self._taken).bit_length() - 1
-        return first >> np.uint64(64 - bits)
-
-    def _merge(self) -> None:
-        """Join stretches so that each is longer than the next: few to look into, few to sort.
-
-        Those of the longest length stay as they are.
-        """
-        longest = max(self._stretch, self._records // _STRETCHES)
-        while len(self._stretches) > 1:
-            (one, other), (more, others) = self._stretches[-2:]
-            if not len(one) <= len(more) <= longest // 2:
-                break
-            first, second = np.concatenate([one, more]), np.concatenate([other, others])
-            order = np.argsort(first, kind="stable")
-            self._stretches[-2:] = [(first[order], second[order])]
-
-
-def _order(first: np.ndarray, second: np.ndarray, places: IntArray) -> IntArray:
-    """By all three; few share the first, and numpy's order of three keys takes far longer."""
-    order = np.argsort(first)
-    same = np.diff(first[order]) == 0
-    shared = np.flatnonzero(np.append(same, False) | np.append(False, same))
-    if len(shared):
-        rows = order[shared]
-        order[shared] = rows[np.lexsort((places[rows], second[rows], first[rows]))]
-    return order
 
 
 def _count(counts: Counter[str], found: Iterable[tuple[str, IntArray]]) -> None:
@@ -266,12 +197,17 @@ class SacctReader(AccountingReader):
 
     def _jobs(self, batch: Batch, layout: Layout) -> pl.DataFrame:
         """The jobs among records, in the order of the dump; columns as in `stored.log`."""
+        order = np.argsort(batch.places)
         fields, places = batch.fields, batch.places
+        if (np.diff(places) < 0).any():
+            fields, places = fields[order], places[order]
         steps = value_of(fields, layout, "jobid", "jobidraw").str.contains(".", literal=True)
         if steps.any():
             fields, places = fields.filter(~steps), places[~steps.to_numpy()]
         rows = _Columns(fields, layout)
-        reasons = [(_TWICE, self._told_before(fields, places, layout)), *rows.reasons()]
+        texts = fields.select(str(place) for place in range(len(layout.names)))
+        told = self._seen.told_before(texts.hash_rows(self._seen.key).to_numpy())
+        reasons = [(_TWICE, told), *rows.reasons()]
         lost: dict[str, list[int]] = {}
         for place, reason in batch.lost.items():
             lost.setdefault(reason, []).append(place)
@@ -290,17 +226,7 @@ class SacctReader(AccountingReader):
         if batch.quoted:
             noticed[_QUOTED] += batch.quoted
         self.tally.kept += count
-        found, order = rows.frame(layout, kept), np.argsort(places[kept])
-        return found if (np.diff(order) > 0).all() else found[order]
-
-    def _told_before(self, fields: pl.DataFrame, places: IntArray, layout: Layout) -> BoolArray:
-        # Records that differ, but in nothing that must be sound, are of one job: too few for the
-        # first digest to take two of them for the same.
-        texts = [str(place) for place in range(len(layout.names))]
-        strict = [str(place) for place, _ in layout.strict]
-        first = fields.select(texts).hash_rows(_SEEDS[0])
-        second = fields.select(strict).hash_rows(_SEEDS[1])
-        return self._seen.told_before(first.to_numpy(), second.to_numpy(), places)
+        return rows.frame(layout, kept)
 
     def _notice(
         self,
@@ -311,20 +237,18 @@ class SacctReader(AccountingReader):
     ) -> None:
         submit, start = rows.submit[kept], rows.start[kept]
         eligible, run_time = rows.eligible[kept], rows.run_time[kept]
-        order = np.argsort(places)
-        in_order = submit[order]
         outside = (eligible < submit) | (eligible > start)
         unlike = np.abs(rows.end[kept] - start - run_time) > 1
-        backwards = np.diff(in_order, prepend=self.tally.last_submit) < 0
+        backwards = np.diff(submit, prepend=self.tally.last_submit) < 0
         found = (
             ("eligible outside submit to start", places[outside]),
             ("elapsed is not end minus start", places[unlike]),
-            ("submit going backwards", places[order[backwards]]),
+            ("submit going backwards", places[backwards]),
             *((oddity, places[there[kept]]) for oddity, there in unread),
         )
         _count(self.tally.noticed, found)
         if len(submit):
-            self.tally.last_submit = float(in_order[-1])
+            self.tally.last_submit = float(submit[-1])
 
 
 def _cut(log: LogFile, layout: Layout) -> Iterator[Batch]:
