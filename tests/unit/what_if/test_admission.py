@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.machine import Machine
@@ -20,6 +21,12 @@ from tests.unit.machine_files.written_files import NODES, machine_of_lines
 def cluster_of(folder: Path, *partitions: str) -> DescribedCluster:
     machine_of_lines(folder, NODES, *partitions)
     return read_cluster(folder)
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> DescribedCluster:
+    """No other partition than `short`."""
+    return cluster_of(tmp_path, "PartitionName=short Nodes=ALL MaxTime=4:00:00")
 
 
 def jobs() -> JobLog:
@@ -55,18 +62,16 @@ def test_who_ran_no_longer_asks_for_less_and_who_did_goes_elsewhere(tmp_path: Pa
     assert "1 go to another partition, 0 end there" in sentence
 
 
-def test_who_can_go_nowhere_ends_at_the_limit(tmp_path: Path) -> None:
-    cluster = cluster_of(tmp_path, "PartitionName=short Nodes=ALL MaxTime=4:00:00")
-    log, (sentence,) = admitted(jobs(), *narrowed(cluster))
+def test_who_can_go_nowhere_ends_at_the_limit(alone: DescribedCluster) -> None:
+    log, (sentence,) = admitted(jobs(), *narrowed(alone))
     assert log.time_limit.tolist() == [1.0 * HOUR, 2.0 * HOUR, 2.0 * HOUR]
     assert log.run_time.tolist() == [0.5 * HOUR, 1.5 * HOUR, 2.0 * HOUR]
     assert "1 end there" in sentence
 
 
-def test_a_job_without_a_limit_is_held_to_what_it_was_given(tmp_path: Path) -> None:
-    cluster = cluster_of(tmp_path, "PartitionName=short Nodes=ALL MaxTime=4:00:00")
+def test_a_job_without_a_limit_is_held_to_what_it_was_given(alone: DescribedCluster) -> None:
     silent = replace(jobs(), time_limit=np.full(3, np.nan))
-    log, (sentence,) = admitted(silent, *narrowed(cluster))
+    log, (sentence,) = admitted(silent, *narrowed(alone))
     assert log.run_time.tolist() == [0.5 * HOUR, 1.5 * HOUR, 2.0 * HOUR]
     assert log.time_limit.tolist() == [2.0 * HOUR] * 3
     assert "2 jobs that asked for more" in sentence
@@ -85,9 +90,8 @@ def test_nobody_goes_where_no_node_holds_him(tmp_path: Path) -> None:
     assert log.partitions[log.partition[2]] == "long"
 
 
-def test_a_wider_limit_changes_no_job(tmp_path: Path) -> None:
-    cluster = cluster_of(tmp_path, "PartitionName=short Nodes=ALL MaxTime=4:00:00")
-    wider = changed(cluster, "partition short MaxTime=9:00:00").machine
-    log, sentences = admitted(jobs(), cluster.machine, wider)
+def test_a_wider_limit_changes_no_job(alone: DescribedCluster) -> None:
+    wider = changed(alone, "partition short MaxTime=9:00:00").machine
+    log, sentences = admitted(jobs(), alone.machine, wider)
     assert sentences == []
     assert log.time_limit.tolist() == jobs().time_limit.tolist()

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain.job_groups import WIDTHS
-from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock, drawn_blocks
+from slurm_rl_plugin.domain.switchback import OURS, SITE, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of, groupings_of_workload
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of
 from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
-from slurm_rl_plugin.papers.switchback.clusters import DrawnTrial, preferring_short
-from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
@@ -22,6 +20,7 @@ from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 from slurm_rl_plugin.what_if.group_hours import HoursWaited, hours_in_blocks, hours_in_replays
 from slurm_rl_plugin.what_if.switchback.block_costs import JobTimes
 from tests.reference.loads import workload_of
+from tests.unit.what_if.test_switchback_blocks import declared
 
 PROCESSORS = 16
 
@@ -82,40 +81,21 @@ def test_groups_of_a_workload_are_those_of_its_log(prepared: PreparedLog) -> Non
     assert found["resource"].place[:2].tolist() == [1, 0]
 
 
-def declared(blocks: tuple[TurnBlock, ...]) -> Declaration:
-    return Declaration(
-        goal="wait",
-        harm=1.2,
-        longest_wait=np.inf,
-        policy="sjf",
-        model_sha256="",
-        seed=1,
-        day=DAY,
-        blocks=blocks,
-    )
-
-
-def few_jobs(submit: list[float], processors: list[int]) -> Workload:
-    n = len(submit)
-    run = np.full(n, HOUR)
-    return workload_of(
-        np.array(submit),
-        run,
-        processors=np.array(processors),
-        account=np.arange(n) % 2,
-        shares=[0.5, 0.5],
-    )
-
-
 def test_hours_belong_to_the_order_that_was_in_force() -> None:
     """Two days of a block each: jobs wait across the border, 23 h of each block are counted."""
     blocks = (
         TurnBlock(begin=0.0, end=DAY, arm=SITE, pair=0),
         TurnBlock(begin=DAY, end=2 * DAY, arm=OURS, pair=0),
     )
-    submit = [20 * HOUR] * 20
+    jobs = workload_of(
+        np.full(20, 20 * HOUR),
+        np.full(20, HOUR),
+        processors=np.repeat([1, 8], 10),
+        account=np.arange(20) % 2,
+        shares=[0.5, 0.5],
+    )
     times = JobTimes(
-        jobs=few_jobs(submit, [1] * 10 + [8] * 10),
+        jobs=jobs,
         start=np.array([23 * HOUR] * 10 + [30 * HOUR] * 9 + [np.nan]),
         capacity=16,
     )
@@ -135,11 +115,3 @@ def test_hours_belong_to_the_order_that_was_in_force() -> None:
     assert (wide.longest_before, wide.longest_after) == (4.0, 28.0)
     assert not hours.has_intervals
     assert {row.word for row in hours.groups} == {INCONCLUSIVE}  # two days have no interval
-
-
-@pytest.fixture(scope="module")
-def trial() -> tuple[DrawnTrial, Declaration, FloatArray]:
-    days, warm_up = 12, 14
-    drawn = preferring_short(3, days, 4.0)
-    blocks = drawn_blocks(warm_up * DAY, days, (6, 12), seed=5)
-    return drawn, declared(blocks), drawn.starts(blocks)

@@ -12,7 +12,6 @@ import pytest
 
 from slurm_rl_plugin.domain.switchback import (
     BLOCK_HOURS,
-    GOAL_NAMES,
     OURS,
     SITE,
     Declaration,
@@ -39,16 +38,11 @@ from tests.unit.forecasts.live_site import LiveSite, busy_look, last_days, live_
 BEGIN = 1_700_000_000.0
 
 
-def declared(blocks: tuple[TurnBlock, ...], longest_wait: float = np.inf) -> Declaration:
+def declared(blocks: tuple[TurnBlock, ...], **more: Any) -> Declaration:
+    """An experiment of given blocks, about mean waits."""
+    usual: dict[str, Any] = {"harm": 1.1, "longest_wait": np.inf, "seed": 4, "day": DAY}
     return Declaration(
-        goal="wait",
-        harm=1.1,
-        longest_wait=longest_wait,
-        policy="sjf",
-        model_sha256="",
-        seed=4,
-        day=DAY,
-        blocks=blocks,
+        **{"goal": "wait", "policy": "sjf", "model_sha256": "", "blocks": blocks, **usual, **more}
     )
 
 
@@ -75,13 +69,10 @@ def test_coins_are_new_ones_for_each_seed_and_fair() -> None:
     assert 0.4 < np.mean(first) < 0.6
 
 
-def test_the_first_blocks_are_the_shortest_and_odd_days_are_left_out() -> None:
+def test_the_first_blocks_are_the_shortest_odd_days_are_left_out_and_days_may_be_short() -> None:
     blocks = drawn_blocks(BEGIN, 9, (6, 12), 3)
     assert blocks[0].end - blocks[0].begin == 6 * HOUR
     assert blocks[-1].end == pytest.approx(BEGIN + 8 * DAY)
-
-
-def test_a_day_may_be_compressed() -> None:
     blocks = drawn_blocks(BEGIN, 4, (4,), 3, day=240.0)
     plain = drawn_blocks(BEGIN, 4, (4,), 3)
     assert [each.arm for each in blocks] == [each.arm for each in plain]
@@ -98,13 +89,13 @@ def test_experiments_that_make_no_sense_are_refused(days: int, hours: tuple[int,
 
 @pytest.mark.parametrize("longest_wait", [np.inf, 86400.0])
 def test_a_declaration_is_read_back_as_it_was(longest_wait: float) -> None:
-    experiment = declared(drawn_blocks(BEGIN, 6, (3, 8), 5), longest_wait)
+    experiment = declared(drawn_blocks(BEGIN, 6, (3, 8), 5), longest_wait=longest_wait)
     text = json.dumps(experiment.as_json(), allow_nan=False)
     assert Declaration.of_json(json.loads(text)) == experiment
 
 
 def test_the_usual_bound_on_service_leaves_the_name_of_an_earlier_release() -> None:
-    usual = declared(drawn_blocks(BEGIN, 6, (3, 8), 5), np.inf)
+    usual = declared(drawn_blocks(BEGIN, 6, (3, 8), 5))
     assert "misdelivered" not in usual.as_json()
     stricter = replace(usual, misdelivered=0.1)
     assert stricter.name != usual.name
@@ -217,10 +208,6 @@ def test_a_block_played_again_under_its_own_order_is_the_block_that_was() -> Non
     assert own == pytest.approx(found.measured)
     assert not np.allclose(found.by_ours, found.by_site)
     assert told == [1] * len(blocks) == [1] * len(found)
-
-
-def test_costs_are_of_the_goals_that_can_be_declared() -> None:
-    assert tuple(GOALS) == GOAL_NAMES
 
 
 @pytest.fixture(scope="module")

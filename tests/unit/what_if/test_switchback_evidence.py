@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain.switchback import OURS, Declaration, drawn_blocks
+from slurm_rl_plugin.domain.switchback import OURS, drawn_blocks
 from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.papers.switchback.clusters import declared, reversed_model
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
@@ -24,6 +24,7 @@ from slurm_rl_plugin.what_if.switchback.trial import (
     tripped,
     wealth,
 )
+from tests.unit.what_if.test_switchback_blocks import declared as declared_of
 
 LEVEL, COINS = 0.05, 2000
 
@@ -106,23 +107,11 @@ def test_the_gambler_gains_nothing_on_average() -> None:
     assert np.mean(ends) == pytest.approx(1.0)
 
 
-def declared_by_coins(days: int, seed: int) -> Declaration:
-    return Declaration(
-        goal="bounded_slowdown",
-        harm=1.0,
-        longest_wait=np.inf,
-        policy="drawn",
-        model_sha256="",
-        seed=seed,
-        day=DAY,
-        blocks=drawn_blocks(0.0, days, (4, 6, 8, 12), seed),
-    )
-
-
 @pytest.mark.parametrize(("effect", "word"), [(-0.35, BETTER), (0.35, WORSE), (0.0, INCONCLUSIVE)])
 def test_one_look_at_all_blocks_tells_when_it_was_sure_first(effect: float, word: str) -> None:
     """As if one had looked after every block."""
-    experiment, rng = declared_by_coins(20, 3), np.random.default_rng(3)
+    blocks, rng = drawn_blocks(0.0, 20, (4, 6, 8, 12), 3), np.random.default_rng(3)
+    experiment = declared_of(blocks, goal="bounded_slowdown", harm=1.0)
     shape = (len(experiment.blocks), len(GOALS))
     usual = rng.lognormal(0.0, 0.5, shape)
     ours = np.array([block.arm == "ours" for block in experiment.blocks])[:, None]
@@ -135,17 +124,12 @@ def test_one_look_at_all_blocks_tells_when_it_was_sure_first(effect: float, word
     floors = floors_of(usual)
     at_once = findings(experiment, costs, floors)
     first: dict[str, tuple[str, int]] = {}
-    for blocks in range(1, len(costs) + 1):
-        known = BlockCosts(
-            measured=costs.measured[:blocks],
-            by_site=costs.by_site[:blocks],
-            by_ours=costs.by_ours[:blocks],
-        )
-        for each in findings(experiment, known, floors):
+    for count in range(1, len(costs) + 1):
+        for each in findings(experiment, costs.first(count), floors):
             if each.word != INCONCLUSIVE:
                 assert each.blocks is not None
-                assert each.blocks <= blocks
-                first.setdefault(each.goal, (each.word, blocks))
+                assert each.blocks <= count
+                first.setdefault(each.goal, (each.word, count))
     assert {
         each.goal: (each.word, each.blocks) for each in at_once if each.word != INCONCLUSIVE
     } == first

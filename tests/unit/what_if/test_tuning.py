@@ -118,16 +118,14 @@ def test_no_line_tells_the_daemon_to_order_by_what_only_a_log_tells(rule: str) -
         assert named.live().name == rule  # as the daemon takes it
 
 
-def test_a_log_whose_rest_cannot_judge_is_refused_before_the_search() -> None:
-    short = prepare_log(generated_log("mmn:jobs=50,seed=1"))
-    with pytest.raises(ConfigurationError, match=r"30 came in the first 60 % .* and 18 count of"):
-        past_of(short)
-
-
-def test_a_log_of_one_job_is_not_said_to_have_none() -> None:
-    one = prepare_log(generated_log("mmn:jobs=50,seed=1").select(np.arange(1)))
-    with pytest.raises(ConfigurationError, match="too few jobs to tune on: 0 came"):
-        past_of(one)
+@pytest.mark.parametrize(
+    ("jobs", "said"),
+    [(50, r"30 came in the first 60 % .* and 18 count of"), (1, "too few jobs to tune on: 0 came")],
+)
+def test_a_log_whose_rest_cannot_judge_is_refused_before_the_search(jobs: int, said: str) -> None:
+    log = generated_log("mmn:jobs=50,seed=1").select(np.arange(jobs))
+    with pytest.raises(ConfigurationError, match=said):
+        past_of(prepare_log(log))
 
 
 def test_the_past_of_a_longer_log_is_its_first_part() -> None:
