@@ -30,7 +30,8 @@ from slurm_rl_plugin.papers.switchback.clusters import (
     reversed_model,
 )
 from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster
-from tests.functional.typed import Typed
+from tests.architecture.markdown_documents import TOP
+from tests.functional.fake_site import FakeSite
 
 
 @dataclass
@@ -206,66 +207,57 @@ def test_a_clock_that_is_set_back_leaves_it_watched(tmp_path: Path) -> None:
     assert site.files.stands().looked == right + 1.0
 
 
+@pytest.fixture
+def site(empty_site: FakeSite) -> FakeSite:
+    empty_site.configure("hook", audit_file="")
+    empty_site.configure("shares", physics=1)
+    return empty_site
+
+
+def declare(site: FakeSite) -> ExperimentFiles:
+    experiment = declared(1, 2, math.inf)
+    return begun(site.folder, cast("DrawnTrial", None), experiment).files
+
+
+def failing(site: FakeSite, *words: object, code: int = 2) -> str:
+    status, _, err = site("experiment", *words)
+    assert status == code
+    return err
+
+
 def test_the_page_for_the_committee_tells_who_waited(
-    tmp_path: Path, configured: list[str], monkeypatch: pytest.MonkeyPatch, typed: Typed
+    site: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment = declared(1003, 4)
-    site = begun(tmp_path, reversed_model(3, 4), experiment)
-    look_at(site, experiment.blocks[9].end + 1.0)
+    drawn = begun(site.folder, reversed_model(3, 4), experiment)
+    look_at(drawn, experiment.blocks[9].end + 1.0)
     accounts = ("physics", "<b>biology", "chemistry", "law")
-    look = SimpleNamespace(now=site.now, prepared=SimpleNamespace(accounts=accounts, machine=None))
+    look = SimpleNamespace(now=drawn.now, prepared=SimpleNamespace(accounts=accounts, machine=None))
     monkeypatch.setattr(ExperimentSite, "look", lambda _: look)
     monkeypatch.setattr(
-        ExperimentSite, "cluster", lambda _, looked, candidate: site.cluster(looked, candidate)
+        ExperimentSite, "cluster", lambda _, looked, candidate: drawn.cluster(looked, candidate)
     )
-    page = tmp_path / "waits.html"
-    typed("experiment", "report", *configured, "--committee", page)
-    text = page.read_text()
+    site("experiment", "report", "--committee", "waits.html")
+    text = (site.folder / "waits.html").read_text()
     assert "physics" in text
     assert "&lt;b&gt;biology" in text
     assert "<b>biology" not in text
     assert '<table class="bars stacked">' in text
 
 
-def test_a_page_without_a_folder_is_refused_before_the_work(
-    tmp_path: Path, configured: list[str], typed: Typed
-) -> None:
-    declare(tmp_path)
-    words = ("report", *configured, "--committee", str(tmp_path / "none" / "page.html"))
-    assert "there is no such folder" in failing(typed, *words)
-
-
-@pytest.fixture
-def configured(tmp_path: Path) -> list[str]:
-    (tmp_path / "site.toml").write_text(
-        f'[hook]\nmode = "active"\nstate_file = "{tmp_path}/state.json"\n'
-        f'audit_file = ""\ndisable_file = "{tmp_path}/DISABLE"\n'
-        '[policy]\nmodel = "sjf"\n[shares]\nphysics = 1\n'
-    )
-    return ["--config", str(tmp_path / "site.toml")]
-
-
-def declare(folder: Path) -> ExperimentFiles:
-    experiment = declared(1, 2, math.inf)
-    return begun(folder, cast("DrawnTrial", None), experiment).files
-
-
-def failing(typed: Typed, *words: str, code: int = 2) -> str:
-    status, _, err = typed("experiment", *words)
-    assert status == code
-    return err
+def test_a_page_without_a_folder_is_refused_before_the_work(site: FakeSite) -> None:
+    declare(site)
+    assert "there is no such folder" in failing(site, "report", "--committee", "none/page.html")
 
 
 @pytest.mark.parametrize("action", ["status", "report", "stop"])
-def test_without_an_experiment_it_says_how_to_begin_one(
-    action: str, configured: list[str], typed: Typed
-) -> None:
-    assert "slurm-rl experiment start" in failing(typed, action, *configured)
+def test_without_an_experiment_it_says_how_to_begin_one(site: FakeSite, action: str) -> None:
+    assert "slurm-rl experiment start" in failing(site, action)
 
 
-def test_a_second_one_is_refused(tmp_path: Path, configured: list[str], typed: Typed) -> None:
-    declare(tmp_path)
-    assert "declared already" in failing(typed, "start", *configured)
+def test_a_second_one_is_refused(site: FakeSite) -> None:
+    declare(site)
+    assert "declared already" in failing(site, "start")
 
 
 @pytest.mark.parametrize(
@@ -278,97 +270,78 @@ def test_a_second_one_is_refused(tmp_path: Path, configured: list[str], typed: T
         ("--day 1", "--day 1"),
     ],
 )
-def test_what_cannot_begin_is_refused(
-    words: str, sentence: str, configured: list[str], typed: Typed
-) -> None:
-    assert sentence in failing(typed, "start", *configured, *words.split())
+def test_what_cannot_begin_is_refused(site: FakeSite, words: str, sentence: str) -> None:
+    assert sentence in failing(site, "start", *words.split())
 
 
 def test_a_candidate_is_declared_against_the_model_in_service(
-    tmp_path: Path,
-    configured: list[str],
-    typed: Typed,
-    monkeypatch: pytest.MonkeyPatch,
+    site: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("slurm_rl_plugin.evaluation.experiment._foretold", lambda *_: 0.9)
-    assert "another" in failing(typed, "start", *configured, "--candidate", "sjf")
-    model = Path("policy_models/default.onnx").resolve()
-    assert typed.json("experiment", "start", *configured, "--candidate", model)["foretold"] == 0.9
-    found = ExperimentFiles(state_file=tmp_path / "state.json").declared()
+    assert "another" in failing(site, "start", "--candidate", "sjf")
+    model = TOP / "policy_models" / "default.onnx"
+    assert site.json("experiment", "start", "--candidate", model)["foretold"] == 0.9
+    found = ExperimentFiles(state_file=site.state_file).declared()
     assert found is not None
     assert (found.candidate, found.champion) == (str(model), "sjf")
     assert found.model_sha256 == hashlib.sha256(model.read_bytes()).hexdigest()
-    assert "against the model in service (sjf)" in typed.out("experiment", "status", *configured)
+    assert "against the model in service (sjf)" in site.out("experiment", "status")
 
 
 def test_an_experiment_that_was_declared_meanwhile_is_not_replaced(
-    tmp_path: Path,
-    configured: list[str],
-    typed: Typed,
-    monkeypatch: pytest.MonkeyPatch,
+    site: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def meanwhile(*_: Any) -> float:
-        declare(tmp_path)
+        declare(site)
         return 0.9
 
     monkeypatch.setattr("slurm_rl_plugin.evaluation.experiment._foretold", meanwhile)
-    assert "declared already" in failing(typed, "start", *configured)
-    found = ExperimentFiles(state_file=tmp_path / "state.json").declared()
+    assert "declared already" in failing(site, "start")
+    found = ExperimentFiles(state_file=site.state_file).declared()
     assert found == declared(1, 2, math.inf)
 
 
-def test_stopped_it_is_the_sites_until_it_is_put_away(
-    tmp_path: Path, configured: list[str], typed: Typed
-) -> None:
-    files = declare(tmp_path)
-    typed.out("experiment", "stop", *configured, "--reason", "maintenance")
+def test_stopped_it_is_the_sites_until_it_is_put_away(site: FakeSite) -> None:
+    files = declare(site)
+    site.out("experiment", "stop", "--reason", "maintenance")
     assert files.stands().reason == "maintenance"
-    document = typed.json("experiment", "status", *configured)
+    document = site.json("experiment", "status")
     assert (document["state"], document["turn"]) == ("stopped", "")
-    typed.out("experiment", "stop", *configured, "--as-configured")
+    site.out("experiment", "stop", "--as-configured")
     assert files.declared() is None
-    assert list(tmp_path.glob("state.json.experiment.*"))
+    assert list(site.folder.glob("state.json.experiment.*"))
 
 
-def test_any_reason_can_be_told_afterwards(
-    tmp_path: Path, configured: list[str], typed: Typed
-) -> None:
-    files = declare(tmp_path)
-    typed.out("experiment", "stop", *configured, "--reason", "no UTF-8: \udcff\n")
+def test_any_reason_can_be_told_afterwards(site: FakeSite) -> None:
+    files = declare(site)
+    site.out("experiment", "stop", "--reason", "no UTF-8: \udcff\n")
     assert files.stands().reason.encode().startswith(b"no UTF-8: ")  # the page of a committee
     assert files.stands().reason.isprintable()
 
 
-def test_it_can_be_stopped_whatever_is_wrong_with_the_configuration(
-    tmp_path: Path, configured: list[str], typed: Typed
-) -> None:
-    files, path = declare(tmp_path), Path(configured[-1])
-    path.write_text(path.read_text() + "\n[no_such_section]\nkey = 1\n")
-    failing(typed, "status", *configured)
-    assert "no_such_section" in failing(typed, "stop", *configured, code=0)
+def test_it_can_be_stopped_whatever_is_wrong_with_the_configuration(site: FakeSite) -> None:
+    files = declare(site)
+    site.configure("no_such_section", key=1)
+    failing(site, "status")
+    assert "no_such_section" in failing(site, "stop", code=0)
     assert files.stands().state == "stopped"
-    path.write_text("[hook\n")
-    assert "give --state-file" in failing(typed, "stop", *configured)
-    state = ["--state-file", str(tmp_path / "state.json")]
-    typed.out("experiment", "stop", *configured, *state, "--as-configured")
+    (site.folder / "site.toml").write_text("[hook\n")
+    assert "give --state-file" in failing(site, "stop")
+    site.out("experiment", "stop", "--state-file", site.state_file, "--as-configured")
     assert files.declared() is None
 
 
-def test_status_fails_where_it_has_stepped_back(
-    tmp_path: Path, configured: list[str], typed: Typed
-) -> None:
-    files = declare(tmp_path)
+def test_status_fails_where_it_has_stepped_back(site: FakeSite) -> None:
+    files = declare(site)
     files.stand(ExperimentStanding(state=STEPPED_BACK, reason="harm.", at=1.0))
-    status, said, _ = typed("experiment", "status", *configured)
+    status, said, _ = site("experiment", "status")
     assert status == 1
     assert "stepped back" in said
     assert "harm." in said
 
 
 @pytest.mark.parametrize("content", ["{", "{}", '{"floors": 1}'])
-def test_findings_that_cannot_be_read_are_told(
-    content: str, tmp_path: Path, configured: list[str], typed: Typed
-) -> None:
-    files = declare(tmp_path)
+def test_findings_that_cannot_be_read_are_told(site: FakeSite, content: str) -> None:
+    files = declare(site)
     files.findings.write_text(content)
-    assert "remove it" in failing(typed, "status", *configured)
+    assert "remove it" in failing(site, "status")

@@ -59,68 +59,68 @@ def by_score(site: FakePbs) -> list[int]:
     return sorted(found, key=lambda job: -found[job])
 
 
+def checks_of(words: Typed, code: int = 0) -> dict[str, dict[str, str]]:
+    return {each["name"]: each for each in words.json("check", code=code)["checks"]}
+
+
 @pytest.mark.parametrize("adapter", ["auto", "pbs"])
 def test_one_cycle_gives_the_order_of_the_policy(
-    site: FakePbs, tmp_path: Path, adapter: str, typed: Typed
+    site: FakePbs, tmp_path: Path, adapter: str, words: Typed
 ) -> None:
     configure(tmp_path, adapter=adapter)
-    typed.out("run", "--once", "--config", "site.toml")
+    words.out("run", "--once")
     assert by_score(site) == [5, 4, 3, 2, 1]
     assert len(set(scores(site).values())) == 5
     assert site.score("6.head") == DEFAULT_SCORE  # held jobs are let be
     assert all(isinstance(score, int) for score in scores(site).values())
 
 
-def test_shadow_mode_writes_nothing(site: FakePbs, tmp_path: Path, typed: Typed) -> None:
+def test_shadow_mode_writes_nothing(site: FakePbs, tmp_path: Path, words: Typed) -> None:
     configure(tmp_path, mode="shadow")
-    typed.out("run", "--once", "--config", "site.toml")
+    words.out("run", "--once")
     assert set(scores(site).values()) == {DEFAULT_SCORE}
 
 
-def test_release_clears_every_score(site: FakePbs, typed: Typed) -> None:
-    typed.out("run", "--once", "--config", "site.toml")
-    typed.out("release", "--config", "site.toml")
+def test_release_clears_every_score(site: FakePbs, words: Typed) -> None:
+    words.out("run", "--once")
+    words.out("release")
     assert set(scores(site).values()) == {DEFAULT_SCORE}
 
 
-def test_jobs_that_ended_are_counted_and_are_no_failure(site: FakePbs, typed: Typed) -> None:
-    typed.out("run", "--once", "--config", "site.toml")
+def test_jobs_that_ended_are_counted_and_are_no_failure(site: FakePbs, words: Typed) -> None:
+    words.out("run", "--once")
     for job in (1, 2, 3):
         site.forget(f"{job}.head")
     site.run_job("4.head")
-    lines = typed.out("release", "--config", "site.toml").splitlines()
+    lines = words.out("release").splitlines()
     assert lines[0] == "released 1 jobs"
     assert lines[1].startswith("3 jobs have started or ended")
     assert "2 'Unknown Job Id'" in lines[1]
     assert len(lines) == 2
 
 
-def test_without_the_formula_active_mode_is_refused(site: FakePbs, typed: Typed) -> None:
+def test_without_the_formula_active_mode_is_refused(site: FakePbs, words: Typed) -> None:
     site.set_server(job_sort_formula="queue_priority")
-    assert "slurm-rl pbs-setup --print" in typed.refused("run", "--once", "--config", "site.toml")
+    assert "slurm-rl pbs-setup --print" in words.refused("run", "--once")
 
 
 def test_a_daemon_beside_each_server_is_refused(
-    site: FakePbs, tmp_path: Path, typed: Typed
+    site: FakePbs, tmp_path: Path, words: Typed
 ) -> None:
     """Both would act, since a daemon cannot see which of two servers is in charge."""
     path = tmp_path / "site.toml"
     path.write_text(path.read_text().replace("[hook]", "[hook]\nbeside_controllers = true"))
-    assert "beside_controllers is for Slurm alone" in typed.refused(
-        "run", "--once", "--config", "site.toml"
-    )
+    assert "beside_controllers is for Slurm alone" in words.refused("run", "--once")
     assert set(scores(site).values()) == {DEFAULT_SCORE}
-    status, out, _ = typed("check", "--json", "--config", "site.toml")
-    assert status == 1
-    checks = {each["name"]: each for each in json.loads(out)["checks"]}
+    checks = checks_of(words, code=1)
     assert checks["controller"]["result"] == "fail"
     assert "run one daemon" in checks["controller"]["what"]
 
 
-def test_check_of_a_site_where_all_is_well(site: FakePbs, typed: Typed) -> None:
+def test_check_of_a_site_where_all_is_well(site: FakePbs, words: Typed) -> None:
     site.set_server(eligible_time_enable="True")
     before = scores(site)
-    checks = {each["name"]: each for each in typed.json("check", "--config", "site.toml")["checks"]}
+    checks = checks_of(words)
     others = {name for name, each in checks.items() if each["result"] != "pass"}
     # any free port in this test; our order cannot be bounded on PBS
     assert others == {"metrics port", "influence", "fair share"}, checks
@@ -129,30 +129,30 @@ def test_check_of_a_site_where_all_is_well(site: FakePbs, typed: Typed) -> None:
 
 
 def test_check_says_which_exempt_names_pbs_does_not_know(
-    site: FakePbs, tmp_path: Path, typed: Typed
+    site: FakePbs, tmp_path: Path, words: Typed
 ) -> None:
     path = tmp_path / "site.toml"
     exempt = 'exempt_accounts = ["any"]\nexempt_partitions = ["workq", "wrokq"]\n'
     path.write_text(f'{path.read_text()}\n[guard_rails]\n{exempt}exempt_qos = ["fast"]\n')
-    checks = {each["name"]: each for each in typed.json("check", "--config", "site.toml")["checks"]}
+    checks = checks_of(words)
     assert checks["exemptions"]["result"] == "warn"
     assert "there is no partition wrokq, QOS fast here" in checks["exemptions"]["what"]
 
 
-def test_queue_and_explain_look_at_pbs(site: FakePbs, typed: Typed) -> None:
-    typed.out("queue", "--config", "site.toml")
-    said = typed.out("explain", "5", "--config", "site.toml")
+def test_queue_and_explain_look_at_pbs(site: FakePbs, words: Typed) -> None:
+    words.out("queue")
+    said = words.out("explain", "5")
     assert "Class: interactive, by the rule: " in said
     assert "scontrol" not in said
 
 
-def test_explain_says_what_a_comment_of_pbs_means(site: FakePbs, typed: Typed) -> None:
-    words = "Not Running: Server job limit reached for user alice"
-    site.change("5.head", comment=words)
-    said = "".join(typed.out("explain", job, "--config", "site.toml") for job in (5, 6))
+def test_explain_says_what_a_comment_of_pbs_means(site: FakePbs, words: Typed) -> None:
+    comment = "Not Running: Server job limit reached for user alice"
+    site.change("5.head", comment=comment)
+    said = "".join(words.out("explain", job) for job in (5, 6))
     limited, held = [line for line in said.splitlines() if line.startswith("Reason ")]
     assert limited == (
-        f"Reason {words}: the user has as many running jobs as allowed; wait until one ends. "
+        f"Reason {comment}: the user has as many running jobs as allowed; wait until one ends. "
         "Our order cannot change that; it keeps place 1 of 5 for the job."
     )
     assert held == (
@@ -186,8 +186,8 @@ def test_a_daemon_that_is_killed_leaves_the_heartbeat_to_grow_old(
     assert by_score(site) == [5, 4, 3, 2, 1]
 
 
-def setup_lines(typed: Typed, *words: str) -> list[str]:
-    return typed.out("pbs-setup", "--print", "--config", "site.toml", *words).splitlines()
+def setup_lines(words: Typed, *more: str) -> list[str]:
+    return words.out("pbs-setup", "--print", *more).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -213,10 +213,10 @@ def setup_lines(typed: Typed, *words: str) -> list[str]:
     ],
 )
 def test_setup_keeps_the_sites_own_terms(
-    site: FakePbs, typed: Typed, now: str, ours: str, back: str
+    site: FakePbs, words: Typed, now: str, ours: str, back: str
 ) -> None:
     site.set_server(job_sort_formula=now)
-    lines = setup_lines(typed)
+    lines = setup_lines(words)
     done = [shlex.split(line)[2] for line in lines if line.startswith("qmgr -c")]
     assert done[-1] == f'set server job_sort_formula = "{ours}"'
     assert shlex.split(lines[-1].partition("undo: ")[2])[2] == back
@@ -233,22 +233,22 @@ def undo_of(lines: list[str]) -> list[str]:
 
 
 def test_a_formula_of_server_and_schedulers_is_given_back_to_each(
-    site: FakePbs, typed: Typed
+    site: FakePbs, words: Typed
 ) -> None:
     site.set_server(job_sort_formula="ncpus")
     own = {"default": {"job_sort_formula": "ncpus"}, "second": {"job_sort_formula": "rl_score"}}
     site.set(schedulers=["default", "second"], sched=own)
-    assert undo_of(setup_lines(typed)) == [
+    assert undo_of(setup_lines(words)) == [
         'set server job_sort_formula = "ncpus"',
         'set sched default job_sort_formula = "ncpus"',
     ]
 
 
-def test_setup_keeps_the_terms_of_a_schedulers_own_formula(site: FakePbs, typed: Typed) -> None:
+def test_setup_keeps_the_terms_of_a_schedulers_own_formula(site: FakePbs, words: Typed) -> None:
     """PBS refuses a formula of the server in addition to it."""
     site.set_server(job_sort_formula="")
     site.set(sched={"default": {"job_sort_formula": "queue_priority"}})
-    lines = setup_lines(typed)
+    lines = setup_lines(words)
     done = [shlex.split(line)[2] for line in lines if line.startswith("qmgr -c")]
     assert done[-2:] == [
         "unset sched default job_sort_formula",
@@ -259,16 +259,16 @@ def test_setup_keeps_the_terms_of_a_schedulers_own_formula(site: FakePbs, typed:
         'set sched default job_sort_formula = "queue_priority"',
     ]
     assert undo_of(lines) == undone
-    lines = setup_lines(typed, "--formula=ncpus")
+    lines = setup_lines(words, "--formula=ncpus")
     assert "unset sched default job_sort_formula" in "\n".join(lines)
     assert undo_of(lines) == undone
     two = {"default": {"job_sort_formula": "ncpus"}, "second": {"job_sort_formula": "mem"}}
     site.set(schedulers=["default", "second"], sched=two)
-    assert "different formulas" in typed.refused("pbs-setup", "--print", "--config", "site.toml")
+    assert "different formulas" in words.refused("pbs-setup", "--print")
 
 
-def test_every_step_of_the_setup_can_be_undone(site: FakePbs, typed: Typed) -> None:
-    lines = setup_lines(typed, "--user", "slurmrl@head")
+def test_every_step_of_the_setup_can_be_undone(site: FakePbs, words: Typed) -> None:
+    lines = setup_lines(words, "--user", "slurmrl@head")
     steps = "\n".join(lines).split("\n\n")[1:]
     assert len(steps) == 7
     assert lines[1].startswith(
@@ -289,12 +289,12 @@ def test_every_step_of_the_setup_can_be_undone(site: FakePbs, typed: Typed) -> N
     ],
 )
 def test_sched_config_is_after_the_undo_what_it_was(
-    site: FakePbs, typed: Typed, before: str
+    site: FakePbs, words: Typed, before: str
 ) -> None:
     config = site.home / "sched_priv" / "sched_config"
     config.write_text(f"round_robin: False\tall\n{before}strict_ordering: true ALL\n")
     was = config.read_text()
-    steps = "\n".join(setup_lines(typed)).split("\n\n")
+    steps = "\n".join(setup_lines(words)).split("\n\n")
     (lines,) = [each.splitlines() for each in steps if "by_queue" in each]
 
     def run(line: str) -> None:
@@ -309,26 +309,24 @@ def test_sched_config_is_after_the_undo_what_it_was(
     assert config.read_text() == was
 
 
-def test_setup_names_hooks_that_are_there(site: FakePbs, typed: Typed) -> None:
-    named = {word for line in setup_lines(typed) for word in line.split() if "/slurm_rl_" in word}
+def test_setup_names_hooks_that_are_there(site: FakePbs, words: Typed) -> None:
+    named = {word for line in setup_lines(words) for word in line.split() if "/slurm_rl_" in word}
     files = {Path(word.strip("'\"")) for word in named}
     assert len(files) == 3
     assert all(path.is_absolute() and path.exists() for path in files)
 
 
-def test_a_formula_that_cannot_be_taken_apart_is_refused(site: FakePbs, typed: Typed) -> None:
+def test_a_formula_that_cannot_be_taken_apart_is_refused(site: FakePbs, words: Typed) -> None:
     site.set_server(job_sort_formula="2*rl_score + ncpus")
-    assert "--formula" in typed.refused("pbs-setup", "--print", "--config", "site.toml")
+    assert "--formula" in words.refused("pbs-setup", "--print")
 
 
 def test_a_job_of_pbs_carries_its_class_in_a_resource(
-    site: FakePbs, tmp_path: Path, typed: Typed
+    site: FakePbs, tmp_path: Path, words: Typed
 ) -> None:
     with (tmp_path / "site.toml").open("a") as file:
         file.write('[utility.mine]\nform = "deadline"\nsigma = 90\nusers = true\n')
     now = int(time.time())  # noqa: TID251 - the clock of the commands
     asked = {"ncpus": 2, "walltime": "00:50:00", "slurm_rl": "slurm-rl:class=mine"}
     site.add("7.head", ctime=now - 900, qtime=now - 900, etime=now - 900, Resource_List=asked)
-    assert "Utility: class mine, as its user asks: 0.000 if it starts" in typed.out(
-        "explain", "7", "--config", "site.toml"
-    )
+    assert "Utility: class mine, as its user asks: 0.000 if it starts" in words.out("explain", "7")

@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -21,7 +20,6 @@ import pytest
 from slurm_rl_plugin.batch_systems.slurm import adapter as slurm_adapter
 from slurm_rl_plugin.batch_systems.slurm.adapter import Slurm
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.experiment.turns import RUNNING, ExperimentFiles, ExperimentStanding
@@ -31,7 +29,8 @@ from slurm_rl_plugin.serving.tls import TlsFiles
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.certificates import self_signed
 from tests.fakes.fake_cluster import FakeCluster
-from tests.fakes.running_daemon import free_port, running_daemon, until
+from tests.fakes.running_daemon import ENTRY, free_port, running_daemon, stop, until
+from tests.functional.fake_site import FakeSite
 from tests.unit.configuration.given_content import configuration_of
 
 
@@ -39,34 +38,21 @@ class RunningDaemon:
     """`slurm-rl run` on a fake Slurm."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.log_path = folder, folder / "daemon.log"
         (folder / "conf.d").mkdir()
         self.write("fifo")
-        self.log_path = folder / "daemon.log"
         fake = FakeCluster(folder)
         now = int(time.time())  # noqa: TID251 - the daemon's clock
         for job in range(1, 6):
             when = now - 100 + job
             fake.add(job, submit=when, eligible=when, time_limit=f"{60 - job}:00")
+        flags = ("--set", "hook.cycle=600", "--set", "hook.mode=active")
+        libraries = os.pathsep.join([str(folder / "libraries"), str(TOP)])
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "slurm_rl_plugin.cli.entry", "run"),
-                    *(
-                        "--config",
-                        "site.toml",
-                        "--set",
-                        "hook.cycle=600",
-                        "--set",
-                        "hook.mode=active",
-                    ),
-                ],
+                [*ENTRY, "run", "--config", "site.toml", *flags],
                 cwd=folder,
-                env={
-                    **fake.env,
-                    "PYTHONPATH": os.pathsep.join([str(folder / "libraries"), str(TOP)]),
-                    "SLURM_RL_METRICS_PORT": "0",
-                },
+                env={**fake.env, "PYTHONPATH": libraries, "SLURM_RL_METRICS_PORT": "0"},
                 stderr=log,
             )
 
@@ -81,11 +67,7 @@ class RunningDaemon:
         return self.log_path.read_text()
 
     def wait_for(self, text: str, times: int = 1) -> None:
-        end = time.monotonic() + 60
-        while self.log.count(text) < times:
-            assert time.monotonic() < end, f"no {text!r}:\n{self.log}"
-            assert self.process.poll() is None, self.log
-            time.sleep(0.05)
+        until(lambda: self.log.count(text) >= times, f"no {text!r} in {self.log_path}")
 
     def reload(self, answer: str, times: int = 1) -> None:
         """SIGHUP, and wait until the log holds the answer `times` times."""
@@ -102,9 +84,8 @@ def daemon(tmp_path: Path) -> Iterator[RunningDaemon]:
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.process.wait(timeout=60) == 0, daemon.log
     finally:
-        if daemon.process.poll() is None:
-            daemon.process.kill()
-            daemon.process.wait(timeout=10)
+        daemon.process.kill()
+        daemon.process.wait(timeout=10)
 
 
 def test_a_reload_reads_all_sources_as_the_start_does(daemon: RunningDaemon) -> None:
@@ -241,117 +222,95 @@ def test_adapter_that_cannot_work_is_a_fault_of_the_configuration(monkeypatch):
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a queue of the fake Slurm."""
-    fake = FakeCluster(tmp_path)
-    now = int(time.time())  # noqa: TID251 - the daemon's clock
-    fake.set(now=now)
+def site(empty_site: FakeSite) -> FakeSite:
     for job in range(1, 4):
-        fake.add(job, submit=now - 100, eligible=now - 100)
-    fake.enter(monkeypatch)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        empty_site.wait(job)
+    empty_site.configure("hook", mode="shadow", cycle=0.5, disable_file="", audit_file="")
+    return empty_site
 
 
-def configure(folder: Path, *metrics: str, model: str = "sjf") -> None:
-    (folder / "site.toml").write_text(
-        f'[hook]\nmode = "shadow"\ncycle = 0.5\ndisable_file = ""\naudit_file = ""\n'
-        f'state_file = "{folder}/state.json"\n[policy]\nmodel = "{model}"\n[metrics]\n'
-        + "\n".join(metrics)
-    )
-
-
-def tls_lines(files: TlsFiles) -> tuple[str, str]:
-    return f'tls_certificate = "{files.certificate}"', f'tls_key = "{files.key}"'
+def tls_of(files: TlsFiles) -> dict[str, str]:
+    return {"tls_certificate": str(files.certificate), "tls_key": str(files.key)}
 
 
 @contextmanager
-def daemon_served(folder: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def daemon_served(site: FakeSite, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """One whose first cycle is over."""
-    with running_daemon(folder, log) as process:
+    with running_daemon(site.folder, log) as process:
         until(lambda: "cycle=done" in log.read_text(), "a cycle")
         yield process
 
 
-def test_status_reads_a_daemon_over_tls(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files = self_signed(site, "head")
-    port = free_port()
-    configure(site, f"port = {port}", *tls_lines(files))
-    log = site / "daemon.log"
+def test_status_reads_a_daemon_over_tls(site: FakeSite) -> None:
+    files, port, log = self_signed(site.folder, "head"), free_port(), site.folder / "daemon.log"
+    site.configure("metrics", port=port, **tls_of(files))
     with daemon_served(site, log):
         assert f"metrics=https://127.0.0.1:{port}/metrics" in log.read_text()
-        assert main(["status", "--config", "site.toml", "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["metrics"]["mode"] == "shadow"
-        configure(site, f"port = {port}", *tls_lines(self_signed(site, "other")))
-        main(["status", "--config", "site.toml", "--json"])
-        assert "verify failed" in json.loads(capsys.readouterr().out)["metrics"]["unread"]
-        client = f'tls_client_ca = "{files.certificate}"'
-        configure(site, f"port = {port}", *tls_lines(files), client)
-        main(["status", "--config", "site.toml", "--json"])
-        assert "wants a client's" in json.loads(capsys.readouterr().out)["metrics"]["unread"]
+        assert site.json("status")["metrics"]["mode"] == "shadow"
+        site.configure("metrics", **tls_of(self_signed(site.folder, "other")))
+        assert "verify failed" in site.json("status", code=None)["metrics"]["unread"]
+        site.configure("metrics", **tls_of(files), tls_client_ca=str(files.certificate))
+        assert "wants a client's" in site.json("status", code=None)["metrics"]["unread"]
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("keys", "told"),
     [
-        (('tls_certificate = "gone.pem"', 'tls_key = "gone.key"'), "gone.pem cannot be read"),
-        (('tls_certificate = "gone.pem"',), "tls_certificate needs tls_key"),
-        (('tls_client_ca = "ca.pem"',), "tls_client_ca needs tls_certificate"),
-        (('textfile = "slurm-rl.txt"',), "ends in .prom"),
+        ({"tls_certificate": "gone.pem", "tls_key": "gone.key"}, "gone.pem cannot be read"),
+        ({"tls_certificate": "gone.pem"}, "tls_certificate needs tls_key"),
+        ({"tls_client_ca": "ca.pem"}, "tls_client_ca needs tls_certificate"),
+        ({"textfile": "slurm-rl.txt"}, "ends in .prom"),
     ],
 )
 def test_what_cannot_be_served_ends_the_start(
-    site: Path, capsys: pytest.CaptureFixture[str], lines: tuple[str, ...], told: str
+    site: FakeSite, keys: dict[str, str], told: str
 ) -> None:
-    configure(site, "port = 0", *lines)
-    assert main(["run", "--config", "site.toml"]) == 2
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("slurm-rl")]
-    assert len(said) == 1
-    assert told in said[0]
+    site.configure("metrics", **keys)
+    status, _, err = site("run")
+    assert status == 2
+    (said,) = (line for line in err.splitlines() if line.startswith("slurm-rl"))
+    assert told in said
 
 
-def test_the_textfile_follows_each_cycle_and_goes_with_the_daemon(site: Path) -> None:
-    textfile = site / "node" / "slurm-rl.prom"
-    configure(site, "port = 0", f'textfile = "{textfile}"')
-    log = site / "daemon.log"
+def test_the_textfile_follows_each_cycle_and_goes_with_the_daemon(site: FakeSite) -> None:
+    textfile, log = site.folder / "node" / "slurm-rl.prom", site.folder / "daemon.log"
+    site.configure("metrics", textfile=str(textfile))
     with daemon_served(site, log) as process:
-        until(lambda: "textfile=failed" in log.read_text(), log)  # no such folder yet
+        until(lambda: "textfile=failed" in log.read_text(), "no such folder yet")
         textfile.parent.mkdir()
-        until(textfile.exists, log)
+        until(textfile.exists, "the textfile")
         first = textfile.read_text()
         assert "slurm_rl_up 1.0" in first
-        until(lambda: textfile.read_text() != first, log)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+        until(lambda: textfile.read_text() != first, "another cycle")
+        stop(process)
     assert list(textfile.parent.iterdir()) == []
 
 
-def test_one_cycle_leaves_its_textfile(site: Path) -> None:
-    configure(site, f'textfile = "{site}/slurm-rl.prom"')
-    assert main(["run", "--once", "--config", "site.toml"]) == 0
-    assert "slurm_rl_cycles_total 1.0" in (site / "slurm-rl.prom").read_text()
+def test_one_cycle_leaves_its_textfile(site: FakeSite) -> None:
+    site.configure("metrics", textfile=f"{site.folder}/slurm-rl.prom")
+    site.out("run", "--once")
+    assert "slurm_rl_cycles_total 1.0" in (site.folder / "slurm-rl.prom").read_text()
 
 
-def test_a_reload_is_told_and_what_it_changes_is_served(site: Path) -> None:
+def test_a_reload_is_told_and_what_it_changes_is_served(site: FakeSite) -> None:
     port = free_port()
-    configure(site, f"port = {port}")
-    log = site / "daemon.log"
+    site.configure("metrics", port=port)
 
-    def served() -> str:
+    def is_served(text: str) -> bool:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-            return str(answer.read().decode())
+            return text in answer.read().decode()
 
-    with daemon_served(site, log) as process:
-        assert 'slurm_rl_configured_mode{slurm_rl_configured_mode="shadow"} 1.0' in served()
-        configure(site, f"port = {port}", model="gone.onnx")
+    with daemon_served(site, site.folder / "daemon.log") as process:
+        assert is_served('slurm_rl_configured_mode{slurm_rl_configured_mode="shadow"} 1.0')
+        site.configure("policy", model="gone.onnx")
         process.send_signal(signal.SIGHUP)
-        until(lambda: "slurm_rl_last_reload_successful 0.0" in served(), log)
-        assert 'name="sjf"' in served()
-        configure(site, f"port = {port}", model="fifo")
-        text = (site / "site.toml").read_text().replace('"shadow"', '"active"')
-        (site / "site.toml").write_text(text + "\n[guard_rails]\nstarvation_hours = 1\n")
+        until(lambda: is_served("slurm_rl_last_reload_successful 0.0"), "a refusal")
+        assert is_served('name="sjf"')
+        site.configure("policy", model="fifo")
+        site.configure("guard_rails", starvation_hours=1)
+        site.configure("hook", mode="active")
         process.send_signal(signal.SIGHUP)
-        until(lambda: "slurm_rl_last_reload_successful 1.0" in served(), log)
-        assert 'slurm_rl_configured_mode{slurm_rl_configured_mode="active"} 1.0' in served()
-        assert "slurm_rl_starvation_bound_seconds 3600.0" in served()
-        assert 'name="fifo"' in served()
+        until(lambda: is_served("slurm_rl_last_reload_successful 1.0"), "a reload")
+        assert is_served('slurm_rl_configured_mode{slurm_rl_configured_mode="active"} 1.0')
+        assert is_served("slurm_rl_starvation_bound_seconds 3600.0")
+        assert is_served('name="fifo"')
