@@ -24,7 +24,7 @@ def now() -> int:
     return int(time.time())  # noqa: TID251 - the clock that the command goes by
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """Eight of twelve processors are up; 60 jobs ran, one came late and one never ran."""
     fake = FakeCluster(tmp_path)
@@ -45,10 +45,7 @@ def evaluated(typed: Typed, *words: str) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.usefixtures("cluster")
-def test_evaluate_takes_size_and_shares_from_the_cluster(
-    typed: Typed,
-) -> None:
+def test_evaluate_takes_size_and_shares_from_the_cluster(typed: Typed) -> None:
     document = evaluated(typed, "--policy", "native", "--policy", "fifo")
     log = document["log"]
     assert (log["name"], log["records"], log["ran"]) == ("slurm", 62, 61)
@@ -63,7 +60,6 @@ def test_evaluate_takes_size_and_shares_from_the_cluster(
     assert native["mean_wait_since_submit"] == pytest.approx(10 + 4000 / 61)
 
 
-@pytest.mark.usefixtures("cluster")
 def test_what_is_given_goes_before_what_slurm_says(typed: Typed, cluster: FakeCluster) -> None:
     cluster.break_command("sinfo", "down")
     cluster.break_command("sshare", "down")
@@ -72,7 +68,6 @@ def test_what_is_given_goes_before_what_slurm_says(typed: Typed, cluster: FakeCl
     assert (log["shares"], log["shares_from"]) == ({"physics": 0.5, "biology": 0.5}, "options")
 
 
-@pytest.mark.usefixtures("cluster")
 def test_shares_of_a_described_cluster_go_before_sshares(typed: Typed, tmp_path: Path) -> None:
     accounts = "add account physics Fairshare=30\nadd account biology Fairshare=10\n"
     machine_of_lines(
@@ -96,7 +91,6 @@ def test_shares_of_a_described_cluster_go_before_sshares(typed: Typed, tmp_path:
     assert waits["physics"]["after"] > waits["physics"]["before"]
 
 
-@pytest.mark.usefixtures("cluster")
 def test_accounts_that_sshare_does_not_know_share_by_work(
     typed: Typed, cluster: FakeCluster
 ) -> None:
@@ -125,7 +119,6 @@ def test_usage_counts_what_the_cluster_bills(typed: Typed, cluster: FakeCluster)
     )
 
 
-@pytest.mark.usefixtures("cluster")
 def test_the_dump_is_kept_only_where_asked_and_is_a_log(typed: Typed, tmp_path: Path) -> None:
     before = set(tmp_path.iterdir())
     evaluated(typed)
@@ -140,7 +133,6 @@ def test_the_dump_is_kept_only_where_asked_and_is_a_log(typed: Typed, tmp_path: 
     assert typed.json("evaluate", "kept.log", *words)["policies"] == direct["policies"]
 
 
-@pytest.mark.usefixtures("cluster")
 def test_train_says_what_it_took_and_its_command_makes_the_same_model(
     typed: Typed, tmp_path: Path
 ) -> None:
@@ -160,7 +152,6 @@ def test_train_says_what_it_took_and_its_command_makes_the_same_model(
     assert (tmp_path / "site.onnx").read_bytes() == model
 
 
-@pytest.mark.usefixtures("cluster")
 def test_a_training_on_slurms_jobs_may_start_from_a_model(typed: Typed, tmp_path: Path) -> None:
     words = ["train", "--from", "slurm", "--since", SINCE, *SMALL, "-o"]
     typed.out(*words, "first.onnx")
@@ -192,7 +183,6 @@ FROM = ["--from", "slurm", "--since", SINCE]
     ids=str,
 )
 @pytest.mark.parametrize("verb", ["evaluate", "train"])
-@pytest.mark.usefixtures("cluster")
 def test_wrong_usage_is_one_sentence(typed: Typed, verb: str, words: list[str], fault: str) -> None:
     check_fault(typed, verb, words, fault)
 
@@ -230,7 +220,6 @@ def test_too_few_jobs_are_one_sentence(typed: Typed, cluster: FakeCluster) -> No
     check_fault(typed, "train", FROM, "1 jobs ended")
 
 
-@pytest.mark.usefixtures("cluster")
 def test_without_sacct_it_says_where_to_get_it(
     typed: Typed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
