@@ -53,43 +53,32 @@ _PATIENCE = 90.0
 
 @dataclass(slots=True, kw_only=True)
 class Injection:
-    """Result of a fault; seconds and job numbers.
+    """Result of a fault; seconds and job numbers."""
 
-    Attributes:
-        name: of the fault.
-        metric, log: whether it showed there.
-        recovery: from the end of its cause to the end of the first successful cycle; None if there
-            was no such cycle.
-        allowed: longest recovery.
-        left_in_fault: exit code of the daemon that was stopped during the fault; None if it did
-            not run.
-        factors_left: jobs with a factor after that stop and the watchdog.
-        factors_after_kill: the same after a kill and the watchdog.
-        jobs: submitted jobs.
-        lost, held, failed, starved: jobs that were harmed.
-        torn: incomplete lines of the audit log.
-        longest_wait: of a job that started.
-        seconds: duration of the trial.
-        error: why the trial could not be finished; "" if it was.
-    """
-
-    name: str
+    name: str  #: of the fault
+    #: metric, log: whether it showed there.
     metric: bool = False
     log: bool = False
+    #: From the end of its cause to the end of the first successful cycle; None if there was no such
+    #: cycle.
     recovery: float | None = None
-    allowed: float = 0.0
+    allowed: float = 0.0  #: longest recovery
+    #: Exit code of the daemon that was stopped during the fault; None if it did not run.
     left_in_fault: int | None = None
+    #: Jobs with a factor after that stop and the watchdog.
     factors_left: list[str] = field(default_factory=list)
+    #: The same after a kill and the watchdog.
     factors_after_kill: list[str] = field(default_factory=list)
-    jobs: int = 0
+    jobs: int = 0  #: submitted jobs
+    #: lost, held, failed, starved: jobs that were harmed.
     lost: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     starved: list[str] = field(default_factory=list)
-    torn: int = 0
-    longest_wait: float = 0.0
-    seconds: float = 0.0
-    error: str = ""
+    torn: int = 0  #: incomplete lines of the audit log
+    longest_wait: float = 0.0  #: of a job that started
+    seconds: float = 0.0  #: duration of the trial
+    error: str = ""  #: why the trial could not be finished; "" if it was
 
     @property
     def complaints(self) -> list[str]:

@@ -19,26 +19,17 @@ LAUNCH_FAILED = "launch failed requeued held"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenJob:
-    """A job, or a task of an array, as `squeue` lists it; times in seconds since the epoch.
+    """A job, or a task of an array, as `squeue` lists it; times in seconds since the epoch."""
 
-    Attributes:
-        job: number, with the task's for arrays.
-        state, reason: as Slurm names them.
-        restarts: number of restarts.
-        eligible: None if Slurm gives no time.
-        start: None if it has not started.
-        processors: requested.
-        priority: 0 if it is held.
-    """
-
-    job: str
+    job: str  #: number, with the task's for arrays
+    #: state, reason: as Slurm names them.
     state: str
     reason: str
-    restarts: int
-    eligible: float | None
-    start: float | None
-    processors: int
-    priority: int
+    restarts: int  #: number of restarts
+    eligible: float | None  #: None if Slurm gives no time
+    start: float | None  #: None if it has not started
+    processors: int  #: requested
+    priority: int  #: 0 if it is held
 
     @property
     def held(self) -> bool:

@@ -39,19 +39,12 @@ _MANY, _FEW = 18, 5
 
 @dataclass(slots=True)
 class PassingJobs:
-    """Jobs that arrive, start and end on the fake.
+    """Jobs that arrive, start and end on the fake."""
 
-    Attributes:
-        fake: the cluster.
-        job: a pending job.
-        rng: of arrivals and run times.
-        now: seconds since the epoch.
-    """
-
-    fake: FakeCluster
-    job: dict[str, Any]
-    rng: random.Random
-    now: float = float(NOW)
+    fake: FakeCluster  #: the cluster
+    job: dict[str, Any]  #: a pending job
+    rng: random.Random  #: of arrivals and run times
+    now: float = float(NOW)  #: seconds since the epoch
     _last: int = 0
     _until: dict[int, float] = field(default_factory=dict)
 

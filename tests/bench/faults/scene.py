@@ -29,19 +29,12 @@ SHIPPED = "slurm_rl_plugin.cli.entry"
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """The metric that shows a fault.
+    """The metric that shows a fault."""
 
-    Attributes:
-        series: name and labels as served; "" if the scrape itself must fail.
-        value: value that it must take; None if it must rise.
-        labels: text that one of its label sets must hold.
-        stays: it must have the value before the fault too.
-    """
-
-    series: str
-    value: float | None = None
-    labels: str = ""
-    stays: bool = False
+    series: str  #: name and labels as served; "" if the scrape itself must fail
+    value: float | None = None  #: value that it must take; None if it must rise
+    labels: str = ""  #: text that one of its label sets must hold
+    stays: bool = False  #: it must have the value before the fault too
 
     def shows(self, before: Scrape, now: Scrape) -> bool:
         """Whether it shows, by a scrape before the fault and one now."""
@@ -77,40 +70,25 @@ FALLS_BACK = Sign("slurm_rl_fallback_active", 1.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault.
+    """One fault."""
 
-    Attributes:
-        name: as in the table; with dashes it is the name of its folder.
-        begin: causes it on the running site.
-        end: ends its cause.
-        sign: metric that must show it.
-        log: text that a line of the daemon's log must hold.
-        place: is open while the daemon runs, such as a small disk for its files.
-        program: module of the daemon.
-        model: of the daemon; FOLDER is the daemon's folder.
-        after_save: it kills slurmctld, which forgets unsaved jobs: wait until they are saved.
-        forgets_jobs: Slurm drops its jobs; only later ones count.
-        reruns_jobs: Slurm may run a job again.
-        counts_end: the recovery counts from the start of `end`, which waits for it.
-        clock: the clock of the whole site can be set.
-        patience: seconds until the signs must show.
-        slack: seconds that the recovery may take beyond one cycle, such as a call's time-out.
-    """
-
-    name: str
-    begin: Callable[[Scene], object]
-    end: Callable[[Scene], object] = lambda scene: None
-    sign: Sign
-    log: str
+    name: str  #: as in the table; with dashes it is the name of its folder
+    begin: Callable[[Scene], object]  #: causes it on the running site
+    end: Callable[[Scene], object] = lambda scene: None  #: ends its cause
+    sign: Sign  #: metric that must show it
+    log: str  #: text that a line of the daemon's log must hold
+    #: Is open while the daemon runs, such as a small disk for its files.
     place: Callable[[Scene], AbstractContextManager[None]] = lambda scene: nullcontext()
-    program: str = RESTLESS
-    model: str = "sjf"
+    program: str = RESTLESS  #: module of the daemon
+    model: str = "sjf"  #: of the daemon; FOLDER is the daemon's folder
+    #: It kills slurmctld, which forgets unsaved jobs: wait until they are saved.
     after_save: bool = False
-    forgets_jobs: bool = False
-    reruns_jobs: bool = False
-    counts_end: bool = False
-    clock: bool = False
-    patience: float = 60.0
+    forgets_jobs: bool = False  #: Slurm drops its jobs; only later ones count
+    reruns_jobs: bool = False  #: Slurm may run a job again
+    counts_end: bool = False  #: the recovery counts from the start of `end`, which waits for it
+    clock: bool = False  #: the clock of the whole site can be set
+    patience: float = 60.0  #: seconds until the signs must show
+    #: Seconds that the recovery may take beyond one cycle, such as a call's time-out.
     slack: float = 0.0
 
     @property
@@ -258,23 +236,14 @@ def set_clock(folder: Path, seconds: float) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class DaemonBeside:
-    """The daemon, its supervisor and its watchdog.
+    """The daemon, its supervisor and its watchdog."""
 
-    Attributes:
-        cluster: the cluster that it orders.
-        folder: its configuration, log, and links to its other files.
-        path: PATH on which it finds Slurm's commands.
-        program: module that runs.
-        model: of its configuration.
-        stack: ends it at last.
-    """
-
-    cluster: PrivateSlurm
-    folder: Path
-    path: str
-    program: str
-    model: str
-    stack: ExitStack
+    cluster: PrivateSlurm  #: the cluster that it orders
+    folder: Path  #: its configuration, log, and links to its other files
+    path: str  #: PATH on which it finds Slurm's commands
+    program: str  #: module that runs
+    model: str  #: of its configuration
+    stack: ExitStack  #: ends it at last
     _hook: RunningHook | None = None
     _earlier: list[Path] = field(default_factory=list)
 
@@ -377,25 +346,15 @@ class DaemonBeside:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The site.
+    """The site."""
 
-    Attributes:
-        cluster: a real Slurm.
-        jobs: sleep jobs on it.
-        daemon: the daemon under test.
-        commands: commands of Slurm that the daemon calls.
-        rng: random numbers of the fault.
-        stack: removes at last what a fault put there.
-        others: further daemons.
-    """
-
-    cluster: PrivateSlurm
-    jobs: JobsUnderFault
-    daemon: DaemonBeside
-    commands: TamperedCommands
-    rng: random.Random
-    stack: ExitStack
-    others: list[DaemonBeside] = field(default_factory=list)
+    cluster: PrivateSlurm  #: a real Slurm
+    jobs: JobsUnderFault  #: sleep jobs on it
+    daemon: DaemonBeside  #: the daemon under test
+    commands: TamperedCommands  #: commands of Slurm that the daemon calls
+    rng: random.Random  #: random numbers of the fault
+    stack: ExitStack  #: removes at last what a fault put there
+    others: list[DaemonBeside] = field(default_factory=list)  #: further daemons
 
 
 def set_up(fault: Fault, cluster: PrivateSlurm, folder: Path, seed: int, stack: ExitStack) -> Scene:

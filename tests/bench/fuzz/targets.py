@@ -226,21 +226,13 @@ Target = Callable[[bytes, Path], bool]
 
 @dataclass(frozen=True, slots=True)
 class Fuzzed:
-    """One target.
+    """One target."""
 
-    Attributes:
-        build: makes it, in a folder that is kept.
-        seeds: makes sound inputs in that folder.
-        tokens: words of the format.
-        inputs: number in a whole campaign.
-        kept: folder in `corpus` with inputs that reach further code.
-    """
-
-    build: Callable[[Path], Target]
-    seeds: Callable[[Path], Sequence[bytes]]
-    tokens: Sequence[bytes]
-    inputs: int
-    kept: str = ""
+    build: Callable[[Path], Target]  #: makes it, in a folder that is kept
+    seeds: Callable[[Path], Sequence[bytes]]  #: makes sound inputs in that folder
+    tokens: Sequence[bytes]  #: words of the format
+    inputs: int  #: number in a whole campaign
+    kept: str = ""  #: folder in `corpus` with inputs that reach further code
 
     def kept_inputs(self) -> list[bytes]:
         """Former findings, and inputs that reach code which sound inputs do not reach."""

@@ -90,16 +90,13 @@ def service_over_share(
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """When things happened to jobs, by the logs of Slurm's daemons, to the millisecond.
+    """When things happened to jobs, by the logs of Slurm's daemons, to the millisecond."""
 
-    Attributes:
-        submitted: job id -> slurmctld accepted the job.
-        written: job id -> slurmctld first accepted an update of the job.
-        launched: job id -> the first slurmd received the job.
-    """
-
+    #: Job id -> slurmctld accepted the job.
     submitted: dict[int, float] = field(default_factory=dict)
+    #: Job id -> slurmctld first accepted an update of the job.
     written: dict[int, float] = field(default_factory=dict)
+    #: Job id -> the first slurmd received the job.
     launched: dict[int, float] = field(default_factory=dict)
 
 
@@ -131,20 +128,14 @@ def moments_of(lines: Iterable[str]) -> Moments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Newcomer:
-    """What happened to a new job; inf for what did not happen.
+    """What happened to a new job; inf for what did not happen."""
 
-    Attributes:
-        submitted: slurmctld accepted the job.
-        read: the daemon read the queue for the first cycle that ranked or wrote the job.
-        placed: the first write of the job; or, without any before its start, the first cycle that
-            ranked the job and needed no write, or its start.
-        launched: a slurmd received the job.
-    """
-
-    submitted: float
-    read: float
+    submitted: float  #: slurmctld accepted the job
+    read: float  #: the daemon read the queue for the first cycle that ranked or wrote the job
+    #: The first write of the job; or, without any before its start, the first cycle that ranked the
+    #: job and needed no write, or its start.
     placed: float
-    launched: float
+    launched: float  #: a slurmd received the job
 
 
 def newcomers_of(jobs: Sequence[int], moments: Moments, audit: Iterable[str]) -> list[Newcomer]:

@@ -27,7 +27,6 @@ from slurm_rl_plugin.machine_files.reader import DescribedCluster, read_cluster
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import HOUR, MINUTE
 from slurm_rl_plugin.what_if.variant import admitted
-from slurm_rl_plugin.whole_file import write_whole
 from tests.bench.live.harness import (
     PATIENCE,
     end_all,
@@ -39,6 +38,7 @@ from tests.bench.live.harness import (
 )
 from tests.bench.node_hours.load import USERS, NodeJob, cluster_plan, stretch_of
 from tests.bench.node_hours.simulated import log_of, waits_of
+from tests.bench.report import write_document
 from tests.real.cluster_files import FIRST_PORT, ClusterPlan, write_slurm_conf
 from tests.real.conftest import running_slurm
 from tests.real.private_cluster import PrivateSlurm
@@ -107,19 +107,12 @@ def _outcomes(cluster: PrivateSlurm) -> dict[int, dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentJobs:
-    """The jobs that a changed cluster gets.
+    """The jobs that a changed cluster gets."""
 
-    Attributes:
-        plan: the cluster with its changed slurm.conf.
-        jobs: in order of submission, without those that the cluster cannot hold.
-        places: their places among the jobs of the log.
-        sentences: differences from the jobs of the log.
-    """
-
-    plan: ClusterPlan
-    jobs: Sequence[NodeJob]
-    places: Sequence[int]
-    sentences: Sequence[str]
+    plan: ClusterPlan  #: the cluster with its changed slurm.conf.
+    jobs: Sequence[NodeJob]  #: in order of submission, without those that the cluster cannot hold
+    places: Sequence[int]  #: their places among the jobs of the log
+    sentences: Sequence[str]  #: differences from the jobs of the log
 
 
 def sent_under(
@@ -242,9 +235,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         at_once=chosen.at_once,
         apart=APART,
     )  # fmt: skip
-    text = json.dumps({"repetitions": [summary_of(run) for run in runs]}, indent=2) + "\n"
-    write_whole(chosen.output / "node-hours.json", text)
-    print(text, end="")
+    summary = {"repetitions": [summary_of(run) for run in runs]}
+    write_document(chosen.output / "node-hours.json", summary)
+    print(json.dumps(summary, indent=1))
     return 0
 
 

@@ -47,22 +47,14 @@ Found = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectOnCell:
-    """Mean wait after a change less the mean wait before, seconds.
+    """Mean wait after a change less the mean wait before, seconds."""
 
-    Attributes:
-        jobs: jobs that run in both.
-        base: real mean wait before the change.
-        real: effect on the real slurmctld.
-        simulated: effect that what-if predicts from the base's record.
-        ci95: its interval; None if some draws have no such job.
-        chance: largest difference of two real repetitions of the base; None for one repetition.
-    """
-
-    jobs: int
-    base: float
-    real: float
-    simulated: float
-    ci95: tuple[float, float] | None
+    jobs: int  #: jobs that run in both
+    base: float  #: real mean wait before the change
+    real: float  #: effect on the real slurmctld
+    simulated: float  #: effect that what-if predicts from the base's record
+    ci95: tuple[float, float] | None  #: its interval; None if some draws have no such job
+    #: Largest difference of two real repetitions of the base; None for one repetition.
     chance: float | None
 
     def verdicts(self) -> dict[str, bool | None]:
@@ -89,16 +81,13 @@ class EffectOnCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The repetitions under one slurm.conf.
+    """The repetitions under one slurm.conf."""
 
-    Attributes:
-        folders, runs: of each repetition.
-        real, simulated: waits of the base's jobs in each, seconds, shape [repetitions, jobs]; NaN
-            for jobs that were not sent.
-    """
-
+    #: folders, runs: of each repetition.
     folders: Sequence[Path]
     runs: Sequence[Run]
+    #: real, simulated: waits of the base's jobs in each, seconds, shape [repetitions, jobs]; NaN
+    #: for jobs that were not sent.
     real: FloatArray
     simulated: FloatArray
 

@@ -85,25 +85,19 @@ INTERACTIVE = HOUR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeJob:
-    """A job to submit: submission and run time in seconds, and its request.
-
-    Attributes:
-        memory: MB on each node; 0 requests the partition's default for each CPU.
-        gpus: number on each node.
-        interactive: by the limit or the partition in the log.
-    """
+    """A job to submit: submission and run time in seconds, and its request."""
 
     submit: float
     seconds: float
     minutes: int
     nodes: int
     tasks: int
-    memory: int
-    gpus: int
+    memory: int  #: MB on each node; 0 requests the partition's default for each CPU
+    gpus: int  #: number on each node
     feature: str
     exclusive: bool
     partition: str
-    interactive: bool
+    interactive: bool  #: by the limit or the partition in the log
     user: str
 
     def live(self) -> LiveJob:

@@ -44,19 +44,12 @@ _ENDED = re.compile(r"_job_complete: JobId=\d+ done$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
-    """Delays of slurmctld in one run, by whole seconds as in accounting.
+    """Delays of slurmctld in one run, by whole seconds as in accounting."""
 
-    Attributes:
-        notice: mean from a submission to the next pass of either scheduler.
-        handover: mean from a job's end to the next pass.
-        calculated: first calculation of priorities, seconds since the epoch.
-        looks: number of passes.
-    """
-
-    notice: float
-    handover: float
-    calculated: float
-    looks: int
+    notice: float  #: mean from a submission to the next pass of either scheduler
+    handover: float  #: mean from a job's end to the next pass
+    calculated: float  #: first calculation of priorities, seconds since the epoch
+    looks: int  #: number of passes
 
 
 def delays_of(path: Path) -> Delays:

@@ -27,19 +27,12 @@ _LONG_SHORTEST, _LONG_MEAN = 900.0, 1870.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HourPlan:
-    """Parameters of an hour.
+    """Parameters of an hour."""
 
-    Attributes:
-        interactive: number of interactive jobs.
-        load: work of all jobs, initial ones included, over what the machine can do.
-        burst: mean number of jobs in a burst.
-        wide: part of the batch jobs that have 2 to `widest` processors.
-    """
-
-    interactive: int = 140
-    load: float = 1.04
-    burst: float = 3.0
-    wide: float = 0.06
+    interactive: int = 140  #: number of interactive jobs
+    load: float = 1.04  #: work of all jobs, initial ones included, over what the machine can do
+    burst: float = 3.0  #: mean number of jobs in a burst
+    wide: float = 0.06  #: part of the batch jobs that have 2 to `widest` processors
     widest: int = 8
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
-from slurm_rl_plugin.whole_file import write_whole
+from tests.bench.report import write_document
 
 #: Shares of the accounts, and the flooding account.
 SHARES = {
@@ -178,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         column: {name: [each.mean_wait, each.ratio] for name, each in accounts.items()}
         for column, accounts in columns.items()
     }
-    write_whole(chosen.output / "flooded-site.json", json.dumps(found, indent=1) + "\n")
+    write_document(chosen.output / "flooded-site.json", found)
     return 0 if agree else 1
 
 

@@ -10,7 +10,6 @@ jobs, since a single replay depends on chance. Accounts with shares are those of
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +43,7 @@ from slurm_rl_plugin.simulator.workloads.log_workload import (
     told_apart,
 )
 from slurm_rl_plugin.units import HOUR, MINUTE, BoolArray, FloatArray, IntArray
-from slurm_rl_plugin.whole_file import write_whole
+from tests.bench.report import write_document
 from tests.bench.shares.share_cases import case_of
 
 #: Part of the judged jobs that change their requests.
@@ -59,28 +58,18 @@ PART, DUMMY = 0, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """A change of requests.
+    """A change of requests."""
 
-    Attributes:
-        processors, time_limit: factors; processors are rounded up.
-        run_time: factor for each part.
-        parts: jobs that replace one.
-        dummies: runs of DUMMY_RUN seconds of the same user and time limit.
-        ahead: seconds between their submission and the job's.
-        narrow: whether dummies request one processor, not the job's.
-        fresh_user: each job has a user without past runs.
-        account: the job is charged to the account that has used least of its share.
-    """
-
+    #: processors, time_limit: factors; processors are rounded up.
     processors: float = 1.0
     time_limit: float = 1.0
-    run_time: float = 1.0
-    parts: int = 1
-    dummies: int = 0
-    ahead: float = DUMMY_AHEAD
-    narrow: bool = False
-    fresh_user: bool = False
-    account: bool = False
+    run_time: float = 1.0  #: factor for each part
+    parts: int = 1  #: jobs that replace one
+    dummies: int = 0  #: runs of DUMMY_RUN seconds of the same user and time limit
+    ahead: float = DUMMY_AHEAD  #: seconds between their submission and the job's
+    narrow: bool = False  #: whether dummies request one processor, not the job's
+    fresh_user: bool = False  #: each job has a user without past runs
+    account: bool = False  #: the job is charged to the account that has used least of its share
 
 
 WAYS: Mapping[str, Way] = {
@@ -113,17 +102,11 @@ WITH_SHARES: Mapping[str, Way] = {
 
 
 class Changed(NamedTuple):
-    """A log in which some jobs change their requests; columns of shape [m].
+    """A log in which some jobs change their requests; columns of shape [m]."""
 
-    Attributes:
-        log: prepared, with parts and dummies.
-        honest: place of the honest job that each job belongs to.
-        kind: PART or DUMMY.
-    """
-
-    log: PreparedLog
-    honest: IntArray
-    kind: IntArray
+    log: PreparedLog  #: prepared, with parts and dummies
+    honest: IntArray  #: place of the honest job that each job belongs to
+    kind: IntArray  #: PART or DUMMY
 
 
 def idle_account(prepared: PreparedLog) -> int:
@@ -177,16 +160,13 @@ def changed_log(prepared: PreparedLog, drawn: IntArray, way: Way) -> Changed:
 
 
 class Replay(NamedTuple):
-    """Result of a replay; seconds.
+    """Result of a replay; seconds."""
 
-    Attributes:
-        wait, response: of each honest job, until the last of its parts starts or ends, shape [n].
-        ahead: part of the other pending jobs that are before each request's last part at its
-            submission; NaN if no other job is pending.
-    """
-
+    #: wait, response: of each honest job, until the last of its parts starts or ends, shape [n].
     wait: FloatArray
     response: FloatArray
+    #: Part of the other pending jobs that are before each request's last part at its submission;
+    #: NaN if no other job is pending.
     ahead: FloatArray
 
 
@@ -227,29 +207,18 @@ def replayed(
 
 
 class Gain(NamedTuple):
-    """Changed over honest requests, of one draw.
+    """Changed over honest requests, of one draw."""
 
-    Attributes:
-        wait: ratio of mean waits of jobs that are not killed.
-        error: two standard errors of ln(wait) over draws.
-        median: median ratio of (wait + a minute), of jobs that wait a minute in either replay.
-        response: ratio of mean times from submission to end.
-        ahead: change of the part of the queue before the job at its submission.
-        paid: ratio of core-seconds, dummies included.
-        killed: part of the jobs that reach the shorter limit.
-        lost: part of the honest core-seconds that killed jobs needed.
-        others: ratio of mean waits of all other judged jobs.
-    """
-
-    wait: float
-    error: float
+    wait: float  #: ratio of mean waits of jobs that are not killed
+    error: float  #: two standard errors of ln(wait) over draws
+    #: Median ratio of (wait + a minute), of jobs that wait a minute in either replay.
     median: float
-    response: float
-    ahead: float
-    paid: float
-    killed: float
-    lost: float
-    others: float
+    response: float  #: ratio of mean times from submission to end
+    ahead: float  #: change of the part of the queue before the job at its submission
+    paid: float  #: ratio of core-seconds, dummies included
+    killed: float  #: part of the jobs that reach the shorter limit
+    lost: float  #: part of the honest core-seconds that killed jobs needed
+    others: float  #: ratio of mean waits of all other judged jobs
 
 
 def gain_of(
@@ -357,8 +326,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{'':33}", *(f"{figure:>8}" for figure in Gain._fields))
                 for way, row in rows.items():
                     print(f"{way:33}", *(f"{figure:8.2f}" for figure in row), flush=True)
-    chosen.output.mkdir(parents=True, exist_ok=True)
-    write_whole(chosen.output / "gaming.json", json.dumps(found, indent=1) + "\n")
+    write_document(chosen.output / "gaming.json", found)
     return 0
 
 

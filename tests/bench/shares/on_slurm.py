@@ -10,7 +10,6 @@ again. `what-if` gets the jobs of each run from accounting, and slurmctld's dela
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -22,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
-from slurm_rl_plugin.whole_file import write_whole
 from tests.bench.live.harness import (
     CONTROLLER_LOG,
     Document,
@@ -35,6 +33,7 @@ from tests.bench.live.harness import (
 )
 from tests.bench.node_hours.fidelity import WITHIN, agrees
 from tests.bench.node_hours.simulated import delays_of
+from tests.bench.report import write_document
 from tests.bench.shares.flooded_site import FLOOD, FLOODS, OTHERS, SHARES, answer
 from tests.real.conftest import running_slurm
 from tests.real.daemon_under_test import running_hook
@@ -238,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"of {len(result['cells'])} cells the means agree in {100 * result['agree']:.0f} % within "
         f"15 % or 1 s, in {100 * result['within']:.0f} % within 15 % alone"
     )
-    write_whole(chosen.output / "flooded-on-slurm.json", json.dumps(result, indent=1) + "\n")
+    write_document(chosen.output / "flooded-on-slurm.json", result)
     return 0
 
 

@@ -10,7 +10,6 @@ over the cases; the jobs between 10 % and 95 % of the log count.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +29,7 @@ from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 from slurm_rl_plugin.utility.fairness import KEPT, ServedJobs, service_of_windows
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
-from slurm_rl_plugin.whole_file import write_whole
+from tests.bench.report import write_document
 
 #: Name -> requested part and share of each account.
 SCHEMES: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
@@ -186,8 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = {name: row_of(found, name) for name in found}
     for name, row in rows.items():
         print(f"{name:14}", "  ".join(f"{key} {value:.3f}" for key, value in row.items()))
-    chosen.output.mkdir(parents=True, exist_ok=True)
-    write_whole(chosen.output / "share-cases.json", json.dumps(rows, indent=1) + "\n")
+    write_document(chosen.output / "share-cases.json", rows)
     return 0
 
 

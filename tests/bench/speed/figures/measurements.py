@@ -42,21 +42,13 @@ FIRST_POLICIES = tuple(f"--policy={name}" for name in ("fifo", "sjf", "saf", "de
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A line of the table.
+    """A line of the table."""
 
-    Attributes:
-        name: name in the measurement.
-        unit: of the value.
-        goal: 0 for none.
-        rate: whether more is better.
-        floor: name of the figure with the machine's best; "" for none.
-    """
-
-    name: str
-    unit: str
-    goal: float = 0.0
-    rate: bool = False
-    floor: str = ""
+    name: str  #: name in the measurement
+    unit: str  #: of the value
+    goal: float = 0.0  #: 0 for none
+    rate: bool = False  #: whether more is better
+    floor: str = ""  #: name of the figure with the machine's best; "" for none
 
     def met(self, value: float) -> bool | None:
         """Whether the goal is reached; None without a goal."""
