@@ -38,6 +38,7 @@ from slurm_rl_plugin.brokers.market.timetable import (
     empty_lanes,
     empty_timetable,
     end_jobs,
+    fits,
     forget_past,
     give_back,
     next_event,
@@ -125,11 +126,11 @@ def reschedule(jobs: MarketJobs, state: Agreements, draft: Draft, now: float) ->
         now: seconds; due jobs have started.
     """
     _count_idle(state, draft.idle)
-    fits, place = False, 0
-    while not fits and place < state.counts[WAITING]:
-        fits = _fits(jobs, draft.idle, state.waiting[place])
+    any_fits, place = False, 0
+    while not any_fits and place < state.counts[WAITING]:
+        any_fits = fits(jobs, draft.idle, state.waiting[place])
         place += 1
-    if not fits:
+    if not any_fits:
         return
     tabulate_running(jobs, state, draft.fixed, now)
     if not _renew(jobs, state, draft):
@@ -150,17 +151,6 @@ def _count_idle(state: Agreements, idle: IntArray) -> None:
         idle[machine] = state.capacity[machine]
         for place in range(state.counts[RUNNING]):
             idle[machine] -= state.parts[state.running[place], machine]
-
-
-@compiled_borrowing
-def _fits(jobs: MarketJobs, idle: IntArray, job: int) -> bool:
-    """Whether a job fits into idle processors."""
-    widest, total = 0, 0
-    for machine in range(len(idle)):
-        if jobs.reach[job, machine]:
-            widest = max(widest, idle[machine])
-            total += idle[machine]
-    return widest >= jobs.processors[job] or (jobs.splits[job] and total >= jobs.processors[job])
 
 
 @compiled_borrowing
@@ -236,7 +226,6 @@ def _fix_starting(jobs: MarketJobs, state: Agreements, draft: Draft, now: float)
     """Move the jobs that start now to the front of the adopted order and fix them; their number."""
     count, starting, waiting = state.counts[WAITING], 0, 0
     tabulate_running(jobs, state, draft.fixed, now)
-    _count_idle(state, draft.idle)
     for place in range(count):
         job = draft.order[place]
         if state.planned[job] > now:
@@ -246,8 +235,6 @@ def _fix_starting(jobs: MarketJobs, state: Agreements, draft: Draft, now: float)
         draft.order[starting] = job
         starting += 1
         take_planned(jobs, state, draft.fixed, job)
-        for machine in range(len(draft.idle)):
-            draft.idle[machine] -= state.parts[job, machine]
     for place in range(waiting):
         draft.order[starting + place] = draft.trial[place]
     return starting
@@ -271,7 +258,7 @@ def _start_out_of_turn(jobs: MarketJobs, state: Agreements, draft: Draft, now: f
     starting = _fix_starting(jobs, state, draft, now)
     for place in range(count):
         job = draft.wanted[place]
-        if state.planned[job] <= now or not _fits(jobs, draft.idle, job):
+        if state.planned[job] <= now or not fits(jobs, draft.fixed.free[0], job):
             continue
         _move(draft, count, starting, job)
         if not _keeps_promises(jobs, state, draft, starting):

@@ -362,6 +362,17 @@ def take(table: Timetable, first: int, end: float, parts: IntArray, row: int) ->
 
 
 @compiled_borrowing
+def fits(jobs: MarketJobs, free: IntArray, job: int) -> bool:
+    """Whether a job fits into the free processors of its machines."""
+    widest, total = 0, 0
+    for machine in range(len(free)):
+        if jobs.reach[job, machine]:
+            widest = max(widest, free[machine])
+            total += free[machine]
+    return widest >= jobs.processors[job] or (jobs.splits[job] and total >= jobs.processors[job])
+
+
+@compiled_borrowing
 def earliest(
     table: Timetable, jobs: MarketJobs, job: int, latest: float, parts: IntArray, row: int
 ) -> int:
@@ -375,20 +386,8 @@ def earliest(
         if blocked < 0:
             _divide(table.room, jobs.processors[job], parts, row)
             return first
-        first = blocked + 1 if _too_little(table, jobs, job, blocked) else first + 1
+        first = first + 1 if fits(jobs, table.free[blocked], job) else blocked + 1
     return -1
-
-
-@compiled_borrowing
-def _too_little(table: Timetable, jobs: MarketJobs, job: int, place: int) -> bool:
-    """Whether the machines open to a job have too few free processors at an instant."""
-    widest, total = 0, 0
-    for machine in range(len(table.room)):
-        if jobs.reach[job, machine]:
-            widest = max(widest, table.free[place, machine])
-            total += table.free[place, machine]
-    processors = jobs.processors[job]
-    return widest < processors and not (jobs.splits[job] and total >= processors)
 
 
 @compiled_borrowing
