@@ -56,11 +56,6 @@ def on_drawn_nodes(log: JobLog, processors: int, rng: np.random.Generator) -> Dr
     """The jobs of a log on nodes with as many CPUs as its machine, and on nodes with GPUs.
 
     The load of the resource with the largest load is 0.7 to 1.1.
-
-    Args:
-        log: of a machine with processors alone.
-        processors: of that machine.
-        rng: draws node types, requests and the load.
     """
     sizes = [each for each in _CPUS if processors >= _FEWEST * each]
     cpus = int(rng.choice(sizes or [1]))

@@ -36,11 +36,7 @@ def write_document(path: Path, document: Any) -> None:
 
 
 def with_part(document: str, begin: str, end: str, made: str) -> str:
-    """The document with the part between two lines made anew.
-
-    Raises:
-        ValueError: it has no such lines.
-    """
+    """The document with the part between two lines made anew."""
     before, found, rest = document.partition(begin)
     _, closes, after = rest.partition(end)
     if not found or not closes:

@@ -361,9 +361,5 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def fault_named(name: str) -> Fault:
-    """The fault of that name.
-
-    Raises:
-        KeyError: there is none.
-    """
+    """The fault of that name."""
     return {fault.name: fault for fault in FAULTS}[name]

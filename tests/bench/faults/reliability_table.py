@@ -66,11 +66,7 @@ def summary_of(results: Sequence[Result]) -> str:
 
 
 def with_table(document: str, results: Sequence[Result]) -> str:
-    """The document with the table of these results.
-
-    Raises:
-        ValueError: it has no place for it.
-    """
+    """The document with the table of these results."""
     return with_part(document, BEGIN, END, f"{summary_of(results)}\n\n{table_of(results)}")
 
 

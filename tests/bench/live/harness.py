@@ -66,12 +66,7 @@ def say(text: str) -> None:
 def in_time(name: str, due: Sequence[float], act: Callable[[int], None], stop: Event) -> float:
     """Calls `act` with each place in `due` when it is due; returns the longest delay in seconds.
 
-    Args:
-        name: name of the run for progress messages.
-        due: seconds from now, rising.
-
-    Raises:
-        Stopped: `stop` is set.
+    `due` has seconds from now, rising. A set `stop` raises Stopped, here and in each wait of a run.
     """
     begin, late = time.monotonic(), 0.0
     for place, at in enumerate(due):
@@ -95,11 +90,7 @@ class Submitted(NamedTuple):
 def submit_in_time(
     name: str, cluster: PrivateSlurm, jobs: Sequence[LiveJob], stop: Event
 ) -> Submitted:
-    """Submits the jobs, which are in order of submission.
-
-    Raises:
-        Stopped: `stop` is set.
-    """
+    """Submits the jobs, which are in order of submission."""
     numbers, at, begin = list[int](), list[float](), time.monotonic()
 
     def submit(place: int) -> None:
@@ -173,11 +164,7 @@ def open_partition(cluster: PrivateSlurm, opened: bool) -> None:
 
 
 def wait_until_all_started(cluster: PrivateSlurm, stop: Event, seconds: float) -> None:
-    """Waits until no job is pending.
-
-    Raises:
-        Stopped: `stop` is set.
-    """
+    """Waits until no job is pending."""
 
     def none_pending() -> bool:
         if stop.wait(1.0):

@@ -109,11 +109,7 @@ _SAYS = re.compile(
 
 
 def moments_of(lines: Iterable[str]) -> Moments:
-    """The first moment of each kind for each job.
-
-    Args:
-        lines: of the logs of slurmctld and of every slurmd, in any order.
-    """
+    """The first moment of each kind for each job, by the logs of slurmctld and of every slurmd."""
     moments = Moments()
     for line in lines:
         found = _SAYS.match(line)
@@ -139,13 +135,7 @@ class Newcomer:
 
 
 def newcomers_of(jobs: Sequence[int], moments: Moments, audit: Iterable[str]) -> list[Newcomer]:
-    """What happened to each new job.
-
-    Args:
-        jobs: job ids.
-        moments: by Slurm's logs.
-        audit: lines of the daemon's audit log; none without a daemon.
-    """
+    """What happened to each new job, by Slurm's logs and the lines of the daemon's audit log."""
     wanted = set(jobs)
     read, ranked = dict[int, float](), dict[int, float]()
     new, writes, now = set[int](), 0, 0.0

@@ -65,16 +65,12 @@ def replay(
     """Runs the jobs until the last one has started; jobs that run then are cancelled.
 
     Args:
-        name: name of the run for progress messages.
         jobs: in order of submission.
         folder: gets copies of the configuration and of slurmctld's log.
         during: context that is open until the last job has started.
 
     Returns:
         The longest delay of a submission, and each job with its outcome by sacct.
-
-    Raises:
-        Stopped: `stop` is set; the cluster is gone.
     """
     with running_slurm(plan, RELEASES[release]) as cluster:
         with during(cluster):

@@ -126,13 +126,8 @@ def account_of(user: str) -> str:
 def stretch_of(path: Path, first: int, count: int, speed: float) -> list[NodeJob]:
     """Reads `count` jobs that fit the small machine, in order of submission.
 
-    Args:
-        path: log, gzip.
-        first: place of the first job in the log, from 0.
-        speed: seconds of the log in one second of the run.
-
-    Raises:
-        ValueError: fewer than `count` jobs from `first` on fit.
+    They begin with the job at place `first` of the log, gzip, whose time passes `speed` times as
+    fast.
     """
     with gzip.open(path, "rt") as lines:
         jobs = [job for place, job in enumerate(map(_job_of, lines)) if place >= first]

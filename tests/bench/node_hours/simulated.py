@@ -53,11 +53,7 @@ class Delays:
 
 
 def delays_of(path: Path) -> Delays:
-    """Reads slurmctld's log, gzip, of SlurmctldDebug=debug or above.
-
-    Raises:
-        ValueError: an event has no line.
-    """
+    """Reads slurmctld's log, gzip, of SlurmctldDebug=debug or above."""
     found: dict[str, list[float]] = {name: [] for name in _SAYS}
     with gzip.open(path, "rt", errors="replace") as lines:
         for line in lines:
@@ -102,9 +98,6 @@ def simulated_starts(
         delays: of its slurmctld.
         before: the machine that the jobs were sent to, if it is another one. They are sent as
             what-if assumes; the start of a job that `machine` cannot hold is NaN.
-
-    Raises:
-        ValueError: the machine that they were sent to cannot hold some of the jobs.
     """
     order = np.argsort([job["number"] for job in jobs], kind="stable")  # order of submission
     log = log_of([jobs[place] for place in order], delays.handover)
@@ -199,11 +192,7 @@ ALL = "all"
 
 
 def runs_in(folder: Path) -> tuple[list[Path], list[Run]]:
-    """Folders and documents of the repetitions that the campaign wrote.
-
-    Raises:
-        SystemExit: there is none.
-    """
+    """Folders and documents of the repetitions that the campaign wrote."""
     folders = sorted(path.parent for path in folder.glob("rep*/jobs.json"))
     if not folders:
         sys.exit(f"{folder} has no rep1/jobs.json: run tests.bench.node_hours.campaign first.")

@@ -205,11 +205,7 @@ def run_hours(seeds: Sequence[int], plan: HourPlan, folder: Path, *, at_once: in
 
 
 def replay(side: str, jobs: Sequence[HourJob], stop: Event) -> list[ReplayedJob]:
-    """Runs the hour once, on a cluster of its own.
-
-    Raises:
-        Stopped: `stop` is set; the cluster is gone.
-    """
+    """Runs the hour once, on a cluster of its own."""
     live = [
         LiveJob(
             user=USERS[job.account],

@@ -102,11 +102,7 @@ class OfAccount:
 def asked_both(
     folder: Path, influence: float
 ) -> tuple[dict[str, OfAccount], dict[str, OfAccount], dict[str, OfAccount]]:
-    """Accounts under the site's order, under ours by `what-if`, and under ours by `evaluate`.
-
-    Raises:
-        ValueError: the commands disagree on the site's order.
-    """
+    """Accounts under the site's order, under ours by `what-if`, and under ours by `evaluate`."""
     config = folder / f"influence-{influence:g}.toml"
     config.write_text(f"[hook]\ninfluence_hours = {influence:g}\n")
     common = (*_SITE, "--config", config.name, "--json")

@@ -97,12 +97,7 @@ Samples = dict[str, list[tuple[float, float]]]
 def busiest_day(path: Path, speed: float, least: int) -> list[LiveJob]:
     """The jobs of the 24 hours with the fewest jobs, among those with at least `least`.
 
-    Args:
-        path: log in SWF.
-        speed: seconds of the log in one second of the run.
-
-    Raises:
-        ValueError: no day of the log has as many jobs.
+    The time of the log, in SWF, passes `speed` times as fast.
     """
     log, _ = SwfReader().read(path)
     begins = np.arange(0.0, max(log.submit[-1] - DAY, 1.0), HOUR)
@@ -145,9 +140,6 @@ def growth_between(
     Returns:
         `an_hour`, its 95 % interval from `lowest` to `highest`, the `mean` over the rounds, the
         `largest` value of the whole run, and the `differences` from each round to the next.
-
-    Raises:
-        ValueError: fewer rounds than LEAST_ROUNDS, or two without a common phase.
     """
     if len(begins) < LEAST_ROUNDS:
         raise ValueError(f"{len(begins)} whole rounds: {LEAST_ROUNDS} are needed")
@@ -178,12 +170,7 @@ def growth_between(
 def soak(
     jobs: Sequence[LiveJob], model: str, folder: Path, port: int
 ) -> tuple[dict[str, Any], Samples]:
-    """Runs the jobs, in order of submission; Ctrl-C keeps what was seen until then.
-
-    Args:
-        folder: empty, for files of the daemon and of Prometheus.
-        port: of Prometheus.
-    """
+    """Runs the jobs, in order of submission; Ctrl-C keeps what was seen until then."""
     numbers, late, stop = list[int](), list[float](), Event()
     with running_slurm(PLAN) as cluster:
         with (

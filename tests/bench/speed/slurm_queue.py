@@ -137,11 +137,7 @@ class OrderedQueue:
         return cls(cluster=cluster, system=system, policy=policy, cycle=cycle)
 
     def run_cycle(self, part: float) -> CycleReport:
-        """Runs a cycle in which `part` of the scores is new.
-
-        Raises:
-            ClusterError: it failed or fell back, so that its figures mean nothing.
-        """
+        """Runs a cycle in which `part` of the scores is new."""
         self.policy.part = part
         self.cycle.calls.clear()
         report = self.cycle.run()

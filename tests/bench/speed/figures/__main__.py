@@ -41,11 +41,7 @@ WORSE = 1.1
 
 
 def product_of(commit: str, folder: Path) -> Path:
-    """Writes the package of a commit below a folder; returns its top.
-
-    Raises:
-        SystemExit: git knows no such commit, as in a copy without its history.
-    """
+    """Writes the package of a commit below a folder; returns its top."""
     top = folder / commit.replace("/", "-")
     done = subprocess.run(
         ["git", "archive", commit, *_PRODUCT], cwd=TOP, capture_output=True, check=False

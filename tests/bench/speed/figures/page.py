@@ -51,11 +51,7 @@ def slurm_rows(kept: Kept) -> Iterator[str]:
 
 
 def tables_of(folder: Path) -> str:
-    """Both tables, from the files of a folder.
-
-    Raises:
-        OSError: `speed.json` or `slurm-queue.json` is not there.
-    """
+    """Both tables, from the files of a folder."""
     speed = json.loads(folder.joinpath("speed.json").read_text())
     slurm = json.loads(folder.joinpath("slurm-queue.json").read_text())
     return "\n".join(
