@@ -16,6 +16,7 @@ from slurm_rl_plugin.domain import QueueSnapshot, StartedJobs
 from slurm_rl_plugin.hook.cycle_report import PHASES, CycleReport
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.services.drawn_queue import random_snapshot
+from tests.bench.speed.figures.measurements import seconds_of
 
 JOBS, ACCOUNTS, PARTITIONS, STARTED = 50_000, 500, 80, 500
 #: Every call of both adapters.
@@ -68,14 +69,10 @@ def metrics_figures() -> dict[str, float]:
     metrics = CycleMetrics(registry, {"name": "default"})
     publish, scrape = [], []
     for report in large_site_reports(5):
-        begin = time.perf_counter()
-        metrics.publish(report)
-        published = time.perf_counter()
-        text = generate_latest(registry)
-        publish.append(published - begin)
-        scrape.append(time.perf_counter() - published)
+        publish.append(seconds_of(lambda r=report: metrics.publish(r), clock=time.perf_counter))
+        scrape.append(seconds_of(lambda: generate_latest(registry), clock=time.perf_counter))
     return {
         "metrics of a large site, cycle": 1e3 * float(np.median(publish)),
         "metrics of a large site, answer": 1e3 * float(np.median(scrape)),
-        "metrics of a large site, length": len(text) / 1e3,
+        "metrics of a large site, length": len(generate_latest(registry)) / 1e3,
     }

@@ -47,7 +47,7 @@ from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
 from slurm_rl_plugin.simulator.workloads.site_points import site_priority
 from slurm_rl_plugin.units import DAY, HOUR, IntArray
-from tests.bench.speed.figures.measurements import LOGS
+from tests.bench.speed.figures.measurements import LOGS, seconds_of
 
 Values = dict[str, float]
 POLICIES = ("fifo", "sjf", "multifactor", "default")
@@ -63,25 +63,6 @@ KINDS = (
 JOBS, PENDING, PAST = 20_000, 10_000, 100_000
 #: Time for one forecast of the whole queue, and most replays.
 GOAL_SECONDS, MOST_DRAWS = 10.0, 64
-
-
-def seconds_of(
-    work: Callable[[], object],
-    repeats: int = 3,
-    clock: Callable[[], float] = time.process_time,
-    of: Callable[[list[float]], float] = min,
-) -> float:
-    """Duration of some repeats after a first run that compiles.
-
-    Processor time by default, so that other load of the machine does not count.
-    """
-    work()
-    times = []
-    for _ in range(repeats):
-        begin = clock()
-        work()
-        times.append(clock() - begin)
-    return float(of(times))
 
 
 def static_order(policy: str, prepared: PreparedLog, workload: Workload) -> QueueOrder:
@@ -123,7 +104,8 @@ def _seconds_on(prepared: PreparedLog) -> Iterator[tuple[str, float]]:
     workload = prepared.workload(RequestedLimit())
 
     def median(work: Callable[[], object]) -> float:
-        return seconds_of(work, clock=time.perf_counter, of=np.median)
+        work()  # compiles
+        return seconds_of(work, 3, clock=time.perf_counter, of=np.median)
 
     # on such a machine every job starts when it arrives
     endless = SimulationSettings(capacity=int(workload.processors.sum()), backfilling="easy")
@@ -203,9 +185,12 @@ def on_nodes() -> Values:
             order = QueueOrder(network=candidate_of(policy).network)
         for backfilling in ("easy", "slurm"):
             settings = SimulationSettings(capacity=prepared.capacity, backfilling=backfilling)
-            seconds = seconds_of(
-                lambda o=order, s=settings: simulate_on_nodes(workload, nodes, o, s)
-            )
+
+            def work(o: QueueOrder = order, s: SimulationSettings = settings) -> object:
+                return simulate_on_nodes(workload, nodes, o, s)
+
+            work()  # compiles
+            seconds = seconds_of(work, 3)
             found[f"{policy}, {backfilling}"] = len(prepared.log) / seconds
     return found
 
@@ -326,9 +311,9 @@ def market() -> Values:
                 machines=markets.CONFIGURATIONS[configuration], rescheduling=rescheduling
             )
             simulate_market(drawn_market(20), settings)  # compiles
-            begin = time.process_time()
-            simulate_market(jobs, settings)
-            found[f"market, {configuration}, {way}"] = time.process_time() - begin
+            found[f"market, {configuration}, {way}"] = seconds_of(
+                lambda s=settings: simulate_market(jobs, s)
+            )
     return found
 
 
@@ -343,7 +328,7 @@ def agents() -> Values:
         for at_completion, heard in ((False, "at once"), (True, "at completion")):
             rule = AgentRule(name=name, at_completion=at_completion)
             run_grid(small, draw_grid(small, 1), rule, 1)  # compiles
-            begin = time.process_time()
-            run_grid(size, grid, rule, 1)
-            found[f"agents, {name}, reported {heard}"] = time.process_time() - begin
+            found[f"agents, {name}, reported {heard}"] = seconds_of(
+                lambda r=rule: run_grid(size, grid, r, 1)
+            )
     return found

@@ -42,6 +42,7 @@ from slurm_rl_plugin.hook.order.queue_plan import in_safe_order
 from tests.bench.live.harness import PATIENCE, eligible_jobs, open_partition, say
 from tests.bench.report import Goal, print_goals, write_document
 from tests.bench.speed.figures.__main__ import paired_ratio
+from tests.bench.speed.figures.measurements import seconds_of
 from tests.real.cluster_files import ClusterPlan
 from tests.real.conftest import running_slurm
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
@@ -280,11 +281,7 @@ def polls(queue: OrderedQueue, repeats: int) -> dict[str, object]:
         ("sdiag", load, 3 * repeats),
         ("snapshot", queue.system.snapshot, repeats),
     ):
-        times = []
-        for _ in range(count):
-            begin = time.perf_counter()
-            work()
-            times.append(time.perf_counter() - begin)
+        times = [seconds_of(work, clock=time.perf_counter) for _ in range(count)]
         found[name] = {"median": float(np.median(times)), "longest": max(times)}
     return found
 

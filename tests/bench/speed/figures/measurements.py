@@ -57,6 +57,21 @@ class Figure:
         return value >= self.goal if self.rate else value <= self.goal
 
 
+def seconds_of(
+    work: Callable[[], object],
+    repeats: int = 1,
+    clock: Callable[[], float] = time.process_time,
+    of: Callable[[list[float]], float] = min,
+) -> float:
+    """Seconds of some work; of the processor, so that other load of the machine does not count."""
+    times = []
+    for _ in range(repeats):
+        begin = clock()
+        work()
+        times.append(clock() - begin)
+    return float(of(times))
+
+
 def _said(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Any:
     """Output of a command with --json."""
     done = subprocess.run(
@@ -145,9 +160,11 @@ def first_word() -> Values:
 
 def _seconds_of(words: Sequence[str], environment: Mapping[str, str]) -> float:
     """Seconds of a command."""
-    whole, begin = {**os.environ, **environment}, time.perf_counter()
-    subprocess.run([*PROGRAM, *words], env=whole, capture_output=True, check=True)
-    return time.perf_counter() - begin
+    whole = {**os.environ, **environment}
+    return seconds_of(
+        lambda: subprocess.run([*PROGRAM, *words], env=whole, capture_output=True, check=True),
+        clock=time.perf_counter,
+    )
 
 
 def conversion() -> Values:
