@@ -260,7 +260,7 @@ class CountedStop(Event):
 def daemon_of(
     cycle: Cycle, stop: Event | int = 1, **changes: object
 ) -> tuple[Daemon, list[CycleReport]]:
-    """A daemon that stops with this event, or after so many waits; and its reports."""
+    """A daemon that stops with this event, or after a number of waits; and its reports."""
     reports: list[CycleReport] = []
     daemon = Daemon(
         cycle=cycle,

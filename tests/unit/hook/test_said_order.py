@@ -443,7 +443,7 @@ def test_what_a_job_costs_that_lends_its_place_to_jobs_alike() -> None:
 @pytest.mark.parametrize(
     ("native", "spread", "scores", "columns", "written"),
     [
-        ([5000, 3000, 1000], [0, 900, 0], [3, 2, 1], {}, []),  # nobody is between
+        ([5000, 3000, 1000], [0, 900, 0], [3, 2, 1], {}, []),  # no job is between
         ([5000, 3500, 3000], [0, 0, 900], [3, 2, 1], {}, [(3, 1)]),  # one write, of the job alone
         ([5000, 3500, 2930], [0, 0, 900], [3, 2, 1], {"factor": [0, 0, 70]}, [(3, 70)]),
         # a job that is placed anyway is written once
