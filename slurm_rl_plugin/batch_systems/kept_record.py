@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from slurm_rl_plugin.domain.kept_document import UNREADABLE, kept_json
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, CPUS
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.whole_file import PRIVATE, write_whole
+from slurm_rl_plugin.whole_file import PRIVATE, UNREADABLE, kept_json, write_whole
 
 logger = logging.getLogger(__name__)
 _Parsed = TypeVar("_Parsed")

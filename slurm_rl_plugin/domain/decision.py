@@ -24,7 +24,7 @@ class Decision:
     #: Processors to keep free of batch work; 0 is the papers' greedy model, None the site's choice.
     reserve: int | None = None
     memory: Memory | None = None  #: for the policy's next decision; None for one without
-    #: Returns seconds below which parts of such runs end (`run_prediction.PARTS`), shape [n,
+    #: Returns seconds below which parts of such runs end (`run_history.PARTS`), shape [n,
     #: parts]; called by `explain` and by evaluations only. None without predictions.
     run_times: Callable[[], FloatArray] | None = None
     #: Jobs of a higher step go before those of a lower one, also where the site's own priority

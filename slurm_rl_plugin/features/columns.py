@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
-from slurm_rl_plugin.features.history.columns import KnownPast, history_columns
-from slurm_rl_plugin.features.history.past_runs import PastRuns
+from slurm_rl_plugin.features.history.past_runs import KnownPast, PastRuns, history_columns
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
@@ -22,10 +21,10 @@ from slurm_rl_plugin.features.reactive_grid import (
     grid_queue_columns,
     grid_queue_columns_2011,
 )
-from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import (
     SITE,
     SOON,
+    FeatureSchema,
     dynamic_job_features,
     queue_features,
     reserve_features,

@@ -28,9 +28,8 @@ from slurm_rl_plugin.errors import ModelSchemaMismatch
 from slurm_rl_plugin.features.columns import KNOWN_SCHEMAS, feature_columns
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.past_runs import PastRuns
-from slurm_rl_plugin.features.history.run_events import recent_arrivals
-from slurm_rl_plugin.features.schema import FeatureSchema
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.features.history.run_history import recent_arrivals
+from slurm_rl_plugin.features.site import SITE, FeatureSchema
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Decimals of a value that count, in single precision.

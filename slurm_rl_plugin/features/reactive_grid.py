@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.features.schema import FeatureSchema, log_seconds, log_work_hours
+from slurm_rl_plugin.features.site import FeatureSchema, log_seconds, log_work_hours
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.time_utility import paper_row, time_utility
 

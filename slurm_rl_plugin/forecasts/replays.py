@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.history.run_prediction import PARTS
+from slurm_rl_plugin.features.history.run_history import PARTS
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster, account_usage_until
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine

@@ -11,7 +11,6 @@ import numpy as np
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.domain.kept_document import as_json, typed
 from slurm_rl_plugin.domain.queue_snapshot import ResourceUse, resource_use
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.experiment.turns import ExperimentReport
@@ -21,6 +20,7 @@ from slurm_rl_plugin.hook.rails.reserve import AS_BATCH, LimitReport
 from slurm_rl_plugin.readable import span_text, time_text
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.fairness import fairness, share_deficit
+from slurm_rl_plugin.whole_file import as_json, typed
 
 #: Job classes as label values; the index is `JobTable.interactive`.
 CLASSES = ("batch", "interactive")

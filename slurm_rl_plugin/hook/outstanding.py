@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Protocol
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
-from slurm_rl_plugin.domain.kept_document import beside
 from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors, StateFile
 from slurm_rl_plugin.hook.rails.reserve import BatchLimit
+from slurm_rl_plugin.whole_file import beside
 
 
 class Outstanding(Protocol):

@@ -11,8 +11,7 @@ from typing import Any
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.columns import KNOWN_SCHEMAS
-from slurm_rl_plugin.features.schema import FeatureSchema
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.features.site import SITE, FeatureSchema
 from slurm_rl_plugin.learning import fitted_q, sarsa
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.fitted_q import FittedQSettings, train_fitted_q

@@ -12,8 +12,7 @@ import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_SCHEMAS, REACTIVE_GRID_WAIT
-from slurm_rl_plugin.features.schema import log_seconds
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.features.site import SITE, log_seconds
 from slurm_rl_plugin.learning import policy_search
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.regression import EchoStateRegressor, FeedForwardRegressor, Samples

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from slurm_rl_plugin.errors import ModelUnreadable
 from slurm_rl_plugin.features.probe import known_schema, schema_entries
-from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.features.site import FeatureSchema
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import FloatArray

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.features.site import FeatureSchema
 from slurm_rl_plugin.policies.echo_state import (
     EchoStateNetwork,
     ReservoirSettings,

@@ -21,7 +21,7 @@ from slurm_rl_plugin.features.reactive_grid import (
     VO_PLACES,
     account_places,
 )
-from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.features.site import FeatureSchema
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.training_load import (
     Progress,

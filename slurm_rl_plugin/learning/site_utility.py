@@ -21,7 +21,7 @@ import numpy as np
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.columns import offered_job_features, offered_jobs, site_queue_features
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.features.history.run_events import recent_arrivals
+from slurm_rl_plugin.features.history.run_history import recent_arrivals
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.onnx_file import export_network

@@ -17,7 +17,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from slurm_rl_plugin.domain.request_watch import REQUEST_PARTS
+from slurm_rl_plugin.domain.queue_snapshot import REQUEST_PARTS
 from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.hook.cycle_report import (
     CONFIGURED_MODES,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.features.site import FeatureSchema
 from slurm_rl_plugin.policies.network import Scaler
 from slurm_rl_plugin.units import BoolArray, FloatArray
 

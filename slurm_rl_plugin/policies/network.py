@@ -7,8 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from slurm_rl_plugin.features.schema import FeatureSchema
-from slurm_rl_plugin.features.site import SITE, USUAL
+from slurm_rl_plugin.features.site import SITE, USUAL, FeatureSchema
 from slurm_rl_plugin.units import FloatArray
 
 #: Hidden activations; the place in this tuple is the code the compiled loop uses.

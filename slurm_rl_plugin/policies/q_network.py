@@ -20,17 +20,16 @@ from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyError, ScoreInvalid
 from slurm_rl_plugin.features.columns import feature_columns
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
-from slurm_rl_plugin.features.history.columns import (
+from slurm_rl_plugin.features.history.past_runs import (
     ForetoldRuns,
     KnownPast,
+    PastRuns,
     foretold_now,
     known_past,
 )
-from slurm_rl_plugin.features.history.past_runs import PastRuns
-from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY, recent_arrivals
+from slurm_rl_plugin.features.history.run_history import ARRIVAL_MEMORY, recent_arrivals
 from slurm_rl_plugin.features.probe import known_schema
-from slurm_rl_plugin.features.schema import FeatureSchema
-from slurm_rl_plugin.features.site import SITE, longest_wait
+from slurm_rl_plugin.features.site import SITE, FeatureSchema, longest_wait
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.whole_file import LONGEST_FILE, read_whole

@@ -32,7 +32,7 @@ from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, JobNotAccepted, PolicyError
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.cycle import Cycle, controller_fault
 from slurm_rl_plugin.hook.cycle.settings import NOBODY_IN_CHARGE, CycleSettings
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
 from slurm_rl_plugin.hook.live_state import LiveState
@@ -131,7 +131,7 @@ def _release(facts: SchedulerFacts, system: BatchSystem) -> Check:
 
 
 def _controller(settings: CycleSettings, facts: SchedulerFacts) -> Check:
-    if (fault := settings.controller_fault(facts)) is not None:
+    if (fault := controller_fault(settings, facts)) is not None:
         return Check(FAIL, "controller", fault)
     if facts.in_charge or not settings.beside_controllers:
         return Check(PASS, "controller", "the daemon of this host acts")

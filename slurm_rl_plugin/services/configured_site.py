@@ -24,10 +24,10 @@ from slurm_rl_plugin.batch_systems.port import AdapterParts, BatchSystem, LimitK
 from slurm_rl_plugin.batch_systems.registry import BatchSystemChoice, choose_batch_system
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.sections import OFF, reserved_amounts
-from slurm_rl_plugin.domain.kept_document import UNREADABLE
 from slurm_rl_plugin.hook.live_state import LiveState
 from slurm_rl_plugin.hook.outstanding import limits_path
 from slurm_rl_plugin.serving.tls import TlsFiles, reading_context
+from slurm_rl_plugin.whole_file import UNREADABLE
 
 logger = logging.getLogger(__name__)
 #: Seconds that a daemon may take to answer.

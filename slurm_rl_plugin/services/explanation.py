@@ -16,7 +16,7 @@ from slurm_rl_plugin.brokers.live.offer_worth import UNKNOWN_RUN_TIME
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain import Memory, QueueSnapshot
 from slurm_rl_plugin.errors import BatchSystemError, JobNotPending, PolicyError, SlurmRLError
-from slurm_rl_plugin.features.history.run_prediction import PARTS
+from slurm_rl_plugin.features.history.run_history import PARTS
 from slurm_rl_plugin.hook.audit.log import AuditFilter, tail_of
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
 from slurm_rl_plugin.hook.order.queue_plan import orderable_by_score

@@ -14,7 +14,7 @@ from slurm_rl_plugin.domain.goals import AS_TRAINED
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.columns import feature_columns
 from slurm_rl_plugin.features.history.past_runs import PastRuns
-from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY, recent_arrivals
+from slurm_rl_plugin.features.history.run_history import ARRIVAL_MEMORY, recent_arrivals
 from slurm_rl_plugin.learning.algorithms import (
     ALGORITHMS,
     PRESETS,

@@ -15,7 +15,7 @@ from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyE
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
 from slurm_rl_plugin.features.history.past_runs import PastRuns
-from slurm_rl_plugin.features.history.run_events import recent_arrivals
+from slurm_rl_plugin.features.history.run_history import recent_arrivals
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.onnx_file import export_network, import_network, read_onnx
 from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork

@@ -8,12 +8,15 @@ import pytest
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.history import columns as history_columns
-from slurm_rl_plugin.features.history.columns import ForetoldRuns
-from slurm_rl_plugin.features.history.past_runs import PastRuns
-from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY, recent_arrivals
-from slurm_rl_plugin.features.history.run_history import LARGE_REQUEST, speaks_for
-from slurm_rl_plugin.features.history.run_prediction import PARTS
+from slurm_rl_plugin.features.history import past_runs
+from slurm_rl_plugin.features.history.past_runs import ForetoldRuns, PastRuns
+from slurm_rl_plugin.features.history.run_history import (
+    ARRIVAL_MEMORY,
+    LARGE_REQUEST,
+    PARTS,
+    recent_arrivals,
+    speaks_for,
+)
 from slurm_rl_plugin.learning.onnx_file import export_network, import_network
 from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
     bring_quantiles_up_to_now,
@@ -178,13 +181,13 @@ def test_the_head_node_and_the_simulator_agree_on_what_large_requests_have_paid_
         return speaks
 
     settings = SimulationSettings(capacity=prepared.capacity, goals=Goals(shares=0.0))
-    monkeypatch.setattr(history_columns, "speaks_for", watched)
+    monkeypatch.setattr(past_runs, "speaks_for", watched)
     policy = replace(policy, goals=settings.goals)
     online = simulate_policy(prepared, believed, policy, settings)
     compiled = simulate_network(believed, small_network(sees_history=True), settings)
     assert online.start.tolist() == compiled.start.tolist()
     assert met == {(False, True), (True, False), (True, True)}
-    monkeypatch.setattr(history_columns, "speaks_for", lambda spent, *_: spent >= 0.0)
+    monkeypatch.setattr(past_runs, "speaks_for", lambda spent, *_: spent >= 0.0)
     poisoned = simulate_policy(prepared, believed, policy, settings)
     assert poisoned.start.tolist() != compiled.start.tolist()  # else it would prove nothing
 

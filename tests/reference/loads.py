@@ -17,7 +17,7 @@ from slurm_rl_plugin.domain import (
     StartedJobs,
 )
 from slurm_rl_plugin.domain.jobs import empty_job_table
-from slurm_rl_plugin.features.history.run_events import FADING_TIMES
+from slurm_rl_plugin.features.history.run_history import FADING_TIMES
 from slurm_rl_plugin.simulator.kernel.workload import Workload, nothing_past
 from tests.reference.readable_past_runs import Request
 from tests.reference.readable_simulator import Job, Moment, served

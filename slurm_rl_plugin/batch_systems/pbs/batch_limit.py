@@ -22,9 +22,9 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import parse_count, resour
 from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, parse_server
 from slurm_rl_plugin.batch_systems.pbs.process import QSTAT_QUEUES, PbsCommands, failure, section
 from slurm_rl_plugin.batch_systems.port import LimitKeys
-from slurm_rl_plugin.domain.kept_document import UNREADABLE
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
+from slurm_rl_plugin.whole_file import UNREADABLE
 
 MAX_RUN_RES = "max_run_res"
 #: PBS's names of the resources that can be limited; amounts of memory are in kb, as in PBS.

@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.domain.kept_document import unwritable
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
 from slurm_rl_plugin.hook.rails.reserve import processors_of
 from slurm_rl_plugin.units import IntArray
-from slurm_rl_plugin.whole_file import PRIVATE, append_whole, plain_file
+from slurm_rl_plugin.whole_file import PRIVATE, append_whole, plain_file, unwritable
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from slurm_rl_plugin.batch_systems.port import (
     SchedulerLoad,
 )
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
-from slurm_rl_plugin.domain.kept_document import beside
-from slurm_rl_plugin.domain.request_watch import ChangedRequests, RequestWatch
+from slurm_rl_plugin.domain.queue_snapshot import ChangedRequests, RequestWatch
 from slurm_rl_plugin.errors import (
     BatchSystemError,
     BatchSystemUnavailable,
@@ -28,7 +27,11 @@ from slurm_rl_plugin.errors import (
     SlurmRLError,
 )
 from slurm_rl_plugin.hook.audit.log import AuditLog
-from slurm_rl_plugin.hook.cycle.settings import CycleSettings
+from slurm_rl_plugin.hook.cycle.settings import (
+    NO_CONTROLLER_HERE,
+    NOBODY_IN_CHARGE,
+    CycleSettings,
+)
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.memory.account_service import AccountService, Lifts, ServiceSeen
 from slurm_rl_plugin.hook.memory.carried_factors import (
@@ -47,6 +50,7 @@ from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, PolicyGuard, Untou
 from slurm_rl_plugin.hook.rails.reserve import BatchLimit, classes_without_reserve, counted_classes
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.units import BoolArray
+from slurm_rl_plugin.whole_file import beside
 
 logger = logging.getLogger(__name__)
 #: Changes sent in one call, and seconds of calls after which the rest waits for the next cycle, so
@@ -233,7 +237,7 @@ class Cycle:
         if load.struggles is not None:
             return "busy", load.struggles
         # two faulty daemons would undo each other's order
-        harm = self.settings.controller_fault(facts) or facts.harm
+        harm = controller_fault(self.settings, facts) or facts.harm
         return None if harm is None or self.writes_nothing else ("refused", harm)
 
     def _with_decision(
@@ -291,7 +295,8 @@ class Cycle:
     ) -> QueuePlan:
         """The order, the writes and the limit that a decision asks for."""
         most = 0 if new_jobs else int(min(self.settings.max_writes, self._in_time))
-        influence = self.settings.influence_points(facts)
+        hours = math.inf if facts.no_influence is not None else self.settings.influence
+        influence = math.inf if math.isinf(hours) else hours * facts.points_an_hour
         # a bounded order leaves the site's points as they are
         is_full = self.settings.site_points and math.isinf(influence)
         order, changes = planned_order(
@@ -416,9 +421,8 @@ class Cycle:
 
     def stands_by(self) -> bool:
         """Whether the factors belong to a daemon on another host."""
-        return self.settings.beside_controllers and self.settings.leaves_to_another(
-            self.batch_system.facts()
-        )
+        alone = not self.settings.beside_controllers
+        return not alone and self._leaves_to_another(self.batch_system.facts())
 
     @property
     def has_outstanding(self) -> bool:
@@ -445,11 +449,11 @@ class Cycle:
         """Whether the limit on batch jobs cannot be that of another host's daemon."""
         if self._facts is None:
             return not self.settings.beside_controllers
-        return self.settings.controller_fault(self._facts) is None
+        return controller_fault(self.settings, self._facts) is None
 
     def _stands_by_now(self, facts: SchedulerFacts) -> bool:
         """Whether another host's daemon acts; if so, forget what that daemon will change."""
-        if self.settings.leaves_to_another(facts):
+        if self._leaves_to_another(facts):
             self.stood_by = True
             self._factors.forget_values()
             self._requests.forget()
@@ -460,6 +464,12 @@ class Cycle:
             self._guard.begin_anew()
             self._read_files()
         return False
+
+    def _leaves_to_another(self, facts: SchedulerFacts) -> bool:
+        """Whether another host's daemon must act; BatchSystemUnavailable where that is unknown."""
+        if self.settings.beside_controllers and facts.in_charge is None:
+            raise BatchSystemUnavailable(NOBODY_IN_CHARGE)
+        return self.settings.beside_controllers and not facts.in_charge
 
     def _classed(self, snapshot: QueueSnapshot, service: AccountService) -> QueueSnapshot:
         """The queue with the classes that count for the reserve."""
@@ -492,6 +502,15 @@ class Cycle:
         now = self.monotonic()
         self._phases[phase] = max(now - since, 0.0)  # clocks may be set back
         return now
+
+
+def controller_fault(settings: CycleSettings, facts: SchedulerFacts) -> str | None:
+    """Why no daemon can run next to a controller here, one sentence; None where it can."""
+    if not settings.beside_controllers:
+        return None
+    if facts.alone is not None:
+        return f"{facts.alone}."
+    return None if facts.controller_here else NO_CONTROLLER_HERE
 
 
 def _numbers(plan: QueuePlan, chosen: BoolArray | None) -> frozenset[int]:

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from slurm_rl_plugin.batch_systems.port import ACCOUNTING_CALLS, SchedulerFacts, SchedulerLoad
+from slurm_rl_plugin.batch_systems.port import ACCOUNTING_CALLS, SchedulerLoad
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
-from slurm_rl_plugin.errors import BatchSystemUnavailable
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 
 NO_CONTROLLER_HERE = (
@@ -42,26 +41,6 @@ class CycleSettings:
     goals: Goals = AS_TRAINED  #: accounts are lifted where shares count
     #: Group of jobs -> mean wait that it should have, seconds.
     wait_targets: Mapping[str, float] = field(default_factory=dict)
-
-    def leaves_to_another(self, facts: SchedulerFacts) -> bool:
-        """Whether another host's daemon must act; BatchSystemUnavailable where that is unknown."""
-        if self.beside_controllers and facts.in_charge is None:
-            raise BatchSystemUnavailable(NOBODY_IN_CHARGE)
-        return self.beside_controllers and not facts.in_charge
-
-    def controller_fault(self, facts: SchedulerFacts) -> str | None:
-        """Why no daemon can run next to a controller here, one sentence; None where it can."""
-        if not self.beside_controllers:
-            return None
-        if facts.alone is not None:
-            return f"{facts.alone}."
-        return None if facts.controller_here else NO_CONTROLLER_HERE
-
-    def influence_points(self, facts: SchedulerFacts) -> float:
-        """Priority points that the first place adds; inf if the daemon's order comes first."""
-        if facts.no_influence is not None or math.isinf(self.influence):
-            return math.inf
-        return self.influence * facts.points_an_hour
 
 
 #: Seconds between cheap looks at the batch system while a cycle is not due, at least and at most.

@@ -15,15 +15,18 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.domain.kept_document import UNREADABLE, beside, kept_json, typed
 from slurm_rl_plugin.domain.switchback import ARMS, OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.whole_file import (
     PRIVATE,
+    UNREADABLE,
     append_whole,
+    beside,
+    kept_json,
     own_file,
     owner_of_folder,
+    typed,
     write_whole,
 )
 

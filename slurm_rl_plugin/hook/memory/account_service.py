@@ -30,10 +30,10 @@ from slurm_rl_plugin.domain.job_groups import (
     grouped_by_limit,
     grouped_by_width,
 )
-from slurm_rl_plugin.domain.kept_document import JsonRecord, as_json, typed
-from slurm_rl_plugin.features.history.run_events import user_key
+from slurm_rl_plugin.features.history.run_history import user_key
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray
 from slurm_rl_plugin.utility.fairness import FORTNIGHT, SMALL, entitled_service
+from slurm_rl_plugin.whole_file import JsonRecord, as_json, typed
 
 #: Seconds: the longest time between two cycles that counts as observed; the observed time after
 #: which figures are reported; the time between two writes of the file.

@@ -18,10 +18,19 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, FactorChange
 from slurm_rl_plugin.domain import Memory, PendingJobs, QueueSnapshot
-from slurm_rl_plugin.domain.kept_document import UNREADABLE, JsonRecord, beside, typed
 from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
 from slurm_rl_plugin.units import BoolArray, IntArray
-from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, version_of, write_whole
+from slurm_rl_plugin.whole_file import (
+    PRIVATE,
+    UNREADABLE,
+    JsonRecord,
+    beside,
+    owner_of_folder,
+    read_own,
+    typed,
+    version_of,
+    write_whole,
+)
 
 logger = logging.getLogger(__name__)
 

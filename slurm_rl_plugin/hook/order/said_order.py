@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.domain import PendingJobs, QueueSnapshot
-from slurm_rl_plugin.domain.kept_document import JsonRecord, typed
 from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.whole_file import JsonRecord, typed
 
 
 def in_site_order(

@@ -7,8 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.features.history.run_history import AS_ASKED, BOUNDS, asked_time
-from slurm_rl_plugin.features.history.run_prediction import PARTS, expected_run
+from slurm_rl_plugin.features.history.run_history import (
+    AS_ASKED,
+    BOUNDS,
+    PARTS,
+    asked_time,
+    expected_run,
+)
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.recorded_runs import (
     hazards_at_submission,

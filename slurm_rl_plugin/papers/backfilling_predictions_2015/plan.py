@@ -16,7 +16,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.history.run_prediction import PARTS, SHARES, nominal_shares
+from slurm_rl_plugin.features.history.run_history import PARTS, SHARES, nominal_shares
 from slurm_rl_plugin.learning.training_load import class_known_at_submission
 from slurm_rl_plugin.papers.study.trials import archived_log
 from slurm_rl_plugin.policies.network import QNetwork
@@ -226,7 +226,7 @@ class Quantiles(NamedTuple):
     shares: FloatArray  #: space: of runs below each grid point, shape [SHARES]
     #: Of each job at its start, seconds, NaN before, shape [n, len(PARTS)].
     predicted: FloatArray
-    asked_shares: FloatArray  #: see `run_prediction.learn_shares`, shape [len(PARTS)]
+    asked_shares: FloatArray  #: see `run_history.learn_shares`, shape [len(PARTS)]
 
 
 def _quantiles(history: HistoryPart, jobs: int) -> Quantiles:

@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
-from slurm_rl_plugin.features.history.run_prediction import PARTS
+from slurm_rl_plugin.features.history.run_history import PARTS
 from slurm_rl_plugin.learning.evaluation.paired import medians_of
 from slurm_rl_plugin.learning.fitted_q import FittedQSettings
 from slurm_rl_plugin.learning.onnx_file import import_model

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slurm_rl_plugin.features import reactive_grid, schema, site
-from slurm_rl_plugin.features.history import run_history, run_prediction
+from slurm_rl_plugin.features import reactive_grid, site
+from slurm_rl_plugin.features.history import run_history
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_copy
 from slurm_rl_plugin.utility import fairness as plain_fairness
 from slurm_rl_plugin.utility import time_utility as plain_time_utility
@@ -14,8 +14,8 @@ time_utility = compiled_copy(plain_time_utility.time_utility)
 time_utility_loss_rate = compiled_copy(plain_time_utility.time_utility_loss_rate)
 share_deficit = compiled_copy(plain_fairness.share_deficit)
 fairness = compiled_copy(plain_fairness.fairness, share_deficit=share_deficit)
-log_seconds = compiled_copy(schema.log_seconds)
-log_work_hours = compiled_copy(schema.log_work_hours)
+log_seconds = compiled_copy(site.log_seconds)
+log_work_hours = compiled_copy(site.log_work_hours)
 queue_features = compiled_copy(
     site.queue_features, log_seconds=log_seconds, log_work_hours=log_work_hours
 )
@@ -36,12 +36,12 @@ place_of = compiled_copy(run_history.place_of)
 speaks_for = compiled_copy(run_history.speaks_for)
 weight_at_site = compiled_copy(run_history.weight_at_site)
 weight_among_limits = compiled_copy(run_history.weight_among_limits)
-drawn = compiled_copy(run_prediction.drawn)
-fill_hazards = compiled_copy(run_prediction.fill_hazards, drawn=drawn)
-believed_rate = compiled_copy(run_prediction.believed_rate)
-expected_run = compiled_copy(run_prediction.expected_run)
-history_features = compiled_copy(run_prediction.history_features)
-alike_features = compiled_copy(run_prediction.alike_features)
-fill_shares = compiled_copy(run_prediction.fill_shares)
-run_time_at = compiled_copy(run_prediction.run_time_at)
-learn_shares = compiled_copy(run_prediction.learn_shares)
+drawn = compiled_copy(run_history.drawn)
+fill_hazards = compiled_copy(run_history.fill_hazards, drawn=drawn)
+believed_rate = compiled_copy(run_history.believed_rate)
+expected_run = compiled_copy(run_history.expected_run)
+history_features = compiled_copy(run_history.history_features)
+alike_features = compiled_copy(run_history.alike_features)
+fill_shares = compiled_copy(run_history.fill_shares)
+run_time_at = compiled_copy(run_history.run_time_at)
+learn_shares = compiled_copy(run_history.learn_shares)

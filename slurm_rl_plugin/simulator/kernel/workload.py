@@ -195,7 +195,7 @@ def past_speaks(past: WorkloadHistory, user: int, template: int) -> bool:
 def fill_known_hazards(
     hazards: FloatArray, past: WorkloadHistory, user: int, template: int
 ) -> None:
-    """Hazards of the run time of a template, from past runs (`run_prediction.fill_hazards`)."""
+    """Hazards of the run time of a template, from past runs (`run_history.fill_hazards`)."""
     site, speaks = past.site[past.alike[template]], past_speaks(past, user, template)
     limits, own = past.limits[past.within[template]], past.templates[past.own[template]]
     fill_hazards(hazards, site, past.users[user], limits, own, speaks)

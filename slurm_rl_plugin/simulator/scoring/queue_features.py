@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY, FADING_TIMES
+from slurm_rl_plugin.features.history.run_history import ARRIVAL_MEMORY, FADING_TIMES
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID_SCHEMAS,
     REACTIVE_GRID_WAIT,
@@ -14,8 +14,7 @@ from slurm_rl_plugin.features.reactive_grid import (
     account_places,
     grid_job_features,
 )
-from slurm_rl_plugin.features.schema import FeatureSchema
-from slurm_rl_plugin.features.site import SOON
+from slurm_rl_plugin.features.site import SOON, FeatureSchema
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import (

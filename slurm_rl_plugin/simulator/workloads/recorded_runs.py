@@ -8,8 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.features.history.run_history import BOUNDS, INVERSE, LAST, PREVIOUS
-from slurm_rl_plugin.features.history.run_prediction import PARTS, SHARES, nominal_shares
+from slurm_rl_plugin.features.history.run_history import (
+    BOUNDS,
+    INVERSE,
+    LAST,
+    PARTS,
+    PREVIOUS,
+    SHARES,
+    nominal_shares,
+)
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import (
     fill_shares,
@@ -54,9 +61,9 @@ class Asked(NamedTuple):
 
     #: At submission, of the user's runs: mean of the last two, s, and of inverses; shape [n, 2].
     last_runs: FloatArray
-    hazards: FloatArray  #: at submission (`run_prediction.fill_hazards`), shape [n, len(BOUNDS)]
+    hazards: FloatArray  #: at submission (`run_history.fill_hazards`), shape [n, len(BOUNDS)]
     quantiles: FloatArray  #: at the start, seconds, shape [n, len(PARTS)]
-    parts: FloatArray  #: see `run_prediction.learn_shares`, shape [len(PARTS)]
+    parts: FloatArray  #: see `run_history.learn_shares`, shape [len(PARTS)]
     shares: FloatArray  #: space, shape [SHARES]
 
 
@@ -163,7 +170,7 @@ def windows_with_past(
 
 
 def hazards_at_submission(prepared: PreparedLog) -> FloatArray:
-    """`run_prediction.fill_hazards` of each job at its submission, shape [n, len(BOUNDS)]."""
+    """`run_history.fill_hazards` of each job at its submission, shape [n, len(BOUNDS)]."""
     hazards = np.zeros((len(prepared.log), len(BOUNDS)))
     RecordedPast(prepared).run(np.inf, hazards=hazards)
     return hazards

@@ -12,7 +12,6 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.domain import Decision
-from slurm_rl_plugin.features.history import columns as history_columns
 from slurm_rl_plugin.features.history import past_runs
 from slurm_rl_plugin.features.history.run_history import request_class
 from slurm_rl_plugin.features.site import SITE
@@ -80,7 +79,7 @@ def test_what_it_asks_for_has_to_be_spent_first(job: Run) -> None:
 
 
 def test_without_the_rule_a_few_seconds_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_columns, "speaks_for", lambda spent, *_: spent >= 0.0)
+    monkeypatch.setattr(past_runs, "speaks_for", lambda spent, *_: spent >= 0.0)
     dummies = [Dummies(10, 5.0, 1)]
     for job in LARGE:
         assert queue_of(0).ahead(job, dummies) < queue_of(0).ahead(job)

@@ -38,10 +38,12 @@ from slurm_rl_plugin.features.history.run_history import (
     AT_RISK,
     BOUNDS,
     ENDED_BEFORE,
+    PRIOR_RUNS,
     SHORTEST,
+    UNKNOWN_HAZARD,
     asked_time,
+    expected_run,
 )
-from slurm_rl_plugin.features.history.run_prediction import PRIOR_RUNS, UNKNOWN_HAZARD, expected_run
 from slurm_rl_plugin.learning.evaluation.run_time_scores import (
     crps,
     log_scores,

@@ -21,7 +21,7 @@ from unittest import mock
 
 import numpy as np
 
-from slurm_rl_plugin.features.history import columns as history_columns
+from slurm_rl_plugin.features.history import past_runs
 from slurm_rl_plugin.features.history.run_history import speaks_for
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import MINUTE
@@ -71,7 +71,7 @@ def cheapest(
 ) -> float | None:
     """Fewest core-seconds with which the job gains a place in a queue; None if it never does."""
     best: float | None = None
-    with mock.patch.object(history_columns, "speaks_for", rule):
+    with mock.patch.object(past_runs, "speaks_for", rule):
         for queue in queues:
             before = queue.ahead(job)
             for dummies in attacks(job, like_it=like_it):

@@ -14,13 +14,14 @@ from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.columns import feature_columns, site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
-from slurm_rl_plugin.features.history.run_events import (
+from slurm_rl_plugin.features.history.run_history import (
     ARRIVAL_MEMORY,
+    BOUNDS,
     FADING_TIMES,
+    expected_run,
+    history_features,
     recent_arrivals,
 )
-from slurm_rl_plugin.features.history.run_history import BOUNDS
-from slurm_rl_plugin.features.history.run_prediction import expected_run, history_features
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,

@@ -9,22 +9,25 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
-from slurm_rl_plugin.features.history.columns import (
+from slurm_rl_plugin.features.history.past_runs import (
     ForetoldRuns,
+    HistoryTable,
+    PastRuns,
     foretold_now,
     history_columns,
     known_past,
 )
-from slurm_rl_plugin.features.history.past_runs import HistoryTable, PastRuns
-from slurm_rl_plugin.features.history.run_events import user_key
-from slurm_rl_plugin.features.history.run_history import BOUNDS, LARGE_REQUEST, SPENT
-from slurm_rl_plugin.features.history.run_prediction import (
+from slurm_rl_plugin.features.history.run_history import (
+    BOUNDS,
+    LARGE_REQUEST,
     PARTS,
     SHARES,
+    SPENT,
     fill_shares,
     nominal_shares,
+    user_key,
 )
-from slurm_rl_plugin.features.history.run_prediction import run_time_at as quantile_at
+from slurm_rl_plugin.features.history.run_history import run_time_at as quantile_at
 from slurm_rl_plugin.features.site import SITE
 from tests.reference.readable_past_runs import predicted_features, run_time_at
 from tests.unit.features.run_tables import USERS, Run, request_of, snapshot_of, told_by

@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.features.history import past_runs
 from slurm_rl_plugin.features.history.past_runs import LINE, PastRuns
-from slurm_rl_plugin.features.history.run_events import (
-    limit_keys,
-    template_keys,
-    user_key,
-    user_keys,
-)
-from slurm_rl_plugin.features.history.run_history import BOUNDS, place_of, request_class
-from slurm_rl_plugin.features.history.run_prediction import (
+from slurm_rl_plugin.features.history.run_history import (
+    BOUNDS,
     GRID,
     PARTS,
     SHARES,
     expected_run,
     fill_shares,
     learn_shares,
+    limit_keys,
     nominal_shares,
+    place_of,
+    request_class,
     run_time_at,
+    template_keys,
+    user_key,
+    user_keys,
 )
 from tests.reference.readable_past_runs import step_of
 from tests.unit.features.run_tables import USERS, Run, snapshot_of, told_by

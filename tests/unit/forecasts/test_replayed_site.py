@@ -10,7 +10,7 @@ import pytest
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.history.run_prediction import PARTS
+from slurm_rl_plugin.features.history.run_history import PARTS
 from slurm_rl_plugin.forecasts.replays import (
     WEEK,
     QueueNow,

@@ -14,7 +14,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from slurm_rl_plugin import __version__
-from slurm_rl_plugin.domain.kept_document import UNREADABLE
 from slurm_rl_plugin.domain.resources import ResourcesNow
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.experiment.turns import ExperimentReport, GoalSeen
@@ -24,6 +23,7 @@ from slurm_rl_plugin.metrics.admin_page import AdminView, admin_page
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.services import configured_site
 from slurm_rl_plugin.services.configured_site import read_live_state
+from slurm_rl_plugin.whole_file import UNREADABLE
 from tests.unit.hook.queues import pending_jobs, snapshot_of
 
 

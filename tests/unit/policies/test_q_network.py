@@ -14,7 +14,7 @@ from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.domain.site import JOB_CLASSES
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ScoreInvalid
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY
+from slurm_rl_plugin.features.history.run_history import ARRIVAL_MEMORY
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.learning.site_utility import export_site_utility

@@ -17,8 +17,7 @@ from slurm_rl_plugin.features.reactive_grid import (
     grid_queue_columns,
     grid_queue_columns_2011,
 )
-from slurm_rl_plugin.features.schema import log_seconds
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.features.site import SITE, log_seconds
 from slurm_rl_plugin.learning.onnx_file import export_echo_state
 from slurm_rl_plugin.policies.echo_state import (
     ReservoirSettings,

@@ -285,13 +285,13 @@ def parse_shares(text: str) -> AccountTree:
     """
     tree, usage = parse_tree(text)
     fractions, own, parent = _fractions(tree), usage.tolist(), tree.parent.tolist()
-    has_users = [False] * len(tree)
+    has_users = [False] * len(parent)
     for at, (user, above, used) in enumerate(zip(tree.users, parent, usage.tolist(), strict=True)):
         if user:
             has_users[above] = True
         elif at:
             own[above] -= used
-    leaves = [at for at in range(1, len(tree)) if has_users[at]]
+    leaves = [at for at in range(1, len(parent)) if has_users[at]]
     whole = sum(fractions[at] for at in leaves)
     return AccountTree(
         shares={tree.accounts[at]: fractions[at] / whole if whole else 0.0 for at in leaves},
@@ -384,7 +384,8 @@ def parse_tree(text: str) -> tuple[ShareTree, FloatArray]:
 
 def _fractions(tree: ShareTree) -> list[float]:
     """The part of the cluster of each account's own users, by place; 0 for users."""
-    count, parent, users = len(tree), tree.parent.tolist(), tree.users
+    parent, users = tree.parent.tolist(), tree.users
+    count = len(parent)
     numbers = np.nan_to_num(tree.shares).tolist()
     of_users, sub_accounts = [0.0] * count, [0.0] * count
     for at in range(1, count):
