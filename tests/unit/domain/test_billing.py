@@ -47,25 +47,11 @@ def slurms_bill(weights: Mapping[str, float], flags: tuple[str, ...], amounts: M
     return node + gres + everywhere
 
 
-def test_all_is_added_up():
-    assert bills(WEIGHTS) == [4 + 4 + 3, 2 + 0.25 + 8 + 6 + 5]
-
-
 def test_of_what_is_tied_to_nodes_only_the_dearest_counts_where_the_site_says_so():
     assert bills(WEIGHTS, DEAREST) == [4, 8 + 5]
     assert bills(WEIGHTS, DEAREST_AND_GRES) == [4, 6 + 8 + 5]
     assert bills(WEIGHTS, DEAREST, DEAREST_AND_GRES) == [4, 6 + 8 + 5]
     assert bills(WEIGHTS, "NO_NORMAL_TRES") == bills(WEIGHTS)
-
-
-def test_a_typed_gpu_counts_under_both_names():
-    assert bills({"gpus": 2.0, "gres/gpu:a100": 10.0}) == [0, 48]
-    assert bills({"gpus": 2.0, "gres/gpu:a100": 10.0}, DEAREST) == [0, 40]
-
-
-def test_parts_of_a_unit_are_billed():
-    assert bills({"memory": 0.001})[1] == pytest.approx(1.024, abs=1e-7)
-    assert bills({"cpus": 0.1}) == pytest.approx([0.4, 0.2], abs=1e-7)
 
 
 def test_a_partition_without_weights_and_a_job_that_asks_for_nothing_else_are_billed_their_cpus():

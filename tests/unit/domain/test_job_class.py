@@ -125,11 +125,6 @@ def test_a_class_of_the_sites_own_says_itself_whether_it_is_interactive():
     assert classifier.class_of(job(qos="now,long", user="eve")) == "batch"
 
 
-def test_a_broken_pattern_is_refused_by_its_text():
-    with pytest.raises(ConfigurationError, match=r"'\(' is no regular expression"):
-        JobClassRule(job_class="batch", name="(")
-
-
 @pytest.mark.parametrize(
     ("fields", "by_limit"),
     [

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, read_queue, write_queue
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
 from slurm_rl_plugin.errors import QueueFileError
@@ -46,13 +45,6 @@ def test_a_look_comes_back_as_it_was(tmp_path: Path) -> None:
     written = queue()
     write_queue(tmp_path / "queue.npz", written)
     assert_same(read_queue(tmp_path / "queue.npz"), written)
-
-
-def test_a_look_without_anybody_comes_back(tmp_path: Path) -> None:
-    nobody = QueueOnFile(snapshot=snapshot_of(pending_jobs([])), mode="active", policy="fifo")
-    write_queue(tmp_path / "queue.npz", nobody)
-    found: QueueSnapshot = read_queue(tmp_path / "queue.npz").snapshot
-    assert_same(found, nobody.snapshot)
 
 
 def test_only_owner_and_group_read_it(tmp_path: Path) -> None:

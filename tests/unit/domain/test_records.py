@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
+from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, weighed_processors
 from slurm_rl_plugin.domain.site import PublishedUtilities
 from tests.reference.loads import random_workload, table_of
@@ -80,18 +80,6 @@ def test_jobs_of_processors_alone_weigh_what_they_ask_for():
 def test_shares_that_differ_count_where_nobody_said(shares: list[float], points: float) -> None:
     found = Goals(interactive=2.0).resolved(np.array(shares))
     assert found == Goals(shares=points, interactive=2.0)
-
-
-@pytest.mark.parametrize("points", [0.0, 3.0])
-@pytest.mark.parametrize("shares", [[0.5, 0.5], [0.8, 0.2]], ids=str)
-def test_what_is_said_of_shares_counts_whatever_they_are(
-    shares: list[float], points: float
-) -> None:
-    assert Goals(shares=points).resolved(np.array(shares)).points_a_doubling == points
-
-
-def test_before_it_is_known_what_the_shares_are_they_count_nothing() -> None:
-    assert AS_TRAINED.points_a_doubling == 0.0
 
 
 PUBLISHED = PublishedUtilities(

@@ -9,25 +9,19 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import PendingJobs, StartedJobs
-from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
+from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.columns import feature_columns, site_job_features, site_queue_features
+from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
 from slurm_rl_plugin.features.history.run_history import (
     ARRIVAL_MEMORY,
-    BOUNDS,
-    FADING_TIMES,
-    expected_run,
-    history_features,
     recent_arrivals,
 )
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
-    REACTIVE_GRID_2011,
     account_places,
     grid_job_columns,
-    grid_job_columns_with_wait,
     grid_queue_columns,
     grid_queue_columns_2011,
 )
@@ -64,108 +58,6 @@ def queue_of(snapshot, estimate, running):
     values = site_queue_features(snapshot, np.array(estimate), np.array(running), ARRIVED)
     assert values.dtype == np.float32
     return dict(zip(SITE.queue, values.tolist(), strict=True))
-
-
-def test_queue_features_by_hand():
-    queue = queue_of(SNAPSHOT, [540.0, 99.0], [1000.0])
-    assert queue == pytest.approx(
-        {
-            "idle_fraction": 0.5,
-            "log_pending_jobs": math.log10(3) / 5,
-            "pending_interactive_fraction": 0.5,
-            "log_pending_demand": math.log10(1 + 10 / 8) / 3,
-            "log_pending_work_hours": math.log10(1 + (1080 + 792) / 3600 / 8) / 4,
-            "log_next_release": math.log10(1 + 900) / 6,
-            "running_interactive_fraction": 0.5,
-            "fairness": 1 - 0.25 / 0.75,
-            "log_pending_interactive": math.log10(2) / 3,
-            "log_pending_batch": math.log10(2) / 3,
-            "log_running_interactive": math.log10(5) / 3,
-            "log_released_soon": 0.0,
-            "log_shortest_batch": math.log10(100) / 6,
-            "log_arrived_in_10_min": 1 / 3,
-            "log_arrived_in_1_h": 2 / 3,
-            "log_arrived_in_6_h": 1.0,
-        },
-        rel=1e-6,  # float32
-    )
-
-
-def named(row):
-    return dict(zip(SITE.jobs, row.tolist(), strict=True))
-
-
-def unknown_run(time_limit):
-    """Features of an unknown run: 0.12 of the runs end before each bound."""
-    names = ("log_run_time", "log_run_time_spread", "log_alike_none_running")
-    means = expected_run(np.full(len(BOUNDS), 0.12), time_limit)
-    return dict(zip(names, (*history_features(*means), 0.0), strict=True))
-
-
-def test_job_features_by_hand():
-    features = site_job_features(SNAPSHOT, ESTIMATE)
-    assert features.dtype == np.float32
-    first, second = (named(row) for row in features)
-    assert first == pytest.approx(
-        {
-            "log_size": math.log(2),
-            "log_time_limit": math.log(999),
-            "interactive": 1.0,
-            "interactive_points": 0.0,  # no goal says otherwise
-            "log_age": math.log(1 + 90 / 14_400),
-            "overdue": math.log(90 / 60),
-            "share_doublings": math.log2(1 / 0.75),  # account 0 has used all
-            "share_points": 0.0,  # no goal says otherwise
-            **unknown_run(999.0),
-        },
-        rel=1e-6,
-    )
-    assert second == pytest.approx(
-        {
-            "log_size": math.log(8),
-            "log_time_limit": math.log(99),  # asks for no time: the estimate
-            "interactive": 0.0,
-            "interactive_points": 0.0,
-            "log_age": math.log(1 + 50 / 14_400),
-            "overdue": 0.0,
-            "share_doublings": -4.0,  # account 1 has used nothing
-            "share_points": 0.0,
-            **unknown_run(2 * DAY),  # to a prediction it asks for two days
-        },
-        rel=1e-6,
-    )
-
-
-@pytest.mark.parametrize(
-    ("goal", "feature"),
-    [
-        ("shares", "share_points"),
-        ("short_jobs", "log_run_time"),
-        ("wide_jobs", "log_size"),
-        ("longest_wait", "overdue"),
-        ("interactive", "interactive_points"),
-    ],
-)
-def test_a_goal_scales_its_feature_and_no_other(goal, feature):
-    all_count = Goals(shares=1.0, interactive=1.0)
-    before = site_job_features(SNAPSHOT, ESTIMATE, goals=all_count)
-    after = site_job_features(SNAPSHOT, ESTIMATE, goals=replace(all_count, **{goal: 3.0}))
-    scale = np.where(np.array(SITE.jobs) == feature, 3.0, 1.0)
-    np.testing.assert_allclose(after, before * scale, rtol=1e-6)
-    assert before[:, SITE.jobs.index(feature)].any()
-    none = site_job_features(SNAPSHOT, ESTIMATE, goals=replace(all_count, **{goal: 0.0}))
-    assert not none[:, SITE.jobs.index(feature)].any()
-
-
-def test_every_column_comes_by_way_of_the_schema():
-    goals, arguments = Goals(shares=2.0), (SNAPSHOT, ESTIMATE, np.array([1000.0]), ARRIVED)
-    queue, jobs = feature_columns(SITE, *arguments, None, goals, 120.0)
-    np.testing.assert_array_equal(queue, site_queue_features(*arguments))
-    expected = site_job_features(SNAPSHOT, ESTIMATE, None, goals, 120.0)
-    np.testing.assert_array_equal(jobs, expected)
-    plain = feature_columns(SITE, *arguments)[1]
-    np.testing.assert_array_equal(plain, site_job_features(SNAPSHOT, ESTIMATE, None, AS_TRAINED))
-    assert (plain != jobs).any()
 
 
 def dynamic(wait=0.0, longest=0.0, share=0.5, usage=0.5, long_waits=1.0, shares=1.0):
@@ -303,62 +195,6 @@ def test_accounts_take_places_by_share_and_ties_by_index(shares, places):
     assert account_places(np.array(shares)).tolist() == places
 
 
-def test_the_grid_of_2008_by_hand():
-    late = (1000.0 + 120.0) / 1060.0  # job 0 ends 60 s past its deadline
-    used = 4 * 40.0 + 100.0
-    assert inputs(REACTIVE_GRID, grid_queue_columns(GRID, WAITING, RUNNING)) == pytest.approx(
-        {
-            "log_next_release": math.log10(1 + 140) / 6,
-            "idle_fraction": 3 / 8,
-            "log_pending_work_hours": math.log10(1 + (99 * 8 + 900 + 9) / 3600 / 8) / 4,
-            "running_time_utility": (late**-0.3 + 1.0) / 2,
-            "received_share_0": 160 / used,
-            "received_share_1": 0.0,
-            "received_share_2": 100 / used,
-            "received_share_3": 0.0,
-        },
-        rel=1e-6,
-    )
-
-
-def test_the_grid_of_2011_by_hand():
-    columns = grid_queue_columns_2011(GRID, WAITING, RUNNING)
-    assert inputs(REACTIVE_GRID_2011, columns) == pytest.approx(
-        {
-            "log_running_work_hours": math.log10(1 + (960 * 4 + 140) / 3600 / 8) / 4,
-            "log_next_release": math.log10(1 + 140) / 6,
-            "log_pending_work_hours": math.log10(1 + (99 * 8 + 900 + 9) / 3600 / 8) / 4,
-            "idle_fraction": 3 / 8,
-            "queued_fraction_0": 1 / 3,
-            "queued_fraction_1": 1 / 3,
-            "queued_fraction_2": 0.0,
-            "queued_fraction_3": 1 / 3,
-        },
-        rel=1e-6,
-    )
-
-
-def test_jobs_by_hand():
-    columns = grid_job_columns(GRID, WAITING)
-    assert columns.dtype == np.float32
-    expected = [
-        [1.0, 1.0, math.log10(100) / 6],
-        [0.0, 0.0, math.log10(901) / 6],
-        [1.0, 1 / 3, math.log10(10) / 6],
-    ]
-    np.testing.assert_allclose(columns, expected, rtol=1e-6)
-
-
-def test_the_wait_is_a_fourth_column_and_never_negative():
-    columns = grid_job_columns_with_wait(GRID, WAITING)
-    assert columns.dtype == np.float32
-    np.testing.assert_array_equal(columns[:, :3], grid_job_columns(GRID, WAITING))
-    expected = [math.log10(1 + waited) / 6 for waited in (80, 70, 60)]
-    np.testing.assert_allclose(columns[:, 3], expected, rtol=1e-6)
-    early = grid_job_columns_with_wait(replace(GRID, now=125.0), WAITING)
-    assert (early[:, 3] > 0).tolist() == [True, False, False]
-
-
 def test_an_empty_site_has_finite_inputs_and_no_rows():
     nobody = replace(
         GRID,
@@ -386,23 +222,6 @@ def test_the_site_schema_is_the_released_one():
     # If this fails, features have changed: raise SITE.version, retrain, then write the new digest.
     assert SITE.version == 5
     assert SITE.digest == "880c91c623604e9954de8e8f710e3a8a5f62af043fa2905c56d6dc964dabe32e"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"name": "other"},
-        {"version": 99},
-        {"queue": SITE.queue[::-1]},
-        {"queue": SITE.queue[1:]},
-        {"dynamic_jobs": SITE.dynamic_jobs[::-1]},
-        {"history_jobs": SITE.history_jobs[::-1]},
-        {"queue": SITE.queue[:-1], "static_jobs": (SITE.queue[-1], *SITE.static_jobs)},
-    ],
-    ids=["name", "version", "order", "fewer", "job order", "history order", "moved"],
-)
-def test_any_change_of_the_schema_changes_the_digest(change):
-    assert replace(SITE, **change).digest != SITE.digest
 
 
 INTERACTIVE = np.array([True, True, False, False, False])
@@ -451,13 +270,6 @@ def test_in_steps_as_in_one_go():
         assert memory[0] == now
         np.testing.assert_allclose(memory[1:], arrived_by(ARRIVALS, now), rtol=1e-12)
     assert memory[1] < memory[2] < memory[3]  # the longer it is remembered, the more
-
-
-def test_without_arrivals_the_counts_fade():
-    now = ARRIVALS.submit[-1]
-    before = recent_arrivals(snapshot_of(ARRIVALS, moment(now), 4))
-    later = recent_arrivals(snapshot_of(ARRIVALS, moment(now + 600.0), 4), before)
-    np.testing.assert_allclose(later[1:] / before[1:], np.exp(-600.0 / np.array(FADING_TIMES)))
 
 
 def test_jobs_that_run_or_have_started_count_once():

@@ -124,15 +124,6 @@ def test_an_array_is_as_many_jobs_as_its_waiting_tasks():
     np.testing.assert_allclose(queues[2], queues[3], rtol=1e-6)
 
 
-def test_history_stays_finite_whatever_runs_have_told():
-    ended = [Run(n, 0, 1, 600.0, 0.0, end) for n, end in enumerate([0.0, 1e-3, 1.0, 1e7, 1e9])]
-    snapshot = snapshot_of(2e9, ended=ended * 40, pending=[Run(9, 0, 1, 600.0, 0.0)])
-    told = history_columns(snapshot, PastRuns().after(snapshot))
-    assert np.isfinite(told).all()
-    assert math.log(60) <= told[0, 0] <= math.log(600)
-    assert abs(told[0, 1]) < math.log(10)
-
-
 DAY = 86_400.0
 
 
@@ -168,15 +159,6 @@ def unknown_quantiles(time_limit):
     shares = np.empty(SHARES)
     fill_shares(shares, np.full(len(BOUNDS), 0.12))
     return [min(quantile_at(shares, part), time_limit) for part in PARTS]
-
-
-def test_running_jobs_are_known_again_in_whatever_order_they_are_told():
-    two = [replace(FIRST_OF_RUNS, job_id=2), FIRST_OF_RUNS]
-    known = ForetoldRuns().after(snapshot_of(100.0, running=two), PastRuns())
-    assert known.lines[:, 0].tolist() == [1, 2]
-    past = PastRuns().after(snapshot_of(150.0, ended=[Run(10, 0, 4, 3600.0, 0.0, 5.0)]))
-    again = known.after(snapshot_of(200.0, running=two), past)
-    np.testing.assert_array_equal(again.lines, known.lines)
 
 
 def test_shares_that_are_asked_for_choose_the_quantile():

@@ -118,12 +118,6 @@ def test_at_any_pace_each_event_counts_once_and_in_order(seed):
     assert_same(past, told_by(runs, times[-1]))
 
 
-def test_thousands_of_runs_at_once_leave_what_one_after_the_other_would():
-    runs = random_runs(np.random.default_rng(7), 3000)
-    past = PastRuns().after(snapshot_of(100_000.0, ended=runs))
-    assert_same(past, told_by(runs, 100_000.0), rtol=1e-10)
-
-
 def steps_of(runs):
     """How many functions are called to learn from runs that have ended."""
     snapshot, steps = snapshot_of(100_000.0, ended=runs), []
@@ -171,14 +165,6 @@ def test_a_clock_set_back_tells_nothing_twice():
     assert_same(back.after(snapshot_of(1100.0, running=[run])), told_by([run], 1100.0))
 
 
-def test_users_without_a_name_count_as_one():
-    unknown = [Run(1, -1, 4, 600.0, 0.0, 9.0), Run(2, -1, 4, 600.0, 0.0, 99.0)]
-    past = PastRuns().after(snapshot_of(100.0, ended=unknown))
-    assert (len(past.users), len(past.templates)) == (1, 1)
-    nobody = PastRuns().after(snapshot_of(100.0, ended=[Run(1, 3, 4, 600.0, 0.0, 9.0)], users=()))
-    assert len(nobody.users) == 1
-
-
 def test_running_jobs_are_known_by_what_they_had_asked_for():
     run = Run(1, 0, 1, 600.0, start=0.0)
     snapshot = snapshot_of(100.0, running=[replace(run, processors=8)])
@@ -212,31 +198,6 @@ def test_there_are_no_more_rows_of_requests_than_classes():
     past = PastRuns().after(snapshot_of(10.0, ended=runs))
     assert len(past.site) == 16 * 14
     assert past.site.places(np.arange(16.0 * 14)).tolist() == list(range(16 * 14))
-
-
-def test_memory_keeps_every_bit():
-    rng = np.random.default_rng(5)
-    past = PastRuns()
-    for snapshot in snapshots_of(random_runs(rng, 80, whole=False), [1e4, 2e4, 3e4]):
-        past = past.after(snapshot)
-    memory = np.concatenate(past.to_memory())
-    assert np.isfinite(memory).all()
-    back = PastRuns.from_memory(memory)
-    assert np.concatenate(back.to_memory()).tobytes() == memory.tobytes()
-    for name in ("site", "users", "templates"):
-        lines = getattr(past, name).lines
-        assert len(lines) > 1
-        assert getattr(back, name).lines.tobytes() == lines.tobytes()
-        assert (np.diff(lines[:, 0]) > 0).all()
-    assert back.time == past.time == 3e4
-
-
-def test_a_memory_of_an_older_release_is_none():
-    """Version 2 kept one row for the whole site, and means in place of counts."""
-    memory = np.concatenate(PastRuns(time=1.0).to_memory())
-    assert memory[0] == 5.0
-    memory[0] = 3.0  # even where the lengths would fit
-    assert PastRuns.from_memory(memory) is None
 
 
 def test_another_memory_is_none():
@@ -277,16 +238,6 @@ def test_keys_are_whole_numbers_that_stay_the_same():
     assert user_keys(("alice", "bob"), np.array([1, -1, 0, 7])).tolist() == [
         user_key("bob"), user_key(""), user_key("alice"), user_key(""),
     ]  # fmt: skip
-
-
-def test_keys_of_many_templates_differ():
-    user = np.repeat([user_key(name) for name in USERS], 50_000)
-    processors = np.tile(np.repeat(np.arange(1, 501), 100), 4)
-    limit = np.tile(60.0 * np.arange(1, 101), 4 * 500)
-    keys = template_keys(user, processors, limit)
-    assert len(np.unique(keys)) == len(keys)
-    assert (keys == np.floor(keys)).all()
-    assert keys.max() < 2**52
 
 
 def test_a_limit_that_is_a_bound_ends_runs_that_have_told_all():
@@ -333,13 +284,6 @@ def test_means_are_those_of_the_distribution(time_limit):
         np.testing.assert_allclose(found, integrated(hazards, time_limit), rtol=1e-7)
 
 
-@given(hazards=some_hazards, time_limit=st.floats(1.0, 30 * DAY))
-def test_means_lie_within_what_is_asked(hazards, time_limit):
-    mean, inverse = expected_run(np.array(hazards), time_limit)
-    assert 1.0 <= mean <= time_limit * (1 + 1e-8) + 1e-8
-    assert 1 / max(time_limit, 10.0) * (1 - 1e-8) <= inverse <= 0.1 * (1 + 1e-8)
-
-
 def shares_of(hazards):
     shares = np.empty((SHARES, *np.shape(hazards)[1:]))
     fill_shares(shares, np.asarray(hazards, dtype=np.float64))
@@ -355,16 +299,6 @@ def test_shares_never_fall_and_quantiles_never_cross(hazards):
     times = [run_time_at(shares, part) for part in PARTS]
     assert times == sorted(times)
     assert 1.0 <= times[0] <= times[-1] <= 10.0 ** GRID[-1] * (1 + 1e-12)
-
-
-@pytest.mark.parametrize(("run_time", "edge"), [(1.0, 0.001), (1e6, 0.999)])
-def test_what_is_asked_for_stays_within_its_edges_and_in_order(run_time, edge):
-    asked, told = nominal_shares(), np.array([10.0, 20.0, 30.0, 40.0, 50.0])
-    for _ in range(3000):
-        learn_shares(asked, told, run_time)
-        assert (np.diff(asked) >= 0.0).all()
-    assert (asked == edge).any()
-    assert ((asked >= 0.001) & (asked <= 0.999)).all()
 
 
 def test_a_smaller_part_is_never_asked_for_with_a_larger_share():

@@ -48,13 +48,6 @@ def test_a_tenth_of_the_connections_and_15_of_100_units_are_drawn():
     assert not drawn.readout.any()
 
 
-def test_the_reservoir_is_drawn_from_its_seed():
-    one, same, other = network(3), network(3), network(4)
-    np.testing.assert_array_equal(one.reservoir_weights, same.reservoir_weights)
-    np.testing.assert_array_equal(one.input_weights, same.input_weights)
-    assert (one.reservoir_weights != other.reservoir_weights).any()
-
-
 def test_scores_are_those_of_the_written_formula():
     drawn = with_output(network(leak=0.3))
     rng = np.random.default_rng(5)
@@ -67,27 +60,6 @@ def test_scores_are_those_of_the_written_formula():
     score = drawn.readout @ state + drawn.queue_linear @ q + drawn.job_linear @ x + 0.5
     np.testing.assert_allclose(states[1], state, rtol=1e-12)
     assert scores[1] == pytest.approx(score, rel=1e-12)
-
-
-@pytest.mark.parametrize("settings", [{}, {"spectral_radius": 0.99}, {"leak": 0.2}])
-def test_two_memories_become_one_under_the_same_inputs(settings):
-    drawn = network(7, **settings)
-    rng = np.random.default_rng(8)
-    one, other = np.zeros(100), np.ones(100)
-    for _ in range(200):
-        queue, job = rng.random(QUEUE), rng.random((1, JOBS))
-        one, other = drawn.scores(queue, job, one)[1][0], drawn.scores(queue, job, other)[1][0]
-    assert np.abs(one - other).max() < 1e-9
-
-
-def test_what_was_seen_before_changes_the_score():
-    drawn = with_output(network(9))
-    rng = np.random.default_rng(10)
-    queue, jobs = rng.random(QUEUE), rng.random((4, JOBS))
-    after_one = drawn.scores(queue, np.zeros((1, JOBS)), drawn.empty_memory())[1][0]
-    after_other = drawn.scores(queue, np.ones((1, JOBS)), drawn.empty_memory())[1][0]
-    difference = drawn.scores(queue, jobs, after_one)[0] - drawn.scores(queue, jobs, after_other)[0]
-    assert np.abs(difference).max() > 1e-3
 
 
 @pytest.mark.parametrize(

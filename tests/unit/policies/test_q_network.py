@@ -25,7 +25,7 @@ from slurm_rl_plugin.policies.q_network import (
     load_q_network,
 )
 from slurm_rl_plugin.policies.registry import rule_policy
-from slurm_rl_plugin.policies.site_utilities import published_utilities, utility_of
+from slurm_rl_plugin.policies.site_utilities import published_utilities
 from tests.functional.small_site import small_network
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 
@@ -188,11 +188,6 @@ def test_the_longest_wait_is_one_that_the_batch_system_counts(policy: QNetworkPo
     assert longest_of(policy.decide(banked).memory) == 2 * HOUR
 
 
-def test_a_job_without_times_spoils_nothing_of_the_others(policy: QNetworkPolicy) -> None:
-    decision = policy.decide(waiting(np.nan, 2.0))
-    assert longest_of(decision.memory) == 2 * HOUR
-
-
 def test_a_clock_that_was_ahead_leaves_no_long_wait(policy: QNetworkPolicy) -> None:
     right = policy.decide(waiting(2.0))
     ahead = 87_600 * HOUR
@@ -220,16 +215,6 @@ def of_accounts(*shares: float) -> QueueSnapshot:
         shares=np.array(shares),
         usage=np.array([usage, 1 - usage]),
     )
-
-
-def test_wide_jobs_count_as_the_site_says(policy: QNetworkPolicy) -> None:
-    snapshot = waiting(1.0)
-    jobs = replace(snapshot.pending.jobs, processors=np.array([4]))
-    wide = replace(snapshot, pending=PendingJobs.untouched(jobs))
-    assert told(policy, "log_size", wide) == pytest.approx([np.log(4)])
-    wants = replace(policy, goals=Goals(wide_jobs=3.0))
-    assert told(wants, "log_size", wide) == pytest.approx([3 * np.log(4)])
-    assert wants.decide(wide).scores.tolist() != policy.decide(wide).scores.tolist()
 
 
 def test_shares_count_as_the_site_says(policy: QNetworkPolicy) -> None:
@@ -291,11 +276,3 @@ def test_a_broken_model_publishes_nothing(tmp_path: Path) -> None:
     policy = load_q_network(tmp_path / "site.onnx")
     with pytest.raises(ScoreInvalid, match="no numbers"):
         published_utilities(policy, two_accounts(), site="north")
-
-
-def test_the_scale_keeps_order_and_bounds() -> None:
-    gain = np.array([-1e6, -3.0, -0.1, 0.0, 0.1, 3.0, 1e6])
-    found = utility_of(gain)
-    assert found[3] == 0.5
-    assert ((found >= 0) & (found <= 1)).all()
-    assert (np.diff(found) > 0).all()

@@ -41,16 +41,6 @@ def test_fairness_of_all_and_of_nothing(usage, value):
     assert fairness(SHARES, np.array(usage)) == value
 
 
-def test_fairness_at_starts_by_hand():
-    # account 0 runs alone to 10, so that account 1 starts at shares 0.5/0.5 with usage 1/0
-    start = np.array([0.0, 10.0, 20.0])
-    values = fairness_at_starts(
-        start, np.array([40.0, 40.0, 1.0]), np.ones(3, dtype=int), np.array([0, 1, 0]), SHARES[:2]
-    )
-    # at 20: 20 and 10 processor-seconds; deficit of account 1 is 0.3 - 1/3 < 0
-    assert values.tolist() == pytest.approx([0.0, 1 - 0.3 / 0.5, 1.0])
-
-
 def naive(start, run, processors, account, shares):
     jobs = [
         Job(0.0, r, r, p, a, False)

@@ -52,59 +52,40 @@ def test_one_user_has_at_most_half_of_a_figure(of_eve: int, of_others: int, coun
     assert (weight[user != "eve"] == 1.0).all()
 
 
-def test_waits_are_start_minus_submit():
-    report = summarise(JOBS)
-    assert report["jobs"] == 4
-    assert report["mean_wait"] == pytest.approx(np.mean(WAIT))
-    assert report["std_wait"] == pytest.approx(np.std(WAIT))
-    assert report["max_wait"] == 300
-
-
-def test_time_utility_responsiveness_slowdown_and_overhead_follow_their_definitions():
-    report = summarise(JOBS)
-    assert report["time_utility"] == pytest.approx(np.mean(UTILITY))
-    assert report["responsiveness"] == pytest.approx(np.mean([1, 1000 / 1120, 50 / 171, 2 / 302]))
-    assert report["mean_bounded_slowdown"] == pytest.approx(
-        np.mean([1, 1120 / 1000, 171 / 50, 302 / 10])
-    )
-    overhead = [0, 120 / 1000, 121 / 50, 150]
-    assert report["relative_overhead_p90"] == pytest.approx(np.quantile(overhead, 0.9))
-
-
-def test_fairness_is_the_mean_at_starts_and_final_is_that_of_the_last_start():
-    report = summarise(JOBS)
-    assert report["fairness"] == pytest.approx(np.mean(FAIRNESS))
-    assert report["fairness_final"] == pytest.approx(FAIRNESS[3])
-    assert report["objective"] == pytest.approx((np.mean(UTILITY) + np.mean(FAIRNESS)) / 2)
-
-
-def test_utilization_is_work_over_capacity_from_first_submit_to_last_end():
-    assert summarise(JOBS)["utilization"] == pytest.approx((100 + 2000 + 50 + 2) / (4 * 1120))
-
-
-def test_within_120s_includes_a_wait_of_exactly_120():
-    classes = summarise(JOBS)["classes"]
-    assert classes["batch"]["within_120s"] == 1.0
-    assert classes["interactive"]["within_120s"] == pytest.approx(1 / 3)
-
-
-def test_classes_are_summed_up_apart():
-    classes = summarise(JOBS)["classes"]
-    assert classes["batch"]["jobs"] == 1
-    assert classes["batch"]["time_utility"] == pytest.approx(UTILITY[1])
-    interactive = classes["interactive"]
-    assert interactive["jobs"] == 3
-    assert interactive["median_wait"] == 121
-    assert interactive["max_wait"] == 300
-    assert interactive["p95_wait"] == pytest.approx(np.quantile([0, 121, 300], 0.95))
-
-
-def test_accounts_show_share_work_and_wait():
-    accounts = summarise(JOBS, accounts=("first", "second"))["accounts"]
-    assert accounts["first"]["work_fraction"] == pytest.approx(150 / 2152)
-    assert accounts["second"]["share"] == 0.5
-    assert accounts["second"]["mean_wait"] == pytest.approx(210)
-    assert accounts["first"]["jobs"] == 2
+def test_a_report_by_hand():
+    report = summarise(JOBS, accounts=("first", "second"))
+    overhead, slowdown = [0, 120 / 1000, 121 / 50, 150], [1, 1120 / 1000, 171 / 50, 302 / 10]
+    interactive = {
+        "jobs": 3,
+        "median_wait": 121,
+        "max_wait": 300,
+        "p95_wait": np.quantile([0, 121, 300], 0.95),
+        "within_120s": 1 / 3,
+    }
+    batch = {"jobs": 1, "time_utility": UTILITY[1], "within_120s": 1.0}  # it waited 120 s
+    first = {"jobs": 2, "work_fraction": 150 / 2152}
+    expected = {
+        "jobs": 4,
+        "mean_wait": np.mean(WAIT),
+        "std_wait": np.std(WAIT),
+        "max_wait": 300,
+        "time_utility": np.mean(UTILITY),
+        "responsiveness": np.mean([1, 1000 / 1120, 50 / 171, 2 / 302]),
+        "mean_bounded_slowdown": np.mean(slowdown),
+        "relative_overhead_p90": np.quantile(overhead, 0.9),
+        "fairness": np.mean(FAIRNESS),
+        "fairness_final": FAIRNESS[3],
+        "objective": (np.mean(UTILITY) + np.mean(FAIRNESS)) / 2,
+        "utilization": (100 + 2000 + 50 + 2) / (4 * 1120),
+    }
+    for found, wanted in (
+        (report, expected),
+        (report["classes"]["interactive"], interactive),
+        (report["classes"]["batch"], batch),
+        (report["accounts"]["first"], first),
+        (report["accounts"]["second"], {"share": 0.5, "mean_wait": 210}),
+    ):
+        assert {name: found[name] for name in wanted} == pytest.approx(wanted)
 
 
 def test_dropped_jobs_count_in_no_mean_but_have_consumed_service():
@@ -125,44 +106,32 @@ def test_dropping_all_jobs_or_more_leaves_nothing_to_tell(drop):
     assert report["classes"]["batch"]["within_120s"] is None
 
 
-def test_objective_is_the_weighted_sum_less_the_tail():
-    weights = RewardWeights(time_utility=0.2, responsiveness=0.3, fairness=0.5, tail=0.1)
-    value = weights.objective(0.9, 0.8, 0.6, 100.0)
-    assert value == pytest.approx(0.18 + 0.24 + 0.3 - 0.1 * 2)
-
-
-def test_a_shorter_tail_than_fifo_is_rewarded():
-    weights = RewardWeights(tail=0.02)
-    gain = weights.objective(0, 0, 0, 0.1) - weights.objective(0, 0, 0, 1.0)
-    assert gain == pytest.approx(0.02)
-
-
-def test_what_batch_jobs_pay_counts_by_its_logarithm_beyond_a_tenth():
-    weights = RewardWeights(batch_delay=0.5)
-    free = weights.objective(1, 1, 1, 1.0, 0.4)
-    assert weights.objective(1, 1, 1, 1.0, 1.1) == free
-    assert free - weights.objective(1, 1, 1, 1.0, 11.0) == pytest.approx(0.5)
-    assert RewardWeights().objective(1, 1, 1, 1.0, 11.0) == free
-
-
-def test_slowdown_counts_by_its_logarithm_against_the_smallest_area_first():
-    weights = RewardWeights(slowdown=10.0)
-    equal = weights.objective(1, 1, 1, 1.0, 1.0, 1.0)
-    assert weights.objective(1, 1, 1, 1.0, 1.0, 0.1) - equal == pytest.approx(10.0)
-    assert equal - weights.objective(1, 1, 1, 1.0, 1.0, 100.0) == pytest.approx(20.0)
-    assert weights.objective(1, 1, 1, 1.0) == equal == RewardWeights().objective(1, 1, 1, 1.0)
-    assert RewardWeights().objective(1, 1, 1, 1.0, 1.0, 100.0) == equal
-
-
-def test_no_slowdown_is_worth_more_than_a_thousandth_of_the_other():
-    weights = RewardWeights(slowdown=1.0)
-    least = weights.objective(1, 1, 1, 1.0, 1.0, 1e-3)
-    assert weights.objective(1, 1, 1, 1.0, 1.0, 0.0) == least
-
-
-def test_no_wait_at_all_is_worth_no_more_than_a_thousandth_of_fifos():
-    weights = RewardWeights()
-    assert weights.objective(1, 1, 1, 0.0) == weights.objective(1, 1, 1, 1e-3)
+#: Of the longest wait, batch waits and slowdowns the ratios, and those of groups of jobs.
+@pytest.mark.parametrize(
+    ("weights", "figures", "value"),
+    [
+        (
+            {"time_utility": 0.2, "responsiveness": 0.3, "tail": 0.1},
+            (0.9, 0.8, 0.6, 100.0),
+            0.18 + 0.24 + 0.3 - 0.1 * 2,
+        ),
+        ({}, (0, 0, 0, 0.1), 0.02),  # a shorter tail than FIFO's is rewarded
+        ({}, (1, 1, 1, 0.0), 1.06),  # no more than for a thousandth of it
+        ({}, (1, 1, 1, 1.0, 11.0, 100.0), 1.0),
+        ({"batch_delay": 0.5}, (1, 1, 1, 1.0, 0.4), 1.0),
+        ({"batch_delay": 0.5}, (1, 1, 1, 1.0, 1.1), 1.0),
+        ({"batch_delay": 0.5}, (1, 1, 1, 1.0, 11.0), 0.5),
+        ({"slowdown": 10.0}, (1, 1, 1, 1.0), 1.0),
+        ({"slowdown": 10.0}, (1, 1, 1, 1.0, 1.0, 0.1), 11.0),
+        ({"slowdown": 10.0}, (1, 1, 1, 1.0, 1.0, 100.0), -19.0),
+        ({"slowdown": 1.0}, (1, 1, 1, 1.0, 1.0, 0.0), 4.0),
+        ({"groups": 10.0}, (0, 0, 0, 1.0, 1.0, 1.0, (0.2, 1.05)), 0.0),
+        # one of two groups waits ten times as long as it may: half a decade in the mean
+        ({"groups": 10.0}, (0, 0, 0, 1.0, 1.0, 1.0, (0.2, 10.5)), -5.0),
+    ],
+)
+def test_the_objective(weights, figures, value):
+    assert RewardWeights(**weights).objective(*figures) == pytest.approx(value)
 
 
 @pytest.mark.parametrize(
@@ -178,15 +147,6 @@ def test_no_wait_at_all_is_worth_no_more_than_a_thousandth_of_fifos():
 def test_weights_that_do_not_sum_to_one_or_are_negative_are_refused(weights):
     with pytest.raises(ConfigurationError, match="non-negative with sum 1"):
         RewardWeights(**weights)
-
-
-def test_groups_cost_what_they_lose_beyond_a_twentieth():
-    weights = RewardWeights(tail=0.0, groups=10.0)
-    nothing = weights.objective(0.0, 0.0, 0.0, 1.0)
-    assert nothing == 0.0
-    assert weights.objective(0.0, 0.0, 0.0, 1.0, group_ratios=(0.2, 1.05)) == nothing
-    # one of two groups waits ten times as long as it may: half a decade in the mean
-    assert weights.objective(0.0, 0.0, 0.0, 1.0, group_ratios=(0.2, 10.5)) == pytest.approx(-5.0)
 
 
 @pytest.mark.parametrize("name", ["tail", "batch_delay", "slowdown", "groups"])

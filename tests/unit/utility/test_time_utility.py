@@ -31,23 +31,6 @@ def test_utility_is_one_up_to_a_minute_after_the_run_time(turnaround, interactiv
     assert time_utility(turnaround, RUN, paper_row(interactive)) == 1.0
 
 
-def test_interactive_utility_halves_every_ln_2_over_alpha_minutes_past_the_deadline():
-    half_life = 60.0 * math.log(2) / 0.5
-    assert half_life == pytest.approx(83.18, abs=0.01)
-    assert time_utility(DEADLINE + half_life, RUN, paper_row(True)) == pytest.approx(0.5, rel=1e-12)
-    assert time_utility(DEADLINE + 3 * half_life, RUN, paper_row(True)) == pytest.approx(
-        0.125, rel=1e-12
-    )
-
-
-def test_batch_utility_halves_at_2_to_the_inverse_of_beta_deadlines():
-    assert time_utility(DEADLINE * 2 ** (1 / 0.3), RUN, paper_row(False)) == pytest.approx(
-        0.5, rel=1e-12
-    )
-    # ten deadlines: 10^-0.3
-    assert time_utility(10 * DEADLINE, RUN, paper_row(False)) == pytest.approx(0.501187, abs=1e-6)
-
-
 @BOTH
 @pytest.mark.parametrize("late", [1.0, 100.0, 3000.0])
 def test_loss_rate_is_minus_the_derivative_of_the_utility(late, interactive):
