@@ -465,25 +465,22 @@ class JsonRecord:
             logger.warning("%s=unreadable path=%s error=%s", self.what, self.path, error)
             return None
 
-    def write(self, document: Mapping[str, Any]) -> None:
+    def write(self, document: Mapping[str, Any], *, sync: bool = True) -> None:
         """Replace the file by the document with a version; ConfigurationError if not writable."""
+        content = json.dumps({"version": self.versions[-1], **document})
         try:
-            self._write(document, sync=True)
+            write_whole(self.path, content, sync=sync, mode=PRIVATE)
         except OSError as error:
             raise unwritable(f"{self.what} file", self.path, error) from None
 
     def keep(self, document: Mapping[str, Any]) -> bool:
         """Replace a file whose loss harms no job, without a wait for the disk; False on failure."""
         try:
-            self._write(document, sync=False)
-        except OSError as error:
+            self.write(document, sync=False)
+        except ConfigurationError as error:
             logger.warning("%s=unwritable path=%s error=%s", self.what, self.path, error)
             return False
         return True
-
-    def _write(self, document: Mapping[str, Any], *, sync: bool) -> None:
-        content = json.dumps({"version": self.versions[-1], **document})
-        write_whole(self.path, content, sync=sync, mode=PRIVATE)
 
 
 def kept_json(path: Path) -> Any:

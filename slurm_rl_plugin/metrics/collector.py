@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from prometheus_client import (
@@ -98,35 +99,16 @@ class CycleMetrics(Collector):
         """The families of the live state."""
         return live_families(self.state)
 
-    def describe_model(self, model: Mapping[str, str]) -> None:
-        """Replace the labels of slurm_rl_model_info."""
-        self.state = replace(self.state, model=dict(model))
-
-    def describe_site(
-        self,
-        *,
-        mode: str,
-        starvation_bound: float,
-        adapter: str,
-        pace: float = 60.0,
-        classes: Mapping[str, UtilityClass] = BUILT_IN,
-    ) -> None:
-        """Replace what the configuration says; `starvation_bound` is inf for none."""
-        bound = starvation_bound if math.isfinite(starvation_bound) else None
-        self.state = replace(
-            self.state,
-            configured_mode=mode,
-            starvation_bound=bound,
-            adapter=adapter,
-            pace=pace,
-        )
+    def describe_site(self, *, classes: Mapping[str, UtilityClass], **changes: Any) -> None:
+        """Replace what the configuration says: the classes of service, and fields of the state."""
+        self.update(**changes)
         self._classes = classes
         for name in classes:
             self._utilities.labels(name)
 
-    def report_reload(self, *, succeeded: bool) -> None:
-        """Whether the last reload took over the files on disk."""
-        self.state = replace(self.state, reloaded=succeeded)
+    def update(self, **changes: Any) -> None:
+        """Replace fields of the live state."""
+        self.state = replace(self.state, **changes)
 
     def publish(self, report: CycleReport) -> None:
         """Take one cycle's report into the metrics; what it lacks keeps its value."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -255,24 +256,24 @@ _FIGURES = {
 _GROUPS = ("class", "partition", "horizon")
 
 
+@dataclass(frozen=True, slots=True)
 class ForecastFamilies(Collector):
-    """Families of one document of scores (`scored_forecasts.scores_document`).
+    """Families of one document of scores (`scored_forecasts.scores_document`)."""
 
-    `age` is seconds since the queue of the last forecasts was read, `seconds` what the last
-    forecast of the whole queue took; nan for none.
-    """
-
-    def __init__(self, scores: Mapping[str, Any], age: float, seconds: float) -> None:
-        self._scores, self._age, self._seconds = scores, age, seconds
+    scores: Mapping[str, Any]
+    age: float  #: seconds since the queue of the last forecasts was read; nan for none
+    seconds: float  #: what the last forecast of the whole queue took; nan for none
 
     def collect(self) -> Iterator[Metric]:
         """Every family, of the last four weeks."""
-        scores = self._scores
-        given, started = float(scores["given"]), float(scores["started"])
-        yield number("forecasts_given", "forecasts kept in the last four weeks", given)
-        yield number("forecasts_started", "those forecasts whose job has started", started)
-        yield number("forecast_age_seconds", "age of the queue of the last forecasts", self._age)
-        yield number("forecast_seconds", "duration of a forecast of the whole queue", self._seconds)
+        scores = self.scores
+        for name, meaning, value in (
+            ("forecasts_given", "forecasts kept in the last four weeks", scores["given"]),
+            ("forecasts_started", "those forecasts whose job has started", scores["started"]),
+            ("forecast_age_seconds", "age of the queue of the last forecasts", self.age),
+            ("forecast_seconds", "duration of a forecast of the whole queue", self.seconds),
+        ):
+            yield number(name, meaning, float(value))
         groups = {"all": {"all": scores["all"]}} if "all" in scores else {}
         groups |= {each: scores[each] for each in _GROUPS if each in scores}
         for figure, (name, meaning) in _FIGURES.items():
@@ -282,15 +283,12 @@ class ForecastFamilies(Collector):
                 for label, found in group.items()
             ]
             yield gauge(f"forecast_{name}", meaning, ("by", "group"), rows)
-        yield gauge(
-            "forecast_source_median_log_error",
-            "median of |log10(forecast / true wait)| of a source, over the jobs that it forecast",
-            ("source",),
-            [
-                ((source,), float(found["median_error"]))
-                for source, found in scores.get("sources", {}).items()
-            ],
+        meaning = (
+            "median of |log10(forecast / true wait)| of a source, over the jobs that it forecast"
         )
+        medians = {each: found["median_error"] for each, found in scores.get("sources", {}).items()}
+        sources = (((name,), float(median)) for name, median in medians.items())
+        yield gauge("forecast_source_median_log_error", meaning, ("source",), sources)
 
 
 def forecast_metrics(scores: Mapping[str, Any], age: float, seconds: float) -> tuple[bytes, str]:

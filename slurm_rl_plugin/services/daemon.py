@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -34,7 +35,7 @@ class LoadedFiles:
 
     def reloaded(self, earlier: Cycle) -> Reloaded | None:
         """The cycle that the files describe; None, and no change, if they are faulty."""
-        self.metrics.report_reload(succeeded=False)
+        self.metrics.update(reloaded=False)
         try:
             fresh = self.read()
             configuration = with_start_values(self.started, fresh)
@@ -52,9 +53,9 @@ class LoadedFiles:
             logger.exception("reload=broken")
             return None
         self._in_force, self.loaded = configuration, loaded
-        self.metrics.describe_model(loaded.labels)
+        self.metrics.update(model=loaded.labels)
         describe(self.metrics, configuration, cycle)
-        self.metrics.report_reload(succeeded=True)
+        self.metrics.update(reloaded=True)
         logger.info("reload=done policy=%s", loaded.policy.name)
         left_out = [
             f"[{section}] {name}" for section, name in changed_start_keys(self.started, fresh)
@@ -90,7 +91,7 @@ class LoadedFiles:
             candidate=candidate,
             past_days=days if loaded.learns_from_runs else 0.0,
         )
-        self.metrics.describe_model(loaded.labels)
+        self.metrics.update(model=loaded.labels)
         logger.info("model=in_turn policy=%s", candidate or "as configured")
         return True
 
@@ -134,9 +135,10 @@ def _refuse(facts: SchedulerFacts, hours: float, *, beside_controllers: bool) ->
 
 def describe(metrics: CycleMetrics, configuration: Configuration, cycle: Cycle) -> None:
     """Describe the configuration to the metrics."""
+    bound = configuration.starvation_bound
     metrics.describe_site(
-        mode=configuration.sections.hook.mode,
-        starvation_bound=configuration.starvation_bound,
+        configured_mode=configuration.sections.hook.mode,
+        starvation_bound=bound if math.isfinite(bound) else None,
         adapter=cycle.batch_system.name,
         pace=configuration.pace.longest,
         classes=configuration.classifier.classes,

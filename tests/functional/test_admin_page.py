@@ -93,7 +93,7 @@ def moves_of_today() -> AuditSummary:
 def port() -> int:
     now = time.time()  # noqa: TID251 - the daemon's clock
     metrics = CycleMetrics(CollectorRegistry(), {"name": EVIL, "sha256": "0123456789abcdef"})
-    metrics.describe_site(mode="active", starvation_bound=3600.0, adapter="slurm_commands")
+    metrics.update(configured_mode="active", starvation_bound=3600.0, adapter="slurm_commands")
     metrics.publish(busy_report(now))
     return serve_metrics(metrics, "127.0.0.1", 0)
 

@@ -47,7 +47,7 @@ from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, in_safe_order, plan
 from slurm_rl_plugin.hook.order.said_order import OwnNice
 from slurm_rl_plugin.hook.outstanding import Outstanding, outstanding_at, restore_all
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, PolicyGuard, UntouchedJobs
-from slurm_rl_plugin.hook.rails.reserve import BatchLimit, classes_without_reserve, counted_classes
+from slurm_rl_plugin.hook.rails.reserve import BatchLimit, counted_classes
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.units import BoolArray
 from slurm_rl_plugin.whole_file import beside
@@ -474,9 +474,8 @@ class Cycle:
     def _classed(self, snapshot: QueueSnapshot, service: AccountService) -> QueueSnapshot:
         """The queue with the classes that count for the reserve."""
         rail = self.limit.rail
-        if rail is None:
-            return classes_without_reserve(snapshot)
-        return counted_classes(snapshot, rail.settings, service.overruns(snapshot))
+        settings = None if rail is None else rail.settings
+        return counted_classes(snapshot, settings, service.overruns(snapshot))
 
     def _suppressed(self, snapshot: QueueSnapshot) -> Counter[str]:
         """Reason -> pending jobs that get no factor."""

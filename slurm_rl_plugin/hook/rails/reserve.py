@@ -197,21 +197,23 @@ def _of_resource(snapshot: QueueSnapshot, name: str) -> tuple[int, int]:
 
 
 def counted_classes(
-    snapshot: QueueSnapshot, settings: ReserveSettings, overrunners: Collection[int] = ()
+    snapshot: QueueSnapshot, settings: ReserveSettings | None, overrunners: Collection[int] = ()
 ) -> QueueSnapshot:
     """The queue with the classes that count for the reserve: which jobs may use it.
 
     Users choose the class of their jobs, for example by a time limit. So the interactive jobs of an
     account, and of a user, hold at most a part of the reserve; further jobs count as batch. If time
     limits end too many runs of a user (`account_service.Overruns`), jobs that are interactive only
-    by their limit or by that user's choice count as batch too. Without a reserve, no user's choice
-    counts (`classes_without_reserve`).
+    by their limit or by that user's choice count as batch too. Without a reserve, which would bound
+    what a user's jobs hold, no user's choice counts.
 
     Running jobs claim processors first, in the order of their starts; then pending ones by
     priority. A pending job that could not start now holds nothing, and an array holds what all its
     waiting tasks ask for. A job that started and ended since the last snapshot holds nothing. The
     only account of a cluster has no bound.
     """
+    if settings is None:
+        return _without_choices(snapshot)
     room = _Room(
         account_most=settings.account_most if len(snapshot.accounts) > 1 else math.inf,
         user_most=settings.user_most,
@@ -228,35 +230,36 @@ def counted_classes(
     tasks = 1 if pending.tasks is None else pending.tasks
     order = np.lexsort((jobs.job_id, jobs.submit, -pending.total_priority, ~holds))
     as_batch = room.claim(jobs, jobs.processors * tasks, order, holds)
-    return replace(
-        snapshot,
-        running=replace(running, jobs=_counted(running.jobs, refused == AS_CLASSED)),
-        started=replace(started, jobs=_counted(started.jobs, still)),
-        pending=replace(pending, jobs=_counted(jobs, as_batch == AS_CLASSED), as_batch=as_batch),
+    return _with_classes(snapshot, refused == AS_CLASSED, still, as_batch)
+
+
+def _without_choices(snapshot: QueueSnapshot) -> QueueSnapshot:
+    tables = (snapshot.running.jobs, snapshot.started.jobs, snapshot.pending.jobs)
+    running, started, chosen = (
+        np.zeros(len(jobs), dtype=np.bool_) if jobs.by_user is None else jobs.by_user
+        for jobs in tables
     )
-
-
-def classes_without_reserve(snapshot: QueueSnapshot) -> QueueSnapshot:
-    """The queue with the classes that count if no reserve bounds what a user's jobs hold."""
-    running, pending, started = snapshot.running, snapshot.pending, snapshot.started
-    chosen = pending.jobs.by_user
-    if chosen is None:
-        return snapshot
     as_batch = np.where(chosen, AS_BATCH.index(NO_RESERVE), AS_CLASSED)
+    if snapshot.pending.jobs.by_user is None:
+        return snapshot
+    return _with_classes(snapshot, ~running, ~started, as_batch)
+
+
+def _with_classes(
+    snapshot: QueueSnapshot, running: BoolArray, started: BoolArray, as_batch: IntArray
+) -> QueueSnapshot:
+    """The queue in which only these of the interactive jobs count as such."""
+
+    def counted(jobs: JobTable, as_classed: BoolArray) -> JobTable:
+        return replace(jobs, interactive=jobs.interactive & as_classed)
+
+    of_pending = counted(snapshot.pending.jobs, as_batch == AS_CLASSED)
     return replace(
         snapshot,
-        running=replace(running, jobs=_by_rules(running.jobs)),
-        started=replace(started, jobs=_by_rules(started.jobs)),
-        pending=replace(pending, jobs=_by_rules(pending.jobs), as_batch=as_batch),
+        running=replace(snapshot.running, jobs=counted(snapshot.running.jobs, running)),
+        started=replace(snapshot.started, jobs=counted(snapshot.started.jobs, started)),
+        pending=replace(snapshot.pending, jobs=of_pending, as_batch=as_batch),
     )
-
-
-def _by_rules(jobs: JobTable) -> JobTable:
-    return jobs if jobs.by_user is None else _counted(jobs, ~jobs.by_user)
-
-
-def _counted(jobs: JobTable, as_classed: BoolArray) -> JobTable:
-    return replace(jobs, interactive=jobs.interactive & as_classed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

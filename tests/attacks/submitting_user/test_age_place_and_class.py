@@ -23,7 +23,6 @@ from slurm_rl_plugin.hook.rails.reserve import (
     KEPT,
     ReserveRail,
     ReserveSettings,
-    classes_without_reserve,
     counted_classes,
 )
 from slurm_rl_plugin.metrics.collector import CycleMetrics
@@ -330,7 +329,7 @@ class TestAClassBought:
             jobs = counted_classes(snapshot, rail.settings).pending.jobs
             expected = [2, 3, HONEST] if allowed else [HONEST]
         else:
-            jobs, expected = classes_without_reserve(snapshot).pending.jobs, []
+            jobs, expected = counted_classes(snapshot, None).pending.jobs, []
         assert jobs.job_id[jobs.interactive].tolist() == expected
 
     def test_limits_that_end_the_jobs_buy_no_class_for_long(

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.generated import manual_page
 from slurm_rl_plugin.configuration import KEYS, Key, read_configuration
 from slurm_rl_plugin.configuration.generated import (
-    documented_keys,
     example_text,
     generated_files,
 )
@@ -82,37 +78,3 @@ def test_strange_signs_in_the_example_file() -> None:
 )
 def test_a_link_keeps_its_words(markdown: str, said: str) -> None:
     assert plain(markdown) == said
-
-
-CHECKERS = {
-    "mandoc": ["mandoc", "-T", "lint", "-W", "style"],
-    "groff": ["groff", "-ww", "-z", "-man", "-K", "utf8", "-T", "utf8"],
-}
-
-
-@pytest.mark.parametrize("keys", [documented_keys(), STRANGE], ids=["ours", "strange"])
-@pytest.mark.parametrize("checker", CHECKERS)
-def test_the_man_page_is_well_formed(checker: str, keys: dict[str, dict[str, Key]]) -> None:
-    if shutil.which(checker) is None:
-        pytest.skip(f"{checker} is not installed: install the package {checker}")
-    words = CHECKERS[checker]
-    done = subprocess.run(
-        words, input=manual_page("2026-11-21", keys), capture_output=True, text=True, check=False
-    )
-    complaints = (done.stdout + done.stderr).splitlines()
-    assert (complaints, done.returncode) == ([], 0)
-
-
-@pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed: install it")
-def test_the_man_page_says_all_of_each_key() -> None:
-    words = ["mandoc", "-T", "ascii", "-O", "width=1000"]
-    done = subprocess.run(
-        words, input=manual_page("2026-11-21"), capture_output=True, text=True, check=True
-    )
-    page = re.sub(r".\x08", "", done.stdout)
-    for section, keys in documented_keys().items():
-        (_, mine) = page.split(f"\n[{section}]\n", 1)
-        for name, key in keys.items():
-            (_, said) = mine.split(f"       {name} = ", 1)
-            flat = " ".join(said.partition("\n\n")[0].split())
-            assert plain(key.help.partition(". ")[0]) in flat, name

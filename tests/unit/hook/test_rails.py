@@ -34,7 +34,6 @@ from slurm_rl_plugin.hook.rails.reserve import (
     ReserveRail,
     ReserveSettings,
     batch_limit,
-    classes_without_reserve,
     counted_classes,
     newest_interactive,
     starving_jobs,
@@ -268,7 +267,7 @@ def chosen(*by_user: bool) -> QueueSnapshot:
 
 
 def test_a_class_that_users_choose_counts_for_nothing_where_no_reserve_bounds_it() -> None:
-    counted = classes_without_reserve(chosen(True, False))
+    counted = counted_classes(chosen(True, False), None)
     assert counted.pending.jobs.interactive.tolist() == [False, True]
     assert counted.running.jobs.interactive.tolist() == [False, True]
     assert counted.pending.as_batch.tolist() == [AS_BATCH.index(NO_RESERVE), -1]

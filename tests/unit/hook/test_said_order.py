@@ -349,23 +349,6 @@ def test_batch_jobs_take_no_place_of_interactive_ones_beside_a_reserve() -> None
     assert order == [2, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("limit", "nice", "order"),
-    [
-        ((60, 900, 900), (0, 0, 0), "1 2 3"),
-        ((60, 900, 900), (9, 0, 0), "2 3 1"),  # the short job steps back, and lends no place
-        ((900, 60, 900), (9, 0, 0), "2 3 1"),
-        ((900, 900, 60), (0, 0, -1), "3 1 2"),
-        ((60, 60, 900), (0, 0, -1), "3 1 2"),
-        ((60, 900, 60), (5, 9, 0), "3 1 2"),
-    ],
-)
-def test_each_users_nice_is_kept_whatever_his_jobs_ask_for(
-    limit: tuple[int, ...], nice: tuple[int, ...], order: str
-) -> None:
-    assert started(queue(nice, time_limit=limit), [3, 2, 1]) == order
-
-
 @given(
     st.lists(
         st.tuples(
@@ -404,40 +387,6 @@ def test_a_job_without_gpus_lends_its_place_to_none_with_gpus() -> None:
     machine = ResourcesNow(names=BASIC_RESOURCES, capacity=here, free=here)
     assert started(snapshot, [3, 2, 1]) == "3 2 1"
     assert started(replace(snapshot, resources=machine), [3, 2, 1]) == "2 3 1"
-
-
-def starts(
-    nice: Sequence[int], user: Sequence[int], limit: Sequence[int] | None = None
-) -> list[int]:
-    """Jobs 1, 2, ... in the order of their starts; the first job by our order starts each time."""
-    waiting, order = list(range(len(nice))), []
-    limits = limit or [600] * len(nice)
-    while waiting:
-        snapshot = queue(
-            [nice[job] for job in waiting],
-            user=[user[job] for job in waiting],
-            time_limit=[limits[job] for job in waiting],
-        )
-        first = int(started(snapshot, [-job for job in waiting]).split()[0])
-        order.append(waiting.pop(first - 1) + 1)
-    return order
-
-
-def test_a_short_job_with_a_bad_nice_lends_its_place_to_no_longer_one() -> None:
-    short, long, others = [1], [4, 5, 6], [2, 3]
-    user = [1 if job in others else 0 for job in range(1, 7)]
-    limit = [60, 60, 60, 9000, 9000, 9000]
-    assert starts([0] * 6, user, limit) == short + others + long
-    assert starts([9, 0, 0, 0, 0, 0], user, limit) == others + long + short
-
-
-def test_what_a_job_costs_that_lends_its_place_to_jobs_alike() -> None:
-    """An older job of the same request takes the place of the younger one, again and again."""
-    older, younger, others = [1], [4, 5, 6], [2, 3]
-    user = [1 if job in others else 0 for job in range(1, 7)]
-    at_once = started(queue([9, 0, 0, 0, 0, 0], user=user), [6, 5, 4, 3, 2, 1])
-    assert at_once == "4 2 3 5 6 1"
-    assert starts([9, 0, 0, 0, 0, 0], user) == younger + older + others
 
 
 @pytest.mark.parametrize(
@@ -512,15 +461,6 @@ def test_points_move_a_job_by_the_places_that_they_are_worth(
 
 def test_a_site_that_weighs_nothing_else_is_ordered_by_its_points_then_by_score() -> None:
     assert order_with_points(queue_with_points([0, 7, 0, 9]), span=0.0) == [4, 2, 1, 3]
-
-
-def test_they_are_the_same_whatever_the_scores_are() -> None:
-    assert order_with_points(queue_with_points([0, 0, 0, 600]), [1e9, 3.0, 2.0, -1e9]) == [
-        1,
-        4,
-        2,
-        3,
-    ]
 
 
 def test_a_system_that_tells_no_points_keeps_the_order_of_the_score() -> None:

@@ -343,7 +343,7 @@ def test_what_the_configuration_says_is_served() -> None:
     registry = CollectorRegistry()
     metrics = CycleMetrics(registry, {"name": "default"})
     assert samples(registry)["starvation_bound_seconds"] == float("inf")
-    metrics.describe_site(mode="active", starvation_bound=3600.0, adapter="slurm_commands")
+    metrics.update(configured_mode="active", starvation_bound=3600.0, adapter="slurm_commands")
     metrics.publish(report(release="22.05.8"))
     metrics.publish(report(snapshot=None, failure="batch_system"))  # it did not say so again
     found = samples(registry)
@@ -375,7 +375,7 @@ def test_the_utility_of_each_class_is_observed_when_its_jobs_end() -> None:
     registry = CollectorRegistry()
     metrics = CycleMetrics(registry, {})
     classes = {**BUILT_IN, "due": due}
-    metrics.describe_site(mode="active", starvation_bound=1.0, adapter="x", classes=classes)
+    metrics.describe_site(classes=classes)
     metrics.publish(report(snapshot=replace(NOBODY, ended=ended)))
     found = samples(registry)
     expected = {
@@ -388,36 +388,22 @@ def test_the_utility_of_each_class_is_observed_when_its_jobs_end() -> None:
     assert {name: found[f"job_time_utility_{name}"] for name in expected} == expected
 
 
-@pytest.fixture
-def gauge() -> CollectorRegistry:
-    registry = CollectorRegistry()
+def test_the_file_is_whole_others_may_read_it_and_it_goes_with_the_daemon(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, registry = tmp_path / "slurm-rl.prom", CollectorRegistry()
     Gauge("slurm_rl_up", "", registry=registry).set(1)
-    return registry
-
-
-def test_the_file_is_whole_and_others_may_read_it(tmp_path: Path, gauge: CollectorRegistry) -> None:
-    path = tmp_path / "slurm-rl.prom"
-    textfile = MetricsTextfile(path=path, registry=gauge)
+    textfile = MetricsTextfile(path=path, registry=registry)
     path.write_text("half of somethi")
     textfile.write()
     (family,) = text_string_to_metric_families(path.read_text())
     assert family.samples[0].value == 1
     assert path.stat().st_mode & 0o777 == 0o644
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_folder_that_is_not_there_is_a_line_in_the_log(
-    tmp_path: Path, gauge: CollectorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    textfile = MetricsTextfile(path=tmp_path / "gone" / "slurm-rl.prom", registry=gauge)
-    textfile.write()
-    assert "textfile=failed" in caplog.text
-    textfile.remove()
-
-
-def test_the_file_goes_with_the_daemon(tmp_path: Path, gauge: CollectorRegistry) -> None:
-    textfile = MetricsTextfile(path=tmp_path / "slurm-rl.prom", registry=gauge)
-    textfile.write()
-    textfile.remove()
-    textfile.remove()
+    for _ in range(2):
+        textfile.remove()
     assert list(tmp_path.iterdir()) == []
+    lost = MetricsTextfile(path=tmp_path / "gone" / "slurm-rl.prom", registry=registry)
+    lost.write()
+    assert "textfile=failed" in caplog.text
+    lost.remove()

@@ -125,40 +125,6 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_silent_clients_take_few_threads_and_are_put_out(
-    metrics: CycleMetrics, monkeypatch: pytest.MonkeyPatch, served: Callable[[], int]
-) -> None:
-    monkeypatch.setattr(page_server, "REQUEST_DEADLINE", 4.0)
-    port = serve_metrics(metrics, "127.0.0.1", 0)
-    scanner = silent_clients(port, 3 * page_server.MOST_CONNECTIONS)
-    until(lambda: served() >= page_server.OF_ONE_CLIENT)
-    assert get(port, "/metrics")[0] == 200
-    until(lambda: served() <= page_server.OF_ONE_CLIENT)
-    until(lambda: served() == 0)
-    assert get(port, "/metrics")[0] == 200
-    for each in scanner:
-        each.close()
-
-
-def test_a_client_that_sends_byte_by_byte_is_put_out(
-    metrics: CycleMetrics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A time-out of each read alone would let it stay for ever."""
-    monkeypatch.setattr(page_server, "REQUEST_DEADLINE", 1.0)
-    port = serve_metrics(metrics, "127.0.0.1", 0)
-    (slow,) = silent_clients(port, 1)
-
-    def still_taken() -> bool:
-        try:
-            slow.sendall(b"G")
-        except OSError:
-            return False
-        return True
-
-    until(lambda: not still_taken())
-    slow.close()
-
-
 def test_a_client_that_takes_no_answer_is_put_out(
     metrics: CycleMetrics, monkeypatch: pytest.MonkeyPatch, served: Callable[[], int]
 ) -> None:
