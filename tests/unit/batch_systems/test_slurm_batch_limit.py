@@ -62,7 +62,12 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def test_only_differences_are_written_and_the_end_is_as_the_beginning(site: Site) -> None:
+@pytest.mark.parametrize("enforced", ["", "all", "safe,qos", "associations,limits,qos,safe"])
+def test_only_differences_are_written_and_the_end_is_as_the_beginning(
+    site: Site, enforced: str
+) -> None:
+    if enforced:
+        site.cluster.set(settings={"AccountingStorageEnforce": enforced})
     site.slurm.limit_batch({"cpus": 6})
     site.slurm.limit_batch({"cpus": 6})
     assert (site.cpu, site.writes) == (6, 1)
@@ -218,20 +223,6 @@ def test_a_limit_goes_once_the_site_enforces_none(site: Site) -> None:
     assert (site.cpu, site.kept) == (None, None)
 
 
-@pytest.mark.parametrize("enforced", ["all", "safe,qos", "associations,limits,qos,safe"])
-def test_other_words_for_enforcing_limits_are_known(site: Site, enforced: str) -> None:
-    site.cluster.set(settings={"AccountingStorageEnforce": enforced})
-    site.slurm.limit_batch({"cpus": 6})
-    assert site.cpu == 6
-
-
-def test_without_a_file_to_remember_in_nothing_is_limited(site: Site) -> None:
-    site.file.mkdir()
-    with pytest.raises(ConfigurationError, match=r"cannot be (read|written)"):
-        site.slurm.limit_batch({"cpus": 6})
-    assert site.cpu is None
-
-
 @pytest.mark.parametrize(
     "content", ["", "[]", "{}", '{"version": 2}', '{"version": 1, "own": null, "ours": 3}']
 )
@@ -242,6 +233,11 @@ def test_a_broken_file_stops_us_and_names_the_mend(site: Site, content: str) -> 
             site.slurm.limit_batch({"cpus": processors})
     assert site.cpu is None
     assert site.file.read_text() == content
+    site.file.unlink()
+    site.file.mkdir()  # there is nothing to remember in
+    with pytest.raises(ConfigurationError, match=r"cannot be (read|written)"):
+        site.slurm.limit_batch({"cpus": 6})
+    assert site.cpu is None
 
 
 def test_a_file_of_another_batch_system_is_left_alone(site: Site) -> None:

@@ -159,36 +159,42 @@ def submission_of(folder: Path, script: str, **variables: str) -> SlurmSubmissio
     return user_submission({"PATH": f"{folder}:/usr/bin:/bin", **variables}, 30.0)
 
 
+REFUSED = "echo 'sbatch: error: {}' >&2; exit 1"
+IN_DOUBT = "squeue -M far --me"
+
+
 @pytest.mark.parametrize(
-    ("said", "job_id"),
+    ("said", "outcome", "words"),
     [
-        ("echo Submitted batch job 7 on cluster far", 7),
-        ("echo '8;far'", 8),
+        ("echo Submitted batch job 7 on cluster far", 7, ""),
+        ("echo '8;far'", 8, ""),
         # sbatch --wait ends with the status of the job
-        ("echo Submitted batch job 9 on cluster far; exit 3", 9),
+        ("echo Submitted batch job 9 on cluster far; exit 3", 9, ""),
+        *(
+            (said, SubmissionUnknown, IN_DOUBT)
+            for said in (
+                *("kill -9 $$", "exit 1", "echo nothing that is understood"),
+                REFUSED.format("Socket timed out on send/recv operation"),
+                REFUSED.format("Unable to contact slurm controller (receive failure)"),
+                REFUSED.format("Message send failure"),
+                "echo 'sbatch: error: something' >&2; kill -9 $$",
+            )
+        ),
+        *(
+            (REFUSED.format(words), JobNotAccepted, f"sbatch: error: {words}")
+            for words in ("Invalid qos specification", "(connect failure)")
+        ),
     ],
 )
-def test_a_job_with_a_number_was_taken_whatever_the_exit_status(
-    tmp_path: Path, said: str, job_id: int
+def test_what_became_of_a_submission(
+    tmp_path: Path, said: str, outcome: int | type[Exception], words: str
 ) -> None:
-    assert submission_of(tmp_path, said).submit("far", ["job.sh"], None)[0] == job_id
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "kill -9 $$",
-        "exit 1",
-        "echo nothing that is understood",
-        "echo 'sbatch: error: Socket timed out on send/recv operation' >&2; exit 1",
-        "echo 'sbatch: error: Unable to contact slurm controller (receive failure)' >&2; exit 1",
-        "echo 'sbatch: error: Message send failure' >&2; exit 1",
-        "echo 'sbatch: error: something' >&2; kill -9 $$",
-    ],
-)
-def test_in_doubt_the_job_may_be_there(tmp_path: Path, said: str) -> None:
-    with pytest.raises(SubmissionUnknown, match="squeue -M far --me"):
-        submission_of(tmp_path, said).submit("far", ["job.sh"], None)
+    submission = submission_of(tmp_path, said)
+    if isinstance(outcome, int):
+        assert submission.submit("far", ["job.sh"], None)[0] == outcome
+    else:
+        with pytest.raises(outcome, match=re.escape(words)):
+            submission.submit("far", ["job.sh"], None)
 
 
 class Interrupted(CommandRunner):
@@ -202,14 +208,6 @@ def test_who_interrupts_hears_that_the_job_may_be_there() -> None:
     runner = Interrupted(environment={}, timeout=1.0, on_call=None)
     with pytest.raises(SubmissionUnknown, match="interrupted: the job may be on far"):
         SlurmSubmission(submitting=runner, asking=runner).submit("far", ["job.sh"], None)
-
-
-@pytest.mark.parametrize("words", ["Invalid qos specification", "(connect failure)"])
-def test_what_surely_was_not_taken_is_refused_in_slurms_words(tmp_path: Path, words: str) -> None:
-    submission = submission_of(tmp_path, f"echo 'sbatch: error: {words}' >&2; exit 1")
-    with pytest.raises(JobNotAccepted, match="sbatch: error: ") as refused:
-        submission.submit("far", ["job.sh"], None)
-    assert words in str(refused.value)
 
 
 def test_the_job_inherits_the_users_environment_and_nothing_of_ours(tmp_path: Path) -> None:
@@ -247,58 +245,57 @@ def recorded(release: Path, name: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name)
-def test_the_start_is_read_from_the_answer_of_every_release(release: Path) -> None:
-    start = parse_start(*recorded(release, "starts"))
-    assert 1_790_000_000 < start < 1_800_000_000
-
-
-@pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name)
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
+def test_answers_of_every_release(release: Path) -> None:
+    assert 1_790_000_000 < parse_start(*recorded(release, "starts")) < 1_800_000_000
+    for name, words in (
         ("too-large", "Requested node configuration is not available"),
         ("no-partition", "Invalid partition name specified"),
         ("no-gres", r"Invalid generic resource \(gres\) specification"),
-    ],
-)
-def test_a_job_that_is_refused_is_so_in_slurms_words(release: Path, name: str, words: str) -> None:
-    with pytest.raises(JobNotAccepted, match=f"^Slurm would not take the job: {words}$"):
-        parse_start(*recorded(release, name))
-
-
-@pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name)
-def test_partitions_of_every_release_are_understood(release: Path) -> None:
+    ):
+        with pytest.raises(JobNotAccepted, match=f"^Slurm would not take the job: {words}$"):
+            parse_start(*recorded(release, name))
     found = {each.name: each for each in parse_partitions((release / "partitions.txt").read_text())}
     assert set(found) == {"batch", "short", "open"}
     assert [each.name for each in found.values() if each.is_default] == ["batch"]
     assert not any(each.is_up for each in found.values())  # they were down when recorded
     assert (found["short"].longest, found["open"].longest) == (3600.0, math.inf)
-
-
-@pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name)
-def test_the_name_of_the_cluster_is_found(release: Path) -> None:
     assert parse_settings((release / "config.txt").read_text()).cluster == "trial"
 
 
 def test_a_time_in_the_usual_form_is_local() -> None:
     text = "sbatch: Job 7 to start at 2026-11-22T06:40:21 using 1 processors on nodes n1"
-    shown = re.search(r"at (\S+)", text)
-    assert shown is not None
     assert parse_start(0, text) % 60 == 21
 
 
-def test_an_unreachable_controller_is_no_refusal_of_the_job() -> None:
-    words = "allocation failure: Unable to contact slurm controller (connect failure)"
-    with pytest.raises(BatchSystemUnavailable):
-        parse_start(1, words)
-    with pytest.raises(BatchSystemUnavailable):
-        parse_start(1, "allocation failure: Socket timed out on send/recv operation")
-
-
-@pytest.mark.parametrize("text", ["", "Job 7 to start at soon using 1 processors", "garbage"])
-def test_another_form_is_an_error(text: str) -> None:
-    with pytest.raises(BatchSystemError, match="is not understood"):
-        parse_start(0, text)
+@pytest.mark.parametrize(
+    ("status", "text", "kind", "words"),
+    [
+        *(
+            (1, f"allocation failure: {words}", BatchSystemUnavailable, "scontrol ping")
+            for words in (
+                "Unable to contact slurm controller (connect failure)",
+                "Socket timed out on send/recv operation",
+            )
+        ),
+        *(
+            (0, text, BatchSystemError, "is not understood")
+            for text in ("", "Job 7 to start at soon using 1 processors", "garbage")
+        ),
+        # this release does not know the option
+        (
+            *(
+                1,
+                "sbatch: unrecognized option '--tres-per-task=gres/gpu:1'\nTry \"sbatch --help\"\n",
+            ),
+            *(JobNotAccepted, "unrecognized option '--tres-per-task"),
+        ),
+    ],
+)
+def test_a_will_run_test_without_a_start(
+    status: int, text: str, kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind, match=words):
+        parse_start(status, text)
 
 
 def test_every_value_is_one_word_of_the_command() -> None:
@@ -347,12 +344,6 @@ def test_nodes_that_do_not_make_up_the_processors_get_more_tasks(
         *tasks,
         *(f"--ntasks={needs['ntasks']}" for _ in range("ntasks" in needs)),
     ]
-
-
-def test_an_option_that_this_release_does_not_know_is_a_refusal() -> None:
-    said = "sbatch: unrecognized option '--tres-per-task=gres/gpu:1'\nTry \"sbatch --help\"\n"
-    with pytest.raises(JobNotAccepted, match="unrecognized option '--tres-per-task"):
-        parse_start(1, said)
 
 
 def test_tasks_of_several_processors_make_up_those_that_are_asked_for() -> None:
