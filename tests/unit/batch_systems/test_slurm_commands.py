@@ -158,6 +158,7 @@ class TestSnapshot:
             ({"factors": nothing, "tres": "cpu=4500.00,mem=20.50"}, (4620, 0, False, 100)),
             ({"site": 12, "partition": "batch,short"}, (11312, 12, False, 1000)),
             ({"site": -1_000_000, "nice": 12}, (10400, -1_000_000, False, 100)),
+            ({"site": -1_000_000, "tres": "cpu=50.00"}, (10462, -1_000_000, False, 100)),
             ({"factors": bonus}, (14419, 0, False, 4107)),
             # a nice that Slurm has yet to count
             ({"site": 500, "nice": -3000, "counted_nice": 40}, (13412, 500, False, 100)),
