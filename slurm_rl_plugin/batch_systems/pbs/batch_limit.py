@@ -13,6 +13,7 @@ import logging
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from slurm_rl_plugin.batch_systems.pbs.process import QSTAT_QUEUES, PbsCommands,
 from slurm_rl_plugin.batch_systems.port import LimitKeys
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
-from slurm_rl_plugin.whole_file import UNREADABLE
+from slurm_rl_plugin.whole_file import UNREADABLE, as_json, typed
 
 MAX_RUN_RES = "max_run_res"
 #: PBS's names of the resources that can be limited; amounts of memory are in kb, as in PBS.
@@ -36,14 +37,15 @@ _ALL = "o:PBS_ALL"
 _ENTRY = re.compile(r"\[(\w:[^=\]]+)=([^\]]*)\]")
 
 
-class QueueLimit(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class QueueLimit:
     """A queue's own limit of a resource, and every value that we may have set in its place.
 
     There may be several, since a write without confirmation may have been lost.
     """
 
     own: int | None
-    ours: frozenset[int] = frozenset()
+    ours: tuple[int, ...]
 
 
 #: A queue, and a resource of it.
@@ -123,26 +125,23 @@ def parts_of(processors: int, queues: Mapping[str, QueueUse]) -> dict[str, int]:
 
 def parse_record(document: Any) -> dict[Limited, QueueLimit]:
     """The limits in the record; one of UNREADABLE for another document."""
-    if document["version"] not in (_PROCESSORS, _RESOURCES):
-        raise ValueError(f"version {document['version']}")
-    found: dict[Limited, QueueLimit] = {}
-    for queue, stored in document["queues"].items():
-        of_each = stored if document["version"] == _RESOURCES else {CPUS: stored}
-        for resource, each in of_each.items():
-            if resource not in NAMES:
-                raise ValueError(f"resource {resource}")
-            found[str(queue), str(resource)] = QueueLimit(
-                own=None if each["own"] is None else int(each["own"]),
-                ours=frozenset(int(value) for value in each["ours"]),
-            )
-    return found
+    version, queues = document["version"], document["queues"]
+    if version == _PROCESSORS:
+        queues = {queue: {CPUS: each} for queue, each in queues.items()}
+    elif version != _RESOURCES:
+        raise ValueError(f"version {version}")
+    found: dict[str, dict[str, QueueLimit]] = typed(dict[str, dict[str, QueueLimit]], queues)
+    limits = {(queue, name): at for queue, each in found.items() for name, at in each.items()}
+    if odd := {name for _, name in limits} - NAMES.keys():
+        raise ValueError(f"resources {odd}")
+    return limits
 
 
 def record_of(known: Mapping[Limited, QueueLimit]) -> dict[str, Any]:
     """The record of these limits."""
     by_queue: dict[str, dict[str, Any]] = {}
     for (queue, resource), at in known.items():
-        by_queue.setdefault(queue, {})[resource] = {"own": at.own, "ours": sorted(at.ours)}
+        by_queue.setdefault(queue, {})[resource] = as_json(at)
     if all(resource == CPUS for _, resource in known):
         queues = {queue: each[CPUS] for queue, each in by_queue.items()}
         return {"version": _PROCESSORS, "queues": queues}
@@ -235,7 +234,7 @@ class PbsBatchLimit:
         wanted = part if own is None else min(part, own)
         if now == wanted:
             return False
-        ours = frozenset({wanted}) | ({now} if now is not None and now != own else frozenset())
+        ours = tuple({wanted} | ({now} if now is not None and now != own else set()))
         self._record(limited, QueueLimit(own=own, ours=ours))
         self._write(limited, wanted, now)
         return now is not None and now < wanted

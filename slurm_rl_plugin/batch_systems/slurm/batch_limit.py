@@ -11,27 +11,129 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from slurm_rl_plugin.accounting.slurm.resources import parse_tres
 from slurm_rl_plugin.batch_systems.command_process import first_line
-from slurm_rl_plugin.batch_systems.kept_record import Amounts, LimitFile, OutstandingLimit, lower
+from slurm_rl_plugin.batch_systems.kept_record import KeptRecord
 from slurm_rl_plugin.batch_systems.port import LimitKeys
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import NO_LICENSES, QOS_IS_FULL, QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
 from slurm_rl_plugin.batch_systems.slurm.site_factor import DENIED, NO_RIGHT
-from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, CPUS, GPUS, MEMORY
 from slurm_rl_plugin.errors import (
     BatchSystemUnavailable,
     ChangeRejected,
     ConfigurationError,
     NothingCarriesLimit,
 )
+from slurm_rl_plugin.whole_file import UNREADABLE, as_json, typed
+
+#: Versions of the record. The first has processors alone; it is written if nothing else is limited.
+_PROCESSORS, _RESOURCES = 1, 2
+#: A limit of each resource in their order, None for no limit.
+Amounts = tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutstandingLimit:
+    """The site's own limit, and every limit that we may have set in its place.
+
+    There may be several, since a write without confirmation may have been lost.
+    """
+
+    mechanism: str  #: what carries the limit, such as `qos`
+    names: tuple[str, ...]  #: of the carrier, such as the QOS
+    resources: tuple[str, ...] = (CPUS,)  #: limited, of BASIC_RESOURCES; amounts are in this order
+    own: Amounts = (None,)  #: the site's own limit
+    ours: tuple[Amounts, ...] = ()  #: each below the site's own
+    confirmed: bool = False  #: the last write was read back
+
+
+@dataclass(frozen=True, slots=True)
+class LimitFile:
+    """The record of an outstanding limit, which is written before the limit.
+
+    ConfigurationError if the file cannot be read or changed: then nothing may be limited.
+    """
+
+    path: Path | None  #: None for a command that only reads the limit
+
+    def read(self) -> OutstandingLimit | None:
+        """The record; None if our limit cannot be outstanding."""
+        try:
+            return KeptRecord(self.path).read(_parsed) if self.path else None
+        except FileNotFoundError:
+            return None
+        except UNREADABLE as error:
+            raise ConfigurationError(
+                f"{self.path}, which keeps the site's own limit, cannot be read ({error}), nor "
+                "can its copy: set the limit by hand (sacctmgr -i modify qos NAME set "
+                "GrpTRES=cpu=N, -1 for none, or scontrol delete reservation=NAME; "
+                "docs/reserve.md), then remove the file."
+            ) from None
+
+    def write(self, limit: OutstandingLimit) -> None:
+        """Replace the record."""
+        if self.path is None:
+            raise ConfigurationError("no file is given to keep the site's own limit in.")
+        content = {"version": _RESOURCES, **as_json(limit)}
+        if limit.resources == (CPUS,):
+            content |= {
+                "version": _PROCESSORS,
+                "own": limit.own[0],
+                "ours": [n for (n,) in limit.ours],
+            }
+            del content["resources"]
+        with self._explained("written"):
+            KeptRecord(self.path).write(content)
+
+    def remove(self) -> None:
+        """Remove the record, since our limit is not outstanding."""
+        if self.path is not None:
+            with self._explained("removed"):
+                KeptRecord(self.path).remove()
+
+    @contextmanager
+    def _explained(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self.path}, which keeps the site's own limit, cannot be {done} "
+                f"({error.strerror}): make its folder writable for this user."
+            ) from None
+
+
+def lower(wanted: Amounts, own: Amounts) -> Amounts:
+    """The lower of two limits for each resource."""
+    return tuple(
+        mine if its is None else its if mine is None else min(mine, its)
+        for mine, its in zip(wanted, own, strict=True)
+    )
+
+
+def _parsed(content: dict[str, Any]) -> OutstandingLimit:
+    """The limit in a record; one of UNREADABLE for another document."""
+    version, own, ours = content.pop("version"), content["own"], content["ours"]
+    if version == _PROCESSORS:
+        content |= {"own": [own], "ours": [[each] for each in ours]}
+    elif version != _RESOURCES:
+        raise ValueError(f"version {version}")
+    limit: OutstandingLimit = typed(OutstandingLimit, content)
+    if not limit.resources or set(limit.resources) - set(BASIC_RESOURCES):
+        raise ValueError(f"resources {limit.resources}")
+    if len(limit.own) != len(limit.resources):
+        raise ValueError(f"{limit.own} is no list of {len(limit.resources)} amounts")
+    if any(each == limit.own or lower(each, limit.own) != each for each in limit.ours):
+        raise ValueError("our limit is not below the site's own, as it always is")
+    return limit
+
 
 QOS = "qos"
 SACCTMGR = ("sacctmgr", "--noheader", "--parsable2")
@@ -311,14 +413,14 @@ class SlurmBatchLimit:
         if wanted == kept.own:
             self._restore(carrier, kept)
             return
-        self._file.write(replace(kept, ours=kept.ours | {wanted}, confirmed=False))
+        self._file.write(replace(kept, ours=tuple({*kept.ours, wanted}), confirmed=False))
         try:
             carrier.write(wanted)
         except ChangeRejected:  # the limit is as before
             self._file.write(kept) if kept.ours else self._file.remove()
             raise
         _wait_until_shown(carrier, wanted)
-        self._file.write(replace(kept, ours=frozenset({wanted}), confirmed=True))
+        self._file.write(replace(kept, ours=(wanted,), confirmed=True))
         limits = limit_words(carrier.resources, wanted), limit_words(carrier.resources, kept.own)
         logger.info("batch_limit=%s own=%s by=%s", *limits, carrier.mechanism)
 
@@ -438,7 +540,7 @@ def _after_changes_by_hand(
         return kept
     found = limit_words(carrier.resources, stored)
     logger.warning("batch_limit=%s was set by hand: it is the site's own from now on", found)
-    return replace(kept, own=carrier.site_own(stored), ours=frozenset())
+    return replace(kept, own=carrier.site_own(stored), ours=())
 
 
 def _wait_until_shown(carrier: LimitCarrier, wanted: Amounts) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.kept_record import KeptRecord, LimitFile, OutstandingLimit
+from slurm_rl_plugin.batch_systems.kept_record import KeptRecord
 from slurm_rl_plugin.batch_systems.port import LimitKeys
-from slurm_rl_plugin.batch_systems.slurm.batch_limit import parse_live
+from slurm_rl_plugin.batch_systems.slurm.batch_limit import LimitFile, OutstandingLimit, parse_live
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.errors import (
     BatchSystemError,
@@ -120,7 +120,7 @@ def test_who_comes_after_a_kill_gives_back_what_was_there(
     site: Site, own: int | None, written: bool
 ) -> None:
     """Killed between the file and the limit, or between the limit and its confirmation."""
-    ours = frozenset({(5,), (6,)})
+    ours = ((5,), (6,))
     standing = OutstandingLimit(mechanism="qos", names=("batch",), own=(own,), ours=ours)
     LimitFile(site.file).write(standing)
     site.set_by_hand(6 if written else own)
@@ -204,9 +204,7 @@ def test_a_change_that_a_killed_daemon_had_begun_is_waited_for(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The killed one's sacctmgr writes while we take the limit back."""
-    LimitFile(site.file).write(
-        OutstandingLimit(mechanism="qos", names=("batch",), ours=frozenset({(6,)}))
-    )
+    LimitFile(site.file).write(OutstandingLimit(mechanism="qos", names=("batch",), ours=((6,),)))
     monkeypatch.setattr(
         "slurm_rl_plugin.batch_systems.slurm.batch_limit.time.sleep",
         lambda seconds: site.set_by_hand(6) if seconds == 1.0 and not site.writes else None,
