@@ -256,7 +256,7 @@ _FIGURES = {
 _GROUPS = ("class", "partition", "horizon")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ForecastFamilies(Collector):
     """Families of one document of scores (`scored_forecasts.scores_document`)."""
 
