@@ -9,7 +9,7 @@ import re
 import socket
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +72,7 @@ def checks_of(
     """
     checks = [
         *_files(configuration, now),
-        outstanding_of(configuration),
+        *_named({"outstanding": outstanding_of(configuration)}),
         *_metrics(configuration),
         *offers,
     ]
@@ -85,7 +85,8 @@ def checks_of(
         own = [*own, *_exemptions(configuration, look)]
     except BatchSystemError as error:
         failed = Check(FAIL, "batch system", str(error))
-        return [failed, _adapter(configuration), *checks, *_model(configuration)]
+        adapter = _named({"adapter": _adapter(configuration)})
+        return [failed, *adapter, *checks, *_model(configuration)]
     return [
         *_site(configuration, facts, load, look.cycle),
         *_scheduler(configuration, look),
@@ -96,67 +97,72 @@ def checks_of(
     ]
 
 
+#: PASS, WARN or FAIL, and what a check found with the fix.
+Finding = tuple[str, str]
+
+
+def _named(findings: Mapping[str, Finding]) -> list[Check]:
+    return [Check(result, name, what) for name, (result, what) in findings.items()]
+
+
 def _site(
     configuration: Configuration, facts: SchedulerFacts, load: SchedulerLoad, cycle: Cycle
-) -> Iterator[Check]:
-    yield _release(facts, cycle.batch_system)
-    yield _adapter(configuration)
-    if facts.harm is not None:
-        yield Check(FAIL, "lever", facts.harm)
-    else:
-        yield Check(PASS, "lever", facts.write_cost or facts.lever)
-    yield _influence(float(configuration.sections.hook.influence_hours), facts)
-    yield _shares(configuration, facts, cycle.policy)
-    yield _controller(configuration.cycle_settings, facts)
+) -> list[Check]:
+    hours = float(configuration.sections.hook.influence_hours)
+    lever = (PASS, facts.write_cost or facts.lever)
+    busy = (PASS, "the batch system is not overloaded")
     if load.struggles is not None:
-        yield Check(WARN, "load", f"{load.struggles}: cycles do nothing meanwhile")
-    else:
-        yield Check(PASS, "load", "the batch system is not overloaded")
+        busy = (WARN, f"{load.struggles}: cycles do nothing meanwhile")
+    return _named(
+        {
+            "batch system": _release(facts, cycle.batch_system),
+            "adapter": _adapter(configuration),
+            "lever": lever if facts.harm is None else (FAIL, facts.harm),
+            "influence": _influence(hours, facts),
+            "fair share": _shares(configuration, facts, cycle.policy),
+            "controller": _controller(configuration.cycle_settings, facts),
+            "load": busy,
+        }
+    )
 
 
-def _adapter(configuration: Configuration) -> Check:
+def _adapter(configuration: Configuration) -> Finding:
     choice = chosen_batch_system(configuration)
-    what = f"{choice.kind.title}: {choice.because}"
-    return Check(PASS if choice.sure else WARN, "adapter", what)
+    return PASS if choice.sure else WARN, f"{choice.kind.title}: {choice.because}"
 
 
-def _release(facts: SchedulerFacts, system: BatchSystem) -> Check:
+def _release(facts: SchedulerFacts, system: BatchSystem) -> Finding:
     what = f"release {facts.release} by {system.name}"
     numbers = tuple(int(number) for number in re.findall(r"\d+", facts.release)[:2])
     if facts.tried is None or facts.tried[0] <= numbers <= facts.tried[1]:
-        return Check(PASS, "batch system", what)
+        return PASS, what
     tried = " to ".join(f"{year}.{month:02d}" for year, month in facts.tried)
-    what = f"{what}: tried with {tried}; watch it in shadow mode first"
-    return Check(WARN, "batch system", what)
+    return WARN, f"{what}: tried with {tried}; watch it in shadow mode first"
 
 
-def _controller(settings: CycleSettings, facts: SchedulerFacts) -> Check:
+def _controller(settings: CycleSettings, facts: SchedulerFacts) -> Finding:
     if (fault := controller_fault(settings, facts)) is not None:
-        return Check(FAIL, "controller", fault)
+        return FAIL, fault
     if facts.in_charge or not settings.beside_controllers:
-        return Check(PASS, "controller", "the daemon of this host acts")
+        return PASS, "the daemon of this host acts"
     if facts.in_charge is None:
-        return Check(WARN, "controller", NOBODY_IN_CHARGE)
-    return Check(WARN, "controller", "another host's is in charge: a daemon here is on standby")
+        return WARN, NOBODY_IN_CHARGE
+    return WARN, "another host's is in charge: a daemon here is on standby"
 
 
-def _influence(hours: float, facts: SchedulerFacts) -> Check:
+def _influence(hours: float, facts: SchedulerFacts) -> Finding:
     if facts.no_influence is not None:
-        return Check(WARN if hours else PASS, "influence", facts.no_influence)
+        return WARN if hours else PASS, facts.no_influence
     if not hours:
-        return Check(PASS, "influence", "full: the daemon's order comes first")
+        return PASS, "full: the daemon's order comes first"
     points = hours * facts.points_an_hour
     if points < 1.0:
-        return Check(
-            FAIL,
-            "influence",
-            f"{hours:g} h of age add {points:.2f} points here: set influence_hours = 0, or "
-            "raise PriorityWeightAge",
-        )
-    return Check(PASS, "influence", f"{hours:g} h of age: {points:.0f} points")
+        mend = "set influence_hours = 0, or raise PriorityWeightAge"
+        return FAIL, f"{hours:g} h of age add {points:.2f} points here: {mend}"
+    return PASS, f"{hours:g} h of age: {points:.0f} points"
 
 
-def _shares(configuration: Configuration, facts: SchedulerFacts, policy: Policy) -> Check:
+def _shares(configuration: Configuration, facts: SchedulerFacts, policy: Policy) -> Finding:
     """Whether accounts' shares still count next to our order, or in it."""
     hours = float(configuration.sections.hook.influence_hours)
     points = configuration.goals.shares
@@ -164,25 +170,23 @@ def _shares(configuration: Configuration, facts: SchedulerFacts, policy: Policy)
     if in_order and (facts.no_influence is not None or not hours):
         weight = f"{POINTS_A_DOUBLING if points is None else points:g} points a doubling of usage"
         where = " where shares differ" if points is None else ""
-        return Check(
-            PASS, "fair share", f"shares count in the daemon's order: {weight} over share{where}"
-        )
+        return PASS, f"shares count in the daemon's order: {weight} over share{where}"
     if facts.no_influence is not None:
         what = "the daemon's order comes first: shares decide at most between jobs of equal score"
-        return Check(WARN, "fair share", what)
+        return WARN, what
     if not facts.fairshare_points:
-        return Check(PASS, "fair share", "the site's own priority has no term for accounts' shares")
+        return PASS, "the site's own priority has no term for accounts' shares"
     theirs = f"PriorityWeightFairshare = {facts.fairshare_points:.0f}"
     if not hours:
         what = f"accounts' shares will not count: influence_hours = 0 overrides {theirs}"
-        return Check(WARN, "fair share", f"{what}; set influence_hours = 72 to let them count")
+        return WARN, f"{what}; set influence_hours = 72 to let them count"
     ours = f"the first place adds {hours * facts.points_an_hour:.0f} points"
     if hours * facts.points_an_hour > facts.fairshare_points:
         what = f"the daemon's order can outweigh accounts' shares: {ours}, more than {theirs}"
         most = math.floor(10.0 * facts.fairshare_points / facts.points_an_hour) / 10.0
         mend = f"set influence_hours to {most:g} or less" if most else "raise it"
-        return Check(WARN, "fair share", f"{what}; {mend}")
-    return Check(PASS, "fair share", f"accounts' shares count: {ours}, next to {theirs}")
+        return WARN, f"{what}; {mend}"
+    return PASS, f"accounts' shares count: {ours}, next to {theirs}"
 
 
 def _scheduler(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
@@ -194,11 +198,10 @@ def _scheduler(configuration: Configuration, look: QueueLook) -> Iterator[Check]
     yield from _weights(configuration, look)
     yield from _others_factors(configuration, look)
     runs = daemon_runs(Path(configuration.sections.hook.state_file))
-    if runs is not False or look.cycle.stands_by():  # it has just answered
-        # it may just be writing the job of the test
-        yield Check(WARN, "right to write", "not tried: a daemon runs, see `slurm-rl status`")
-    else:
-        yield _right_to_write(look)
+    found = (WARN, "not tried: a daemon runs, see `slurm-rl status`")
+    if runs is False and not look.cycle.stands_by():  # else it may just write the job of the test
+        found = _right_to_write(look)
+    yield from _named({"right to write": found})
 
 
 def _others_factors(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
@@ -234,23 +237,23 @@ def _weights(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
         yield Check(WARN, "weights", what)
 
 
-def _right_to_write(look: QueueLook) -> Check:
+def _right_to_write(look: QueueLook) -> Finding:
     """Write a job the factor that it has: nothing changes, and the answer says whether we may."""
     plan = look.considered.plan
     system = look.cycle.batch_system
     if not plan.order:
-        return Check(WARN, "right to write", "not tried: no job to try it on without a change")
+        return WARN, "not tried: no job to try it on without a change"
     place = plan.order[-1]
     job = int(plan.snapshot.pending.jobs.job_id[place])
     factor = int(plan.snapshot.pending.factor[place])
     try:
         report = system.apply([FactorChange(job_id=job, old=factor, new=factor)])
     except BatchSystemError as error:
-        return Check(FAIL, "right to write", str(error))
+        return FAIL, str(error)
     words = report.rejected.get(job)
     if words is not None:
-        return Check(WARN, "right to write", f"job {job}: {words}")
-    return Check(PASS, "right to write", f"job {job} was written the factor that it has")
+        return WARN, f"job {job}: {words}"
+    return PASS, f"job {job} was written the factor that it has"
 
 
 def _exemptions(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
@@ -289,8 +292,9 @@ def _reserve(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
     if configuration.reserve is None:
         yield Check(PASS, "reserve", "off: no processors are kept free of batch jobs")
         return
-    yield _wanted(look, configuration.reserve)
-    yield from _bounds(configuration, look)
+    yield Check(PASS, "reserve policy", _wanted(look, configuration.reserve))
+    findings = _sizes(configuration.reserve, look.considered.plan.snapshot)
+    yield from (Check(result, "reserve size", what) for result, what in findings)
     system = look.cycle.batch_system
     try:
         writes = runs is False and not look.cycle.stands_by()
@@ -299,49 +303,41 @@ def _reserve(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
         yield Check(FAIL, "reserve", str(error))
 
 
-def _wanted(look: QueueLook, reserve: ReserveSettings) -> Check:
+def _wanted(look: QueueLook, reserve: ReserveSettings) -> str:
     policy = look.cycle.policy
     if getattr(policy, "holds", False) or getattr(policy, "reserve", None):
-        what = f"{policy.name} says how many processors to keep free"
-    else:
-        what = f"{policy.name} asks for no number: {reserve.most} processors are kept free"
-    return Check(PASS, "reserve policy", what)
+        return f"{policy.name} says how many processors to keep free"
+    return f"{policy.name} asks for no number: {reserve.most} processors are kept free"
 
 
-def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
-    snapshot = look.considered.plan.snapshot
-    capacity = snapshot.capacity
-    reserve = configuration.reserve
-    assert reserve is not None
+def _sizes(reserve: ReserveSettings, snapshot: QueueSnapshot) -> Iterator[Finding]:
+    """Whether the numbers of [reserve] fit the cluster."""
     yield from (_resource(name, reserve, snapshot) for name in reserve.most_resources)
+    capacity = snapshot.capacity
     if reserve.widest_batch_job >= capacity:
-        what = f"widest_batch_job is all of the {capacity} processors: nothing is ever kept free"
-        yield Check(WARN, "reserve size", what)
+        lost = "nothing is ever kept free"
+        yield WARN, f"widest_batch_job is all of the {capacity} processors: {lost}"
     elif reserve.most >= capacity:
-        what = f"most_processors is all of the {capacity} processors: batch work might stop"
-        yield Check(WARN, "reserve size", what)
+        yield WARN, f"most_processors is all of the {capacity} processors: batch work might stop"
     else:
         bounds = (("account", reserve.account_most), ("user", reserve.user_most))
         parts = [f"{most:g} for one {who}" for who, most in bounds if math.isfinite(most)]
         more = f"; {', '.join(parts)}, further jobs are ordered as batch" if parts else ""
-        what = f"{reserve.most} of {capacity} processors at most{more}"
-        yield Check(PASS, "reserve size", what)
+        yield PASS, f"{reserve.most} of {capacity} processors at most{more}"
 
 
-def _resource(name: str, reserve: ReserveSettings, snapshot: QueueSnapshot) -> Check:
+def _resource(name: str, reserve: ReserveSettings, snapshot: QueueSnapshot) -> Finding:
     now = snapshot.resources
     has = 0 if now is None else int(now.of(name, now.capacity))
     most, widest = reserve.most_resources[name], reserve.widest_batch_resources.get(name, 1)
     if not has:
-        what = f"the batch system shows no {name}, so none can be kept free"
-        return Check(WARN, "reserve size", what)
+        return WARN, f"the batch system shows no {name}, so none can be kept free"
     said = f"{amount_words(name, most)} of {amount_words(name, has)}"
     if widest >= has:
-        what = f"{said}: widest_batch_resources is all there is, so nothing is ever kept free"
-        return Check(WARN, "reserve size", what)
+        return WARN, f"{said}: widest_batch_resources is all there is, so nothing is ever kept free"
     if most >= has:
-        return Check(WARN, "reserve size", f"{said}: batch work that asks for it might stop")
-    return Check(PASS, "reserve size", f"{said} at most")
+        return WARN, f"{said}: batch work that asks for it might stop"
+    return PASS, f"{said} at most"
 
 
 def _model(
@@ -353,43 +349,36 @@ def _model(
         yield Check(FAIL, "model", str(error))
         return
     yield Check(PASS, "model", f"{loaded.policy.name} {loaded.sha256[:12]}".strip())
-    yield reward_of(configuration, loaded)
+    yield from _named({"reward": reward_of(configuration, loaded)})
     if look is not None:
-        waiting = len(look.considered.plan.snapshot.pending)
-        yield _decision_time(configuration, loaded, look, jobs or max(waiting, FEWEST_JOBS))
+        many = jobs or max(len(look.considered.plan.snapshot.pending), FEWEST_JOBS)
+        yield from _named({"decision time": _decision_time(configuration, loaded, look, many)})
 
 
-def reward_of(configuration: Configuration, loaded: LoadedPolicy) -> Check:
+def reward_of(configuration: Configuration, loaded: LoadedPolicy) -> Finding:
     """[reward] acts by training alone: a model must have been trained for what it says."""
     if loaded.card is None:
-        return Check(PASS, "reward", "a rule has no reward: [reward] is not used")
+        return PASS, "a rule has no reward: [reward] is not used"
     trained = loaded.card.reward_weights
     if not trained:
-        return Check(
-            WARN, "reward", "the model does not say what it was trained for: [reward] is not used"
-        )
+        return WARN, "the model does not say what it was trained for: [reward] is not used"
     differs = configuration.other_rewards(trained)
     trained_classes = loaded.card.metadata.get("utility_classes", "{}")
     if not differs and trained_classes != json.dumps(configuration.classifier.own, sort_keys=True):
-        return Check(
-            WARN,
-            "reward",
+        return WARN, (
             "the model was trained for other classes of service than [utility] has: train one "
-            "with --config",
+            "with --config"
         )
     if not differs:
-        return Check(PASS, "reward", "the model was trained for the weights of [reward]")
+        return PASS, "the model was trained for the weights of [reward]"
     weights = ", ".join(f"{key} = {weight:g}" for key, weight in differs.items())
-    return Check(
-        FAIL,
-        "reward",
-        f"the model was trained with {weights}: train one for your [reward], or set it as trained",
-    )
+    mend = "train one for your [reward], or set it as trained"
+    return FAIL, f"the model was trained with {weights}: {mend}"
 
 
 def _decision_time(
     configuration: Configuration, loaded: LoadedPolicy, look: QueueLook, jobs: int
-) -> Check:
+) -> Finding:
     plan = look.considered.plan
     snapshot = queue_beside(plan.snapshot, jobs, np.random.default_rng(1))
     deadline = float(configuration.sections.policy.inference_deadline)
@@ -399,17 +388,15 @@ def _decision_time(
         try:
             loaded.policy.decide(snapshot, plan.memory)
         except PolicyError as error:
-            return Check(FAIL, "decision time", str(error))
+            return FAIL, str(error)
         taken.append(time.monotonic() - began)
     seconds = float(np.median(taken))
     what = f"{seconds:.3f} s for {jobs} jobs, allowed {deadline:g} s"
     if seconds >= deadline:
-        return Check(
-            FAIL, "decision time", f"{what}: raise inference_deadline or take a smaller model"
-        )
+        return FAIL, f"{what}: raise inference_deadline or take a smaller model"
     if seconds >= deadline / 2:
-        return Check(WARN, "decision time", f"{what}: raise inference_deadline")
-    return Check(PASS, "decision time", what)
+        return WARN, f"{what}: raise inference_deadline"
+    return PASS, what
 
 
 def _files(configuration: Configuration, now: float) -> Iterator[Check]:
@@ -422,39 +409,34 @@ def _files(configuration: Configuration, now: float) -> Iterator[Check]:
             yield Check(PASS, name, f"{folder} is writable for this user")
         else:
             yield Check(FAIL, name, f"{folder} is missing or not writable for this user")
-    disable = configuration.disable_file
+    disable, disabled = configuration.disable_file, (PASS, "nothing is disabled")
     found = None if disable is None else read_disable_file(disable)
     if found is not None and found.counts(now):
-        yield Check(WARN, "disable_file", f"disabled {found.words}: `slurm-rl enable` ends it")
+        disabled = (WARN, f"disabled {found.words}: `slurm-rl enable` ends it")
     elif disable is not None and not disable.parent.is_dir():
-        yield Check(
-            WARN,
-            "disable_file",
-            f"{disable.parent} is missing: make it, or the daemon cannot be disabled",
-        )
-    else:
-        yield Check(PASS, "disable_file", "nothing is disabled")
+        mend = "make it, or the daemon cannot be disabled"
+        disabled = (WARN, f"{disable.parent} is missing: {mend}")
+    yield from _named({"disable_file": disabled})
 
 
-def outstanding_of(configuration: Configuration) -> Check:
+def outstanding_of(configuration: Configuration) -> Finding:
     """Whether a factor or a limit is outstanding in the batch system while no daemon runs."""
     state = Path(configuration.sections.hook.state_file)
     left = "; ".join(each.words for each in outstanding_at(state) if each.is_outstanding())
     runs = daemon_runs(state)
     if left and configuration.sections.hook.beside_controllers:
         what = f"{left}: the daemon next to the controller in charge restores it"
-        return Check(WARN if runs is not True else PASS, "outstanding", what)
+        return WARN if runs is not True else PASS, what
     if left and runs is None:
-        what = f"{left}; this user may not see whether a daemon runs"
-        return Check(WARN, "outstanding", what)
+        return WARN, f"{left}; this user may not see whether a daemon runs"
     if left and runs is False:
         what = f"{left}, and no daemon is running to restore it"
-        return Check(FAIL, "outstanding", f"{what}: start it, or run `slurm-rl release`")
-    return Check(PASS, "outstanding", "no factor or limit is in the batch system without a daemon")
+        return FAIL, f"{what}: start it, or run `slurm-rl release`"
+    return PASS, "no factor or limit is in the batch system without a daemon"
 
 
 def _metrics(configuration: Configuration) -> Iterator[Check]:
-    yield _port_of(configuration)
+    yield from _named({"metrics port": _port_of(configuration)})
     textfile, tls = configuration.sections.metrics.textfile, configuration.tls_of("metrics")
     if textfile:
         yield _usable("metrics textfile", lambda: check_textfile(Path(textfile)))
@@ -470,21 +452,17 @@ def _usable(name: str, use: Callable[[], object], fine: str = "can be used") -> 
     return Check(PASS, name, fine)
 
 
-def _port_of(configuration: Configuration) -> Check:
+def _port_of(configuration: Configuration) -> Finding:
     where = configuration.sections.metrics
     address, port = where.address, where.port
     if port == 0:
-        return Check(
-            WARN,
-            "metrics port",
-            "0 is any free one, which Prometheus cannot know: set [metrics] port",
-        )
+        return WARN, "0 is any free one, which Prometheus cannot know: set [metrics] port"
     fault = why_not_listen(address, port)
     if fault is None:
-        return Check(PASS, "metrics port", f"{port} is free")
+        return PASS, f"{port} is free"
     if isinstance(daemon_state(configuration), LiveState):
-        return Check(PASS, "metrics port", f"{port}: the daemon answers there")
-    return Check(FAIL, "metrics port", f"{address}:{port}: {fault}; set [metrics] port to another")
+        return PASS, f"{port}: the daemon answers there"
+    return FAIL, f"{address}:{port}: {fault}; set [metrics] port to another"
 
 
 def why_not_listen(address: str, port: int) -> str | None:
@@ -512,7 +490,7 @@ def offer_checks(configuration: Configuration, now: float) -> Iterator[Check]:
     except ConfigurationError as error:
         yield Check(FAIL, "offer", str(error))
         return
-    yield _token(Path(given.token_file))
+    yield from _named({"offer token": _token(Path(given.token_file))})
     tls = configuration.tls_of("offer")
     if tls is None:
         yield Check(PASS, "offer tls", "none, on the loopback address only")
@@ -532,31 +510,30 @@ def offer_checks(configuration: Configuration, now: float) -> Iterator[Check]:
     if given.utility_model:
         fine = f"{given.utility_model} gives what the site publishes"
         yield _usable("offer utilities", lambda: utility_model(configuration), fine)
-    yield _will_run(configuration, site, now)
+    yield from _named({"offer test": _will_run(configuration, site, now)})
 
 
-def _token(path: Path) -> Check:
+def _token(path: Path) -> Finding:
     try:
         read_token(path)
         mode = path.stat().st_mode
     except (ConfigurationError, OSError) as error:
-        return Check(FAIL, "offer token", str(error))
+        return FAIL, str(error)
     if mode & stat.S_IROTH:
-        return Check(WARN, "offer token", f"everybody may read {path}: chmod o-r, or mean it")
-    return Check(PASS, "offer token", f"{path} holds one")
+        return WARN, f"everybody may read {path}: chmod o-r, or mean it"
+    return PASS, f"{path} holds one"
 
 
-def _will_run(configuration: Configuration, site: OfferingSite, now: float) -> Check:
+def _will_run(configuration: Configuration, site: OfferingSite, now: float) -> Finding:
     """Query as the service does: account and QOS are those of this user."""
     try:
         start = site.expected_start(job_request(_SMALL))
     except JobNotAccepted as error:
-        what = f"{error}; run it as the service's user, with its account in [offer] account"
-        return Check(FAIL, "offer test", what)
+        return FAIL, f"{error}; run it as the service's user, with its account in [offer] account"
     except BatchSystemError as error:
-        return Check(FAIL, "offer test", str(error))
+        return FAIL, str(error)
     if start is None:
         title = chosen_batch_system(configuration).kind.title
-        return Check(WARN, "offer test", f"{title} gives no time for a job of one processor")
+        return WARN, f"{title} gives no time for a job of one processor"
     wait = max(start - now, 0.0)
-    return Check(PASS, "offer test", f"a job of one processor would start in {wait:.0f} s")
+    return PASS, f"a job of one processor would start in {wait:.0f} s"

@@ -429,5 +429,4 @@ def test_check_tells_whether_a_daemon_restores_it(
     site.configure("hook", beside_controllers=beside_controllers)
     configuration = read_configuration(site.folder / "site.toml")
     monkeypatch.setattr(checks, "daemon_runs", lambda _: runs)
-    found = checks.outstanding_of(configuration)
-    assert found.result == result
+    assert checks.outstanding_of(configuration)[0] == result

@@ -252,7 +252,7 @@ def test_a_model_is_trained_for_the_sites_classes_and_says_so(
         site = configure(only_utility + THREE_CLASSES, model=str(tmp_path / f"{name}.onnx"))
         configuration = read_configuration(site)
         loaded = load_policy(configuration.sections.policy.model)
-        assert reward_of(configuration, loaded).result == status
+        assert reward_of(configuration, loaded)[0] == status
 
 
 Told = Callable[..., dict[str, Any]]
