@@ -62,9 +62,7 @@ class TestOrder:
         }
         assert {name: (hook[name], origins[name]) for name in wanted} == wanted
 
-    def test_names_of_conf_d_are_read_in_their_order_and_others_are_left(
-        self, tmp_path: Path
-    ) -> None:
+    def test_conf_d_is_read_by_name_and_other_files_are_left(self, tmp_path: Path) -> None:
         further = {name: f"[hook]\ncycle = {number}\n" for number, name in enumerate("cab", 1)}
         path = write(tmp_path, "", **further)
         (tmp_path / "conf.d" / ".#z.toml").write_text("no toml")
@@ -72,9 +70,7 @@ class TestOrder:
         assert read(path).values["hook"]["cycle"] == 1
         assert read(path).origins["hook"]["cycle"] == f"{tmp_path}/conf.d/c.toml:2"
 
-    def test_shares_and_rules_of_a_later_file_replace_all_of_earlier_ones(
-        self, tmp_path: Path
-    ) -> None:
+    def test_shares_and_rules_of_a_later_file_replace_earlier_ones(self, tmp_path: Path) -> None:
         rules = "".join(f"[[job_class]]\nclass = 'batch'\nname = '{name}'\n" for name in "xyz")
         path = write(
             tmp_path,
@@ -144,7 +140,7 @@ class TestEnvironment:
             ("SLURM_RL_JOB_CLASS", "1", "[job_class] can be given only in a file: write it there."),
         ],
     )
-    def test_a_fault_names_the_variable(
+    def test_faults_name_variables(
         self, tmp_path: Path, variable: str, value: str, fault: str
     ) -> None:
         assert faults_of(write(tmp_path, ""), {variable: value}) == [f"{variable}: {fault}"]

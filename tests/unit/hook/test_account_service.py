@@ -229,18 +229,14 @@ def test_starts_before_the_fortnight_do_not_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("hours", "lift"), [(1.19, 0.0), (1.21, 0.5)])
-def test_a_group_is_lifted_above_1_2_times_its_target(
-    tmp_path: Path, hours: float, lift: float
-) -> None:
+def test_a_group_is_lifted_above_1_2_targets(tmp_path: Path, hours: float, lift: float) -> None:
     service = AccountService(path=tmp_path / "s", wait_targets={"half or more": HOUR})
     service.look(started(BEGIN, [hours] * 100))
     waited(service, 2.0)
     assert groups(service) == pytest.approx({"half or more": lift})
 
 
-def test_a_lift_of_a_group_is_bounded_kept_with_its_target_and_ends_with_the_waits(
-    tmp_path: Path,
-) -> None:
+def test_a_lift_of_a_group_is_bounded_kept_and_ends_with_the_waits(tmp_path: Path) -> None:
     service = AccountService(path=tmp_path / "s", wait_targets={"half or more": HOUR})
     service.look(started(BEGIN, [9.0] * 100))
     waited(service, 10.0)

@@ -109,9 +109,7 @@ def test_the_end_of_a_log_begins_with_a_whole_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_a_large_log_takes_no_more_memory_than_a_small_one(
-    tmp_path: Path, compressed: bool
-) -> None:
+def test_a_large_log_takes_no_more_memory(tmp_path: Path, compressed: bool) -> None:
     log = tmp_path / "audit.jsonl"
     order = {"event": "cycle", "time": 1.0, "order": list(range(1000))}
     content = (json.dumps(order).encode() + b"\n") * 1000  # 6 MB
@@ -164,9 +162,7 @@ def disk_of(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("room", [0, 1, 100])
-def test_what_does_not_fit_leaves_no_half_line_and_stops_the_write(
-    tmp_path: Path, room: int
-) -> None:
+def test_a_full_disk_leaves_no_half_line_and_stops_the_write(tmp_path: Path, room: int) -> None:
     queue, cycle = site(tmp_path, scores=[3, 2, 1])
     cycle.run()
     path = cycle.audit.path

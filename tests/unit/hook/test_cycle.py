@@ -306,9 +306,7 @@ def test_a_fallback_to_the_site_ranks_by_its_own_priority() -> None:
         st.tuples(st.integers(1, 60), st.integers(0, 9), st.booleans()), min_size=1, max_size=30
     )
 )
-def test_once_all_is_written_the_ranks_of_now_are_the_decided_ones(
-    jobs: list[tuple[int, int, bool]],
-) -> None:
+def test_once_all_is_written_the_decided_ranks_hold(jobs: list[tuple[int, int, bool]]) -> None:
     native, scores, admin_set = zip(*jobs, strict=True)
     pending = pending_jobs(native, admin_set=admin_set)
     before = considered(pending, scores)
@@ -341,7 +339,7 @@ def test_accounting_that_takes_no_messages_is_told_once(backlog: list[int], told
     assert disturbances.taken() == {}
 
 
-def test_refused_writes_and_hidden_factors_are_no_lost_ones(tmp_path: Path) -> None:
+def test_refused_writes_are_not_lost_ones(tmp_path: Path) -> None:
     queue, cycle = site(tmp_path)
     queue.refuse = (3,)
     for _ in range(3):
@@ -352,9 +350,7 @@ def test_refused_writes_and_hidden_factors_are_no_lost_ones(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("column", "value"), [("held", True), ("eligible", 1120.0), ("spread", 1)])
-def test_factors_that_are_only_taken_for_0_are_no_lost_ones(
-    tmp_path: Path, column: str, value: float
-) -> None:
+def test_hidden_factors_are_not_lost_ones(tmp_path: Path, column: str, value: float) -> None:
     """A requeued job waits a while without being listed, and then shows the factor it had.
 
     With a spread another component of the job speaks for it next time.
@@ -398,7 +394,7 @@ def test_a_release_that_is_cut_short_is_no_lost_write(tmp_path: Path) -> None:
     assert cycle.run().disturbances == {}
 
 
-def test_factors_of_an_earlier_run_are_told_at_the_start(
+def test_factors_of_an_earlier_run_are_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue, killed = site(tmp_path)

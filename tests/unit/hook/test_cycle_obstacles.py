@@ -75,9 +75,7 @@ def test_a_standby_leaves_the_others_factors(tmp_path: Path, how: str) -> None:
     assert here.pending.factor.tolist() == factors
 
 
-def test_where_nobody_knows_who_is_in_charge_nothing_is_done_and_a_stop_asks_again(
-    tmp_path: Path,
-) -> None:
+def test_without_a_known_controller_nothing_is_done_and_a_stop_asks_again(tmp_path: Path) -> None:
     here, cycle = site(tmp_path, beside_controllers=True)
     cycle.run()
     factors = here.pending.factor.tolist()
@@ -132,7 +130,7 @@ def test_a_struggling_slurm_is_left_alone_and_the_pauses_double(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("shadow", [True, False])
-def test_where_writing_would_be_undone_only_shadow_mode_goes_on(
+def test_where_writes_would_be_undone_only_shadow_mode_goes_on(
     tmp_path: Path, shadow: bool
 ) -> None:
     here, cycle = site(tmp_path, shadow=shadow)
@@ -170,7 +168,7 @@ def test_a_cycle_follows_soon_when_something_happened(tmp_path: Path) -> None:
     assert len(reports) == 2
 
 
-def test_a_look_that_fails_is_not_repeated_before_the_next_cycle(
+def test_a_failed_look_waits_for_the_next_cycle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, cycle = site(tmp_path)
@@ -237,9 +235,7 @@ def test_what_the_other_daemon_wrote_is_known_after_a_takeover(tmp_path: Path) -
     assert state_jobs(tmp_path) == []
 
 
-def test_a_standby_leaves_the_memory_of_the_other_alone_and_reads_it_at_a_takeover(
-    tmp_path: Path,
-) -> None:
+def test_a_standby_leaves_the_others_memory_and_reads_it_at_a_takeover(tmp_path: Path) -> None:
     memory_file, service = memory_of(tmp_path), tmp_path / "state.json.service"
     here, cycle = site(tmp_path, policy=CountingPolicy([1, 2, 3]), beside_controllers=True)
     for here.known in (FACTS, FACTS, AWAY):
@@ -274,7 +270,7 @@ def test_where_no_daemon_may_be_beside_another_nothing_is_written(
     assert cycle_over(here, cycle.policy, tmp_path).run().succeeded
 
 
-def test_a_release_that_is_cut_short_goes_on_where_it_was(
+def test_a_release_that_is_cut_short_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(carried_factors, "RELEASED_AT_ONCE", 2)
@@ -368,9 +364,7 @@ def test_it_changes_no_oftener_than_it_may(hook: Hook) -> None:
     ("fault", "kind"),
     [(ChangeRejected("no right"), "refused"), (BatchSystemUnavailable("down"), "unavailable")],
 )
-def test_a_limit_that_cannot_be_set_stops_no_order_and_is_tried_again(
-    hook: Hook, fault: Exception, kind: str
-) -> None:
+def test_a_limit_that_cannot_be_set_is_tried_again(hook: Hook, fault: Exception, kind: str) -> None:
     hook.queue.fault = fault
     report = hook.cycle.run()
     limit = report.limit
@@ -439,9 +433,7 @@ def test_a_fault_of_ours_while_lifting_ends_no_cycle(hook: Hook) -> None:
 
 
 @pytest.mark.parametrize("known", [{"in_charge": False}, {"controller_here": False}, None])
-def test_the_limit_of_another_hosts_daemon_is_left_alone(
-    tmp_path: Path, known: dict[str, bool] | None
-) -> None:
+def test_another_hosts_limit_is_left_alone(tmp_path: Path, known: dict[str, bool] | None) -> None:
     """Without facts it may be another host's."""
     hook = Hook(tmp_path, beside_controllers=True)
     hook.cycle.run()

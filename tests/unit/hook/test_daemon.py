@@ -120,9 +120,7 @@ def test_systemd_is_told_where_it_listens(tmp_path: Path) -> None:
     sd_notify("READY=1", {"NOTIFY_SOCKET": os.devnull})
 
 
-def test_what_the_policy_remembers_is_written_before_a_reload_and_at_the_stop(
-    tmp_path: Path,
-) -> None:
+def test_memory_is_written_before_a_reload_and_at_the_stop(tmp_path: Path) -> None:
     memory_file, policy, seen = memory_of(tmp_path), CountingPolicy([1, 2, 3]), list[float]()
     _, cycle = site(tmp_path, policy=policy)
     wanted = Event()
@@ -138,7 +136,7 @@ def test_what_the_policy_remembers_is_written_before_a_reload_and_at_the_stop(
     assert policy.asked > 2
 
 
-def test_a_pause_takes_factors_back_and_ends_by_itself(
+def test_a_pause_restores_and_ends_by_itself(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue, cycle = site(tmp_path)
@@ -165,9 +163,7 @@ def test_a_pause_takes_factors_back_and_ends_by_itself(
     assert told[1:] == ["disabled=no"]
 
 
-def test_leaving_outlasts_a_fault_that_is_none_of_the_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leaving_outlasts_an_unknown_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queue, cycle = site(tmp_path)
     daemon, _ = daemon_of(cycle)
     release, faults = Cycle.release, [OverflowError("too large"), RuntimeError("a bug")]
@@ -226,7 +222,7 @@ QUICK = Pace(longest=30.0, soonest=2.0)
         (Pace(longest=30.0), report(pass_interval=0.0), 0.0),
     ],
 )
-def test_soon_after_a_change_and_never_later_than_a_cycle(
+def test_the_earliest_time_of_the_next_cycle(
     pace: Pace, last: CycleReport, earliest: float
 ) -> None:
     """Accounting, which is asked at the start alone, earns no pause."""
@@ -242,9 +238,7 @@ def looked_at(submitted: int) -> SchedulerLoad:
     ("suppressed", "may"),
     [({"held": 0}, False), ({"held": 1}, True), ({"not_eligible": 1}, True)],
 )
-def test_where_jobs_are_held_it_is_looked_without_a_sign(
-    suppressed: dict[str, int], may: bool
-) -> None:
+def test_held_jobs_are_looked_for_without_a_sign(suppressed: dict[str, int], may: bool) -> None:
     last = report(suppressed=suppressed, submitted=7)
     due = NewJobsDue.after(last, Pace(longest=30.0), 2.0)
     assert due.may_have_come(looked_at(7), 7.0) is may
@@ -308,9 +302,7 @@ def hanging(cycle: Cycle, call: str, seconds: float) -> object:
     return hangs
 
 
-def test_looks_without_an_answer_are_no_debt_of_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unanswered_look_earns_no_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queue, cycle = site(tmp_path)
     daemon, _ = daemon_of(cycle)
     with monkeypatch.context() as patch:
@@ -329,9 +321,7 @@ def test_where_the_look_answers_and_the_cycle_fails_no_pause_doubles(tmp_path: P
     assert [daemon._pause(daemon.run_once()) for _ in range(4)] == [50.0] * 4
 
 
-def test_a_cycle_that_waits_longer_than_a_cycles_time_is_followed_by_a_pause(
-    tmp_path: Path,
-) -> None:
+def test_a_cycle_longer_than_its_pace_is_followed_by_a_pause(tmp_path: Path) -> None:
     """The cheap look answers, what a cycle asks first does not: Slurm gets its rest."""
     queue, cycle = site(tmp_path)
     hung, stop = [0.0], CountedStop(10_000)

@@ -172,7 +172,7 @@ def test_another_model_than_the_declared_one_has_no_turn(
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", '{"state": "odd"}', '{"blocks": []}', "[" * 100_000]
 )
-def test_files_that_cannot_be_read_leave_the_queue_to_the_site(
+def test_unreadable_files_leave_the_queue_to_the_site(
     files: ExperimentFiles, what: str, content: str
 ) -> None:
     declare(files)
@@ -201,9 +201,7 @@ def broken(*_: object) -> NoReturn:
     raise ZeroDivisionError
 
 
-def test_a_bug_of_ours_leaves_the_queue_to_the_site(
-    trial: Trial, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bug_leaves_the_queue_to_the_site(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     trial.at(1500.0)
     assert trial.carries
     monkeypatch.setattr(ExperimentTurns, "turn", broken)
@@ -396,9 +394,7 @@ def test_a_candidate_that_could_not_be_used_is_tried_again(challenge: Trial) -> 
     assert why == ["the candidate cannot be used", ""]
 
 
-def test_a_candidate_has_its_turns_and_the_model_in_service_the_others(
-    challenge: Trial, tmp_path: Path
-) -> None:
+def test_a_candidate_and_the_model_in_service_take_turns(challenge: Trial, tmp_path: Path) -> None:
     seen = []
     for now in (500.0, 1500.0, 1600.0, 5500.0, 9500.0, 13500.0, 17_500.0):
         report = challenge.at(now)
@@ -436,7 +432,7 @@ def test_what_went_to_the_wrong_account_is_journaled_where_shares_count(
 
 
 @pytest.mark.parametrize("unread", [False, True])
-def test_a_candidate_that_stepped_back_or_is_unread_leaves_the_model_in_service(
+def test_a_stopped_or_unread_candidate_leaves_the_model_in_service(
     challenge: Trial, unread: bool
 ) -> None:
     assert challenge.at(1500.0).policy == "new"

@@ -307,7 +307,7 @@ class TestWatch:
         write_disable_file(path, Disablement(by="root", at=AT, until=UNTIL))
         return DisableWatch()
 
-    def test_a_clock_set_back_makes_it_longer_and_starts_none_that_is_over(
+    def test_a_clock_set_back_prolongs_it_and_starts_none(
         self, watch: DisableWatch, path: Path
     ) -> None:
         assert watch.standing(path, AT, 0.0)

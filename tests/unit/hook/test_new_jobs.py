@@ -118,9 +118,7 @@ def test_a_longer_limit_loses_its_place_at_once(queue: WaitingQueue, tmp_path: P
     assert queue.order() == [2, 1, 3]
 
 
-def test_before_the_first_cycle_and_without_a_new_job_nobody_decides(
-    queue: WaitingQueue, tmp_path: Path
-) -> None:
+def test_without_a_new_job_the_policy_is_not_asked(queue: WaitingQueue, tmp_path: Path) -> None:
     policy = ScorePolicy([1, 2, 3])
     cycle = cycle_over(queue, policy, tmp_path)
     assert cycle.run(new_jobs=True).writes == 0
@@ -141,9 +139,7 @@ class Counting(LastFirst):
         return replace(LastFirst.decide(self, snapshot, memory), memory=count + 1.0)
 
 
-def test_what_the_policy_remembers_is_that_of_the_last_cycle(
-    queue: WaitingQueue, tmp_path: Path
-) -> None:
+def test_the_memory_is_that_of_the_last_cycle(queue: WaitingQueue, tmp_path: Path) -> None:
     """Running jobs are as a cycle saw them: they would outlive bounds after their ends."""
     policy = Counting([])
     cycle = queue.order_for(policy, tmp_path)
@@ -161,9 +157,7 @@ def test_into_an_empty_queue_a_job_comes_as_into_any_other(tmp_path: Path) -> No
     assert queue.order() == [2, 1]
 
 
-def test_where_the_policy_fails_new_jobs_stay_where_the_site_puts_them(
-    queue: WaitingQueue, tmp_path: Path
-) -> None:
+def test_in_fallback_new_jobs_stay_where_they_are(queue: WaitingQueue, tmp_path: Path) -> None:
     policy = ScorePolicy([1, 2, 3])
     cycle = queue.order_for(policy, tmp_path)
     queue.add(FOUR)
@@ -199,9 +193,7 @@ def test_how_long_a_new_job_was_without_a_place(queue: WaitingQueue, cycle: Cycl
     assert report.place_seconds == pytest.approx([3.0], abs=0.1)
 
 
-def test_writes_that_take_long_are_left_for_the_next_cycle(
-    queue: WaitingQueue, tmp_path: Path
-) -> None:
+def test_long_writes_are_left_for_the_next_cycle(queue: WaitingQueue, tmp_path: Path) -> None:
     queue.add(list(range(3 * WRITES_AT_ONCE, 0, -1)))
     queue.now = 100.0 * NOW
     cycle = cycle_over(queue, LastFirst([]), tmp_path)
@@ -216,9 +208,7 @@ def test_writes_that_take_long_are_left_for_the_next_cycle(
 SELDOM = Pace(longest=60.0, soonest=60.0)
 
 
-def test_the_daemon_looks_for_new_jobs_while_the_next_cycle_is_not_due(
-    queue: WaitingQueue, cycle: Cycle
-) -> None:
+def test_the_daemon_looks_for_new_jobs_between_cycles(queue: WaitingQueue, cycle: Cycle) -> None:
     stop = CountedStop(5, lambda number: queue.add(FOUR) if number == 3 else None)
     daemon, reports = daemon_of(cycle, stop, pace=SELDOM)
     daemon.run()
@@ -260,9 +250,7 @@ def test_a_place_for_another_request_goes_before_new_jobs_also_where_writes_are_
     assert queue.written[0].new < queue.written[0].old
 
 
-def test_a_place_that_was_not_sent_is_decided_first_again(
-    queue: WaitingQueue, tmp_path: Path
-) -> None:
+def test_an_unsent_place_is_decided_first_again(queue: WaitingQueue, tmp_path: Path) -> None:
     """More limits are raised than one cycle can write: all lose their places in the next ones."""
     count = 4 * WRITES_AT_ONCE
     raised = count // 2
@@ -278,9 +266,7 @@ def test_a_place_that_was_not_sent_is_decided_first_again(
     assert cycle.run(new_jobs=True).writes == 0
 
 
-def test_how_long_new_jobs_were_without_places_that_were_not_sent_at_once(
-    queue: WaitingQueue, cycle: Cycle
-) -> None:
+def test_how_long_new_jobs_were_without_unsent_places(queue: WaitingQueue, cycle: Cycle) -> None:
     slow(cycle, queue)
     cycle.run()
     queue.add([1] * (3 + 2 * WRITES_AT_ONCE))
@@ -292,9 +278,7 @@ def test_how_long_new_jobs_were_without_places_that_were_not_sent_at_once(
         queue.now += 3.0
 
 
-def test_a_queue_that_is_spaced_anew_is_written_to_the_end(
-    queue: WaitingQueue, tmp_path: Path
-) -> None:
+def test_a_queue_spaced_anew_is_written_to_the_end(queue: WaitingQueue, tmp_path: Path) -> None:
     """Begun and not ended, spacing would begin again in each cycle."""
     count = 700
     policy = ScorePolicy([*range(count, 1, -1), 100.5])  # the last job is to go before a hundred
@@ -307,7 +291,7 @@ def test_a_queue_that_is_spaced_anew_is_written_to_the_end(
     assert cycle.run().writes == 0
 
 
-def test_a_call_of_which_all_is_refused_after_others_is_no_missing_right(
+def test_a_refused_call_after_others_is_no_missing_right(
     queue: WaitingQueue, tmp_path: Path
 ) -> None:
     queue.add(list(range(WRITES_AT_ONCE + 2, 0, -1)))
@@ -342,9 +326,7 @@ def looked(cycle: Cycle, between: Callable[[int], None]) -> list[CycleReport]:
     return [each for each in reports if each.of_new_jobs]
 
 
-def test_once_another_hosts_controller_is_in_charge_nobody_looks_for_new_jobs(
-    queue: WaitingQueue, tmp_path: Path
-) -> None:
+def test_on_standby_the_daemon_looks_for_no_new_jobs(queue: WaitingQueue, tmp_path: Path) -> None:
     cycle = cycle_over(queue, LastFirst([]), tmp_path, beside_controllers=True)
 
     def between(number: int) -> None:
@@ -354,9 +336,7 @@ def test_once_another_hosts_controller_is_in_charge_nobody_looks_for_new_jobs(
     assert [each.mode for each in looked(cycle, between)] == ["standby"]
 
 
-def test_a_job_that_comes_held_is_looked_for_until_it_may_start(
-    queue: WaitingQueue, cycle: Cycle
-) -> None:
+def test_a_held_job_is_looked_for_until_it_may_start(queue: WaitingQueue, cycle: Cycle) -> None:
     def between(number: int) -> None:
         if number == 2:
             queue.add([5, 4, 3, 0], held=[False, False, False, True])
@@ -366,9 +346,7 @@ def test_a_job_that_comes_held_is_looked_for_until_it_may_start(
     assert [each.writes for each in looked(cycle, between)][:2] == [0, 1]
 
 
-def test_a_batch_system_whose_cheap_look_takes_long_is_asked_less_often(
-    queue: WaitingQueue, cycle: Cycle
-) -> None:
+def test_a_slow_cheap_look_is_repeated_less_often(queue: WaitingQueue, cycle: Cycle) -> None:
     clock, load = [0.0], queue.load
 
     def slow_load() -> SchedulerLoad:
@@ -422,7 +400,7 @@ def test_what_took_longer_than_a_cycle_is_followed_by_as_long_a_pause(
     assert began[0] - ended[0] == pytest.approx(pause)
 
 
-def test_what_a_user_did_between_cycles_outlasts_a_stop(
+def test_a_users_change_between_cycles_is_kept(
     queue: WaitingQueue, cycle: Cycle, tmp_path: Path
 ) -> None:
     queue.add(FOUR)

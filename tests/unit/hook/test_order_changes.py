@@ -257,7 +257,7 @@ def test_the_most_wrong_comes_first_and_no_influence_takes_all_back() -> None:
     st.lists(st.tuples(st.integers(1, 10**6), st.integers(-5000, 5000)), min_size=1, max_size=40),
     st.floats(0.0, 10.0**6),
 )
-def test_no_term_leaves_its_bounds_and_a_second_cycle_is_quiet(
+def test_terms_are_bounded_and_a_second_cycle_is_quiet(
     jobs: list[tuple[int, int]], points: float
 ) -> None:
     native, factor = (list(column) for column in zip(*jobs, strict=True))

@@ -209,9 +209,7 @@ def test_a_part_is_rounded_up_from_a_whole_number_on(share: float, most: int, he
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_jobs_that_count_as_batch_do_not_keep_the_reserve_alive_when_they_start(
-    ended: bool,
-) -> None:
+def test_jobs_counted_as_batch_do_not_keep_the_reserve_alive(ended: bool) -> None:
     """Of three jobs that started, one is interactive by the limit of a user who lost the class."""
     jobs = replace(
         jobs_of([(0, 0, 4, INTERACTIVE), (0, 0, 4, INTERACTIVE), (1, 1, 1, INTERACTIVE)]),
@@ -419,9 +417,7 @@ class TestTheRail:
         assert rail.reason == UNWANTED
 
     @pytest.mark.parametrize(("wanted", "kept"), [(None, RESERVE.most), (99, RESERVE.most), (1, 1)])
-    def test_as_many_as_the_site_allows_for_a_policy_that_asks_for_no_number(
-        self, wanted: int | None, kept: int
-    ) -> None:
+    def test_without_a_number_the_site_keeps_its_most(self, wanted: int | None, kept: int) -> None:
         snapshot = queue_since([(1, True, 5.0)])
         decision = replace(wish(snapshot, 0), reserve=wanted)
         assert ReserveRail(RESERVE).check(decision, snapshot).reserve == kept
@@ -477,7 +473,7 @@ class TestTheRail:
         assert fresh.check(wish(later), later).reserve == 4
 
     @given(ROWS, st.integers(1, 9))
-    def test_interactive_jobs_go_first_and_nothing_else_changes(
+    def test_interactive_jobs_go_first(
         self, waiting: list[tuple[int, bool, float]], reserve: int
     ) -> None:
         waiting = [(width, quick, min(ago, HOUR / 2)) for width, quick, ago in waiting]

@@ -155,7 +155,7 @@ Step = Callable[[OneUser], object]
     ],
     ids=["two tops", "several", "no daemon", "comes later", "nice", "no top", "set back", "set"],
 )
-def test_what_a_user_does_between_two_cycles(
+def test_changes_between_two_cycles(
     path: Path, count: int, steps: list[Step], order: list[int]
 ) -> None:
     user = jobs(path, count)
@@ -290,9 +290,7 @@ def started(snapshot: QueueSnapshot, scores: Sequence[float], influence: float =
         ((2, 1, 0, 1), "3 2 4 1"),
     ],
 )
-def test_lower_nice_goes_first_and_equal_nice_goes_by_the_score(
-    nice: tuple[int, ...], order: str, influence: float
-) -> None:
+def test_lower_nice_goes_first(nice: tuple[int, ...], order: str, influence: float) -> None:
     assert started(queue(nice), [4, 3, 2, 1], influence) == order
 
 
@@ -358,9 +356,7 @@ def test_batch_jobs_take_no_place_of_interactive_ones_beside_a_reserve() -> None
         max_size=25,
     )
 )
-def test_nobody_gets_more_of_anothers_work_before_his_jobs(
-    jobs: list[tuple[int, int, int, int]],
-) -> None:
+def test_no_user_gets_more_work_of_others_before(jobs: list[tuple[int, int, int, int]]) -> None:
     user, nice, processors, limit = ([each[column] for each in jobs] for column in range(4))
     nice = [each if mine else 0 for mine, each in zip(user, nice, strict=True)]
     snapshot = queue(nice, user=user, processors=processors, time_limit=limit)
@@ -453,9 +449,7 @@ def order_with_points(
         ([0, 300, 0, 5000], [4, 2, 1, 3]),
     ],
 )
-def test_points_move_a_job_by_the_places_that_they_are_worth(
-    standing: list[int], wanted: list[int]
-) -> None:
+def test_points_move_a_job_by_their_places(standing: list[int], wanted: list[int]) -> None:
     assert order_with_points(queue_with_points(standing)) == wanted
 
 

@@ -131,9 +131,7 @@ def stranger() -> Iterator[tuple[HTTPServer, list[bytes]]]:
 
 
 @pytest.mark.parametrize("said", [b"up 1\n", b"\xff\xfe", b"", b"[]", b"{}", b"[" * 100_000])
-def test_someone_else_at_the_port_is_said(
-    stranger: tuple[HTTPServer, list[bytes]], said: bytes
-) -> None:
+def test_another_server_is_reported(stranger: tuple[HTTPServer, list[bytes]], said: bytes) -> None:
     server, says = stranger
     says[0] = said
     answer = read_live_state("0.0.0.0", server.server_port)

@@ -74,7 +74,7 @@ def test_only_three_pages_are_there(port: int) -> None:
     assert get(port, "/", "DELETE")[0] == 405
 
 
-def test_a_fault_of_ours_is_answered_and_logged(
+def test_our_fault_is_answered_logged(
     metrics: CycleMetrics, port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken:
@@ -168,7 +168,7 @@ def test_an_answer_may_take_longer_to_make_than_to_take(
 @pytest.mark.parametrize(
     "sent", [b"\x00\xff\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"A" * 70000 + b"\r\n"]
 )
-def test_nonsense_is_survived_without_a_word(
+def test_nonsense_is_survived_silently(
     port: int, sent: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (client,) = silent_clients(port, 1)
@@ -256,9 +256,7 @@ def refused(metrics: CycleMetrics, files: TlsFiles) -> str:
     return sentence
 
 
-def test_files_that_cannot_be_used_are_named(
-    metrics: CycleMetrics, files: TlsFiles, tmp_path: Path
-) -> None:
+def test_unusable_files_are_named(metrics: CycleMetrics, files: TlsFiles, tmp_path: Path) -> None:
     other = self_signed(tmp_path, "other")
     gone, text = tmp_path / "gone.pem", tmp_path / "text.pem"
     text.write_text("no certificate\n")
