@@ -111,7 +111,7 @@ def test_every_panel_has_data_and_the_fallback_alert_fires(
 ) -> None:
     port = free_port
     asked = {
-        substituted(each, window="5m"): f"{path.stem}: {panel}"
+        substituted(each, window="5m", rate_interval="5m"): f"{path.stem}: {panel}"
         for path in DASHBOARDS
         for panel, each in expressions(path)
     }
@@ -131,10 +131,11 @@ def test_every_panel_has_data_and_the_fallback_alert_fires(
             lambda: has_data(port, "slurm_rl_account_usage_ratio > 0"), 90, "usage in Slurm"
         )
         assert "SlurmRLFallbackActive" not in firing(port)
-        not_a_number_model(model)
         slurm.set_partition("down")  # a model shows that it is broken when it has jobs to score
-        hook.process.send_signal(signal.SIGHUP)
         submit_all(slurm, mixed_load(3, 0, 2))
+        slurm.wait_until(lambda: has_data(port, "slurm_rl_place_seconds_count > 0"), 30, "a place")
+        not_a_number_model(model)
+        hook.process.send_signal(signal.SIGHUP)
         slurm.wait_until(lambda: "SlurmRLFallbackActive" in firing(port), 30, "the alert")
         slurm.set_partition("up")
         told = firing(port)["SlurmRLFallbackActive"]
