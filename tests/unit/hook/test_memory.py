@@ -62,105 +62,82 @@ class SleepySlurm:
         self.factors.update(self.late)
         self.late = {}
 
+    def write(self, factors: CarriedFactors) -> None:
+        changes = [FactorChange(job_id=job, old=0, new=700) for job in (1, 2)]
+        nothing = np.array([], dtype=np.int64)
+        factors.write(snapshot_of(pending_jobs([1, 1])), changes, lambda: self.release(nothing))
 
-def write(factors: CarriedFactors, slurm: SleepySlurm) -> None:
-    changes = [FactorChange(job_id=job, old=0, new=700) for job in (1, 2)]
-    snapshot = snapshot_of(pending_jobs([1, 1]))
-    factors.write(snapshot, changes, lambda: slurm.release(np.array([], dtype=np.int64)))
+
+WAY_OUT = {"batch_system": {"adapter": "pbs"}}
 
 
-def carried(tmp_path: Path, slurm: SleepySlurm) -> CarriedFactors:
+@pytest.fixture
+def slurm() -> SleepySlurm:
+    return SleepySlurm()
+
+
+@pytest.fixture
+def state_file(tmp_path: Path) -> StateFile:
+    return StateFile(tmp_path / "state.json", way_out=WAY_OUT)
+
+
+@pytest.fixture
+def factors(state_file: StateFile, slurm: SleepySlurm) -> CarriedFactors:
     """A write of two jobs has got no answer."""
-    state = StateFile(tmp_path / "state.json", way_out={})
-    factors = CarriedFactors(state, sleep=slurm.sleep)
+    factors = CarriedFactors(state_file, sleep=slurm.sleep)
     slurm.answers = False
     with pytest.raises(BatchSystemUnavailable):
-        write(factors, slurm)
+        slurm.write(factors)
     slurm.answers = True
     return factors
 
 
-def test_who_got_no_answer_looks_again(tmp_path: Path) -> None:
-    slurm = SleepySlurm()
-    factors = carried(tmp_path, slurm)
-    factors.restore(cast(BatchSystem, slurm))
-    assert (slurm.factors, slurm.slept) == ({1: 0, 2: 0}, [SETTLED])
-    assert not factors.is_outstanding()
-    assert not factors.state.is_unanswered()
-
-
-def test_an_answer_since_makes_it_needless(tmp_path: Path) -> None:
-    slurm = SleepySlurm()
-    factors = carried(tmp_path, slurm)
-    write(factors, slurm)
-    factors.restore(cast(BatchSystem, slurm))
-    assert slurm.slept == []
-
-
-def test_nothing_is_forgotten_before_the_second_look(tmp_path: Path) -> None:
-    slurm = SleepySlurm()
-    factors = carried(tmp_path, slurm)
+def test_who_got_no_answer_looks_again(factors: CarriedFactors, slurm: SleepySlurm) -> None:
     slurm.answers = False
     with pytest.raises(BatchSystemUnavailable):
         factors.restore(cast(BatchSystem, slurm))
     assert factors.is_outstanding()
     slurm.answers = True
     factors.restore(cast(BatchSystem, slurm))
-    assert slurm.factors == {1: 0, 2: 0}
+    assert (slurm.factors, slurm.slept) == ({1: 0, 2: 0}, [SETTLED])
+    assert not factors.is_outstanding()
+    assert not factors.state.is_unanswered()
 
 
-def test_an_unanswered_write_of_no_known_job_is_outstanding(tmp_path: Path) -> None:
-    StateFile(tmp_path / "state.json", way_out={}).write(set(), unanswered=True)
-    factors = CarriedFactors(StateFile(tmp_path / "state.json"))
+def test_an_answer_since_makes_it_needless(factors: CarriedFactors, slurm: SleepySlurm) -> None:
+    slurm.write(factors)
+    factors.restore(cast(BatchSystem, slurm))
+    assert slurm.slept == []
+
+
+def test_an_unanswered_write_of_no_known_job_is_outstanding(state_file: StateFile) -> None:
+    state_file.write(set(), unanswered=True)
+    factors = CarriedFactors(StateFile(state_file.path))
     assert factors.is_outstanding()
     assert factors.words == "a write of factors got no answer and may still take effect"
 
 
-WAY_OUT = {"batch_system": {"adapter": "pbs"}}
-
-
-def test_it_keeps_jobs_and_the_way_out(tmp_path: Path) -> None:
-    path = tmp_path / "state.json"
-    StateFile(path, WAY_OUT).write({3, 1})
+def test_it_keeps_jobs_and_the_way_out(state_file: StateFile) -> None:
+    """A daemon that has lost its file names all jobs, subjobs of OpenPBS that run too."""
+    path, nameless = state_file.path, StateFile(state_file.path)
+    state_file.write({3, 1})
     assert json.loads(path.read_text()) == {"version": 2, "way_out": WAY_OUT, "jobs": [1, 3]}
-    assert StateFile(path).read() == {1, 3}
-    assert StateFile(path).left_behind() == WAY_OUT
-
-
-def test_who_knows_no_way_out_keeps_that_of_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "state.json"
-    StateFile(path, WAY_OUT).write({1})
-    StateFile(path).write(set())
-    assert StateFile(path).left_behind() == WAY_OUT
-
-
-def test_version_1_is_read_and_tells_no_way_out(tmp_path: Path) -> None:
-    path = tmp_path / "state.json"
-    path.write_text('{"version": 1, "jobs": [1, 2]}')
-    assert StateFile(path).read() == {1, 2}
-    assert StateFile(path).left_behind() == {}
-
-
-def test_a_file_that_names_subjobs_of_pbs_is_read(tmp_path: Path) -> None:
-    """A daemon that has lost its file names all jobs, subjobs that run too."""
     numbers = {job_number(name) for name in ("7[].h", "7[0].h", "999999999999[4194303].h")}
-    jobs = {number for number in numbers if number is not None}
-    state = StateFile(tmp_path / "state.json")
-    state.write(jobs | {2**63 - 1})
-    assert len(jobs) == 3
-    assert state.read() == jobs | {2**63 - 1}
-    CarriedFactors(state).restore(QueueInMemory(pending_jobs([1])))
-    assert state.read() == set()
+    jobs = {2**63 - 1, *(number for number in numbers if number is not None)}
+    nameless.write(jobs)
+    assert (len(jobs), nameless.read(), nameless.left_behind()) == (4, jobs, WAY_OUT)
+    CarriedFactors(nameless).restore(QueueInMemory(pending_jobs([1])))
+    assert (nameless.read(), nameless.left_behind()) == (set(), WAY_OUT)
+    path.write_text('{"version": 1, "jobs": [1, 2]}')  # of release 0.1.0
+    assert (nameless.read(), nameless.left_behind()) == ({1, 2}, {})
 
 
-def test_the_first_write_tells_the_way_out_though_no_job_is_new(tmp_path: Path) -> None:
-    path = tmp_path / "state.json"
-    StateFile(path).write({1})
+def test_the_first_write_keeps_the_way_out_though_no_job_is_new(state_file: StateFile) -> None:
     snapshot = QueueInMemory(pending_jobs([1])).snapshot()
     jobs = snapshot.pending.jobs.job_id.tolist()
-    StateFile(path).write(jobs)
-    CarriedFactors(StateFile(path, WAY_OUT)).before_writing(snapshot, jobs)
-    assert StateFile(path).left_behind() == WAY_OUT
+    StateFile(state_file.path).write(jobs)
+    CarriedFactors(state_file).before_writing(snapshot, jobs)
+    assert state_file.left_behind() == WAY_OUT
 
 
 def test_a_job_that_a_later_report_accepts_is_left_no_more() -> None:
@@ -301,27 +278,18 @@ def test_faults_of_the_folder_are_one_sentence(tmp_path: Path) -> None:
     remove_disable_file(tmp_path / "DISABLE")
 
 
-class TestWatch:
-    @pytest.fixture
-    def watch(self, path: Path) -> DisableWatch:
-        write_disable_file(path, Disablement(by="root", at=AT, until=UNTIL))
-        return DisableWatch()
-
-    def test_a_clock_set_back_prolongs_it_and_starts_none(
-        self, watch: DisableWatch, path: Path
-    ) -> None:
-        assert watch.standing(path, AT, 0.0)
-        assert watch.standing(path, AT - 3600, 7300.0)
-        assert watch.standing(path, UNTIL, 10_900.0) is None
-        assert watch.standing(path, AT, 11_000.0) is None
-
-    def test_a_new_pause_counts_anew(self, watch: DisableWatch, path: Path) -> None:
-        assert watch.standing(path, UNTIL, 0.0) is None
-        write_disable_file(path, Disablement(by="root", at=UNTIL, until=UNTIL + 60))
-        assert watch.standing(path, UNTIL + 1, 1.0)
-        assert watch.standing(path, UNTIL + 60, 60.0) is None
-        remove_disable_file(path)
-        assert watch.standing(path, UNTIL, 61.0) is None
+def test_a_clock_set_back_prolongs_a_pause_and_starts_none(path: Path) -> None:
+    write_disable_file(path, Disablement(by="root", at=AT, until=UNTIL))
+    watch = DisableWatch()
+    assert watch.standing(path, AT, 0.0)
+    assert watch.standing(path, AT - 3600, 7300.0)
+    assert watch.standing(path, UNTIL, 10_900.0) is None
+    assert watch.standing(path, AT, 11_000.0) is None
+    write_disable_file(path, Disablement(by="root", at=UNTIL, until=UNTIL + 60))  # a new one
+    assert watch.standing(path, UNTIL + 1, 11_001.0)
+    assert watch.standing(path, UNTIL + 60, 11_060.0) is None
+    remove_disable_file(path)
+    assert watch.standing(path, UNTIL, 11_061.0) is None
 
 
 @pytest.fixture

@@ -55,12 +55,6 @@ def test_large_queues_and_priorities_keep_the_order(priority: list[int]) -> None
     assert result.size == 0 or (result.min() >= 1 and result.max() <= HIGHEST_PRIORITY)
 
 
-def test_the_second_change_in_a_gap_still_fits() -> None:
-    first = after([1, 1, 1, 1])
-    moved = np.array([first[3], *first[:3]])
-    assert len(order_changes(moved).place) == 1
-
-
 @pytest.mark.parametrize("end", ["first", "last"])
 @pytest.mark.parametrize("count", [100, 1000])
 def test_arrivals_at_one_end_cost_few_writes_however_many_come(count: int, end: str) -> None:
