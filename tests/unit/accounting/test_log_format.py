@@ -7,10 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.errors import AccountingLogError
 
@@ -70,41 +67,6 @@ def test_a_faulty_first_row_of_swf_is_named_rather_than_unknown(tmp_path, text):
     assert caught.value.line == 1
 
 
-PIECES = st.sampled_from(
-    ["|", "\n", " ", ";", "-", ".", "1", "2024-01-01T00:00:00", "Unknown", "COMPLETED", "00:01:00"]
-)
-NOISE = st.lists(PIECES | st.text(max_size=3), max_size=60).map("".join)
-BEGINNINGS = st.sampled_from(
-    ["", ROW, HEADER, "; MaxProcs: 4\n", HEADER + "1|100|105|60|2\n", PBS, EVENT]
-)
-
-
-@given(beginning=BEGINNINGS, noise=NOISE)
-def test_no_text_crashes_and_every_record_is_accounted_for(tmp_path_factory, beginning, noise):
-    path = tmp_path_factory.getbasetemp() / "noise"
-    path.write_text(beginning + noise, encoding="utf-8", errors="replace")
-    try:
-        log, report = read_log(path)
-    except AccountingLogError:
-        return
-    assert report.read == report.kept + sum(report.dropped.values()) > 0
-    assert report.kept == len(log)
-    assert (log.run_time > 0).all()
-    assert (log.processors > 0).all()
-    assert not (log.start < log.submit).any()
-
-
-@given(st.binary(max_size=200))
-def test_no_bytes_crash(tmp_path_factory, content):
-    path = tmp_path_factory.getbasetemp() / "bytes"
-    path.write_bytes(content)
-    try:
-        _, report = read_log(path)
-    except AccountingLogError:
-        return
-    assert report.read > 0
-
-
 @contextmanager
 def piped(content: bytes) -> Iterator[Path]:
     """What a shell gives for `<(cat FILE)`."""
@@ -125,9 +87,3 @@ def test_nothing_of_a_log_in_a_pipe_is_lost(pack):
         log, report = read_log(path)
     assert log.job_id.tolist() == list(range(1, 1000))
     assert report.read == 999
-
-
-def test_what_is_read_more_than_once_is_no_pipe(tmp_path):
-    with piped(LONG_SWF.encode()) as path, pytest.raises(AccountingLogError, match="is a pipe;"):
-        convert([path], tmp_path / "log.parquet")
-    assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,5 @@
 """Accounting files of PBS and Torque as servers and hostile users write them."""
 
-import gzip
 import math
 import os
 from datetime import UTC, timedelta, timezone
@@ -95,10 +94,6 @@ def test_subjobs_are_jobs_and_their_array_is_none(read):
     log, report = read(record("7[0].host"), record("7[12].host"), record("7[].host"))
     assert log.job_id.tolist() == [7, 7]
     assert report.dropped == {"job array as a whole": 1}
-
-
-def test_subjobs_of_torque(read):
-    assert read(record("7-0.host"), record("7-1.host"))[0].job_id.tolist() == [7, 7]
 
 
 def test_the_same_end_told_twice_is_one_run_the_later_one(read):
@@ -256,17 +251,6 @@ def test_a_folder_of_daily_files_is_one_log(tmp_path):
     assert 0 < len(part) < len(log)
 
 
-def test_counts_are_those_of_grep(tmp_path):
-    write_month(tmp_path, 2000, packed=1)
-    text = b""
-    for path in sorted(tmp_path.iterdir()):
-        text += gzip.decompress(path.read_bytes()) if path.suffix else path.read_bytes()
-    _, report = read_log(tmp_path)
-    for kind in "QSEDaR":
-        in_text = sum(f";{kind};".encode() in line for line in text.splitlines())
-        assert {"E": report.read, **report.other_records}[kind] == in_text
-
-
 def test_a_folder_without_daily_files_is_refused(tmp_path):
     with pytest.raises(AccountingLogError, match="directory without PBS accounting files"):
         read_log(tmp_path)
@@ -289,29 +273,6 @@ def test_files_in_which_no_run_ends_are_refused(tmp_path):
     (tmp_path / "20261101").write_text(record(kind="Q") + "\n")
     with pytest.raises(AccountingLogError, match="no E record"):
         read_log(tmp_path)
-
-
-PIECES = st.sampled_from(
-    [" ", '"', "=", ";", "\n", "start=", "end=", "ctime=", "E", "[", "]", "0", "1", "nan",
-     "jobname=", 'account="', "exec_host=", "a/0-9", "+", "11/21/2026 00:21:58;E;",
-     "Resource_List.ncpus="]
-)  # fmt: skip
-#: A file with a zero byte is binary, and refused.
-LETTERS = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
-NOISE = st.lists(PIECES | st.text(LETTERS, max_size=3), max_size=60).map("".join)
-
-
-@given(noise=NOISE)
-def test_no_line_crashes_and_every_record_is_accounted_for(tmp_path_factory, noise):
-    path = tmp_path_factory.getbasetemp() / "20261121"
-    path.write_text(record("1.host") + "\n" + noise, encoding="utf-8", errors="replace")
-    log, report = PbsReader(UTC).read(path)
-    assert report.read == report.kept + sum(report.dropped.values())
-    assert report.kept == len(log) >= 1
-    assert (log.run_time > 0).all()
-    assert (log.processors > 0).all()
-    assert (log.start >= log.eligible).all()
-    assert (log.eligible >= log.submit).all()
 
 
 @given(hostile=st.text(alphabet='ab "=;stare0123456789ndcimxuq', max_size=40))

@@ -297,12 +297,6 @@ def test_a_value_behind_all_free_text_is_told_where_separators_are_to_spare(read
     assert report.dropped == {"unreadable ncpus": 1}
 
 
-def test_whole_rows_without_a_job_number_are_counted(read):
-    log, report = read(HEADER, line(), *[line(JobID="?", NCPUS="many")] * 3)
-    assert report.dropped == {"unreadable jobid": 3}
-    assert log.submit_line == ("sbatch run.sh",)
-
-
 def test_a_long_stretch_of_garbage_ends_in_bounded_time_and_costs_no_job(read):
     garbage = ["garbage | line", "7|7" + "|g" * 100] * 400
     log, report = read(HEADER, line(), *garbage, line(JobIDRaw="8"))
@@ -376,30 +370,6 @@ def test_any_job_name_between_typed_fields_survives(tmp_path_factory, names):
     log, report = SacctReader().read(path)
     assert (report.kept, report.dropped) == (len(names), {})
     assert log.job_name == tuple(names)
-
-
-@given(
-    text=st.lists(
-        st.sampled_from(
-            [line(), line()[:70], line()[70:], HEADER, "", "|", "7|7", XDMOD_ROW, "x\ny"]
-        ),
-        max_size=12,
-    )
-)
-def test_no_mixture_of_lines_crashes(tmp_path_factory, text):
-    path = tmp_path_factory.getbasetemp() / "mixture.txt"
-    path.write_text("\n".join([HEADER, *text]))
-    try:
-        log, report = SacctReader().read(path)
-    except AccountingLogError:
-        assert line() not in text
-        return
-    assert report.read == report.kept + sum(report.dropped.values())
-    # A stray line goes on the submit line before it, which then makes it no duplicate.
-    assert 1 <= report.kept == len(log) <= text.count(line())
-    assert set(log.job_id.tolist()) == {7}
-    assert set(log.run_time.tolist()) == {3600.0}
-    assert all(told.startswith("sbatch run.sh") for told in log.submit_line)
 
 
 def fixture(name):

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
@@ -166,38 +164,6 @@ def test_a_line_that_is_not_understood_is_named(tmp_path, line, field, words):
 def test_a_file_without_jobs_is_refused(tmp_path):
     with pytest.raises(AccountingLogError, match="holds no submit_batch_job"):
         read(tmp_path, "-dt 70 -e node_down | n1")
-
-
-PIECES = st.sampled_from(
-    [
-        "-N",
-        "-n",
-        "2",
-        "--mem=1G",
-        "--mem",
-        "--gres=gpu:1",
-        "--gres",
-        "-t",
-        "1-0",
-        "'",
-        "x",
-        "-",
-        "|",
-    ]
-)
-
-
-@given(words=st.lists(PIECES | st.text(max_size=3), max_size=12).map(" ".join))
-def test_no_line_crashes(tmp_path_factory, words):
-    path = tmp_path_factory.getbasetemp() / "noise.events"
-    path.write_text(f"{HEAD} a.sh\n{HEAD} {words}\n", encoding="utf-8", errors="replace")
-    try:
-        log, report = read_log(path)
-    except AccountingLogError:
-        return
-    assert report.read == report.kept + sum(report.dropped.values())
-    assert len(log) == report.kept
-    assert (log.requests.total >= 0).all()
 
 
 def test_a_published_week_of_a_university_cluster():

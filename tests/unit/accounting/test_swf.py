@@ -242,15 +242,6 @@ def test_whole_seconds_are_written_as_integers(read, tmp_path):
     assert text[-1].split()[:5] == ["1", "0.25", "2", "60", "2"]
 
 
-def test_starts_in_fractions_of_a_second_read_back_exactly(read, tmp_path):
-    thousandths = np.arange(1, 2000, 7) / 1000
-    log, _ = read(*[row(submit=t, wait=-1) for t in thousandths.tolist()])
-    started = replace(log, start=np.round(thousandths * 2.7 + 0.001, 3))
-    path = tmp_path / "out.swf"
-    write_swf(path, started, comments=[])
-    assert_same_table(SwfReader().read(path)[0], started)
-
-
 def test_no_group_is_made_up_where_accounts_are_users(read, tmp_path):
     log, _ = read(row(user=1, group=5), row(user=2, group=5))
     path = tmp_path / "out.swf"
