@@ -44,18 +44,6 @@ def assert_same_table(one: JobLog, other: JobLog) -> None:
             assert left == right, f.name
 
 
-def test_the_columns_become_the_table(read):
-    log, _ = read(row())
-    assert log.job_id.tolist() == [1]
-    assert log.submit.tolist() == log.eligible.tolist() == [100.0]
-    assert log.start.tolist() == [105.0]
-    assert (log.run_time.tolist(), log.processors.tolist()) == ([60.0], [2])
-    assert log.time_limit.tolist() == [600.0]
-    assert (log.users, log.partitions) == (("7",), ("3",))
-    assert (log.qos, log.job_name, log.submit_line) == (("",), ("",), ("",))
-    assert log.kind == "swf"
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -104,32 +92,19 @@ def test_no_requested_time_is_nan(read, limit):
     assert np.isnan(log.time_limit).all()
 
 
-def test_submits_going_backwards_are_sorted_and_noticed(read):
-    log, report = read(
-        row(job=1, submit=9), row(job=2, submit=5), row(job=3, submit=9), row(job=4, submit=5)
-    )
-    assert log.job_id.tolist() == [2, 4, 1, 3]
-    assert report.noticed == {"submit going backwards": 2}
-
-
-def test_accounts_are_groups_where_there_are_two(read):
-    log, _ = read(row(user=10, group=4), row(user=9, group=30))
-    assert log.accounts == ("4", "30")
-    assert log.account.tolist() == [0, 1]
-    assert log.users == ("9", "10")
-    assert log.user.tolist() == [1, 0]
-
-
-@pytest.mark.parametrize("other", [4, -1])
-def test_accounts_are_users_where_only_one_group_is_known(read, other):
-    log, _ = read(row(user=10, group=4), row(user=9, group=other))
-    assert log.accounts == ("9", "10")
-    assert log.account.tolist() == [1, 0]
-
-
-def test_groups_of_dropped_jobs_do_not_count(read):
-    log, _ = read(row(user=10, group=4), row(user=9, group=30, run=0))
-    assert log.accounts == ("10",)
+@pytest.mark.parametrize(
+    ("other", "accounts", "account"),
+    [
+        ({"group": 30}, ("4", "30"), [0, 1]),
+        ({"group": 4}, ("9", "10"), [1, 0]),
+        ({"group": -1}, ("9", "10"), [1, 0]),
+        ({"group": 30, "run": 0}, ("10",), [0]),  # groups of dropped jobs do not count
+    ],
+)
+def test_accounts_are_groups_where_there_are_two_and_else_users(read, other, accounts, account):
+    log, _ = read(row(user=10, group=4), row(user=9, **other))
+    assert (log.accounts, log.account.tolist()) == (accounts, account)
+    assert log.users == ("9", "10")[-len(log) :]
 
 
 @pytest.mark.parametrize(
@@ -169,14 +144,12 @@ def test_a_structural_fault_stops_with_line_and_field(read, line, field, words):
     assert "log.swf:4: " in str(caught.value)
 
 
-def test_a_whole_log_with_a_column_missing_is_refused(read):
-    with pytest.raises(AccountingLogError, match="17 columns"):
-        read(row()[:-3], row()[:-3])
-
-
-def test_comments_alone_are_no_log(read):
-    with pytest.raises(AccountingLogError, match="no job"):
-        read("; MaxProcs: 4", "")
+@pytest.mark.parametrize(
+    ("lines", "words"), [([row()[:-3]] * 2, "17 columns"), (["; MaxProcs: 4", ""], "no job")]
+)
+def test_a_log_without_any_sound_row_is_refused(read, lines, words):
+    with pytest.raises(AccountingLogError, match=words):
+        read(*lines)
 
 
 def test_tabs_and_comments_between_the_rows_are_read(read):

@@ -11,23 +11,15 @@ import pytest
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.history.past_runs import (
     ForetoldRuns,
-    HistoryTable,
     PastRuns,
-    foretold_now,
     history_columns,
     known_past,
 )
 from slurm_rl_plugin.features.history.run_history import (
-    BOUNDS,
     LARGE_REQUEST,
     PARTS,
-    SHARES,
-    SPENT,
-    fill_shares,
     nominal_shares,
-    user_key,
 )
-from slurm_rl_plugin.features.history.run_history import run_time_at as quantile_at
 from slurm_rl_plugin.features.site import SITE
 from tests.reference.readable_past_runs import predicted_features, run_time_at
 from tests.unit.features.run_tables import USERS, Run, request_of, snapshot_of, told_by
@@ -154,23 +146,6 @@ def test_a_template_that_has_run_is_predicted_apart():
 FIRST_OF_RUNS = Run(1, 0, 4, 3600.0, start=100.0)
 
 
-def unknown_quantiles(time_limit):
-    """Of unknown runs: 0.12 of them end before each bound."""
-    shares = np.empty(SHARES)
-    fill_shares(shares, np.full(len(BOUNDS), 0.12))
-    return [min(quantile_at(shares, part), time_limit) for part in PARTS]
-
-
-def test_shares_that_are_asked_for_choose_the_quantile():
-    waiting = snapshot_of(100.0, pending=[FIRST_OF_RUNS, Run(2, 1, 1, 60.0, 0.0)])
-    told = known_past(waiting, waiting.pending.jobs, PastRuns())
-    now = foretold_now(told, ForetoldRuns())
-    np.testing.assert_allclose(now, [unknown_quantiles(3600.0), unknown_quantiles(60.0)])
-    more = foretold_now(told, ForetoldRuns(asked=np.array([0.25, 0.5, 0.75, 0.9, 0.95])))
-    np.testing.assert_allclose(more[:, :4], now[:, 1:])
-    assert foretold_now(None, ForetoldRuns()).shape == (0, len(PARTS))
-
-
 def test_memory_keeps_every_bit_and_what_is_behind():
     started = ForetoldRuns().after(snapshot_of(100.0, running=[FIRST_OF_RUNS]), PastRuns())
     known = replace(started, asked=np.array([0.11, 0.25, 0.5, 0.75, 0.9]))
@@ -184,79 +159,3 @@ def test_memory_keeps_every_bit_and_what_is_behind():
         nothing, behind = ForetoldRuns.from_memory(wrong)
         assert (len(nothing.lines), behind) == (0, None)
         assert nothing.asked.tolist() == [*PARTS]
-
-
-ANN, BOB = 0, 1
-#: A day on 64 processors: 5,529,600 core-seconds.
-LARGE = Run(1000, ANN, 64, DAY, 0.0)
-#: Of another class: a minute on one processor.
-SMALL = Run(1001, ANN, 1, 60.0, 0.0)
-
-
-def spent_by(past, user):
-    place = past.users.places(np.array([user_key(USERS[user])]))
-    return float(past.users.rows[place[0], SPENT])
-
-
-def told_of(pending, past):
-    """The history columns of some pending jobs."""
-    return history_columns(snapshot_of(past.time, pending=pending), past)
-
-
-def by_class(past):
-    """What is known without a run of a user or a template."""
-    nothing = HistoryTable.empty()
-    return replace(past, users=nothing, limits=nothing, templates=nothing)
-
-
-def after(*ended, now=1e6):
-    return PastRuns().after(snapshot_of(now, ended=list(ended)))
-
-
-def test_who_outlives_two_hours_loses_all_while_he_runs_and_gains_nothing_at_the_end():
-    dummy = Run(1, ANN, 100, 7200.0, start=0.0, end=7000.0)
-    long = Run(2, ANN, 1, 9000.0, start=1000.0, end=8300.0)
-    past = PastRuns().after(snapshot_of(8199.0, ended=[dummy], running=[long]))
-    assert spent_by(past, ANN) == 700_000.0
-    past = past.after(snapshot_of(8200.0, running=[long]))
-    assert spent_by(past, ANN) == 0.0
-    after_it = Run(3, ANN, 1, 9000.0, start=8210.0, end=8220.0)
-    past = past.after(snapshot_of(8250.0, ended=[after_it], running=[long]))
-    past = past.after(snapshot_of(8310.0, ended=[long]))
-    assert spent_by(past, ANN) == 0.0
-
-
-def test_nobody_inherits_what_another_has_spent():
-    paid = Run(1, ANN, 1000, 7000.0, start=0.0, end=7000.0)
-    first = Run(2, BOB, 8, DAY, start=7001.0, end=7003.0)
-    past = after(paid, first)
-    assert (spent_by(past, ANN), spent_by(past, BOB)) == (7e6, 16.0)
-    assert not past.site.rows[:, SPENT].any()
-    for user in (BOB, 2):  # one who has run and one who has not
-        large = Run(9, user, 64, DAY, 0.0)
-        np.testing.assert_array_equal(told_of([large], past), told_of([large], PastRuns(time=1e6)))
-
-
-def test_a_large_request_without_a_paid_past_is_judged_by_its_class_alone():
-    """By runs of others that asked for as much; of its own user's other runs it learns nothing."""
-    others = [Run(n, BOB, 64, DAY, 10.0 * n, 10.0 * n + 900.0) for n in range(50)]
-    dummies = [Run(100 + n, ANN, 1, 60.0, 10.0 * n, 10.0 * n + 5) for n in range(50)]
-    expected = told_of([LARGE], after(*others))
-    np.testing.assert_array_equal(told_of([LARGE], after(*others, *dummies)), expected)
-    nobody = told_of([LARGE], PastRuns(time=1e6))
-    length = SITE.history_jobs.index("log_run_time")
-    assert expected[0, length] != nobody[0, length]
-    # the dummies do count for a small request of the same user
-    assert (told_of([SMALL], after(*dummies)) != told_of([SMALL], by_class(after(*dummies)))).any()
-
-
-@pytest.mark.parametrize(
-    ("processors", "limit", "learns"),
-    [(64, DAY - 1.0, True), (64, DAY, False), (31, math.nan, True), (32, math.nan, False)],
-)
-def test_only_a_smaller_request_goes_on_learning(processors, limit, learns):
-    """A request without a time limit asks for two days: on 32 processors it is a large one."""
-    request = Run(1000, ANN, processors, limit, 0.0)
-    dummies = [Run(n, ANN, processors, limit, 10.0 * n, 10.0 * n + 5) for n in range(10)]
-    past = after(*dummies)
-    assert (told_of([request], past) != told_of([request], by_class(past))).any() == learns
