@@ -4,6 +4,7 @@ Nor is anything of what an installation compiled there for a test that asks what
 """
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,3 +24,11 @@ run_fakes_in_process()
 def typed(capsys: pytest.CaptureFixture[str]) -> Typed:
     """Runs a verb without a configuration."""
     return Typed(capsys)
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fake libpbs."""
+    from tests.fakes.fake_pbs_cluster import fake_libpbs  # noqa: PLC0415 - few tests need it
+
+    return fake_libpbs(tmp_path_factory.mktemp("libpbs"))

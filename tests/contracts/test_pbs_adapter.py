@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.batch_system_contract import BatchSystemContract, PreparedQueue
-from tests.fakes.fake_pbs_cluster import NOW, FakePbs, fake_libpbs
+from tests.fakes.fake_pbs_cluster import NOW, FakePbs
 
 
 def prepared(fake: FakePbs) -> PreparedQueue:
@@ -28,11 +28,6 @@ def prepared(fake: FakePbs) -> PreparedQueue:
         end=lambda job: fake.end_job(f"{job}.head"),
         another=fake.adapter,
     )
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fake_libpbs(tmp_path_factory.mktemp("libpbs"))
 
 
 class TestPbsByLibrary(BatchSystemContract):

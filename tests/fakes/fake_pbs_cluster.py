@@ -38,9 +38,10 @@ class FakePbs(StateFile):
     Args:
         directory: an empty folder.
         library: the fake libpbs; None for an installation without it.
+        jobs: plain queued ones, `1.head` to `JOBS.head`.
     """
 
-    def __init__(self, directory: Path, library: Path | None = None) -> None:
+    def __init__(self, directory: Path, library: Path | None = None, jobs: int = 0) -> None:
         path = directory / "pbs.json"
         self.home, installed = directory / "home", directory / "exec"
         (installed / "lib").mkdir(parents=True)
@@ -72,6 +73,8 @@ class FakePbs(StateFile):
             },
         }
         super().__init__(path, state)
+        for number in range(1, jobs + 1):
+            self.add(f"{number}.head")
 
     def adapter(self, **settings: Any) -> Pbs:
         """Its adapter, at the time NOW where a test names no clock."""

@@ -12,17 +12,12 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import read_sched_config
-from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, FakePbs, fake_libpbs
+from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, FakePbs
 from tests.fakes.running_daemon import running_daemon, stop, until
 from tests.functional.typed import Typed
 
 #: Minutes that jobs ask for, in the order of their submission; the policy is sjf.
 MINUTES = {1: 50, 2: 40, 3: 30, 4: 20, 5: 10}
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fake_libpbs(tmp_path_factory.mktemp("libpbs"))
 
 
 @pytest.fixture

@@ -65,10 +65,7 @@ SUBMITTED = 1_795_220_033.0
 
 @pytest.fixture
 def fake(tmp_path: Path, library: Path) -> FakePbs:
-    fake = FakePbs(tmp_path, library)
-    for job in (1, 2, 3):
-        fake.add(f"{job}.head")
-    return fake
+    return FakePbs(tmp_path, library, jobs=3)
 
 
 def test_a_recorded_job() -> None:
@@ -255,9 +252,7 @@ def test_a_site_without_default_can_be_ordered_too(fake: FakePbs) -> None:
 def test_a_job_that_has_started_or_is_gone_is_no_fault(
     tmp_path: Path, library: Path, sender: type
 ) -> None:
-    fake = FakePbs(tmp_path, library if sender is Ifl else None)
-    for job in (1, 2, 3):
-        fake.add(f"{job}.head")
+    fake = FakePbs(tmp_path, library if sender is Ifl else None, jobs=3)
     system = fake.adapter()
     system.snapshot()
     fake.run_job("1.head")
@@ -271,9 +266,7 @@ def test_a_library_from_before_20_reads_and_writes_too(tmp_path: Path) -> None:
     """It has no pbs_asyalterjob (18.1, 19.1), and its server knows fewer attributes (20.0 too)."""
     (tmp_path / "library").mkdir()
     library = fake_libpbs(tmp_path / "library", "-Dpbs_asyalterjob=pbs_nothing", "-DBEFORE_22")
-    fake = FakePbs(tmp_path, library)
-    for job in (1, 2, 3):
-        fake.add(f"{job}.head")
+    fake = FakePbs(tmp_path, library, jobs=3)
     system = fake.adapter()
     assert len(system.snapshot().pending) == 3
     fake.end_job("1.head")
@@ -287,9 +280,7 @@ def test_a_library_from_before_20_reads_and_writes_too(tmp_path: Path) -> None:
 def test_what_qalter_has_no_time_for_is_written_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake = FakePbs(tmp_path)
-    for job in (1, 2, 3):
-        fake.add(f"{job}.head")
+    fake = FakePbs(tmp_path, jobs=3)
     system = fake.adapter()
     system.apply([set_factor(job, 10) for job in (1, 2, 3)])
     ticks = iter([0.0, 1.0, 1e9, 1e9])
@@ -304,8 +295,7 @@ def test_what_qalter_has_no_time_for_is_written_later(
 def test_scores_that_do_not_arrive_are_noticed(
     tmp_path: Path, library: Path, command: str, mode: str
 ) -> None:
-    fake = FakePbs(tmp_path, library if command == "pbs_ifl" else None)
-    fake.add("1.head")
+    fake = FakePbs(tmp_path, library if command == "pbs_ifl" else None, jobs=1)
     fake.break_command(command, mode)
     with pytest.raises(ChangeRejected, match="manager or operator"):
         fake.adapter().apply([set_factor(1, 10)])

@@ -105,14 +105,17 @@ def test_a_limit_that_the_site_changed_meanwhile_is_its_own(fake: FakePbs, recor
 
 
 def test_a_write_that_was_lost_is_known_for_ours_all_the_same(fake: FakePbs, record: Path) -> None:
+    fake.set_queue("batch", limits={ALL: 9})
     system = adapter(fake, record)
     system.limit_batch({"cpus": 6})
     fake.break_command("qmgr", "lose")
     with pytest.raises(ChangeRejected, match="is 6 although 4 was set"):
         system.limit_batch({"cpus": 4})
+    kept = json.loads(record.read_text())["queues"]["batch"]  # on disk before the limit is set
+    assert (kept["own"], sorted(kept["ours"])) == (9, [4, 6])
     fake.break_command("qmgr", "")
     adapter(fake, record).limit_batch(None)
-    assert fake.limits("batch") == {}
+    assert fake.limits("batch") == {ALL: 9}
 
 
 def test_a_queue_that_is_no_batch_queue_any_more_is_given_back(fake: FakePbs, record: Path) -> None:
@@ -155,22 +158,10 @@ def test_a_broken_record_changes_nothing(fake: FakePbs, record: Path, content: s
     for processors in (6, None):
         with pytest.raises(ChangeRejected, match="cannot be read"):
             adapter(fake, record).limit_batch({"cpus": processors})
+    with pytest.raises(ChangeRejected, match="cannot be written"):
+        adapter(fake, record.parent / "none" / "limits").limit_batch({"cpus": 6})
     assert changes(fake) == []
     assert record.read_text() == content
-
-
-def test_without_a_folder_for_the_record_nothing_is_limited(fake: FakePbs, tmp_path: Path) -> None:
-    with pytest.raises(ChangeRejected, match="cannot be written"):
-        adapter(fake, tmp_path / "none" / "limits").limit_batch({"cpus": 6})
-    assert fake.limits("batch") == {}
-
-
-def test_what_was_is_on_disk_before_the_limit_is_set(fake: FakePbs, record: Path) -> None:
-    fake.set_queue("batch", limits={ALL: 9})
-    fake.break_command("qmgr", "lose")
-    with pytest.raises(ChangeRejected):
-        adapter(fake, record).limit_batch({"cpus": 6})
-    assert json.loads(record.read_text())["queues"] == {"batch": {"own": 9, "ours": [6]}}
 
 
 def test_several_queues_share_the_processors(fake: FakePbs, record: Path) -> None:
@@ -183,6 +174,11 @@ def test_several_queues_share_the_processors(fake: FakePbs, record: Path) -> Non
     assert (fake.limits("batch"), fake.limits("long")) == ({ALL: 2}, {ALL: 1})
     system.limit_batch(None)
     assert (fake.limits("batch"), fake.limits("long")) == ({}, {})
+    # PBS counts an array that has begun as Begun, and its waiting subjobs not at all
+    begun = {"state_count": "Transit:0 Queued:0 Held:0 Waiting:0 Running:0 Exiting:0 Begun:1 "}
+    fake.set_queue("long", in_use=0, queued=0, attributes=begun)
+    adapter(fake, record, queues=["batch", "long"]).limit_batch({"cpus": 4})
+    assert (fake.limits("batch"), fake.limits("long")) == ({ALL: 3}, {ALL: 1})
 
 
 def test_a_queue_that_refuses_holds_up_no_other(fake: FakePbs, record: Path) -> None:
@@ -220,15 +216,6 @@ def test_a_busy_queue_starves_no_other() -> None:
     assert parts_of(10, {"a": QueueUse(10, 90), "b": QueueUse(0, 3)}) == {"a": 9, "b": 1}
     assert parts_of(10, {"a": QueueUse(30, 90), "b": QueueUse(0, 3)}) == {"a": 9, "b": 1}
     assert parts_of(10, {"a": QueueUse(10, 90), "b": QueueUse(0, 0)}) == {"a": 10, "b": 0}
-
-
-def test_a_queue_of_an_array_that_has_begun_gets_its_part(fake: FakePbs, record: Path) -> None:
-    """PBS counts such an array as Begun, and its waiting subjobs not at all."""
-    fake.set_queue("batch", in_use=4, queued=3)
-    begun = {"state_count": "Transit:0 Queued:0 Held:0 Waiting:0 Running:0 Exiting:0 Begun:1 "}
-    fake.set_queue("long", in_use=0, queued=0, attributes=begun)
-    adapter(fake, record, queues=["batch", "long"]).limit_batch({"cpus": 4})
-    assert (fake.limits("batch"), fake.limits("long")) == ({ALL: 3}, {ALL: 1})
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -143,11 +143,6 @@ def parse_schedulers(words: str) -> tuple[PbsScheduler, ...]:
     return tuple(found)
 
 
-def harm_of(schedulers: Iterable[PbsScheduler], ours: str) -> str | None:
-    """The first harm of these schedulers."""
-    return next((harm for each in schedulers if (harm := each.harm(ours)) is not None), None)
-
-
 #: Weight of one point of the score in the formula; the site's own terms add less.
 WEIGHT = 1000
 #: Keeps the order of its argument, and is below 500 for any number below 1e217. PBS evaluates the
@@ -216,7 +211,8 @@ class SortSettings:
         if formula == ours and 0.0 <= now - then < SECONDS_BETWEEN_LOOKS:
             return None
         queues = section(self._commands.read_json(QSTAT_QUEUES), "Queue")
-        harm = harm_of(read_schedulers(self._commands.read), ours)
+        found = (each.harm(ours) for each in read_schedulers(self._commands.read))
+        harm = next(filter(None, found), None)
         for name, queue in queues.items():
             if harm is None and SCORE in resources_of(queue, "resources_default"):
                 harm = (  # PBS would set a removed score to the queue's default
