@@ -33,8 +33,8 @@ from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import parse_runs, whole_jobs
 from slurm_rl_plugin.batch_systems.slurm.site_factor import _refusal, parse_priorities
 from slurm_rl_plugin.domain import RunningJobs
-from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.errors import BatchSystemError
+from tests.unit.hook.queues import job_table
 
 RELEASES = sorted(
     path for path in Path(__file__).parents[2].glob("assets/slurm/*") if path.is_dir()
@@ -292,38 +292,26 @@ SHARES_WITH_TIME_LEFT = (
 )
 
 
-def running_now(*jobs: tuple[int, int, float, float]) -> RunningJobs:
-    """Account, processors, time limit and start of each."""
-    account, processors, limit, start = zip(*jobs, strict=True)
-    columns = replace(
-        empty_job_table(),
-        **{each: np.zeros(len(jobs), np.int64) for each in ("job_id", "user", "partition")},
-        **{each: np.zeros(len(jobs)) for each in ("submit", "eligible")},
-        account=np.array(account),
-        processors=np.array(processors),
-        time_limit=np.array(limit),
-        interactive=np.zeros(len(jobs), dtype=np.bool_),
-    )
-    return RunningJobs(jobs=columns, start=np.array(start))
-
-
 @pytest.mark.parametrize(
     ("job", "physics"),
     [
         # 6000 processor-seconds were left when slurmctld counted, 5600 are left now, twice billed
-        ((0, 10, 600.0, 960.0), 100.0 + 2 * 400.0),
+        ((10, 600.0, 960.0), 100.0 + 2 * 400.0),
         # it has run for 20 s, and no more can have been left out
-        ((0, 10, 600.0, 980.0), 100.0 + 2 * 200.0),
-        ((0, 10, math.nan, 960.0), 100.0),  # the time left is unknown
-        ((0, 20, 600.0, 960.0), 100.0),  # it has just started, after sshare was asked
+        ((10, 600.0, 980.0), 100.0 + 2 * 200.0),
+        ((10, math.nan, 960.0), 100.0),  # the time left is unknown
+        ((20, 600.0, 960.0), 100.0),  # it has just started, after sshare was asked
     ],
 )
 def test_usage_counts_what_running_jobs_used_since_slurmctld_counted(
-    job: tuple[int, int, float, float], physics: float
+    job: tuple[int, float, float], physics: float
 ) -> None:
+    processors, limit, start = job
+    jobs = job_table(1, processors=[processors], time_limit=[limit])
+    running = RunningJobs(jobs=jobs, start=np.array([start]))
     tree = parse_shares(SHARES_WITH_TIME_LEFT)
     assert tree.usage == {"physics": 100.0, "biology": 0.0}
-    usage = usage_now(tree, ("physics", "biology", "guests"), running_now(job), 1000.0)
+    usage = usage_now(tree, ("physics", "biology", "guests"), running, 1000.0)
     assert usage.tolist() == pytest.approx([physics, 0.0, 0.0])
 
 

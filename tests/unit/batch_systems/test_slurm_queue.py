@@ -19,6 +19,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     PENDING,
     RUNNING_STATES,
     QueueRow,
+    parse_records,
 )
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.job_record import job_record
@@ -28,6 +29,7 @@ from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import RowNumbers
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import JobWatch, whole_jobs
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
+from tests.assets.record_slurm_answers import ASSETS, MARK
 from tests.contracts.batch_system_contract import by_job, factors, set_factor
 from tests.fakes.fake_cluster import NOW, OF_A_MINUTE, FakeCluster
 
@@ -35,30 +37,14 @@ from tests.fakes.fake_cluster import NOW, OF_A_MINUTE, FakeCluster
 KEPT = 300.0
 
 
-def waiting_row(job_id: int, array_id: int, processors: int = 1) -> QueueRow:
-    return QueueRow(
-        job_id=job_id,
-        array_id=array_id,
-        state=PENDING,
-        reason="Resources",
-        priority=100,
-        nice=0,
-        processors=processors,
-        submit=0.0,
-        eligible=0.0,
-        accrue=0.0,
-        start=float("nan"),
-        end=float("nan"),
-        time_limit=600.0,
-        account="physics",
-        user="alice",
-        partitions=("batch",),
-        qos="normal",
-        has_batch_script=True,
-        nodes="",
-        tasks="" if job_id == array_id else str(job_id),
-        name="trial",
-    )
+RECORDED = (ASSETS / "22.05" / "squeue.txt").read_text()
+ROW = next(row for row in parse_records(RECORDED, MARK, {}).values() if row.name == "plain")
+
+
+def waiting_row(job_id: int, array_id: int) -> QueueRow:
+    tasks = "" if job_id == array_id else str(job_id)
+    times = {"submit": 0.0, "eligible": 0.0, "accrue": 0.0, "time_limit": 600.0}
+    return replace(ROW, job_id=job_id, array_id=array_id, tasks=tasks, processors=1, **times)
 
 
 @dataclass
