@@ -57,7 +57,7 @@ SLURM = BatchSystemKind(
     answers=lambda environment, timeout: _commands(timeout, environment).answers(
         "scontrol", "ping"
     ),
-    job_record=lambda job, timeout: _slurm("job_record").job_record(job, timeout),
+    job_record=lambda job, timeout: _slurm("cluster").job_record(job, timeout),
     offers=lambda timeout, account: _slurm("offers").SlurmOffers(_commands(timeout), account),
     accounting=lambda timeout: _slurm("own_accounting").SlurmAccounting(timeout),
     submission=lambda environment, timeout: _slurm("offers").user_submission(environment, timeout),

@@ -11,7 +11,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers import fields as pbs_reasons
 from slurm_rl_plugin.batch_systems.pbs.queue import comment_sentence
 from slurm_rl_plugin.batch_systems.port import LimitKeys
 from slurm_rl_plugin.batch_systems.slurm.answers import fields as slurm_reasons
-from slurm_rl_plugin.batch_systems.slurm.job_record import reason_sentence
+from slurm_rl_plugin.batch_systems.slurm.cluster import reason_sentence
 from tests.fakes.fake_cluster import FakeCluster
 
 ASSETS = Path(__file__).parents[2] / "assets"

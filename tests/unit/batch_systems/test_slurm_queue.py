@@ -21,8 +21,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     QueueRow,
     parse_records,
 )
-from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
-from slurm_rl_plugin.batch_systems.slurm.job_record import job_record
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands, job_record
 from slurm_rl_plugin.batch_systems.slurm.queue import job_tables
 from slurm_rl_plugin.batch_systems.slurm.queue import reader as slurm_watch
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import RowNumbers
