@@ -19,6 +19,7 @@ import shtab
 from slurm_rl_plugin import RELEASE
 from slurm_rl_plugin.cli.entry import GROUPS, VERBS, program_parser, verb_parser
 from slurm_rl_plugin.configuration import DEFAULT_PATH
+from slurm_rl_plugin.configuration.files import CLASS_KEYS, FIELDS
 from slurm_rl_plugin.configuration.generated import (
     JOB_CLASS_NOTE,
     SHARES_NOTE,
@@ -28,7 +29,6 @@ from slurm_rl_plugin.configuration.generated import (
     toml_value,
 )
 from slurm_rl_plugin.configuration.key import Keys, markdown_of, plain
-from slurm_rl_plugin.configuration.tables import CLASS_KEYS, FIELDS
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, SHIPPED_MODELS
 from slurm_rl_plugin.whole_file import write_whole
 

@@ -20,7 +20,7 @@ from slurm_rl_plugin.cli.site_options import (
 )
 from slurm_rl_plugin.configuration import KnownConfiguration
 from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
-from slurm_rl_plugin.hook.cycle.settings import NOBODY_IN_CHARGE
+from slurm_rl_plugin.hook.cycle_report import NOBODY_IN_CHARGE
 from slurm_rl_plugin.hook.daemon.lock import is_looked_after, only_daemon
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.outstanding import Outstanding, outstanding_at

@@ -21,8 +21,7 @@ from slurm_rl_plugin.cli.tables import print_json, print_table, slurm_duration, 
 from slurm_rl_plugin.cli.this_cluster import SECONDS, SLURM, add_cluster_option, keep_dump
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
-from slurm_rl_plugin.hook.audit.log import AuditFilter, AuditReader, audit_files
-from slurm_rl_plugin.hook.audit.summary import AuditSummary
+from slurm_rl_plugin.hook.audit.log import AuditFilter, AuditReader, AuditSummary, audit_files
 from slurm_rl_plugin.readable import printable
 from slurm_rl_plugin.whole_file import write_whole
 

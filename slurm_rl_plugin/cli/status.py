@@ -24,8 +24,7 @@ from slurm_rl_plugin.configuration import Configuration, KnownConfiguration
 from slurm_rl_plugin.domain.queue_snapshot import ResourceUse, resource_use
 from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
-from slurm_rl_plugin.hook.audit.log import AuditFilter, AuditReader, audit_files
-from slurm_rl_plugin.hook.audit.summary import AuditSummary
+from slurm_rl_plugin.hook.audit.log import AuditFilter, AuditReader, AuditSummary, audit_files
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs, lock_path
 from slurm_rl_plugin.hook.live_state import LiveState
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile

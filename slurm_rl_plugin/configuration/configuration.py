@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.configuration.files import DEFAULT_SOURCE
 from slurm_rl_plugin.configuration.key import DEFAULT
 from slurm_rl_plugin.configuration.sections import (
     KEYS,
@@ -16,10 +17,9 @@ from slurm_rl_plugin.configuration.sections import (
     Sections,
     reserved_amounts,
 )
-from slurm_rl_plugin.configuration.tables import DEFAULT_SOURCE
 from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING, Goals
 from slurm_rl_plugin.domain.job_class import JobClassifier
-from slurm_rl_plugin.hook.cycle.settings import CycleSettings, Pace
+from slurm_rl_plugin.hook.cycle_report import CycleSettings, Pace
 from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
 from slurm_rl_plugin.serving.tls import TlsFiles
 from slurm_rl_plugin.units import HOUR, MINUTE

@@ -17,7 +17,7 @@ from pathlib import Path
 from string import Template
 from typing import Any, get_type_hints
 
-from slurm_rl_plugin.configuration.files import shown
+from slurm_rl_plugin.configuration.files import DEFAULT_SOURCE, FIELDS, FROM, shown
 from slurm_rl_plugin.configuration.key import (
     JOB_CLASS,
     SHARES,
@@ -28,7 +28,6 @@ from slurm_rl_plugin.configuration.key import (
     plain,
 )
 from slurm_rl_plugin.configuration.sections import KEYS, Sections
-from slurm_rl_plugin.configuration.tables import DEFAULT_SOURCE, FIELDS, FROM
 from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES, JobClassRule
 from slurm_rl_plugin.domain.utility_class import UtilityClass
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, SHIPPED_MODELS

@@ -18,7 +18,13 @@ from slurm_rl_plugin.batch_systems.registry import LIMITS, LIMITS_OF_RESOURCES
 from slurm_rl_plugin.brokers.live.remote_site import is_loopback
 from slurm_rl_plugin.brokers.market.formula import machine_function, user_function
 from slurm_rl_plugin.configuration.configuration import Configuration, with_derived_reward
-from slurm_rl_plugin.configuration.files import ConfigurationFile, read_files, readable_lines, shown
+from slurm_rl_plugin.configuration.files import (
+    ConfigurationFile,
+    GivenTables,
+    read_files,
+    readable_lines,
+    shown,
+)
 from slurm_rl_plugin.configuration.key import (
     DEFAULT,
     ENVIRONMENT_PREFIX,
@@ -31,7 +37,6 @@ from slurm_rl_plugin.configuration.key import (
     removal_of,
 )
 from slurm_rl_plugin.configuration.sections import KEYS, OFF, reserved_amounts
-from slurm_rl_plugin.configuration.tables import GivenTables
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.utility.reward import RewardWeights

@@ -17,7 +17,7 @@ from slurm_rl_plugin.configuration.key import Key, key, keys_of
 from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING
 from slurm_rl_plugin.domain.job_groups import GROUPS
 from slurm_rl_plugin.domain.resources import GPUS, MEMORY
-from slurm_rl_plugin.hook.cycle.settings import CycleSettings
+from slurm_rl_plugin.hook.cycle_report import CycleSettings
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
 
 #: The defaults of a cycle.

@@ -13,7 +13,7 @@ import numpy as np
 
 from slurm_rl_plugin.evaluation.study import Study, shown_groups
 from slurm_rl_plugin.evaluation.what_if_study import VariantStudy
-from slurm_rl_plugin.hook.audit.summary import AuditSummary
+from slurm_rl_plugin.hook.audit.log import AuditSummary
 from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
 from slurm_rl_plugin.units import (
     DAY,

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
-from slurm_rl_plugin.hook.audit.summary import AuditSummary, RankMoves
+from slurm_rl_plugin.hook.audit.log import AuditSummary, RankMoves
 from slurm_rl_plugin.hook.live_state import CLASSES, UNSEEING, LiveState
 from slurm_rl_plugin.html_pages.pages import render
 from slurm_rl_plugin.measure.intervals import BETTER, WORSE

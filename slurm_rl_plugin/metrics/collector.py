@@ -1,10 +1,13 @@
-"""The daemon's metrics: its live state as families, and what adds up as histograms."""
+"""The daemon's live state and the forecasts' scores as families; what adds up as histograms.
+
+Names are as in docs/metrics.md.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,16 +17,302 @@ from prometheus_client import (
     ProcessCollector,
     Summary,
     disable_created_metrics,
+    generate_latest,
 )
-from prometheus_client.core import Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+    StateSetMetricFamily,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot
+from slurm_rl_plugin.domain.queue_snapshot import REQUEST_PARTS
+from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
-from slurm_rl_plugin.hook.cycle_report import PHASES, CycleReport
+from slurm_rl_plugin.hook.cycle_report import (
+    CONFIGURED_MODES,
+    DIRECTIONS,
+    FAILURES,
+    MODES,
+    PHASES,
+    SUPPRESSIONS,
+    CycleReport,
+)
+from slurm_rl_plugin.hook.experiment.turns import (
+    EXPERIMENT_PHASES,
+    EXPERIMENT_WORDS,
+    ExperimentReport,
+)
 from slurm_rl_plugin.hook.live_state import CLASSES, LabelCap, LiveState
-from slurm_rl_plugin.metrics.families import live_families
+from slurm_rl_plugin.hook.memory.carried_factors import DISTURBANCES
+from slurm_rl_plugin.hook.rails.reserve import LIMIT_CHANGES, LIMIT_FAILURES, LIMIT_REASONS
 from slurm_rl_plugin.utility.time_utility import JobUtilities, job_rows, time_utility
+
+#: Prometheus counts sizes in bytes.
+_BYTES_IN_MIB = 1024.0**2
+#: A label's values, and the number of the series.
+Row = tuple[Sequence[str], float]
+#: Field of `LiveState` -> help and label of its counter. Values of a closed label set exist with 0
+#: from the start, so that rates are never missing.
+_COUNTERS: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
+    "failures": ("cycle_failures", "Cycles that failed.", "reason", FAILURES),
+    "adjustments": ("adjustments", "Factors written.", "direction", DIRECTIONS),
+    "disturbances": (
+        "disturbances",
+        "External faults that the daemon recovered from.",
+        "reason",
+        DISTURBANCES,
+    ),
+    "suppressed": ("adjustments_suppressed", "Changes not made.", "reason", SUPPRESSIONS),
+    "requests_changed": (
+        "requests_changed",
+        "Requests that changed after the job was ranked.",
+        "what",
+        REQUEST_PARTS,
+    ),
+    "limit_changes": (
+        "batch_limit_changes",
+        "Changes of the limit on batch jobs.",
+        "direction",
+        LIMIT_CHANGES,
+    ),
+    "limit_failures": ("batch_limit_failures", "Limits not set.", "reason", LIMIT_FAILURES),
+    "account_waits": ("account_wait_seconds", "Summed waits of jobs that started.", "account", ()),
+    "account_starts": ("account_jobs_started", "Jobs that started.", "account", ()),
+}
+#: Field of `LiveState` -> name, help and label of its gauge, which has no series while it is empty.
+_GAUGES = {
+    "as_batch": (
+        "interactive_jobs_as_batch",
+        "Pending jobs of the interactive class that count as batch.",
+        "reason",
+    ),
+    "rank_changes": (
+        "rank_changes",
+        "Jobs that the daemon's order moves in the site's order.",
+        "partition",
+    ),
+    "with_factor": ("jobs_with_factor", "Pending jobs with a factor.", "partition"),
+    "shares": ("account_share_target_ratio", "Configured share.", "account"),
+    "usage": ("account_usage_ratio", "Share of the decayed usage.", "account"),
+    "account_pending": ("account_pending_jobs", "Pending jobs seen.", "account"),
+    "lifts": ("account_lift_doublings", "Doublings that lower its usage.", "account"),
+    "entitlement": ("entitlement_ratio", "Service over entitlement, a fortnight.", "account"),
+    "group_waits": ("group_wait_seconds", "Mean wait of jobs, a fortnight.", "group"),
+    "group_lifts": ("group_lift_doublings", "Doublings of the waits of its jobs.", "group"),
+}
+
+
+def number(name: str, meaning: str, value: float) -> Metric:
+    """A gauge without labels."""
+    return GaugeMetricFamily(f"slurm_rl_{name}", meaning, value)
+
+
+def gauge(name: str, meaning: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
+    """A gauge with a series for each row."""
+    family = GaugeMetricFamily(f"slurm_rl_{name}", meaning, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
+def states(name: str, meaning: str, known: Iterable[str], now: str) -> Metric:
+    """A state set: the present state among all that are known."""
+    family = StateSetMetricFamily(f"slurm_rl_{name}", meaning)
+    family.add_metric([], {each: each == now for each in known})
+    return family
+
+
+def live_families(state: LiveState) -> Iterator[Metric]:
+    """Every gauge, counter and info of the daemon."""
+    bound, limit = state.starvation_bound, state.limit
+    processors = math.inf if limit.processors is None else limit.processors
+    for name, meaning, value in (
+        ("up", "Whether the last cycle worked.", state.up),
+        ("fallback_active", "Whether the policy is not used.", state.fallback),
+        ("last_success_timestamp_seconds", "Last good cycle.", state.last_success),
+        (
+            "last_reload_successful",
+            "Whether the last reload took over the files on disk.",
+            state.reloaded,
+        ),
+        (
+            "starvation_bound_seconds",
+            "A job that could start for longer goes first; +Inf for no bound.",
+            math.inf if bound is None else bound,
+        ),
+        (
+            "reserve_processors",
+            "Processors that the last decision keeps free of batch work.",
+            state.reserve,
+        ),
+        (
+            "batch_limit_processors",
+            "Processors that batch jobs may use together; +Inf for no limit of the daemon.",
+            processors,
+        ),
+        (
+            "batch_limit_failing",
+            "Whether the last attempt to set the limit failed.",
+            limit.failing,
+        ),
+        ("fairness_ratio", "Fairness of the decayed usage (2008, eq. 4).", state.fairness),
+        (
+            "share_deficit_ratio",
+            "Largest share that an account is short of.",
+            state.share_deficit,
+        ),
+        ("experiment_pairs", "Pairs of blocks that are over.", state.experiment.pairs),
+    ):
+        yield number(name, meaning, float(value))
+    yield states("mode", "What the daemon does with its decisions.", MODES, state.mode)
+    yield states(
+        "configured_mode", "What the configuration wants.", CONFIGURED_MODES, state.configured_mode
+    )
+    yield states("batch_limit_reason", "Why the limit is what it is.", LIMIT_REASONS, limit.reason)
+    yield InfoMetricFamily("slurm_rl_model", "The model in use.", value=dict(state.model))
+    build = {"version": state.version, "adapter": state.adapter, "slurm_version": state.release}
+    yield InfoMetricFamily("slurm_rl_build", "The program and what it runs on.", value=build)
+    yield CounterMetricFamily("slurm_rl_cycles", "Cycles run.", value=state.cycles)
+    for place, (name, meaning, label, closed) in _COUNTERS.items():
+        family = CounterMetricFamily(f"slurm_rl_{name}", meaning, labels=[label])
+        for labelled, count in {**dict.fromkeys(closed, 0), **getattr(state, place)}.items():
+            family.add_metric([labelled], count)
+        yield family
+    yield from _experiment_families(state.experiment)
+    yield from _queue_families(state)
+
+
+def _queue_families(state: LiveState) -> Iterator[Metric]:
+    """The gauges of the queue, without a series while the daemon does not read it."""
+    for name, meaning, place in (
+        ("jobs", "Pending jobs seen.", 2),
+        ("age_seconds_median", "Median age of jobs that could start.", 3),
+        ("age_seconds_max", "Age of the oldest job that could start.", 4),
+    ):
+        ages = ((each[:2], float(each[place])) for each in state.pending)
+        yield gauge(f"pending_{name}", meaning, ("partition", "job_class"), ages)
+    for field, (name, meaning, label) in _GAUGES.items():
+        rows = (([each], value) for each, value in getattr(state, field).items())
+        yield gauge(name, meaning, [label], rows)
+    meaning = "Users whose jobs count as batch, whatever their time limits."
+    yield gauge("users_as_batch", meaning, [], _row(state.overrunners))
+    meaning = "Service that went to the wrong account."
+    yield gauge("misdelivered_ratio", meaning, [], _row(state.misdelivered))
+    for name, meaning in (
+        ("usable", "What usable nodes have."),
+        ("running", "What running jobs have."),
+        ("pending", "What pending jobs ask for."),
+    ):
+        amounts = (_amount(each.name, getattr(each, name)) for each in state.resources)
+        yield gauge(f"resource_{name}", meaning, ["resource"], amounts)
+    yield gauge(
+        "batch_limit_resource",
+        "Amount of another resource that batch jobs may use together, memory in bytes; no series "
+        "without a limit of the daemon.",
+        ["resource"],
+        (_amount(*each) for each in state.limit.others.items()),
+    )
+
+
+def _row(value: float | None) -> list[Row]:
+    return [] if value is None else [((), value)]
+
+
+def _amount(resource: str, amount: float) -> Row:
+    return [resource], amount * (_BYTES_IN_MIB if resource == MEMORY else 1.0)
+
+
+def _experiment_families(report: ExperimentReport) -> Iterator[Metric]:
+    """Every family; those of goals are empty until the first pair of blocks is over."""
+    meaning = "Whose order is in force in an experiment."
+    yield states("experiment", meaning, EXPERIMENT_PHASES, report.phase)
+    yield number(
+        "experiment_stepped_back",
+        "Whether an experiment has ended by itself, for significant harm or by a guard.",
+        1 if report.state == "stepped back" else 0,
+    )
+    yield gauge(
+        "experiment_cost_ratio",
+        "Cost of the order on trial over the cost of the other one, and the interval's ends.",
+        ("goal", "which"),
+        (
+            ((each.goal, which), value)
+            for each in report.goals
+            for which, value in (("estimate", each.ratio), ("low", each.low), ("high", each.high))
+        ),
+    )
+    yield gauge(
+        "experiment_finding",
+        "1 for the finding of a goal.",
+        ("goal", "word"),
+        (
+            ((each.goal, word), 1.0 if each.word == word else 0.0)
+            for each in report.goals
+            for word in EXPERIMENT_WORDS
+        ),
+    )
+
+
+#: Figure of `Scores` -> name and help of its metric.
+_FIGURES = {
+    "median_error": ("median_log_error", "median of |log10(forecast / true wait)|"),
+    "square_error": ("square_log_error", "mean square of log10(forecast / true wait)"),
+    "within_2": ("within_factor_2", "part of waits within a factor of 2 of the median"),
+    "within_3": ("within_factor_3", "part of waits within a factor of 3 of the median"),
+    "coverage_50": ("coverage_50", "part of waits inside the 50 % band"),
+    "coverage_90": ("coverage_90", "part of waits inside the 90 % band"),
+    "width_90": ("log_width_90", "mean log10(high / low) of the 90 % band"),
+    "pinball": ("pinball_loss", "pinball loss in log10 of the wait"),
+}
+_GROUPS = ("class", "partition", "horizon")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForecastFamilies(Collector):
+    """Families of one document of scores (`scored_forecasts.scores_document`)."""
+
+    scores: Mapping[str, Any]
+    age: float  #: seconds since the queue of the last forecasts was read; nan for none
+    seconds: float  #: what the last forecast of the whole queue took; nan for none
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family, of the last four weeks."""
+        scores = self.scores
+        for name, meaning, value in (
+            ("forecasts_given", "forecasts kept in the last four weeks", scores["given"]),
+            ("forecasts_started", "those forecasts whose job has started", scores["started"]),
+            ("forecast_age_seconds", "age of the queue of the last forecasts", self.age),
+            ("forecast_seconds", "duration of a forecast of the whole queue", self.seconds),
+        ):
+            yield number(name, meaning, float(value))
+        groups = {"all": {"all": scores["all"]}} if "all" in scores else {}
+        groups |= {each: scores[each] for each in _GROUPS if each in scores}
+        for figure, (name, meaning) in _FIGURES.items():
+            rows = [
+                ((by, label), float(found[figure]))
+                for by, group in groups.items()
+                for label, found in group.items()
+            ]
+            yield gauge(f"forecast_{name}", meaning, ("by", "group"), rows)
+        meaning = (
+            "median of |log10(forecast / true wait)| of a source, over the jobs that it forecast"
+        )
+        medians = {each: found["median_error"] for each, found in scores.get("sources", {}).items()}
+        sources = (((name,), float(median)) for name, median in medians.items())
+        yield gauge("forecast_source_median_log_error", meaning, ("source",), sources)
+
+
+def forecast_metrics(scores: Mapping[str, Any], age: float, seconds: float) -> tuple[bytes, str]:
+    """The text that Prometheus scrapes, and its content type."""
+    registry = CollectorRegistry()
+    registry.register(ForecastFamilies(scores, age, seconds))
+    return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
+
 
 #: Seconds from "at once" to a week, with an edge at the two-minute goal.
 WAIT_BUCKETS = (

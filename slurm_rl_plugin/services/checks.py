@@ -33,7 +33,7 @@ from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, JobNotAccepted, PolicyError
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook.cycle.cycle import Cycle, controller_fault
-from slurm_rl_plugin.hook.cycle.settings import NOBODY_IN_CHARGE, CycleSettings
+from slurm_rl_plugin.hook.cycle_report import NOBODY_IN_CHARGE, CycleSettings
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
 from slurm_rl_plugin.hook.live_state import LiveState
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile

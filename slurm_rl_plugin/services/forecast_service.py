@@ -45,7 +45,7 @@ from slurm_rl_plugin.forecasts.live.sources import (
     rule_order,
 )
 from slurm_rl_plugin.learning.onnx_file import import_model
-from slurm_rl_plugin.metrics.families import forecast_metrics
+from slurm_rl_plugin.metrics.collector import forecast_metrics
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.services.configured_site import chosen_batch_system, written_influence

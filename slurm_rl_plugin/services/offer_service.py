@@ -17,7 +17,7 @@ from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
 from slurm_rl_plugin.brokers.live.recent_starts import OwnUtilities, RecentStarts
 from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, ask_sites
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.configuration.tables import read_sites
+from slurm_rl_plugin.configuration.files import read_sites
 from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities, SiteOffer
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network

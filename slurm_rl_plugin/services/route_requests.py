@@ -17,7 +17,7 @@ from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, News, RoutedJo
 from slurm_rl_plugin.brokers.port import Broker, RoutedJob
 from slurm_rl_plugin.brokers.registry import LearningAgentBroker
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.configuration.tables import read_sites
+from slurm_rl_plugin.configuration.files import read_sites
 from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ConfigurationError
 from slurm_rl_plugin.units import DAY, HOUR

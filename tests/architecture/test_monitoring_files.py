@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 
 from slurm_rl_plugin.forecasts.forecast import Scores
-from slurm_rl_plugin.metrics.families import ForecastFamilies
+from slurm_rl_plugin.metrics.collector import ForecastFamilies
 from tests.architecture.markdown_documents import TOP, anchor, headings, section, table_rows
 from tests.architecture.test_documents import families, served_name
 

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
-from slurm_rl_plugin.hook.audit.summary import AuditSummary
+from slurm_rl_plugin.hook.audit.log import AuditSummary
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.experiment.turns import ExperimentReport, GoalSeen
 from slurm_rl_plugin.hook.memory.account_service import Lifts, ServiceSeen

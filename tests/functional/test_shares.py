@@ -18,7 +18,7 @@ from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.features.site import dynamic_job_features
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.cycle.settings import CycleSettings
+from slurm_rl_plugin.hook.cycle_report import CycleSettings
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray

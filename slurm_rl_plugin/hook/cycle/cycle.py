@@ -27,12 +27,12 @@ from slurm_rl_plugin.errors import (
     SlurmRLError,
 )
 from slurm_rl_plugin.hook.audit.log import AuditLog
-from slurm_rl_plugin.hook.cycle.settings import (
+from slurm_rl_plugin.hook.cycle_report import (
     NO_CONTROLLER_HERE,
     NOBODY_IN_CHARGE,
+    CycleReport,
     CycleSettings,
 )
-from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.memory.account_service import AccountService, Lifts, ServiceSeen
 from slurm_rl_plugin.hook.memory.carried_factors import (
     FOUND,

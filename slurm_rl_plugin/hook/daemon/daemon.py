@@ -13,8 +13,7 @@ from slurm_rl_plugin.batch_systems.port import SchedulerLoad
 from slurm_rl_plugin.domain.switchback import OURS, SITE
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.cycle.settings import SOONEST_POLL, NewJobsDue, Pace
-from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.cycle_report import SOONEST_POLL, CycleReport, NewJobsDue, Pace
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns, Turn
 from slurm_rl_plugin.hook.memory.carried_factors import ClockWatch

@@ -31,8 +31,7 @@ from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.errors import BatchSystemUnavailable, PolicyError
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.cycle.settings import CycleSettings, Pace
-from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.cycle_report import CycleReport, CycleSettings, Pace
 from slurm_rl_plugin.hook.daemon.daemon import Daemon
 from slurm_rl_plugin.hook.memory.carried_factors import MemoryFile, StateFile, memory_path
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails

@@ -20,17 +20,15 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.hook.audit.log import (
     LONGEST_LINE,
+    MOST_NAMES,
     AuditFilter,
     AuditReader,
-    audit_files,
-    tail_of,
-)
-from slurm_rl_plugin.hook.audit.summary import (
-    MOST_NAMES,
     AuditSummary,
     RankMoves,
+    audit_files,
     inversions,
     kendall_tau,
+    tail_of,
 )
 from tests.unit.hook.queues import ScorePolicy, site
 

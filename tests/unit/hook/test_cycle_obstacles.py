@@ -16,7 +16,7 @@ from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.cycle.settings import Pace
+from slurm_rl_plugin.hook.cycle_report import Pace
 from slurm_rl_plugin.hook.memory import carried_factors
 from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors, StateFile
 from slurm_rl_plugin.hook.rails.reserve import BatchLimit, ReserveRail, ReserveSettings

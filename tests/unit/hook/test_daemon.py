@@ -14,8 +14,7 @@ import pytest
 from slurm_rl_plugin.batch_systems.port import SchedulerLoad
 from slurm_rl_plugin.errors import BatchSystemUnavailable
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.cycle.settings import NewJobsDue, Pace
-from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.cycle_report import CycleReport, NewJobsDue, Pace
 from slurm_rl_plugin.hook.daemon.daemon import Reloaded
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest, sd_notify
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, write_disable_file

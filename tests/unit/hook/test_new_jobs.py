@@ -14,8 +14,7 @@ from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange, Schedu
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import ChangeRejected
 from slurm_rl_plugin.hook.cycle.cycle import LONGEST_WRITING, WRITES_AT_ONCE, Cycle
-from slurm_rl_plugin.hook.cycle.settings import SOONEST_POLL, Pace
-from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.cycle_report import SOONEST_POLL, CycleReport, Pace
 from tests.unit.hook.queues import (
     FACTS,
     NOW,
