@@ -6,13 +6,13 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 
 from slurm_rl_plugin.domain.jobs import JobColumns
-from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, CPUS
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, CPUS, Rows
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Columns of a log that are texts.
@@ -57,17 +57,11 @@ class JobLog(JobColumns):
 
     def select(self, index: IntArray | BoolArray) -> Self:
         """The jobs named by an index or boolean array, in that order."""
-        places = np.arange(len(self))[index]
-        columns: dict[str, Any] = {
-            each.name: value[places]
-            for each in fields(self)
-            if isinstance(value := getattr(self, each.name), np.ndarray)
+        places = np.arange(len(self))[index].tolist()
+        texts: dict[str, Any] = {
+            name: tuple(map(getattr(self, name).__getitem__, places)) for name in TEXTS
         }
-        for name in TEXTS:
-            texts = getattr(self, name)
-            columns[name] = tuple(texts[place] for place in places)
-        columns["requests"] = None if self.requests is None else self.requests.select(places)
-        return replace(self, **columns)
+        return replace(Rows.select(self, index), **texts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.domain.resources import Rows
+from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
 
 def share_deficit(shares: Any, usage: Any) -> Any:
@@ -144,7 +145,7 @@ def entitled_service(shares: FloatArray, demand: FloatArray, pool: float) -> Flo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServedJobs:
+class ServedJobs(Rows):
     """Jobs with the starts that a schedule gave them; columns of shape [n]."""
 
     submit: FloatArray  #: seconds
@@ -152,16 +153,6 @@ class ServedJobs:
     run_time: FloatArray  #: seconds
     rate: FloatArray  #: what each job is charged for a second
     account: IntArray  #: index into shares
-
-    def select(self, chosen: BoolArray | IntArray) -> ServedJobs:
-        """Some of the jobs: a mask of shape [n], or places."""
-        return ServedJobs(
-            submit=self.submit[chosen],
-            start=self.start[chosen],
-            run_time=self.run_time[chosen],
-            rate=self.rate[chosen],
-            account=self.account[chosen],
-        )
 
     def between(self, begin: float, end: float) -> ServedJobs:
         """Those that came before the end and ended after the begin."""

@@ -147,48 +147,33 @@ def parse_stamp(stamp: str, zone: tzinfo | None) -> float:
     return local.timestamp()
 
 
-class ValueCutter:
-    """Cuts `name=value name=value`, where values may hold spaces and stand in quotes."""
+#: A few dozen names in a whole log are looked at once each.
+_is_name = lru_cache(maxsize=1 << 10)(lambda name: _NAME.fullmatch(name) is not None)
 
-    def __init__(self) -> None:
-        #: Names seen so far: a few dozen in a whole log, so each is checked once.
-        self._names: set[str] = set()
 
-    def cut(self, text: str) -> dict[str, str]:
-        """Name -> value, without quotes.
+def cut_values(text: str) -> dict[str, str]:
+    """Name -> value of `name=value name=value`, without the quotes that may hold spaces.
 
-        A value that cannot be read raises ValueError: users choose some of these texts, and must
-        not be able to pass one value off as another.
-        """
-        if '"' not in text:
-            try:
-                pairs = [word.split("=", 1) for word in text.split()]
-                values = dict(pairs)  # a word without = raises
-            except ValueError:
-                return self._cut_slowly(text)
-            if len(values) == len(pairs) and (values.keys() <= self._names or self._learn(values)):
-                return values
-        return self._cut_slowly(text)
-
-    def _learn(self, values: dict[str, str]) -> bool:
-        if not all(_NAME.fullmatch(name) for name in values):
-            return False
-        self._names.update(values)
-        return True
-
-    def _cut_slowly(self, text: str) -> dict[str, str]:
-        values: dict[str, str] = {}
-        position, end = 0, len(text.rstrip())
-        while position < end:
-            found = _VALUE.match(text, position, end)
-            if found is None:
-                raise ValueError(f"{text[position : position + 40]!r} is no name=value")
-            name, quoted, plain = found["name"], found["quoted"], found["plain"]
-            value = plain.strip() if quoted is None else quoted
-            if values.setdefault(name, value) != value:
-                raise ValueError(f"{name} is there twice")
-            position = found.end()
-        return values
+    A value that cannot be read raises ValueError: users choose some of these texts, and must not be
+    able to pass one value off as another.
+    """
+    if '"' not in text:
+        words = text.split()
+        values = dict([pair for word in words if len(pair := word.split("=", 1)) == 2])
+        if len(values) == len(words) and all(map(_is_name, values)):
+            return values
+    values = {}
+    position, end = 0, len(text.rstrip())
+    while position < end:
+        found = _VALUE.match(text, position, end)
+        if found is None:
+            raise ValueError(f"{text[position : position + 40]!r} is no name=value")
+        name, quoted, plain = found["name"], found["quoted"], found["plain"]
+        value = plain.strip() if quoted is None else quoted
+        if values.setdefault(name, value) != value:
+            raise ValueError(f"{name} is there twice")
+        position = found.end()
+    return values
 
 
 _ASKED = tuple(

@@ -21,9 +21,9 @@ from slurm_rl_plugin.accounting.pbs.records import (
     WHOLE_ARRAY,
     PbsRequest,
     Record,
-    ValueCutter,
     account_of,
     cut_record,
+    cut_values,
     parse_duration,
     parse_epoch,
     parse_job_id,
@@ -59,7 +59,6 @@ class EndedRuns:
         self._zone = zone
         self._tally = Tally()
         self._runs = RunColumns()
-        self._cutter = ValueCutter()
 
     def take(self, log: LogFile) -> None:
         """Read the lines of one file."""
@@ -104,7 +103,7 @@ class EndedRuns:
             raise ValueError(f"{record.job[:40]!r} is no job id")
         if job.subjob == WHOLE_ARRAY:
             return "job array as a whole"
-        values = self._cutter.cut(record.text)
+        values = cut_values(record.text)
         told = (_time(values, name) for name in ("ctime", "etime", "start", "end"))
         submit, eligible, start, end = told
         if math.isnan(end):
