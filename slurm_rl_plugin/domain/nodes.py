@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from slurm_rl_plugin.domain.jobs import RunningJobs
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, CPUS, ResourcesNow
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.units import FloatArray
 
 _WORD = re.compile(r"[^\s&|,()\[\]*]+")
 _COUNT = re.compile(r"\*\d+")
@@ -51,56 +50,39 @@ class NodeNow:
         return self.has.get(resource, 0.0) if self.serves else self.taken.get(resource, 0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineResources:
-    """What usable nodes have together in addition to processors."""
+def resources_now(nodes: Sequence[NodeNow]) -> ResourcesNow | None:
+    """What nodes have and what of it is free by their own report; None for processors alone.
 
-    names: tuple[str, ...]  #: BASIC_RESOURCES, then others that any node has, by name
-    capacity: FloatArray  #: of each, shape [resources]
-    beside: FloatArray  #: usable CPUs of the nodes that have any of each, shape [resources]
-
-    def with_running(
-        self, running: RunningJobs, processors: int, withheld: Mapping[str, float] | None = None
-    ) -> ResourcesNow:
-        """What is free of it now: what no running job has."""
-        capacity = self.capacity.copy()
-        taken = np.zeros(len(self.names))
-        if running.jobs.requests is not None:
-            taken = np.array([running.jobs.requests.of(name).sum() for name in self.names])
-        if withheld:
-            taken += np.array([withheld.get(name, 0.0) for name in self.names])
-        place = self.names.index(CPUS)
-        capacity[place] = processors
-        taken[place] = running.jobs.processors.sum()
-        free = np.maximum(capacity - taken, 0.0)
-        return ResourcesNow(names=self.names, capacity=capacity, free=free, beside=self.beside)
-
-
-def machine_resources(nodes: Iterable[NodeNow]) -> MachineResources | None:
-    """What nodes have together; None where they have nothing but processors."""
-    nodes = list(nodes)
+    Resources of a node that one job holds exclusively are not free, even if the job does not use
+    them.
+    """
     others = sorted({name for node in nodes for name in node.has} - set(BASIC_RESOURCES))
     names = (*BASIC_RESOURCES, *others)
     capacity = np.array([sum(node.usable(name) for node in nodes) for name in names])
     if not capacity[1:].any():
         return None
     beside = [sum(node.usable(CPUS) for node in nodes if node.usable(name)) for name in names]
-    return MachineResources(names=names, capacity=capacity, beside=np.array(beside))
+    free = np.array([sum(node.free(name) for node in nodes) for name in names])
+    return ResourcesNow(names=names, capacity=capacity, free=free, beside=np.array(beside))
 
 
-def resources_now(nodes: Sequence[NodeNow]) -> ResourcesNow | None:
-    """What nodes have and what of it is free by their own report; None as above.
-
-    For a batch system that reports both at one moment. Resources of a node that one job holds
-    exclusively are not free, even if the job does not use them.
-    """
-    machine = machine_resources(nodes)
-    if machine is None:
-        return None
-    free = np.array([sum(node.free(name) for node in nodes) for name in machine.names])
-    return ResourcesNow(
-        names=machine.names, capacity=machine.capacity, free=free, beside=machine.beside
-    )
+def with_running(
+    machine: ResourcesNow,
+    running: RunningJobs,
+    processors: int,
+    withheld: Mapping[str, float] | None = None,
+) -> ResourcesNow:
+    """The same where the nodes were seen before: free is what no running job has."""
+    capacity = machine.capacity.copy()
+    taken = np.zeros(len(capacity))
+    if running.jobs.requests is not None:
+        taken = np.array([running.jobs.requests.of(name).sum() for name in machine.names])
+    if withheld:
+        taken += np.array([withheld.get(name, 0.0) for name in machine.names])
+    place = machine.names.index(CPUS)
+    capacity[place] = processors
+    taken[place] = running.jobs.processors.sum()
+    return replace(machine, capacity=capacity, free=np.maximum(capacity - taken, 0.0))
 
 
 def most_free(nodes: Sequence[NodeNow], resource: str) -> float:

@@ -24,7 +24,7 @@ from slurm_rl_plugin.batch_systems.slurm.batch_limit import (
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, some_jobs
 from slurm_rl_plugin.domain.job_class import JobClassifier
-from slurm_rl_plugin.domain.nodes import machine_resources
+from slurm_rl_plugin.domain.nodes import resources_now
 from slurm_rl_plugin.errors import BatchSystemError, ChangeRejected
 
 #: A query of slurmdbd that costs it nothing.
@@ -242,7 +242,7 @@ def resource_check(commands: CommandRunner) -> Check:
         if not (settings.counts_memory or settings.counts_gres):
             return Check(PASS, "resources", "slurm.conf counts processors alone")
         nodes = read_nodes(commands.read, counts_memory=settings.counts_memory)
-        machine = machine_resources(nodes)
+        machine = resources_now(nodes)
     except BatchSystemError as error:
         return Check(WARN, "resources", f"{error}; until then processors alone count")
     if machine is None:

@@ -29,7 +29,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
 from slurm_rl_plugin.domain.machine import ResourceLimit
-from slurm_rl_plugin.domain.nodes import machine_resources, most_free
+from slurm_rl_plugin.domain.nodes import most_free, resources_now
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
 from slurm_rl_plugin.errors import BatchSystemError
 from tests.assets.record_slurm_answers import ASSETS, MARK
@@ -107,12 +107,12 @@ def test_nodes_of_each_release(answers: Path):
     assert [node.name for node in nodes] == ["g01", "g02", "g03", "n1", "n2"]
     assert nodes[0].partitions == {"batch", "short", "gpu"}
     assert nodes[0].features == {"big", "ib"}
-    machine = machine_resources(nodes)
+    machine = resources_now(nodes)
     assert machine.names == (*BASIC_RESOURCES, "gres/gpu:a100")
     assert machine.capacity.tolist() == [28.0, 40000.0, 6.0, 6.0]  # n2 is drained
     assert most_free(nodes, "gpus") == 2.0
     line = "n1|batch|0/4/0/4|16000|0|(null)|gpu:0|(null)|idle|\n"
-    assert machine_resources(parse_nodes(line, counts_memory=False)) is None
+    assert resources_now(parse_nodes(line, counts_memory=False)) is None
 
 
 NOTHING, ONE = ("N/A",) * 4, ("cpu=1,node=1", "1", "1", "0")

@@ -38,7 +38,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.machine import read_nodes
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SlurmSettings
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
 from slurm_rl_plugin.domain.jobs import RunningJobs
-from slurm_rl_plugin.domain.nodes import MachineResources, NodeNow, machine_resources
+from slurm_rl_plugin.domain.nodes import NodeNow, resources_now, with_running
 from slurm_rl_plugin.domain.resources import CPUS, MEMORY, ResourcesNow
 from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.machine_files.statements import expand
@@ -299,7 +299,7 @@ class MachineLook:
         self._licences: tuple[str, ...] = ()
         self._nodes: Mapping[str, NodeNow] = {}
         #: The last answer; None if the machine has only processors, or is not known.
-        self.seen: MachineResources | None = None
+        self.seen: ResourcesNow | None = None
 
     def counts(self, settings: SlurmSettings) -> None:
         """Take from slurm.conf what Slurm counts."""
@@ -324,7 +324,7 @@ class MachineLook:
         """What the machine has and what of it is free; None if it has only processors."""
         if self.seen is None:
             return None
-        return self.seen.with_running(running, processors, self._withheld(rows))
+        return with_running(self.seen, running, processors, self._withheld(rows))
 
     def _withheld(self, running: Iterable[QueueRow]) -> Mapping[str, float]:
         found: Counter[str] = Counter()
@@ -350,7 +350,7 @@ class MachineLook:
             try:
                 nodes = read_nodes(self._commands.read, counts_memory=self._counts_memory)
                 self._nodes = {node.name: node for node in nodes}
-                self.seen = machine_resources(nodes)
+                self.seen = resources_now(nodes)
             except BatchSystemError as error:  # an order by processors alone is better than none
                 logger.warning("resources=unknown reason=%s", error)
                 self.seen = None
