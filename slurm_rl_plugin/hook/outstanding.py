@@ -8,34 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
 from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors, StateFile
 from slurm_rl_plugin.hook.rails.reserve import BatchLimit
 from slurm_rl_plugin.whole_file import beside
 
-
-class Outstanding(Protocol):
-    """One kind of write that stays in the batch system until it is restored."""
-
-    @property
-    def name(self) -> str:
-        """What it is, for messages and as a key of `status --json`."""
-
-    @property
-    def path(self) -> Path | None:
-        """The file that remembers it; None if nothing of it can be outstanding."""
-
-    @property
-    def words(self) -> str:
-        """What may be outstanding now, a clause without an end."""
-
-    def is_outstanding(self) -> bool:
-        """Whether it may be outstanding; true if the file cannot be trusted."""
-
-    def restore(self, system: BatchSystem) -> ApplyReport:
-        """Restore what the batch system had before the daemon's writes."""
+#: A kind of write that stays in the batch system until `restore`: its `name` for messages and as a
+#: key of `status --json`, the `path` that remembers it, and what may be outstanding now in `words`.
+Outstanding = BatchLimit | CarriedFactors
 
 
 def limits_path(state_file: Path) -> Path:
