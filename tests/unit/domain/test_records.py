@@ -2,69 +2,35 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, weighed_processors
 from slurm_rl_plugin.domain.site import PublishedUtilities
-from tests.reference.loads import random_workload, table_of
 
-TABLE = table_of(random_workload(1, jobs=6, parallel=True))
-
-
-@pytest.mark.parametrize(
-    "index", [np.array([4, 0, 2]), np.array([True, False, True, False, False, True])]
-)
-def test_select_takes_the_same_rows_of_every_column(index):
-    chosen = TABLE.select(index)
-    for field in dataclasses.fields(TABLE):
-        before, after = getattr(TABLE, field.name), getattr(chosen, field.name)
-        if before is None:
-            assert after is None
-            continue
-        np.testing.assert_array_equal(after, before[index])
-
-
-def test_requests_are_cut_with_their_jobs():
-    total = np.arange(18.0).reshape(6, 3)
-    requests = ResourceRequests.of_totals(total, nodes=np.arange(6))
-    chosen = dataclasses.replace(TABLE, requests=requests).select(np.array([5, 2])).requests
-    assert chosen.nodes.tolist() == [5, 2]
-    assert chosen.of("memory").tolist() == [16.0, 7.0]
-    assert chosen.of("gres/gpu:a100").tolist() == [0.0, 0.0]
-
-
-MACHINE = np.array([128.0, 512_000.0, 8.0])
 ASKED = np.array([[16.0, 8_000.0, 0.0], [4.0, 256_000.0, 0.0], [4.0, 8_000.0, 2.0]])
 
 
-def requests(total: np.ndarray) -> ResourceRequests:
-    return ResourceRequests.of_totals(total, nodes=np.zeros(len(total), dtype=np.int64))
-
-
-def test_a_job_weighs_the_processors_of_its_dominant_share():
-    weighed = weighed_processors(ASKED[:, 0], requests(ASKED), BASIC_RESOURCES, MACHINE)
-    assert weighed.tolist() == [16.0, 64.0, 32.0]
-
-
-def test_gpus_weigh_the_processors_of_the_nodes_that_have_them():
-    beside = np.array([128.0, 128.0, 32.0])
-    weighed = weighed_processors(ASKED[:, 0], requests(ASKED), BASIC_RESOURCES, MACHINE, beside)
-    assert weighed.tolist() == [16.0, 64.0, 8.0]
-
-
-def test_what_the_machine_has_none_of_weighs_nothing():
-    without_gpus = np.array([128.0, 512_000.0, 0.0])
-    weighed = weighed_processors(ASKED[:, 0], requests(ASKED), BASIC_RESOURCES, without_gpus)
-    assert weighed.tolist() == [16.0, 64.0, 4.0]
+@pytest.mark.parametrize(
+    ("gpus", "beside", "weighed"),
+    [
+        (8.0, None, [16.0, 64.0, 32.0]),
+        (8.0, [128.0, 128.0, 32.0], [16.0, 64.0, 8.0]),  # of the nodes that have GPUs
+        (0.0, None, [16.0, 64.0, 4.0]),  # what the machine has none of weighs nothing
+    ],
+)
+def test_a_job_weighs_the_processors_of_its_dominant_share(gpus, beside, weighed):
+    machine = np.array([128.0, 512_000.0, gpus])
+    asked = ResourceRequests.of_totals(ASKED, nodes=np.zeros(3, dtype=np.int64))
+    cpus = None if beside is None else np.array(beside)
+    found = weighed_processors(ASKED[:, 0], asked, BASIC_RESOURCES, machine, cpus)
+    assert found.tolist() == weighed
 
 
 def test_jobs_of_processors_alone_weigh_what_they_ask_for():
     processors = np.array([3.0, 7.0])
-    assert weighed_processors(processors, None, BASIC_RESOURCES, MACHINE) is processors
+    assert weighed_processors(processors, None, BASIC_RESOURCES, np.ones(3)) is processors
 
 
 @pytest.mark.parametrize(
