@@ -39,8 +39,6 @@ from slurm_rl_plugin.brokers.market.timetable import (
     empty_timetable,
     end_jobs,
     fits,
-    forget_past,
-    give_back,
     next_event,
     no_agreements,
     sort_waiting,
@@ -317,12 +315,9 @@ def simulate_market(workload: Workload, settings: MarketSettings) -> MarketSched
     terms = Terms(settings.owner.program, settings.user.program)
     state = no_agreements(len(jobs.submit), capacity)
     lanes = empty_lanes(capacity, len(jobs.submit) + 1)
-    if settings.rescheduling:
-        draft = empty_draft(len(jobs.submit), len(capacity))
-        _trade_and_reschedule(jobs, state, lanes, draft, terms, settings.margin)
-    else:
-        table = empty_timetable(2 * (len(jobs.submit) + 1), len(capacity))
-        _trade(jobs, state, lanes, table, terms)
+    draft = empty_draft(len(jobs.submit), len(capacity))
+    margin = settings.margin if settings.rescheduling else 0.0
+    _trade(jobs, state, lanes, draft, terms, margin, settings.rescheduling)
     if np.isnan(state.start).any() or (state.start > state.promised).any():
         raise SimulationError("a market broke an agreement.")
     return MarketSchedule(
@@ -383,41 +378,6 @@ def _request(jobs: MarketJobs, job: int, margin: float) -> Request:
 
 
 @compiled
-def _trade(
-    jobs: MarketJobs, state: Agreements, lanes: Lanes, table: Timetable, terms: Terms
-) -> None:
-    """The paper's market: jobs start as agreed."""
-    tabulate_running(jobs, state, table, -np.inf)
-    for job in range(len(jobs.submit)):
-        drop_ended(lanes, jobs.run_time, jobs.submit[job])
-        _give_back_ended(jobs, state, table, jobs.submit[job])
-        request = _request(jobs, job, 0.0)
-        offer = best_offer(lanes, table, request, terms)
-        _agree(state, lanes, job, request, offer)
-        begin = state.start[job] = state.planned[job]
-        state.running[state.counts[RUNNING]] = job
-        state.counts[RUNNING] += 1
-        take_planned(jobs, state, table, job)
-        for lane in offer.lanes[: offer.used[0]]:
-            allocate(lanes, lane, begin, begin + jobs.allocated[job], job)
-
-
-@compiled_borrowing
-def _give_back_ended(jobs: MarketJobs, state: Agreements, table: Timetable, now: float) -> None:
-    """End the jobs that end by now, and free the rest of their allocations."""
-    forget_past(table, now)
-    kept = 0
-    for place in range(state.counts[RUNNING]):
-        job = state.running[place]
-        if state.start[job] + jobs.run_time[job] > now:
-            state.running[kept] = job
-            kept += 1
-        else:
-            give_back(table, state.start[job] + jobs.allocated[job], state.parts, job)
-    state.counts[RUNNING] = kept
-
-
-@compiled
 def _rebuild(jobs: MarketJobs, state: Agreements, lanes: Lanes, order: IntArray) -> None:
     """Rebuild the schedule of single processors: running jobs, then waiting ones by start."""
     lanes.depth[:] = 0
@@ -448,35 +408,56 @@ def _allocate_planned(jobs: MarketJobs, state: Agreements, lanes: Lanes, job: in
 
 @compiled
 def _sell(
-    jobs: MarketJobs, state: Agreements, lanes: Lanes, draft: Draft, terms: Terms, margin: float
+    jobs: MarketJobs,
+    state: Agreements,
+    lanes: Lanes,
+    draft: Draft,
+    terms: Terms,
+    margin: float,
+    rescheduling: bool,
 ) -> None:
-    """Give the next job the best offer."""
+    """Give the next job the best offer; without rescheduling it keeps the offered processors."""
     counts = state.counts
     job = counts[NEXT]
     request = _request(jobs, job, margin)
-    _rebuild(jobs, state, lanes, draft.trial)
+    if rescheduling:
+        _rebuild(jobs, state, lanes, draft.trial)
+    else:
+        drop_ended(lanes, jobs.run_time, jobs.submit[job])
     table = draft.fixed
     tabulate_running(jobs, state, table, jobs.submit[job])
     for place in range(counts[WAITING]):
         take_planned(jobs, state, table, state.waiting[place])
-    _agree(state, lanes, job, request, best_offer(lanes, table, request, terms))
+    offer = best_offer(lanes, table, request, terms)
+    _agree(state, lanes, job, request, offer)
+    if not rescheduling:
+        begin = state.planned[job]
+        for lane in offer.lanes[: offer.used[0]]:
+            allocate(lanes, lane, begin, begin + jobs.allocated[job], job)
     state.waiting[counts[WAITING]] = job
     counts[WAITING] += 1
     counts[NEXT] += 1
 
 
 @compiled
-def _trade_and_reschedule(
-    jobs: MarketJobs, state: Agreements, lanes: Lanes, draft: Draft, terms: Terms, margin: float
+def _trade(
+    jobs: MarketJobs,
+    state: Agreements,
+    lanes: Lanes,
+    draft: Draft,
+    terms: Terms,
+    margin: float,
+    rescheduling: bool,
 ) -> None:
-    """A market that starts jobs early if possible."""
+    """The market; with rescheduling it starts jobs early if possible, else as agreed."""
     while True:
         now = next_event(jobs, state)
         if np.isinf(now):
             return
         end_jobs(jobs, state, now)
         while state.counts[NEXT] < len(jobs.submit) and jobs.submit[state.counts[NEXT]] <= now:
-            _sell(jobs, state, lanes, draft, terms, margin)
+            _sell(jobs, state, lanes, draft, terms, margin, rescheduling)
         start_planned(state, now)
-        reschedule(jobs, state, draft, now)
-        start_planned(state, now)
+        if rescheduling:
+            reschedule(jobs, state, draft, now)
+            start_planned(state, now)

@@ -299,30 +299,6 @@ def take_planned(jobs: MarketJobs, state: Agreements, table: Timetable, job: int
 
 
 @compiled_borrowing
-def forget_past(table: Timetable, now: float) -> None:
-    """Move the begin of a timetable to now, which is not before its present begin."""
-    dropped = 0
-    while dropped + 1 < table.points[0] and table.time[dropped + 1] <= now:
-        dropped += 1
-    for place in range(dropped, table.points[0]):
-        table.time[place - dropped] = table.time[place]
-        for machine in range(table.free.shape[1]):
-            table.free[place - dropped, machine] = table.free[place, machine]
-    table.points[0] -= dropped
-    table.time[0] = now
-
-
-@compiled_borrowing
-def give_back(table: Timetable, end: float, parts: IntArray, row: int) -> None:
-    """Free the processors of a row of `parts` from the begin of the timetable to `end`."""
-    place = 0
-    while place < table.points[0] and table.time[place] < end:
-        for machine in range(table.free.shape[1]):
-            table.free[place, machine] += parts[row, machine]
-        place += 1
-
-
-@compiled_borrowing
 def copy_table(source: Timetable, target: Timetable) -> None:
     """Copy a timetable."""
     points = source.points[0]
