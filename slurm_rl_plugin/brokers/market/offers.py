@@ -69,22 +69,6 @@ def offered_start(start: float, request: Request) -> float:
     return start if start <= request.now else start + request.margin
 
 
-@compiled_borrowing
-def idle_beside(
-    lanes: Lanes, gaps: Gaps, machine: int, start: float, duration: float, count: int
-) -> float:
-    """Processor-seconds idle on a machine's other processors while a job runs (`left_right`)."""
-    first, last = lanes.first[machine], lanes.first[machine + 1]
-    end, taken = start + duration, 0.0
-    for lane in range(first, last):
-        for place in range(gaps.place[lane], lanes.depth[lane]):
-            if lanes.begin[place, lane] >= end:
-                break
-            overlap = min(lanes.finish[place, lane], end) - max(lanes.begin[place, lane], start)
-            taken += max(overlap, 0.0)
-    return (last - first - count) * duration - taken
-
-
 @compiled
 def price(
     lanes: Lanes,
@@ -108,9 +92,9 @@ def price(
     for lane in chosen:
         under += start - gaps.begin[lane]
         over += min(gaps.end[lane], horizon) - end
-    left_right = idle_beside(lanes, gaps, machine, start, duration, count)
-    area, utilization = count * duration, 0.0
     capacity = lanes.first[machine + 1] - lanes.first[machine]
+    left_right = (capacity - count) * duration - taken_area(lanes, machine, start, end)
+    area, utilization = count * duration, 0.0
     if owner.names[_UTILIZATION]:
         allocated = taken_area(lanes, machine, now, horizon) + area
         utilization = allocated / (capacity * (horizon - now))

@@ -187,25 +187,21 @@ def allocate(lanes: Lanes, lane: int, begin: float, finish: float, owner: int) -
 
 
 @compiled_borrowing
-def drop_first(lanes: Lanes, lane: int) -> None:
-    """Remove the first allocation of a lane."""
-    for place in range(1, lanes.depth[lane]):
-        lanes.begin[place - 1, lane] = lanes.begin[place, lane]
-        lanes.finish[place - 1, lane] = lanes.finish[place, lane]
-        lanes.owner[place - 1, lane] = lanes.owner[place, lane]
-    lanes.depth[lane] -= 1
-    if lanes.depth[lane] == 0:
-        lanes.last[lane] = -np.inf
-
-
-@compiled_borrowing
 def drop_ended(lanes: Lanes, run_time: FloatArray, now: float) -> None:
     """Remove the allocations of jobs that ended by now, early or not."""
     for lane in range(len(lanes.depth)):
-        while lanes.depth[lane] > 0:
-            if lanes.begin[0, lane] + run_time[lanes.owner[0, lane]] > now:
-                break
-            drop_first(lanes, lane)
+        kept = 0
+        for place in range(lanes.depth[lane]):
+            owner = lanes.owner[place, lane]
+            if kept == 0 and lanes.begin[place, lane] + run_time[owner] <= now:
+                continue
+            lanes.begin[kept, lane] = lanes.begin[place, lane]
+            lanes.finish[kept, lane] = lanes.finish[place, lane]
+            lanes.owner[kept, lane] = owner
+            kept += 1
+        lanes.depth[lane] = kept
+        if kept == 0:
+            lanes.last[lane] = -np.inf
 
 
 @compiled

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.bench.faults.jobs_under_fault import SeenJob, failed, held, lost, starved
 from tests.bench.faults.scene import Sign
@@ -62,21 +60,6 @@ def test_a_job_is_starved_where_a_newer_one_of_its_size_passes_it_beyond_the_bou
     assert not starved(
         [job("wide", start=60.0, processors=2), job("new", eligible=40.0, start=50.0)], BOUND, GRACE
     )
-
-
-@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), max_size=20))
-def test_who_start_in_the_order_in_which_they_came_are_never_starved(
-    times: list[tuple[float, float]],
-) -> None:
-    eligible, begins = (
-        sorted(each[0] for each in times),
-        sorted(each[0] + each[1] for each in times),
-    )
-    jobs = [
-        job(str(place), eligible=came, start=began)
-        for place, (came, began) in enumerate(zip(eligible, begins, strict=True))
-    ]
-    assert starved(jobs, BOUND, GRACE) == []
 
 
 @pytest.mark.parametrize(
