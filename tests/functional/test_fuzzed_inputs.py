@@ -16,7 +16,7 @@ from slurm_rl_plugin.policies.q_network import load_q_network
 from tests.architecture.markdown_documents import TOP
 from tests.bench.fuzz.mutations import mutated
 from tests.bench.fuzz.service_targets import RaisesBroken
-from tests.bench.fuzz.targets import TARGETS, Target
+from tests.bench.fuzz.targets import TARGETS
 
 #: Inputs of each target: those that take longer get fewer.
 INPUTS = {"conversion": 8, "any log": 100, "configuration": 60, "model": 60, "parquet": 60}
@@ -50,7 +50,7 @@ def test_nothing_but_the_documented_errors(name: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_sound_inputs_are_taken(name: str, folder: Path) -> None:
-    target: Target = TARGETS[name].build(folder)
+    target = TARGETS[name].build(folder)
     taken = [target(each, folder) for each in TARGETS[name].seeds(folder)]
     assert any(taken)
 

@@ -17,7 +17,7 @@ from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
 from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.domain.job_class import JobClassifier
-from slurm_rl_plugin.errors import ConfigurationError, PolicyError
+from slurm_rl_plugin.errors import ConfigurationError, PolicyError, SlurmRLError
 from slurm_rl_plugin.hook.rails.guard_rails import FiniteScores
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import metrics_pages
@@ -35,6 +35,28 @@ _UNANSWERED = 10.0
 _ALLOWED = {200, 400, 401, 404, 405, 409, 411, 413, 414, 417, 429, 431, 501, 503, 505}
 
 
+#: Takes an input and a folder for files; returns whether it accepted the input.
+Target = Callable[[bytes, Path], bool]
+
+
+def refuses_by(documented: type[SlurmRLError]) -> Callable[[Target], Target]:
+    """A target that may refuse its input by this error, with a message."""
+
+    def judged(target: Target) -> Target:
+        def judge(content: bytes, folder: Path) -> bool:
+            try:
+                return target(content, folder)
+            except documented as error:
+                words = str(error)
+            assert words.strip()
+            assert "Traceback" not in words
+            return False
+
+        return judge
+
+    return judged
+
+
 def configure(content: bytes, folder: Path) -> bool:
     """A configuration file."""
     path = folder / "site.toml"
@@ -50,16 +72,14 @@ def configure(content: bytes, folder: Path) -> bool:
     return False
 
 
+@refuses_by(PolicyError)
 def load_model(content: bytes, folder: Path) -> bool:
     """A model, and a decision by it if it loads."""
     path = folder / "any.onnx"
     path.write_bytes(content)
     snapshot = random_snapshot(5, np.random.default_rng(1))
-    try:
-        decision = load_q_network(path).decide(snapshot)
-        decision = FiniteScores().check(decision, snapshot)
-    except PolicyError:
-        return False
+    decision = load_q_network(path).decide(snapshot)
+    decision = FiniteScores().check(decision, snapshot)
     assert np.isfinite(decision.scores).all()
     return True
 
@@ -107,7 +127,7 @@ def _is_sound(answer: bytes, *, json_only: bool) -> bool:
     return status == 200
 
 
-def heads_target(folder: Path) -> Callable[[bytes, Path], bool]:
+def heads_target(folder: Path) -> Target:
     """A page on a port of this host, which gets raw bytes from one client after another."""
     port = serve_pages(_offer_pages(folder), "127.0.0.1", 0, section="offer")
 
@@ -153,7 +173,7 @@ def _offer_pages(folder: Path) -> OfferPages:
     )
 
 
-def offer_body_target(folder: Path) -> Callable[[bytes, Path], bool]:
+def offer_body_target(folder: Path) -> Target:
     """POST /offer with a valid token and head: only the body is mutated."""
     target = offer_target(folder)
 
