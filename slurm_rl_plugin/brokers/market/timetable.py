@@ -126,13 +126,8 @@ def start_planned(state: Agreements, now: float) -> None:
 @compiled
 def sort_waiting(state: Agreements, key: FloatArray, found: IntArray) -> None:
     """Fill `found` with the waiting jobs by a column of shape [n], ties by agreement."""
-    count = state.counts[WAITING]
-    values = np.empty(count)
-    for place in range(count):
-        values[place] = key[state.waiting[place]]
-    order = np.argsort(values, kind="mergesort")
-    for place in range(count):
-        found[place] = state.waiting[order[place]]
+    waiting = state.waiting[: state.counts[WAITING]]
+    found[: len(waiting)] = waiting[np.argsort(key[waiting], kind="mergesort")]
 
 
 class Lanes(NamedTuple):
@@ -277,10 +272,9 @@ def empty_timetable(places: int, machines: int) -> Timetable:
 @compiled_borrowing
 def tabulate_running(jobs: MarketJobs, state: Agreements, table: Timetable, now: float) -> None:
     """Make the timetable of the running jobs with their allocated times."""
-    table.time[0] = now
+    table.time[0], table.points[0] = now, 1
     for machine in range(len(state.capacity)):
         table.free[0, machine] = state.capacity[machine]
-    table.points[0] = 1
     for place in range(state.counts[RUNNING]):
         job = state.running[place]
         take(table, 0, state.start[job] + jobs.allocated[job], state.parts, job)
