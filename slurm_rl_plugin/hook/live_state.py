@@ -151,7 +151,6 @@ class LiveState:
         return [*lines, f"daemon's policy: {self.model.get('name', 'unknown')}{sha}"]
 
     def _least(self) -> str:
-        """The accounts that got least of their entitlement, and their lifts."""
         least = sorted(self.entitlement.items(), key=lambda each: each[1])[:_FEWEST_SERVED]
         lifts = {
             account: f" (lifted by {doublings:.2g} doublings)"

@@ -289,7 +289,6 @@ def _parsed(raw: bytes) -> AuditLine | None:
 
 
 def _are_amounts(value: Any) -> bool:
-    """Whether the value is a limit line's amounts of resources other than processors."""
     if not isinstance(value, dict):
         return False
     return all(isinstance(each, int | float) for each in value.values())

@@ -293,7 +293,6 @@ class Cycle:
         *,
         new_jobs: bool = False,
     ) -> QueuePlan:
-        """The order, the writes and the limit that a decision asks for."""
         most = 0 if new_jobs else int(min(self.settings.max_writes, self._in_time))
         hours = math.inf if facts.no_influence is not None else self.settings.influence
         influence = math.inf if math.isinf(hours) else hours * facts.points_an_hour
@@ -436,7 +435,6 @@ class Cycle:
 
     @property
     def _outstanding(self) -> tuple[Outstanding, ...]:
-        """The list, with what this process remembers."""
         return outstanding_at(self.state.path, limit=self.limit, factors=self._factors)
 
     @property
@@ -520,7 +518,6 @@ def _numbers(plan: QueuePlan, chosen: BoolArray | None) -> frozenset[int]:
 
 
 def _first_changes(plan: QueuePlan) -> list[FactorChange]:
-    """The changes of a plan that come before all others."""
     first = _numbers(plan, plan.requests.first)
     return list(takewhile(lambda change: change.job_id in first, plan.changes))
 

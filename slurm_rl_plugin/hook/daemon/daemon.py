@@ -142,7 +142,6 @@ class Daemon:
         return load if load.struggles is None else None
 
     def _places_new(self, report: CycleReport) -> bool:
-        """Whether new jobs get their places before the next cycle."""
         acts = report.mode == "active" and report.succeeded and bool(report.events)
         return acts and self.cycle.batch_system.lists_pending
 

@@ -351,7 +351,6 @@ def misdelivered_since_begin(journal: Sequence[InForce]) -> float:
 
 
 def _in_force(declared: Declaration, entry: InForce, arm: str) -> bool:
-    """Whether an order was in force in its own turn."""
     if entry.arm != arm:
         return False
     if declared.candidate:  # a model each, and no other in its place

@@ -394,7 +394,6 @@ class AccountService:
         return {name: each for name, each in starts.items() if each[0] >= ENOUGH_STARTS}
 
     def _group_waits(self) -> dict[str, float]:
-        """Mean wait of each group with ENOUGH_STARTS, seconds."""
         return {name: waits / jobs for name, (jobs, waits) in self._starts().items()}
 
     def _targets(self) -> dict[str, float]:

@@ -176,7 +176,6 @@ def _after(priority: IntArray, wanted: IntArray, sunk: IntArray) -> IntArray:
 
 
 def _later(priority: IntArray) -> IntArray:
-    """The highest priority of those behind each job, shape [n]."""
     later = np.full(len(priority), LOWEST_PRIORITY - 1, dtype=np.int64)
     later[:-1] = np.maximum.accumulate(priority[::-1])[::-1][1:]
     return later

@@ -46,7 +46,6 @@ def in_site_order(
 
 
 def _best_of_account(account: IntArray, points: FloatArray) -> FloatArray:
-    """The highest points of each job's account, shape [m]."""
     best = np.full(account.max() + 1, -np.inf)
     np.maximum.at(best, account, points)
     return np.asarray(best[account])
@@ -201,7 +200,6 @@ class OwnNice:
         return JsonRecord(self.path, "own_nice")
 
     def _read(self) -> IntArray:
-        """The rows of the file, by number; no rows without a file."""
         found = None
         with suppress(FileNotFoundError):
             found = self._record.read(_rows)

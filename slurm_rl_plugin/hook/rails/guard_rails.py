@@ -86,7 +86,6 @@ class StarvationBound:
         return decision.keeping(may[starved], moved)
 
     def _passed_over(self, snapshot: QueueSnapshot, own: BoolArray) -> BoolArray:
-        """Which jobs of `own` are passed over now, shape [n]."""
         places, now = np.flatnonzero(own), snapshot.now
         jobs = snapshot.pending.jobs.job_id[places].tolist()
         since = {job: min(self._since.get(job, now), now) for job in jobs}
