@@ -16,11 +16,7 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.forecasts.live.forecast_pages import (
-    ForecastPages,
-    question_pace,
-    reading_pace,
-)
+from slurm_rl_plugin.forecasts.live.forecast_pages import question_pace, reading_pace
 from slurm_rl_plugin.serving.clients import (
     MOST_CLIENTS,
     NAMELESS,
@@ -36,29 +32,13 @@ from slurm_rl_plugin.serving.page_server import (
     serve_pages_locally,
 )
 from tests.attacks.another_user import as_user, meanwhile, needs_root
+from tests.unit.forecasts.test_forecast_pages import pages
 
 #: First subordinate uid, and the user who is kept waiting; the latter has a login name.
 SUBUID, VICTIM = 100_000, 1
 QUESTION = b"POST /start HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}"
 #: Seconds for which the queue is played forward.
 WORK = 0.3
-
-
-class _Queue:
-    """A forecast queue without jobs."""
-
-    class snapshot:  # noqa: N801 - replaces an attribute
-        now = 0.0
-        pending = ()
-
-    def users_jobs(self, user: str | None) -> list[int]:
-        return []
-
-    def documents(self, places: list[int]) -> list[dict[str, Any]]:
-        return []
-
-    def has_job_of(self, user: str, account: str) -> bool:
-        return False
 
 
 @pytest.fixture
@@ -71,24 +51,11 @@ def path() -> Iterator[Path]:
         time.sleep(WORK)
         return {"jobs": [{}]}
 
-    pages = ForecastPages(
-        others=False,
-        clock=lambda: 0.0,
-        monotonic=time.monotonic,
-        pace=question_pace(time.monotonic),
-        reading=reading_pace(time.monotonic),
-        new_job=new_job,
-        advice=lambda queue, place: [],
-        scores=dict,
-        metrics=lambda: (b"slurm_rl_forecasts_given 1\n", "text/plain"),
-        trusted=frozenset({0}),
-        is_token=lambda header: False,
-        started=lambda user, since, most: pytest.fail("asked for no page"),
-    )
-    pages.renew(_Queue())  # type: ignore[arg-type]
+    served = pages(pace=question_pace(time.monotonic), reading=reading_pace(time.monotonic))
+    served.new_job = new_job
     before = os.umask(0o027)
     try:
-        serve_pages_locally(pages, folder / "socket", section="forecast")
+        serve_pages_locally(served, folder / "socket", section="forecast")
     finally:
         os.umask(before)
     yield folder / "socket"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource, rule_order
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
@@ -138,6 +140,50 @@ def replay_source() -> ReplaySource:
         on_nodes="slurm",
         half_life=7.0 * DAY,
     )
+
+
+@dataclass(slots=True)
+class Clock:
+    """A clock that goes on by hand."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeReplays(ReplaySource):
+    """Replays that take a given time by a clock; a job that requests less starts sooner."""
+
+    clock: Clock
+    took: float  #: seconds of a replay
+    seen: list[SiteAt] = field(default_factory=list)  #: what was played forward
+    made: list[int] = field(default_factory=list)  #: how many replays of each
+
+    @classmethod
+    def taking(cls, seconds: float) -> FakeReplays:
+        source = replay_source()
+        known = {name: getattr(source, name) for name in ReplaySource.__slots__}
+        return cls(**known, clock=Clock(), took=seconds)
+
+    def waits(
+        self,
+        site: SiteAt,
+        jobs: IntArray,
+        draws: int,
+        rng: np.random.Generator,
+        goes_on: Callable[[int], bool] | None = None,
+    ) -> FloatArray:
+        count = 0
+        while count < draws and not (count and goes_on and not goes_on(count)):
+            self.clock.now += self.took
+            count += 1
+        self.seen.append(site)
+        self.made.append(count)
+        asks = site.prepared.log.select(jobs)
+        wait = asks.processors * np.nan_to_num(asks.time_limit, nan=DAY)
+        return np.tile(wait.astype(np.float64)[:, None], count)
 
 
 def forecaster(folder: Path, *, draws: int = 8) -> Forecaster:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,84 +36,28 @@ from slurm_rl_plugin.forecasts.live.asked_queue import (
     variants_of,
 )
 from slurm_rl_plugin.forecasts.live.forecast_queue import ForecastQueue
-from slurm_rl_plugin.forecasts.live.site_at import SiteAt
-from slurm_rl_plugin.forecasts.live.sources import ReplaySource, rule_order
-from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
+from slurm_rl_plugin.forecasts.live.sources import rule_order
+from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 from tests.unit.forecasts.live_site import (
+    FakeReplays,
     LiveSite,
-    busy_look,
     forecaster,
     last_days,
     live_site,
-    replay_source,
 )
 
 RUNS = np.linspace(0.5 * HOUR, 1.0 * HOUR, 1000)
 
 
-@dataclass(slots=True)
-class Clock:
-    """A clock that goes on by hand."""
-
-    now: float = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlowReplays(ReplaySource):
-    """Replays that take a given time by a clock; a job that requests less starts sooner.
-
-    Attributes:
-        clock: goes on by them.
-        took: seconds of a replay.
-        made: of each request how many were made.
-    """
-
-    clock: Clock
-    took: float
-    made: list[int] = field(default_factory=list)
-
-    def waits(
-        self,
-        site: SiteAt,
-        jobs: IntArray,
-        draws: int,
-        rng: np.random.Generator,
-        goes_on: Callable[[int], bool] | None = None,
-    ) -> FloatArray:
-        count = 0
-        while count < draws and not (count and goes_on and not goes_on(count)):
-            self.clock.now += self.took
-            count += 1
-        self.made.append(count)
-        asks = site.prepared.log.select(jobs)
-        wait = asks.processors * np.nan_to_num(asks.time_limit, nan=DAY)
-        return np.tile(wait.astype(np.float64)[:, None], count)
-
-
-@pytest.fixture(scope="module")
-def site() -> LiveSite:
-    return live_site()
-
-
-@pytest.fixture(scope="module")
-def now(site: LiveSite) -> float:
-    return busy_look(site, last_days(site, 2.0, HOUR))
-
-
 def asked_queue(
     folder: Path, site: LiveSite, now: float, took: float
-) -> tuple[AskedQueue, ForecastQueue, SlowReplays]:
+) -> tuple[AskedQueue, ForecastQueue, FakeReplays]:
     """What answers, the forecast of its queue, and the replays that it uses."""
-    clock, history = Clock(), site.history(now)
-    made = forecaster(folder)
+    history, made = site.history(now), forecaster(folder)
     queue = made.forecast(history, site.queue(now, now - HOUR))
-    known = {name: getattr(replay_source(), name) for name in ReplaySource.__slots__}
-    made.source = SlowReplays(**known, clock=clock, took=took)
-    made.monotonic = clock
-    return AskedQueue(forecaster=made, history=lambda: history), queue, made.source
+    made.source = replays = FakeReplays.taking(took)
+    made.monotonic = replays.clock
+    return AskedQueue(forecaster=made, history=lambda: history), queue, replays
 
 
 REQUEST: dict[str, Any] = {
@@ -126,35 +69,23 @@ REQUEST: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("took", [0.01, 0.9, 3.0, 30.0])
+@pytest.mark.parametrize(("took", "speaks"), [(0.01, True), (0.7, True), (3.0, False), (30, False)])
 def test_all_replays_of_a_question_have_one_time(
-    site: LiveSite, now: float, tmp_path: Path, took: float
+    site: LiveSite, now: float, tmp_path: Path, took: float, speaks: bool
 ) -> None:
-    """Whatever one takes, the question ends, but for a replay that is under way."""
+    """Whatever one takes, the question ends, but for a replay that is under way.
+
+    A slow queue has fewer draws; nothing is said of too few.
+    """
     asked, queue, source = asked_queue(tmp_path, site, now, took)
     job = asked.new_job(queue, REQUEST)["jobs"][0]
     assert job["forecast"]["start"] > now
+    assert [each["sooner"] > 0.0 for each in job["advice"]] == [True] * len(job["advice"])
+    assert bool(job["advice"]) == speaks
     assert source.clock.now <= max(QUESTION_SECONDS, took) + took
     before = source.clock.now
     asked.advice(queue, 0)
     assert source.clock.now - before <= max(QUESTION_SECONDS, took) + took
-
-
-def test_a_slow_queue_has_fewer_draws_and_advice_all_the_same(
-    site: LiveSite, now: float, tmp_path: Path
-) -> None:
-    asked, queue, source = asked_queue(tmp_path, site, now, 0.7)
-    job = asked.new_job(queue, REQUEST)["jobs"][0]
-    assert 5 <= min(source.made) <= max(source.made) < 10
-    assert job["advice"]
-    assert all(each["sooner"] > 0.0 for each in job["advice"])
-
-
-def test_of_too_few_draws_nothing_is_said_to_be_sure(
-    site: LiveSite, now: float, tmp_path: Path
-) -> None:
-    asked, queue, _ = asked_queue(tmp_path, site, now, 3.0)
-    assert asked.new_job(queue, REQUEST)["jobs"][0]["advice"] == []
 
 
 @pytest.mark.parametrize("rule", ["fifo", "sjf"])
@@ -222,15 +153,12 @@ def test_where_that_is_longer_than_its_limit_it_asks_for_a_longer_one(
 
 
 def test_of_twice_its_limit_at_most_and_not_where_more_than_few_would_be_killed() -> None:
+    assert [each.asks for each in half_of(4 * HOUR, 3)] == [OtherRequest(processors=2.0)]
+    assert half_of(4 * HOUR, 1) == []
     assert half_of(0.9 * HOUR) == []  # a fifth of them reach it as they are
     (just,) = half_of(0.996 * HOUR)
     assert just.asks.time_limit == pytest.approx(2.0 * 0.996 * HOUR)
     assert 0.0 < just.killed <= KILLED
-
-
-def test_half_of_an_odd_number_is_no_less_than_half() -> None:
-    assert [each.asks for each in half_of(4 * HOUR, 3)] == [OtherRequest(processors=2.0)]
-    assert half_of(4 * HOUR, 1) == []
 
 
 @pytest.mark.parametrize(("sooner", "said"), [(5.0 * HOUR, True), (0.5 * HOUR, False)])
@@ -308,6 +236,8 @@ def test_whose_runs_have_grown_is_told_nothing() -> None:
     told = LimitRule(fewest=10, alike=1.5, margin=1.1).advised(past, np.full(200, 10 * HOUR))
     assert np.isfinite(told[20:100]).all()
     assert np.isnan(told[102:]).all()  # the longest is now twice the median
+    rule, hardly_shorter = LimitRule(fewest=10, alike=2.0, margin=1.1), np.full(4000, 2100.0)
+    assert np.isnan(rule.advised(runs_alike(steady())[0], hardly_shorter)).all()
 
 
 def test_kills_of_one_template_count_as_one() -> None:
@@ -352,9 +282,3 @@ def test_accounts_are_told_what_they_ask_and_use() -> None:
     assert accounts[0]["asked_hours"] == pytest.approx(80.0)
     assert accounts[0]["used_hours"] == pytest.approx(20.0)
     assert accounts[0]["limit_over_run_time"] == 4.0
-
-
-def test_a_limit_that_is_hardly_shorter_is_not_worth_a_word() -> None:
-    past = runs_alike(steady())[0]
-    rule = LimitRule(fewest=10, alike=2.0, margin=1.1)
-    assert np.isnan(rule.advised(past, np.full(4000, 2100.0))).all()

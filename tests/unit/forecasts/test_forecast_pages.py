@@ -22,6 +22,7 @@ from slurm_rl_plugin.forecasts.live.forecast_pages import (
     question_pace,
     reading_pace,
 )
+from tests.unit.forecasts.live_site import Clock
 
 
 class OneQueue:
@@ -86,6 +87,18 @@ def pages(*, others: bool = False, pace: Any = None, reading: Any = None) -> For
     return served
 
 
+def slow_pages(pace: Any, took: float, clock: Clock | None = None) -> ForecastPages:
+    """Pages whose questions take some seconds by a clock."""
+    served, time_now = pages(pace=pace), clock or Clock()
+
+    def new_job(queue: object, request: Mapping[str, Any]) -> dict[str, Any]:
+        time_now.now += took
+        return {"jobs": [{}]}
+
+    served.monotonic, served.new_job = time_now, new_job
+    return served
+
+
 def asked(
     service: ForecastPages, query: str, *, page: str = "/start", body: bytes = b"", **more: str
 ) -> tuple[str, Any]:
@@ -118,6 +131,7 @@ def test_the_own_job_is_told_and_that_of_another_is_as_unknown() -> None:
 def test_jobs_of_others_are_told_where_the_site_lets_see() -> None:
     assert asked(pages(others=True), "job=7", **BEN)[0] == "200 OK"
     assert asked(pages(), "all=1", **BEN)[1]["jobs"] == []
+    assert len(asked(pages(), "all=1", **ROOT)[1]["jobs"]) == 1
     assert asked(pages(), "user=ann", **BEN)[0] == "404 Not Found"
 
 
@@ -140,15 +154,8 @@ def test_a_user_asks_as_himself_and_a_portal_for_anybody() -> None:
 
 
 def test_users_without_a_name_have_one_share_and_half_of_a_users() -> None:
-    now = [0.0]
-    service = pages(pace=question_pace(lambda: now[0]))
-    service.monotonic = lambda: now[0]
-
-    def new_job(queue: object, request: Mapping[str, Any]) -> dict[str, Any]:
-        now[0] += QUESTION_SECONDS
-        return {"jobs": [{}]}
-
-    service.new_job = new_job
+    clock = Clock()
+    service = slow_pages(question_pace(clock), QUESTION_SECONDS, clock)
     numbers = iter(range(100_000, 165_536))
 
     def statuses(name: str) -> list[str]:
@@ -233,16 +240,8 @@ def test_what_plays_the_queue_forward_is_asked_seldom(query: str) -> None:
 
 
 def test_a_question_counts_as_what_it_took_and_not_as_the_wait_for_others() -> None:
-    clock, pace = [0.0], Pace(0.0)
-    service = pages(pace=pace)
-    desk, document = service, {"job": 7, "ahead_of_account": 0}
-
-    def new_job(queue: object, request: Mapping[str, Any]) -> dict[str, Any]:
-        clock[0] += 9.0
-        return {"jobs": [document]}
-
-    desk.monotonic, desk.new_job = lambda: clock[0], new_job
-    assert asked(service, "", body=b"{}", **ANN)[0] == "200 OK"
+    pace = Pace(0.0)
+    assert asked(slow_pages(pace, 9.0), "", body=b"{}", **ANN)[0] == "200 OK"
     assert pace.cost == [("uid:1", 9.0)]
 
 
@@ -292,13 +291,3 @@ def test_an_old_look_is_said() -> None:
     service._queue.unready = "accounting is still being read"  # type: ignore[union-attr,misc]
     old = asked(service, "job=7", **ANN)[1]["old"]
     assert "clock: accounting is still being read, or the daemon" in old
-
-
-def test_root_hears_all() -> None:
-    assert len(asked(pages(), "all=1", **ROOT)[1]["jobs"]) == 1
-
-
-def test_before_the_first_look_it_says_so() -> None:
-    service = pages()
-    service._queue = None
-    assert asked(service, "job=7", **ANN)[0] == "503 Service Unavailable"

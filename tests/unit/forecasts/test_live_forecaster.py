@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import StartedJobs
+from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.forecasts.live.asked_queue import AskedJob, AskedQueue, with_job
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
-from slurm_rl_plugin.forecasts.live.site_at import SiteAt, no_history, site_in_log, site_now
-from slurm_rl_plugin.forecasts.live.sources import PastWaits, ReplaySource
-from slurm_rl_plugin.machine_files.reader import read_cluster
+from slurm_rl_plugin.forecasts.live.site_at import no_history, site_in_log, site_now
+from slurm_rl_plugin.forecasts.live.sources import PastWaits
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
-from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray, IntArray
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 from tests.unit.forecasts.live_site import (
     PROCESSORS,
+    FakeReplays,
     LiveSite,
-    busy_look,
     forecaster,
-    last_days,
-    live_site,
     looked_back,
-    replay_source,
 )
-
-
-@pytest.fixture(scope="module")
-def site() -> LiveSite:
-    return live_site()
-
-
-@pytest.fixture(scope="module")
-def now(site: LiveSite) -> float:
-    return busy_look(site, last_days(site, 2.0, HOUR))
 
 
 @pytest.fixture(scope="module")
@@ -51,45 +37,22 @@ def test_a_look_at_the_queue_shows_what_its_log_shows(site: LiveSite, now: float
     snapshot = site.queue(now, now - HOUR)
     seen, row = site_now(site.history(now), snapshot, 7.0 * DAY)
     known = site_in_log(site.history(np.inf), now, 7.0 * DAY)
-
-    def jobs(at: object, rows: str) -> list[tuple[float, int, int]]:
-        log = at.prepared.log  # type: ignore[attr-defined]
-        chosen = log.select(getattr(at, rows))
-        return sorted(
-            zip(
-                chosen.submit.tolist(),
-                chosen.processors.tolist(),
-                chosen.user.tolist(),
-                strict=True,
-            )
-        )
-
-    assert jobs(seen, "pending") == jobs(known, "pending")
-    assert jobs(seen, "running") == jobs(known, "running")
+    for rows in ("pending", "running"):
+        here, there = (each.prepared.log.select(getattr(each, rows)) for each in (seen, known))
+        for column in ("submit", "processors", "user"):
+            both = (np.sort(getattr(log, column)) for log in (here, there))
+            np.testing.assert_array_equal(*both)
     assert len(seen.pending) >= 4
     told = seen.prepared.log.submit[seen.pending[row]]
     np.testing.assert_array_equal(told, snapshot.pending.jobs.submit)
-
-
-def test_a_forecast_is_marked_until_enough_have_come_true(
-    site: LiveSite, now: float, tmp_path: Path
-) -> None:
-    queue = forecaster(tmp_path).forecast(site.history(now), site.queue(now, now - HOUR))
-    (document,) = queue.documents([0])
-    assert document["forecast"]["start"] > now
-    assert not document["calibrated"]
-    assert "not yet calibrated on this cluster (0 of 30 forecasts" in document["note"]
 
 
 def test_the_forest_of_a_part_of_the_history_ends_with_it(
     site: LiveSite, now: float, tmp_path: Path
 ) -> None:
     """Also if no past moment has to be forecast, because the service was restarted."""
-    whole, snapshot, made = (
-        site.history(now),
-        site.queue(now, now - HOUR),
-        forecaster(tmp_path),
-    )
+    whole, snapshot = site.history(now), site.queue(now, now - HOUR)
+    made = forecaster(tmp_path)
     log, made.unready = whole.log, "accounting is still being read"
     newest = log.select(log.start + log.run_time > now - 2.0 * DAY)
     made.forecast(prepare_log(newest, capacity=PROCESSORS), snapshot)
@@ -104,11 +67,8 @@ def test_without_a_known_run_the_limits_are_the_run_times(
     site: LiveSite, now: float, tmp_path: Path
 ) -> None:
     """The median is the plan by the limits; jobs that end before their limits make the band."""
-    snapshot, none, made = (
-        site.queue(now, now - HOUR),
-        no_history(PROCESSORS, None),
-        forecaster(tmp_path),
-    )
+    snapshot, made = site.queue(now, now - HOUR), forecaster(tmp_path)
+    none = no_history(PROCESSORS, None)
     queue = made.forecast(none, snapshot)
     at, row = site_now(none, snapshot, 7.0 * DAY)
     assert (row >= 0).all()
@@ -119,22 +79,17 @@ def test_without_a_known_run_the_limits_are_the_run_times(
     assert AskedQueue(forecaster=made, history=lambda: none).advice(queue, 0) == []
 
 
-def test_without_a_known_run_requests_are_those_of_the_queue(
-    site: LiveSite, now: float, tmp_path: Path
-) -> None:
-    (tmp_path / "slurm.conf").write_text(
-        "ClusterName=site\nSlurmctldHost=localhost\nSelectType=select/cons_tres\n"
-        "SelectTypeParameters=CR_Core\nNodeName=n[1-2] CPUs=16\n"
-        "PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE\n"
+def test_without_a_known_run_requests_are_those_of_the_queue(site: LiveSite, now: float) -> None:
+    machine = Machine(
+        kinds=(NodeKind(name="n[1-2]", count=2, resources=(16.0, 0.0, 0.0)),),
+        partitions=(MachinePartition(name="batch", kinds=(0,), is_default=True),),
     )
     snapshot = site.queue(now, now - HOUR)
-    none = no_history(PROCESSORS, read_cluster(tmp_path / "slurm.conf").machine)
-    at, row = site_now(none, snapshot, 7.0 * DAY)
+    at, row = site_now(no_history(PROCESSORS, machine), snapshot, 7.0 * DAY)
     asked = at.prepared.log.requests
     assert asked is not None
-    np.testing.assert_array_equal(
-        asked.of("cpus")[at.pending[row]], snapshot.pending.jobs.processors
-    )
+    cpus = asked.of("cpus")[at.pending[row]]
+    np.testing.assert_array_equal(cpus, snapshot.pending.jobs.processors)
 
 
 def test_a_start_that_is_to_come_changes_no_forecast(
@@ -156,24 +111,6 @@ def test_a_start_that_is_to_come_changes_no_forecast(
     np.testing.assert_array_equal(told[0], told[1])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchedSource(ReplaySource):
-    """Notes the queues that it is asked to play forward."""
-
-    seen: list[SiteAt] = field(default_factory=list)
-
-    def waits(
-        self,
-        site: SiteAt,
-        jobs: IntArray,
-        draws: int,
-        rng: np.random.Generator,
-        goes_on: Callable[[int], bool] | None = None,
-    ) -> FloatArray:
-        self.seen.append(site)
-        return np.full((len(jobs), draws), 60.0)
-
-
 def test_who_runs_now_ran_in_the_past_that_is_foretold_again(
     site: LiveSite, now: float, tmp_path: Path
 ) -> None:
@@ -182,9 +119,8 @@ def test_who_runs_now_ran_in_the_past_that_is_foretold_again(
     long = np.flatnonzero((site.log.start < now - 2 * DAY) & (site.log.processors == 16))[-3:]
     run_time[long] = 30 * DAY  # they run on with the others, on more than there is
     grown = LiveSite(log=replace(site.log, run_time=run_time))
-    made, source = forecaster(tmp_path), replay_source()
-    known = {name: getattr(source, name) for name in ReplaySource.__slots__}
-    made.source = watched = WatchedSource(**known)
+    made = forecaster(tmp_path)
+    made.source = watched = FakeReplays.taking(0.0)
     deque(made.look_back(grown.history(now), grown.queue(now, now)), maxlen=0)
     truth = grown.history(np.inf)
     for seen in watched.seen:
@@ -223,10 +159,8 @@ def test_a_job_that_is_cancelled_is_no_outcome(site: LiveSite, now: float, tmp_p
     snapshot = site.queue(now, now - HOUR)
     made.forecast(site.history(now), snapshot)
     job = int(snapshot.pending.jobs.job_id[0])
-    without = replace(
-        snapshot, pending=snapshot.pending.select(np.arange(1, len(snapshot.pending)))
-    )
-    made.settle(replace(without, now=now + 60.0))
+    others = snapshot.pending.select(np.arange(1, len(snapshot.pending)))
+    made.settle(replace(snapshot, pending=others, now=now + 60.0))
     rows = made.kept.rows(0.0)
     assert rows.gone[rows.job == job].all()
     assert not rows.known.any()
@@ -274,11 +208,8 @@ def test_what_no_look_saw_start_accounting_tells(
     snapshot = site.queue(now, now - HOUR)
     made.forecast(site.history(now), snapshot)
     later = now + 10.0 * DAY
-    blind = replace(
-        site.queue(later, later),
-        running=site.queue(later, later).running.select(np.empty(0, dtype=np.int64)),
-    )
-    made.settle(blind)
+    look = site.queue(later, later)
+    made.settle(replace(look, running=look.running.select(np.empty(0, dtype=np.int64))))
     assert made.kept.rows(0.0).gone.any()
     made.settle_by(site.history(later))
     rows = made.kept.rows(0.0)
@@ -293,19 +224,19 @@ def test_held_jobs_and_those_of_their_own_doing_are_told_why(
     site: LiveSite, now: float, experienced: Forecaster
 ) -> None:
     snapshot = site.queue(now, now - HOUR)
-    count = len(snapshot.pending)
-    held, own = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
-    held[0], own[1] = True, True
-    wide = snapshot.pending.jobs.processors.copy()
-    wide[2] = 10_000
-    jobs = replace(snapshot.pending.jobs, processors=wide)
+    held, own, wide, later = np.arange(len(snapshot.pending)) == np.arange(4)[:, None]
+    jobs = snapshot.pending.jobs
+    jobs = replace(
+        jobs,
+        processors=jobs.processors + 10_000 * wide,
+        eligible=np.where(later, now + DAY, jobs.eligible),
+    )
     pending = replace(snapshot.pending, jobs=jobs, held=held, own_doing=own)
     queue = experienced.forecast(site.history(now), replace(snapshot, pending=pending))
-    why = [each["why_not"] for each in queue.documents([0, 1, 2, 3])]
-    assert "held" in why[0]
-    assert "dependency" in why[1]
-    assert "never holds it" in why[2]
-    assert why[3] is None
+    *why, nothing = (each["why_not"] for each in queue.documents([0, 1, 2, 3, 4]))
+    for said, word in zip(why, ("held", "dependency", "never holds it", "begin time"), strict=True):
+        assert word in said
+    assert nothing is None
 
 
 def test_the_tasks_of_an_array_all_wait(

@@ -121,27 +121,23 @@ def test_what_never_starts_is_said_to_start_after_ninety_days() -> None:
     assert starts.tolist() == [[1000.0 + 90 * DAY] * 2]
 
 
-@pytest.mark.parametrize("span", [DAY, WEEK, 2 * WEEK])
-def test_jobs_of_the_past_come_at_their_hour(span: float) -> None:
-    now = 8 * WEEK + 1000.0
-    jobs, submit = past_arrivals(SUBMIT, now, span, np.random.default_rng(1))
-    assert len(jobs) == np.searchsorted(SUBMIT, now) - np.searchsorted(SUBMIT, now - span)
-    assert (np.diff(submit) >= 0.0).all()
-    assert submit[0] > now
-    assert submit[-1] <= now + span
-    assert (SUBMIT[jobs] <= now).all(), "later jobs are unknown"
-    np.testing.assert_allclose((submit - SUBMIT[jobs]) % WEEK, 0.0)
-
-
-def test_in_the_first_week_days_are_drawn_at_their_hour() -> None:
-    now, back = 4.5 * DAY, set()
+@pytest.mark.parametrize(
+    ("now", "span", "block"),
+    [
+        *((8 * WEEK + 1000.0, span, WEEK) for span in (DAY, WEEK, 2 * WEEK)),
+        (4.5 * DAY, 1.5 * DAY, DAY),  # in the first week days are drawn
+    ],
+)
+def test_jobs_of_the_past_come_at_their_hour(now: float, span: float, block: float) -> None:
+    back = set()
     for seed in range(40):
-        jobs, submit = past_arrivals(SUBMIT, now, 1.5 * DAY, np.random.default_rng(seed))
-        assert (SUBMIT[jobs] <= now).all()
+        jobs, submit = past_arrivals(SUBMIT, now, span, np.random.default_rng(seed))
         assert (np.diff(submit) >= 0.0).all()
-        np.testing.assert_allclose((submit - SUBMIT[jobs]) % DAY, 0.0)
-        back.add(round((submit[0] - SUBMIT[jobs[0]]) / DAY))
-    assert back == {1, 2, 3, 4}
+        assert now < submit[0] <= submit[-1] <= now + span
+        assert (SUBMIT[jobs] <= now).all(), "later jobs are unknown"
+        np.testing.assert_allclose((submit - SUBMIT[jobs]) % block, 0.0)
+        back.add(round((submit[0] - SUBMIT[jobs[0]]) / block))
+    assert back == set(range(1, 7 if block == WEEK else 5))
 
 
 def test_on_the_first_day_nobody_is_known_to_come() -> None:

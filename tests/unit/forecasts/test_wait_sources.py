@@ -46,24 +46,7 @@ from tests.fakes.polled_jobs import polled_jobs, write_polled_jobs
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> SeenJobs:
     path: Path = tmp_path_factory.mktemp("polls") / "jobs.parquet"
-    return read_jobs_file(write_polled_jobs(path, polled_jobs(6)))
-
-
-def test_what_happens_after_a_look_changes_no_input_of_it(jobs: SeenJobs) -> None:
-    moment = np.unique(jobs.moment)[3]
-    later = jobs.start > moment
-    assert later.sum() > 100
-    rng = np.random.default_rng(1)
-    changed = replace(
-        jobs,
-        start=np.where(later, moment + rng.uniform(1, 1e6, len(jobs)), jobs.start),
-        end=np.where(jobs.end > moment, moment + rng.uniform(2e6, 3e6, len(jobs)), jobs.end),
-    )
-    seen = jobs.moment <= moment
-    before, after = features_of(jobs), features_of(changed)
-    assert before.names == after.names
-    np.testing.assert_array_equal(before.values[seen], after.values[seen])
-    assert not np.array_equal(before.values[~seen], after.values[~seen], equal_nan=True)
+    return read_jobs_file(write_polled_jobs(path, polled_jobs(10, 50, spread=0.2)))
 
 
 def test_what_is_known_at_a_moment_has_no_later_start(jobs: SeenJobs) -> None:
@@ -124,12 +107,6 @@ def test_request_queue_and_look_by_hand() -> None:
     assert np.isfinite(table.values[:, table.names.index("r_p_cores_above")]).all()
 
 
-@pytest.fixture(scope="module")
-def jobs_source(tmp_path_factory: pytest.TempPathFactory) -> SeenJobs:
-    path: Path = tmp_path_factory.mktemp("polls") / "jobs.parquet"
-    return read_jobs_file(write_polled_jobs(path, polled_jobs(8, 80)))
-
-
 def test_a_heavy_row_is_drawn_more_often() -> None:
     rng = np.random.default_rng(1)
     waits = np.repeat([1.0, 9.0], 100)
@@ -140,11 +117,9 @@ def test_a_heavy_row_is_drawn_more_often() -> None:
 
 
 def test_a_batch_gives_a_few_rows_and_a_wait_that_lasts_is_taken_as_twice_as_long(
-    jobs_source: SeenJobs,
+    jobs: SeenJobs,
 ) -> None:
-    batch = jobs_source.select(
-        np.flatnonzero(jobs_source.moment == jobs_source.moment[0])[[0] * 100]
-    )
+    batch = jobs.select(np.flatnonzero(jobs.moment == jobs.moment[0])[[0] * 100])
     moment = float(batch.moment[0]) + 400.0
     train, other = training_rows(batch, moment, 2, np.random.default_rng(0))
     assert set(train.rows) != set(other.rows)
@@ -158,17 +133,17 @@ def test_a_batch_gives_a_few_rows_and_a_wait_that_lasts_is_taken_as_twice_as_lon
     assert known_log_waits(told_at_once, moment) == pytest.approx(np.log10(401.0))
 
 
-def test_one_user_has_at_most_half_of_what_a_model_is_fitted_to(jobs_source: SeenJobs) -> None:
-    many = jobs_source.select(np.zeros(2000, dtype=np.int64))
+def test_one_user_has_at_most_half_of_what_a_model_is_fitted_to(jobs: SeenJobs) -> None:
+    many = jobs.select(np.zeros(2000, dtype=np.int64))
     many = replace(many, cpus=np.arange(2000.0), user=np.where(np.arange(2000) < 1600, 7, 8))
     (train,) = training_rows(many, np.inf, 1, np.random.default_rng(0))
     of_one = train.weight[train.rows < 1600].sum()
     assert of_one == pytest.approx(train.weight.sum() / 2.0) == pytest.approx(400.0)
 
 
-def test_the_last_job_alike_is_the_most_like_of_the_latest(jobs_source: SeenJobs) -> None:
-    moment = float(np.unique(jobs_source.moment)[5])
-    known = jobs_source.select(jobs_source.moment <= moment)
+def test_the_last_job_alike_is_the_most_like_of_the_latest(jobs: SeenJobs) -> None:
+    moment = float(np.unique(jobs.moment)[5])
+    known = jobs.select(jobs.moment <= moment)
     log_wait = known_log_waits(known, moment)
     found = last_similar_log_waits(known, log_wait, moment)
     now, before = np.flatnonzero(known.moment == moment), known.moment < moment
@@ -184,23 +159,6 @@ def test_the_last_job_alike_is_the_most_like_of_the_latest(jobs_source: SeenJobs
     median = median_of_partition(known, log_wait, moment)
     here = before & (known.partition == known.partition[now[0]])
     assert median[0] == np.median(log_wait[here])
-
-
-def test_sources_give_a_wait_each_and_know_nothing_of_later(jobs_source: SeenJobs) -> None:
-    moment = float(np.unique(jobs_source.moment)[5])
-    found = ask_sources(jobs_source, features_of(jobs_source), moment, np.random.default_rng(0))
-    assert found is not None
-    assert found.log_wait.shape == (len(SOURCES), 80)
-    later = jobs_source.start > moment
-    changed = replace(
-        jobs_source,
-        start=np.where(later, jobs_source.start + 1e6, jobs_source.start),
-        end=np.where(later, jobs_source.end + 1e6, jobs_source.end),
-    )
-    again = ask_sources(changed, features_of(changed), moment, np.random.default_rng(0))
-    assert again is not None
-    np.testing.assert_array_equal(found.log_wait, again.log_wait)
-    np.testing.assert_array_equal(found.draws, again.draws)
 
 
 def test_weights_go_to_the_source_that_was_closest() -> None:
@@ -228,40 +186,25 @@ def test_no_weight_is_negative_and_without_a_past_the_first_ones_stay() -> None:
     )
 
 
-SPREAD = 0.2
-
-
-@pytest.fixture(scope="module")
-def jobs_forward(tmp_path_factory: pytest.TempPathFactory) -> SeenJobs:
-    path: Path = tmp_path_factory.mktemp("polls") / "jobs.parquet"
-    return read_jobs_file(write_polled_jobs(path, polled_jobs(10, 50, spread=SPREAD)))
-
-
-def all_given(jobs_forward: SeenJobs, last: int) -> list[GivenForecasts]:
-    table, given = features_of(jobs_forward), []
-    for place, moment in enumerate(np.unique(jobs_forward.moment)[1 : last + 1]):
-        asked = ask_sources(jobs_forward, table, float(moment), np.random.default_rng(place))
+def all_given(jobs: SeenJobs, last: int) -> list[GivenForecasts]:
+    table, given = features_of(jobs), []
+    for place, moment in enumerate(np.unique(jobs.moment)[1 : last + 1]):
+        asked = ask_sources(jobs, table, float(moment), np.random.default_rng(place))
         assert asked is not None
-        given.append(given_at(jobs_forward, asked, given))
+        given.append(given_at(jobs, asked, given))
     return given
 
 
-@pytest.fixture(scope="module")
-def given(jobs_forward: SeenJobs) -> list[GivenForecasts]:
-    return all_given(jobs_forward, 9)
-
-
-def test_what_happens_later_changes_no_forecast_that_was_given(
-    jobs_forward: SeenJobs, given: list[GivenForecasts]
-) -> None:
+def test_what_happens_later_changes_no_forecast_that_was_given(jobs: SeenJobs) -> None:
     last = FEWEST_MOMENTS + 2
-    moment = float(np.unique(jobs_forward.moment)[last])
-    later, rng = jobs_forward.start > moment, np.random.default_rng(9)
-    start = np.where(later, moment + rng.uniform(1.0, 1e6, len(jobs_forward)), jobs_forward.start)
-    end = np.where(jobs_forward.end > moment, start + 1e6, jobs_forward.end)
-    again = all_given(replace(jobs_forward, start=start, end=end), last)
+    moment = float(np.unique(jobs.moment)[last])
+    later, rng = jobs.start > moment, np.random.default_rng(9)
+    start = np.where(later, moment + rng.uniform(1.0, 1e6, len(jobs)), jobs.start)
+    end = np.where(jobs.end > moment, start + 1e6, jobs.end)
     assert later.sum() > 50
-    for one, other in zip(given, again, strict=False):
+    given, again = (all_given(each, last) for each in (jobs, replace(jobs, start=start, end=end)))
+    assert given[0].sources.shape == (len(SOURCES), 50)
+    for one, other in zip(given, again, strict=True):
         np.testing.assert_array_equal(one.forecasts.seconds, other.forecasts.seconds)
         np.testing.assert_array_equal(one.weights, other.weights)
         assert one.tails == other.tails
