@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from slurm_rl_plugin.domain.resources import Rows
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.summary import one_user_capped
 
@@ -91,7 +92,7 @@ def _disagreement(log_wait: FloatArray) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecasts:
+class Forecasts(Rows):
     """Forecasts of some jobs at one moment."""
 
     #: Quantiles of the wait that is left at LEVELS, float64[n, levels], rising in a row.
@@ -143,10 +144,6 @@ class Forecasts:
         at = np.log10(max(seconds, SHORTEST_WAIT))
         levels = np.concatenate([[0.0], LEVELS, [1.0]])
         return np.array([np.interp(at, knots, levels) for knots in _with_tails(self.logs)])
-
-    def select(self, which: BoolArray | IntArray) -> Forecasts:
-        """Those of some of the jobs."""
-        return Forecasts(self.seconds[which])
 
 
 def band_places(part: float) -> tuple[int, int]:

@@ -60,14 +60,15 @@ def limits_of(log: JobLog) -> FloatArray:
     return np.where(np.isfinite(log.time_limit) & (log.time_limit > 0), log.time_limit, np.nan)
 
 
+def templates_of(log: JobLog) -> list[Template]:
+    """The template of each job."""
+    columns = (log.user, log.processors, limits_of(log))
+    return [Template(*each) for each in zip(*(row.tolist() for row in columns), strict=True)]
+
+
 def runs_alike(log: JobLog) -> tuple[RunsAlike, dict[Template, list[float]]]:
     """What was known of each job's like at its submission, and all runs by template, ascending."""
-    templates = [
-        Template(*each)
-        for each in zip(
-            log.user.tolist(), log.processors.tolist(), limits_of(log).tolist(), strict=True
-        )
-    ]
+    templates = templates_of(log)
     end = np.where(np.isfinite(log.start), log.start, log.submit) + log.run_time
     ended = np.argsort(end, kind="stable").tolist()
     known: dict[Template, list[float]] = {}
@@ -218,28 +219,28 @@ def _templates(
     log: JobLog, known: dict[Template, list[float]], rule: LimitRule, lately: BoolArray
 ) -> list[dict[str, Any]]:
     """What users with recent jobs may ask for next time, by the processor-hours it frees."""
-    found: list[dict[str, Any]] = []
-    asked = zip(log.user.tolist(), log.processors.tolist(), limits_of(log).tolist(), strict=True)
-    recent = Counter(map(Template._make, compress(asked, lately.tolist())))
-    for template, jobs in recent.items():
-        if np.isnan(template.limit):
-            continue
-        runs = known[template]
-        middle, longest = np.array([runs[len(runs) // 2]]), np.array([runs[-1]])
-        past = RunsAlike(np.zeros(1, dtype=np.int64), np.array([len(runs)]), middle, longest)
-        told = float(rule.advised(past, np.array([template.limit]))[0])
-        if np.isfinite(told):
-            freed = jobs * template.processors * (template.limit - told) / HOUR
-            found.append(
-                {
-                    "user": log.users[template.user] if template.user >= 0 else "",
-                    "processors": template.processors,
-                    "limit": template.limit,
-                    "runs": len(runs),
-                    "longest": runs[-1],
-                    "advised": told,
-                    "jobs": jobs,
-                    "freed_hours": freed,
-                }
-            )
+    asked = compress(templates_of(log), (lately & np.isfinite(limits_of(log))).tolist())
+    recent = Counter(asked)
+    runs = [known[each] for each in recent]
+    past = RunsAlike(
+        template=np.arange(len(runs)),
+        seen=np.array(list(map(len, runs))),
+        middle=np.array([each[len(each) // 2] for each in runs]),
+        longest=np.array([each[-1] for each in runs]),
+    )
+    advised = rule.advised(past, np.array([each.limit for each in recent])).tolist()
+    found: list[dict[str, Any]] = [
+        {
+            "user": log.users[template.user] if template.user >= 0 else "",
+            "processors": template.processors,
+            "limit": template.limit,
+            "runs": len(own),
+            "longest": own[-1],
+            "advised": told,
+            "jobs": jobs,
+            "freed_hours": jobs * template.processors * (template.limit - told) / HOUR,
+        }
+        for (template, jobs), own, told in zip(recent.items(), runs, advised, strict=True)
+        if np.isfinite(told)
+    ]
     return sorted(found, key=lambda each: -float(each["freed_hours"]))[:_NAMED]

@@ -186,29 +186,22 @@ class OtherRequest:
 
 def asking_for(snapshot: QueueSnapshot, place: int, asks: OtherRequest) -> QueueSnapshot:
     """The queue where a pending job asks for something else."""
-    jobs = changed = snapshot.pending.jobs
-    partitions = snapshot.partitions
+    jobs, partitions = snapshot.pending.jobs, snapshot.partitions
+    here = np.arange(len(jobs)) == place
+    changed: dict[str, Any] = {}
     if asks.partition is not None:
         partitions, number = _placed(partitions, asks.partition)
-        of_jobs = jobs.partition.copy()
-        of_jobs[place] = number
-        changed = replace(changed, partition=of_jobs)
+        changed["partition"] = np.where(here, number, jobs.partition)
     if asks.time_limit is not None:
-        limits = jobs.time_limit.copy()
-        limits[place] = asks.time_limit
-        changed = replace(changed, time_limit=limits)
+        changed["time_limit"] = np.where(here, asks.time_limit, jobs.time_limit)
     if asks.processors is not None:
-        part = asks.processors / float(jobs.processors[place])
-        counts = jobs.processors.copy()
-        counts[place] = asks.processors
-        requests = jobs.requests
-        if requests is not None:
-            total, nodes = requests.total.copy(), requests.nodes.copy()
-            total[place] *= part
-            nodes[place] = math.ceil(nodes[place] * part)
-            requests = replace(requests, total=total, nodes=nodes)
-        changed = replace(changed, processors=counts, requests=requests)
-    pending = replace(snapshot.pending, jobs=changed)
+        part = np.where(here, asks.processors / float(jobs.processors[place]), 1.0)
+        changed["processors"] = np.where(here, int(asks.processors), jobs.processors)
+        if jobs.requests is not None:
+            total = jobs.requests.total * part[:, None]
+            nodes = np.ceil(jobs.requests.nodes * part).astype(np.int64)
+            changed["requests"] = replace(jobs.requests, total=total, nodes=nodes)
+    pending = replace(snapshot.pending, jobs=replace(jobs, **changed))
     return replace(snapshot, pending=pending, partitions=partitions)
 
 

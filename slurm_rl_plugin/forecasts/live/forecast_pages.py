@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
@@ -168,9 +168,7 @@ class ForecastPages:
 
     def _of(self, asker: Asker, user: str | None) -> bytes:
         """The jobs of a user, None for all users', written once for each forecast."""
-        _take(self.reading, asker)
-        begin = time.thread_time()
-        try:
+        with self._reading_for(asker):
             with self._writing:  # many requests must not write the same jobs
                 queue = self._ready()
                 jobs = self._written.get(user)
@@ -180,6 +178,14 @@ class ForecastPages:
                     if places:  # names of users are what a client sends
                         self._written[user] = jobs
             return json.dumps(self._head(queue)).encode()[:-1] + b', "jobs": ' + jobs + b"}\n"
+
+    @contextmanager
+    def _reading_for(self, asker: Asker) -> Iterator[None]:
+        """What is done within counts as the client's reading."""
+        _take(self.reading, asker)
+        begin = time.thread_time()
+        try:
+            yield
         finally:
             self.reading.spent(asker.client, time.thread_time() - begin)
 
@@ -201,23 +207,21 @@ class ForecastPages:
     def _turn(self, asker: Asker) -> Iterator[None]:
         """One question at a time simulates the queue, and no client waits long for its turn."""
         _take(self.pace, asker)
+        busy = RequestRefused(_NOT_YET, "others ask just now: ask again in a minute.")
         cost = 0.0
-        try:
+        with ExitStack() as held:
+            held.callback(lambda: self.pace.spent(asker.client, cost))
             if not self._places.acquire(blocking=False):
-                raise RequestRefused(_NOT_YET, "others ask just now: ask again in a minute.")
+                raise busy
+            held.callback(self._places.release)
+            if not self._lock.acquire(timeout=_PATIENCE):
+                raise busy
+            held.callback(self._lock.release)
+            begin = self.monotonic()
             try:
-                if not self._lock.acquire(timeout=_PATIENCE):
-                    raise RequestRefused(_NOT_YET, "others ask just now: ask again in a minute.")
-                begin = self.monotonic()
-                try:
-                    yield
-                finally:
-                    cost = self.monotonic() - begin
-                    self._lock.release()
+                yield
             finally:
-                self._places.release()
-        finally:
-            self.pace.spent(asker.client, cost)
+                cost = self.monotonic() - begin
 
     def _may_see(self, asker: Asker, user: str) -> bool:
         return asker.sees_all or self.others or (user != "" and asker.user == user)
@@ -271,9 +275,7 @@ class ForecastPages:
         if "advice" in asked:
             found = self.of_job(asker, _job_number(asked["advice"][-1]), advice=True)["jobs"][0]
             advice = {found["job"]: found.get("advice", [])}
-        _take(self.reading, asker)
-        begin = time.thread_time()
-        try:
+        with self._reading_for(asker):
             queue, now = self._ready(), self.clock()
             page = users_page(
                 queue,
@@ -285,8 +287,6 @@ class ForecastPages:
                 now=now,
                 old=self._head(queue)["old"],
             )
-        finally:
-            self.reading.spent(asker.client, time.thread_time() - begin)
         return Page(page.encode(), HTML, security_headers())
 
     def _started(self, user: str, now: float) -> GivenRows | None:

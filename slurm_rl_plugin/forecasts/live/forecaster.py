@@ -229,8 +229,7 @@ class Forecaster:
         told = self.joined(site, jobs, draws, before, self._learned(site))
         chosen = log.select(jobs)
         interactive = site.prepared.interactive[jobs]
-        names = (log.partitions, log.users)
-        self.kept.keep(_given(site.now, chosen, names, interactive, told, chosen.start))
+        self.kept.keep(_given(site.now, chosen, log, interactive, told, chosen.start))
         return len(jobs)
 
     def _keep(self, snapshot: QueueSnapshot, row: IntArray, told: JoinedForecasts) -> None:
@@ -246,8 +245,10 @@ class Forecaster:
         ]
         if due:
             chosen, unknown = jobs.select(np.array(due)), np.full(len(due), np.nan)
-            names, part = (snapshot.partitions, snapshot.users), told.of(row[due])
-            self.kept.keep(_given(snapshot.now, chosen, names, chosen.interactive, part, unknown))
+            part = told.of(row[due])
+            self.kept.keep(
+                _given(snapshot.now, chosen, snapshot, chosen.interactive, part, unknown)
+            )
         self._rounds += 1
         if self._rounds % 100 == 1:
             self.kept.forget(snapshot.now - self.kept_days * DAY)
@@ -271,18 +272,18 @@ def _names(names: tuple[str, ...], index: IntArray) -> NDArray[np.str_]:
 def _given(
     now: float,
     jobs: JobTable | JobLog,
-    names: tuple[tuple[str, ...], tuple[str, ...]],
+    names: QueueSnapshot | JobLog,
     interactive: BoolArray,
     told: JoinedForecasts,
     start: FloatArray,
 ) -> GivenRows:
-    """Forecasts of some jobs to keep; names are those of partitions and of users."""
+    """Forecasts of some jobs to keep; `names` has the names of partitions and users."""
     count = len(jobs)
     return GivenRows(
         job=jobs.job_id,
         moment=np.full(count, now),
-        partition=_names(names[0], jobs.partition),
-        user=_names(names[1], jobs.user),
+        partition=_names(names.partitions, jobs.partition),
+        user=_names(names.users, jobs.user),
         kind=told.kind,
         interactive=interactive,
         shown=np.full(count, told.scored >= FEWEST_SCORED),
@@ -297,20 +298,14 @@ def _given(
 
 def _why_not(snapshot: QueueSnapshot, row: IntArray) -> tuple[str, ...]:
     """Why each pending job has no forecast; "" if it has one."""
-    pending, waits = snapshot.pending, snapshot.waits_for_machine
-    later = pending.jobs.eligible > snapshot.now
-    reasons = []
-    for place in range(len(pending)):
-        if row[place] >= 0:
-            reasons.append("")
-        elif pending.held[place]:
-            reasons.append("it is held: it cannot start before it is released.")
-        elif pending.each_own_doing[place]:
-            reasons.append("it waits for a dependency or a limit of its own user or account.")
-        elif later[place]:
-            reasons.append("it may not start yet: its begin time or what it depends on is to come.")
-        elif waits[place]:
-            reasons.append("the machine as it is now never holds it.")
-        else:
-            reasons.append("it does not wait for room.")
-    return tuple(reasons)
+    pending = snapshot.pending
+    reasons = {
+        "": row >= 0,
+        "it is held: it cannot start before it is released.": pending.held,
+        "it waits for a dependency or a limit of its own user or account.": pending.each_own_doing,
+        "it may not start yet: its begin time or what it depends on is to come.": (
+            pending.jobs.eligible > snapshot.now
+        ),
+    }
+    never = "the machine as it is now never holds it."
+    return tuple(np.select([*reasons.values()], [*reasons], default=never).tolist())

@@ -7,13 +7,14 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slurm_rl_plugin.domain.resources import Rows
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.forecasts.live.sources import SOURCES
@@ -72,7 +73,7 @@ _SAME_LIFE = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenRows:
+class GivenRows(Rows):
     """Forecasts as they are kept; arrays of shape [n]."""
 
     job: IntArray  #: the batch system's number
@@ -113,14 +114,8 @@ class GivenRows:
 
     def as_known_at(self, now: float) -> GivenRows:
         """Those given before a time, with the starts that had happened by then."""
-        before = self.moment < now
-        columns: dict[str, Any] = {
-            each.name: value.select(before) if isinstance(value, Forecasts) else value[before]
-            for each in fields(self)
-            for value in [getattr(self, each.name)]
-        }
-        start = columns.pop("start")
-        return GivenRows(**columns, start=np.where(start <= now, start, np.nan))
+        before = self.select(self.moment < now)
+        return replace(before, start=np.where(before.start <= now, before.start, np.nan))
 
 
 class KeptForecasts:

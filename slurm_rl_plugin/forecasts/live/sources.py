@@ -191,13 +191,8 @@ def learned_order(network: QNetwork) -> SiteOrder:
     """The order of a network."""
 
     def of_site(site: SiteAt) -> OrderOf:
-        priority = _own_priority(site)
-
-        def of_jobs(workload: Workload, jobs: IntArray) -> QueueOrder:
-            del workload
-            return QueueOrder(network=network, site=priority).of_jobs(jobs)
-
-        return of_jobs
+        order = QueueOrder(network=network, site=_own_priority(site))
+        return lambda _, jobs: order.of_jobs(jobs)
 
     return of_site
 
@@ -226,12 +221,7 @@ def present_order(site: SiteAt) -> OrderOf:
     """The priorities that the pending jobs have now."""
     priority = np.zeros(len(site.prepared.log))
     priority[site.pending] = site.priority
-
-    def of_jobs(workload: Workload, jobs: IntArray) -> QueueOrder:
-        del workload
-        return replace(QueueOrder().of_jobs(jobs), scores=priority[jobs])
-
-    return of_jobs
+    return lambda _, jobs: replace(QueueOrder().of_jobs(jobs), scores=priority[jobs])
 
 
 def own_order(site: SiteAt) -> OrderOf:

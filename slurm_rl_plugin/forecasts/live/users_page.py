@@ -189,20 +189,16 @@ def _pending(
         why.append(job["why_not"])
     if forecast:
         why.append(ahead_sentence(job["ahead"], job["ahead_of_account"]))
-    places = (
-        [None, None]
-        if forecast is None
-        else [
-            (line.place(low - look), line.place(high - look))
-            for low, high in (forecast["bands"]["90 %"], forecast["bands"]["50 %"])
-        ]
+    wide, narrow = (
+        forecast and tuple(line.place(end - look) for end in forecast["bands"][part])
+        for part in ("90 %", "50 %")
     )
     return PendingLine(
         job=number,
         about=about,
         start=start_sentence(forecast, look, now) if forecast else "No forecast.",
-        wide=places[0],
-        narrow=places[1],
+        wide=wide,
+        narrow=narrow,
         median=line.place(forecast["start"] - look) if forecast else None,
         calibrated=job["calibrated"],
         why=list(map(_sentence, why)),

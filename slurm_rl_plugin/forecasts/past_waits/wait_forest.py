@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
-from slurm_rl_plugin.domain.resources import GPUS, MEMORY, ResourceRequests
+from slurm_rl_plugin.domain.resources import GPUS, MEMORY, ResourceRequests, Rows
 from slurm_rl_plugin.forecasts.forecast import log_waits
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
@@ -115,7 +115,7 @@ def _nodes(requests: ResourceRequests | None, count: int) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenJobs:
+class SeenJobs(Rows):
     """One row for each time that a job was seen pending; arrays of shape [n]."""
 
     moment: FloatArray  #: when it was seen, seconds
@@ -167,12 +167,8 @@ class SeenJobs:
 
     def select(self, which: BoolArray | IntArray) -> SeenJobs:
         """Some of the rows."""
-        columns: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
-        look = {name: values[which] for name, values in columns.pop("look").items()}
-        chosen: dict[str, Any] = {
-            name: None if each is None else each[which] for name, each in columns.items()
-        }
-        return SeenJobs(**chosen, look=look)
+        look = {name: values[which] for name, values in self.look.items()}
+        return replace(Rows.select(self, which), look=look)
 
     def as_known_at(self, moment: float) -> SeenJobs:
         """What was known at a moment: the rows seen before, starts and ends that had happened."""
