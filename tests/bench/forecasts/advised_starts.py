@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.forecasts.live.asked_queue import RUN_DRAWS, Variant, variants_of
+from slurm_rl_plugin.forecasts.live.asked_queue import RUN_DRAWS, OtherRequest, variants_of
 from slurm_rl_plugin.forecasts.live.site_at import site_in_log
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource, learned_order, rule_order
 from slurm_rl_plugin.learning.onnx_file import import_model
@@ -124,9 +125,13 @@ def advised(log: AdvisedLog, job: int) -> list[dict[str, Any]]:
         if runs > (variant.asks.time_limit or limit):
             found.append({"kind": kind, "killed": True})
             continue
-        sooner = base - _played(log, _asking(known, job - first, variant), job - first)[0]
+        asking = replace(known.log, **_asked(known.log, job - first, variant.asks))
+        sooner = base - _played(log, replace(known, log=asking), job - first)[0]
         low, middle, high = np.quantile(sooner, [0.05, 0.5, 0.95]).tolist()
-        after = log.start_of(job, _changed(log.workload, job, variant))
+        changed = _asked(log.workload, job, variant.asks)
+        estimate = log.workload.estimate.copy()
+        estimate[job] = variant.asks.time_limit or estimate[job]
+        after = log.start_of(job, log.workload.having(**changed, estimate=estimate))
         found.append(
             {
                 "kind": kind,
@@ -148,20 +153,12 @@ def _played(log: AdvisedLog, known: PreparedLog, row: int) -> tuple[FloatArray, 
     return waits, log.source.run_times(site, row, RUN_DRAWS)
 
 
-def _asking(known: PreparedLog, row: int, variant: Variant) -> PreparedLog:
-    limit, processors = known.log.time_limit.copy(), known.log.processors.copy()
-    limit[row] = variant.asks.time_limit or limit[row]
-    processors[row] = int(variant.asks.processors or processors[row])
-    return replace(known, log=replace(known.log, time_limit=limit, processors=processors))
-
-
-def _changed(workload: Workload, job: int, variant: Variant) -> Workload:
-    limit, estimate = workload.time_limit.copy(), workload.estimate.copy()
-    processors = workload.processors.copy()
-    limit[job] = variant.asks.time_limit or limit[job]
-    estimate[job] = variant.asks.time_limit or estimate[job]
-    processors[job] = int(variant.asks.processors or processors[job])
-    return workload.having(time_limit=limit, estimate=estimate, processors=processors)
+def _asked(jobs: JobLog | Workload, job: int, asks: OtherRequest) -> dict[str, Any]:
+    """Columns of the jobs where one asks for something else."""
+    limit, processors = jobs.time_limit.copy(), jobs.processors.copy()
+    limit[job] = asks.time_limit or limit[job]
+    processors[job] = int(asks.processors or processors[job])
+    return {"time_limit": limit, "processors": processors}
 
 
 def summed(found: Sequence[dict[str, Any]]) -> dict[str, Any]:

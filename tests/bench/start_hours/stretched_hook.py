@@ -74,26 +74,16 @@ def stretched_classes(classifier: JobClassifier, speed: float = SPEED) -> JobCla
 
 def stretched_machine(machine: Machine, speed: float = SPEED) -> Machine:
     """The machine with its settings in the log's own time."""
-    weights, backfill = machine.weights, machine.backfill
+
+    def longer(table: Any, *names: str) -> Any:
+        return replace(table, **{name: getattr(table, name) * speed for name in names})
+
+    spans = ("interval", "window", "resolution", "main_interval")
     return replace(
         machine,
-        partitions=tuple(
-            replace(each, longest=each.longest * speed, default_time=each.default_time * speed)
-            for each in machine.partitions
-        ),
-        backfill=replace(
-            backfill,
-            interval=backfill.interval * speed,
-            window=backfill.window * speed,
-            resolution=backfill.resolution * speed,
-            main_interval=backfill.main_interval * speed,
-        ),
-        weights=replace(
-            weights,
-            highest_age=weights.highest_age * speed,
-            half_life=weights.half_life * speed,
-            period=weights.period * speed,
-        ),
+        partitions=tuple(longer(each, "longest", "default_time") for each in machine.partitions),
+        backfill=longer(machine.backfill, *spans),
+        weights=longer(machine.weights, "highest_age", "half_life", "period"),
     )
 
 
