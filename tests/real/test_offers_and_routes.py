@@ -22,6 +22,7 @@ from tests.real.load import Outcome, outcomes
 from tests.real.private_cluster import PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
 from tests.real.two_sites import NAMES, TwoSites, two_sites
+from tests.real.users import skip_unless_he_may_run_python
 
 pytestmark = pytest.mark.real
 
@@ -42,6 +43,7 @@ Route = Callable[..., dict[str, Any]]
 @pytest.fixture(scope="module")
 def both(release: SlurmRelease | None) -> Iterator[TwoSites]:
     skip_without_daemons(release)
+    skip_unless_he_may_run_python()
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)  # the services run as an ordinary user
         model = write_site_utility_model(Path(folder) / "utility.onnx")

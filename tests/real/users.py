@@ -7,8 +7,11 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from tests.real.cluster_files import Account
 from tests.real.daemon import ClusterError
@@ -41,6 +44,16 @@ NAME = "slurmrl"
 STAFF = {"staff": Account(share=1, users=(NAME,))}
 #: Words before a command that run it as this user.
 AS_HIM = ("setpriv", f"--reuid={NAME}", f"--regid={NAME}", "--clear-groups")
+
+
+def skip_unless_he_may_run_python() -> None:
+    """Skips the test where a process of this user cannot start Python, which lies in a home."""
+    add_system_user(NAME)
+    words = [*AS_HIM, "sh", "-c", 'exec "$0" -c ""', sys.executable]
+    if subprocess.run(words, capture_output=True, check=False, cwd="/").returncode:
+        pytest.skip(
+            f"needs a Python that other users may run, not {sys.executable}: chmod a+x its folders"
+        )
 
 
 def give_him(folder: Path) -> Path:
