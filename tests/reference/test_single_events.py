@@ -14,12 +14,12 @@ from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
     CORRECTIONS,
     DOUBLED,
     PENDING_ONLY,
-    Estimates,
     behind_head,
     by_last_runs,
     by_requests,
     starts_under,
 )
+from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import Plan as CompiledPlan
 from slurm_rl_plugin.simulator.kernel.workload import NO_PAST, Workload, nothing_past
 from slurm_rl_plugin.units import FloatArray
 from tests.reference.loads import jobs_of, random_workload
@@ -70,19 +70,18 @@ def planned(
     kind: int,
     correction: str = DOUBLED,
     slack: float = 0.0,
-) -> Estimates:
+) -> CompiledPlan:
     """A plan by given estimates."""
-    found = by_requests(workload)
-    plan = found.plan._replace(kind=kind, correction=CORRECTIONS[correction], seconds=seconds)
-    return found._replace(plan=plan, slack=slack)
+    code = CORRECTIONS[correction]
+    return by_requests(workload)._replace(kind=kind, correction=code, seconds=seconds, part=slack)
 
 
 def starts(
-    workload: Workload, order: str, estimates: Estimates, seconds: FloatArray | None = None
+    workload: Workload, order: str, plan: CompiledPlan, seconds: FloatArray | None = None
 ) -> list[float]:
-    assumed = estimates.plan.seconds if seconds is None else seconds
+    assumed = plan.seconds if seconds is None else seconds
     queue = behind_head(assumed if order == BEHIND_HEAD else np.zeros_like(assumed))
-    return starts_under(workload, CAPACITY, queue, estimates).tolist()
+    return starts_under(workload, CAPACITY, queue, plan).tolist()
 
 
 def read(workload: Workload, scorer: Scorer, plan: Plan | None) -> list[float]:

@@ -22,7 +22,6 @@ SETTINGS = (0.1, 0.05, 0.2)
 
 
 def _predicting_network(network: object) -> QNetwork:
-    """The network, which must predict run times."""
     if not isinstance(network, QNetwork) or not network.looks_at_past:
         raise ConfigurationError(
             "the model of --policy looks at no past runs: give one of train --protocol heldout."
@@ -33,15 +32,6 @@ def _predicting_network(network: object) -> QNetwork:
             "another model."
         )
     return network
-
-
-def flows_under(slack: float, network: QNetwork, log: plan.BenchmarkLog) -> plan.Flows:
-    """Figures of the network's order with pending jobs planned by its predictions."""
-    workload, capacity = log.workload, log.prepared.capacity
-    order = QueueOrder(network=network)
-    queue = SimulationSettings(capacity=capacity).ordered_queue(workload, order)
-    estimates = plan.by_prediction(workload, network, slack)
-    return plan.flows_of(log, plan.starts_under(workload, capacity, queue, estimates))
 
 
 DECLARED = Declared(__package__)
@@ -69,18 +59,20 @@ LogResults = Mapping[plan.Cell | float, plan.Flows]
 
 
 def _longest_ratio(found: LogResults, slack: float) -> float:
-    """Longest wait of the one method over that of EASY."""
     return found[slack].longest_wait / found[_BASE].longest_wait
 
 
 def _simulated(log: plan.BenchmarkLog, network: QNetwork, add: Add) -> list[plan.Flows]:
-    """Figures of CELLS and of SETTINGS on a log."""
-    found = []
+    found, workload, capacity = [], log.workload, log.prepared.capacity
     for each in _EVERY:
         if isinstance(each, plan.Cell):
-            found.append(plan.flows_of(log, plan.starts_of(each, log)))
-        else:
-            found.append(flows_under(each, network, log))
+            start = plan.starts_of(each, log)
+        else:  # the network's order, with pending jobs planned by its predictions
+            order = QueueOrder(network=network)
+            queue = SimulationSettings(capacity=capacity).ordered_queue(workload, order)
+            predicted = plan.by_prediction(workload, network, each)
+            start = plan.starts_under(workload, capacity, queue, predicted)
+        found.append(plan.flows_of(log, start))
         add(1)
     return found
 

@@ -108,8 +108,32 @@ _STEPS = np.array(
 )
 
 
+class Quantiles(NamedTuple):
+    """Quantiles of run times as past runs predict them; all changes."""
+
+    history: HistoryPart  #: past runs
+    shares: FloatArray  #: space: of runs below each grid point, shape [SHARES]
+    #: Of each job at its start, seconds, NaN before, shape [n, len(PARTS)].
+    predicted: FloatArray
+    asked_shares: FloatArray  #: see `run_history.learn_shares`, shape [len(PARTS)]
+
+
+def _quantiles(history: HistoryPart, jobs: int) -> Quantiles:
+    predicted = np.full((jobs, len(PARTS)), np.nan)
+    return Quantiles(history, np.zeros(SHARES), predicted, nominal_shares())
+
+
+NO_QUANTILES = _quantiles(NO_HISTORY, 0)
+
+
+#: Indices into `Plan.site`.
+_LOOKED_AT, _LONGEST = 0, 1
+#: Indices into `Plan.seen`.
+_ARRIVED, _ENDED = 0, 1
+
+
 class Plan(NamedTuple):
-    """Plan estimates, and the promises to heads."""
+    """Plan estimates and their source, and the promises to heads."""
 
     kind: int
     correction: int  #: one of CORRECTIONS, for CONSISTENT
@@ -118,6 +142,13 @@ class Plan(NamedTuple):
     promise: FloatArray
     slack: FloatArray  #: seconds by which a candidate may delay the head's promise, shape [1]
     ends: FloatArray  #: work space for the planned end of each running job
+    quantiles: Quantiles  #: predicted from past runs, or NO_QUANTILES
+    #: Last two run times of each user, the older and the newer, NaN without one, shape [users, 2];
+    #: empty where they predict nothing.
+    last_runs: FloatArray
+    seen: IntArray  #: numbers of jobs that they predicted, and of ended jobs, shape [2]
+    part: float  #: of the longest recent wait, for the slack
+    site: FloatArray  #: time of the last update, and the longest recent wait, seconds
 
 
 @compiled_borrowing
@@ -137,23 +168,16 @@ def _corrected(seconds: float, age: float, request: float, correction: int) -> f
 
 
 @compiled_borrowing
-def _fill_ends(cluster: Cluster, plan: Plan) -> None:
-    """Fill in the planned ends of running jobs, with corrected estimates."""
-    now = cluster.state[0].now
-    for place in range(cluster.state[0].running):
+def _consistent_shadow(cluster: Cluster, plan: Plan, head: int) -> tuple[float, int]:
+    """`shadow_of` with the plan estimates of running jobs."""
+    running, ends, now = cluster.state[0].running, plan.ends, cluster.state[0].now
+    for place in range(running):
         job = cluster.running[place].expected_job
         age, seconds = now - cluster.start[job], max(plan.seconds[job], 1.0)
         seconds = _corrected(seconds, age, cluster.jobs[job].estimate, plan.correction)
-        plan.ends[place] = max(cluster.start[job] + seconds, now)
-
-
-@compiled_borrowing
-def _consistent_shadow(cluster: Cluster, plan: Plan, head: int) -> tuple[float, int]:
-    """`shadow_of` with the plan estimates of running jobs."""
-    running, ends = cluster.state[0].running, plan.ends
-    _fill_ends(cluster, plan)
+        ends[place] = max(cluster.start[job] + seconds, now)
     needed = cluster.jobs[head].processors
-    free, shadow = cluster.state[0].idle, cluster.state[0].now
+    free, shadow = cluster.state[0].idle, now
     while True:
         first = -1
         for place in range(running):
@@ -203,88 +227,44 @@ def ends_as_planned(cluster: Cluster, plan: Plan, job: int) -> bool:
 _MEDIAN = PARTS.index(0.5)
 #: Bounds of `Plan.slack`, seconds.
 _STRICTEST, _SLACKEST = MINUTE, DAY
-#: Indices into `Estimates.site`.
-_LOOKED_AT, _LONGEST = 0, 1
-#: Indices into `LastRuns.seen`.
-_ARRIVED, _ENDED = 0, 1
 
 
-class LastRuns(NamedTuple):
-    """The last two run times of each user."""
-
-    seconds: FloatArray  #: the older and the newer, NaN without one, shape [users, 2]
-    seen: IntArray  #: numbers of predicted jobs and of ended jobs, shape [2]
-
-
-_NO_RUNS = LastRuns(seconds=np.empty((0, 2)), seen=np.zeros(2, dtype=np.int64))
-
-
-class Quantiles(NamedTuple):
-    """Quantiles of run times as past runs predict them; all changes."""
-
-    history: HistoryPart  #: past runs
-    shares: FloatArray  #: space: of runs below each grid point, shape [SHARES]
-    #: Of each job at its start, seconds, NaN before, shape [n, len(PARTS)].
-    predicted: FloatArray
-    asked_shares: FloatArray  #: see `run_history.learn_shares`, shape [len(PARTS)]
-
-
-def _quantiles(history: HistoryPart, jobs: int) -> Quantiles:
-    predicted = np.full((jobs, len(PARTS)), np.nan)
-    return Quantiles(history, np.zeros(SHARES), predicted, nominal_shares())
-
-
-NO_QUANTILES = _quantiles(NO_HISTORY, 0)
-
-
-class Estimates(NamedTuple):
-    """The plan, and the source of its estimates."""
-
-    plan: Plan
-    quantiles: Quantiles  #: predicted from past runs, or NO_QUANTILES
-    runs: LastRuns  #: last runs of users, or empty
-    slack: float  #: of a promise, as a part of the longest recent wait
-    site: FloatArray  #: time of the last update, and the longest recent wait, seconds
-
-
-def by_requests(workload: Workload) -> Estimates:
+def by_requests(workload: Workload) -> Plan:
     """The plan of plain EASY."""
     jobs = len(workload.submit)
-    return Estimates(
-        plan=Plan(
-            kind=PENDING_ONLY,
-            correction=CORRECTIONS[DOUBLED],
-            seconds=np.full(jobs, np.inf),
-            promise=np.full(jobs, np.nan),
-            slack=np.zeros(1),
-            ends=np.empty(jobs),
-        ),
+    return Plan(
+        kind=PENDING_ONLY,
+        correction=CORRECTIONS[DOUBLED],
+        seconds=np.full(jobs, np.inf),
+        promise=np.full(jobs, np.nan),
+        slack=np.zeros(1),
+        ends=np.empty(jobs),
         quantiles=NO_QUANTILES,
-        runs=_NO_RUNS,
-        slack=0.0,
+        last_runs=np.empty((0, 2)),
+        seen=np.zeros(2, dtype=np.int64),
+        part=0.0,
         site=np.array([-np.inf, 0.0]),
     )
 
 
-def by_last_runs(workload: Workload, correction: str) -> Estimates:
+def by_last_runs(workload: Workload, correction: str) -> Plan:
     """A consistent plan by the mean of the user's last two runs at submission (EASY++)."""
     if len(workload.past.user) != len(workload.submit):
         raise SimulationError("a plan by users' last runs needs to know users.")
-    users = len(workload.past.users)
-    found = by_requests(workload)
-    return found._replace(
-        plan=found.plan._replace(kind=CONSISTENT, correction=CORRECTIONS[correction]),
-        runs=LastRuns(seconds=np.full((users, 2), np.nan), seen=np.zeros(2, dtype=np.int64)),
+    return by_requests(workload)._replace(
+        kind=CONSISTENT,
+        correction=CORRECTIONS[correction],
+        last_runs=np.full((len(workload.past.users), 2), np.nan),
     )
 
 
-def by_prediction(workload: Workload, network: QNetwork, slack: float) -> Estimates:
+def by_prediction(workload: Workload, network: QNetwork, slack: float) -> Plan:
     """A pending-only plan by the predicted median."""
     features = len(network.schema.history_jobs)
     nothing = np.zeros((features, 0))
     history = history_part(workload, nothing, np.zeros(features))
     quantiles = _quantiles(history, len(workload.submit))
-    return by_requests(workload)._replace(quantiles=quantiles, slack=slack)
+    return by_requests(workload)._replace(quantiles=quantiles, part=slack)
 
 
 @compiled_borrowing
@@ -314,50 +294,50 @@ def bring_quantiles_up_to_now(cluster: Cluster, quantiles: Quantiles) -> None:
 
 
 @compiled_borrowing
-def bring_plan_up_to_now(cluster: Cluster, estimates: Estimates) -> None:
+def bring_plan_up_to_now(cluster: Cluster, plan: Plan) -> None:
     """Update the estimates of pending jobs and the slack of promises."""
-    now, site, plan = cluster.state[0].now, estimates.site, estimates.plan
-    if len(estimates.runs.seconds) > 0:
-        _predict_arrived(cluster, estimates.runs, plan.seconds)
+    now, site = cluster.state[0].now, plan.site
+    if len(plan.last_runs) > 0:
+        _predict_arrived(cluster, plan)
     wait = now - cluster.jobs[cluster.pending[0]].submit
     site[_LONGEST] = longest_wait(site[_LONGEST], now - site[_LOOKED_AT], wait)
     site[_LOOKED_AT] = now
-    plan.slack[0] = min(max(estimates.slack * site[_LONGEST], _STRICTEST), _SLACKEST)
-    if len(estimates.quantiles.predicted) > 0:
-        bring_quantiles_up_to_now(cluster, estimates.quantiles)
+    plan.slack[0] = min(max(plan.part * site[_LONGEST], _STRICTEST), _SLACKEST)
+    if len(plan.quantiles.predicted) > 0:
+        bring_quantiles_up_to_now(cluster, plan.quantiles)
         for place in range(cluster.state[0].pending):
             job = cluster.pending[place]
-            median = predicted_quantile(cluster, estimates.quantiles, job, _MEDIAN)
+            median = predicted_quantile(cluster, plan.quantiles, job, _MEDIAN)
             plan.seconds[job] = max(median, 1.0)
 
 
 @compiled_borrowing
-def _predict_arrived(cluster: Cluster, runs: LastRuns, seconds: FloatArray) -> None:
+def _predict_arrived(cluster: Cluster, plan: Plan) -> None:
     """Fill in `seconds` of the jobs that arrived since the last call, in whole seconds.
 
     The mean of the user's two runs that ended last before the arrival, at most the request; the
     request if the user has fewer than two.
     """
-    while runs.seen[_ARRIVED] < cluster.state[0].next_arrival:
-        job = runs.seen[_ARRIVED]
-        _note_ended(cluster, runs, cluster.jobs[job].submit)
-        own = runs.seconds[cluster.past.user[job]]
+    while plan.seen[_ARRIVED] < cluster.state[0].next_arrival:
+        job = plan.seen[_ARRIVED]
+        _note_ended(cluster, plan, cluster.jobs[job].submit)
+        own = plan.last_runs[cluster.past.user[job]]
         mean = np.floor(0.5 * (own[0] + own[1]))
         request = cluster.jobs[job].estimate
-        seconds[job] = request if np.isnan(mean) else min(mean, request)
-        runs.seen[_ARRIVED] += 1
+        plan.seconds[job] = request if np.isnan(mean) else min(mean, request)
+        plan.seen[_ARRIVED] += 1
 
 
 @compiled_borrowing
-def _note_ended(cluster: Cluster, runs: LastRuns, before: float) -> None:
+def _note_ended(cluster: Cluster, plan: Plan, before: float) -> None:
     """Record the runs that ended before a time, seconds."""
-    while runs.seen[_ENDED] < cluster.state[0].ended:
-        job = cluster.ended[runs.seen[_ENDED]]
+    while plan.seen[_ENDED] < cluster.state[0].ended:
+        job = cluster.ended[plan.seen[_ENDED]]
         if cluster.start[job] + cluster.jobs[job].run_time >= before:
             return
-        own = runs.seconds[cluster.past.user[job]]
+        own = plan.last_runs[cluster.past.user[job]]
         own[0], own[1] = own[1], cluster.jobs[job].run_time
-        runs.seen[_ENDED] += 1
+        plan.seen[_ENDED] += 1
 
 
 class BehindHead(NamedTuple):
@@ -376,19 +356,16 @@ def behind_head(seconds: FloatArray) -> BehindHead:
 
 
 def starts_under(
-    workload: Workload,
-    capacity: int,
-    queue: BehindHead | OrderedQueue,
-    estimates: Estimates,
+    workload: Workload, capacity: int, queue: BehindHead | OrderedQueue, plan: Plan
 ) -> FloatArray:
     """Start of each job under EASY backfilling, seconds, shape [n]."""
     cluster = SimulationSettings(capacity=capacity).empty_cluster(workload)
-    _run_singly(cluster, queue, estimates)
+    _run_singly(cluster, queue, plan)
     return finished_schedule(cluster).start
 
 
 @compiled
-def _run_singly(cluster: Cluster, queue: BehindHead | OrderedQueue, estimates: Estimates) -> None:
+def _run_singly(cluster: Cluster, queue: BehindHead | OrderedQueue, plan: Plan) -> None:
     while True:
         time = next_event(cluster)
         if np.isinf(time):
@@ -399,16 +376,16 @@ def _run_singly(cluster: Cluster, queue: BehindHead | OrderedQueue, estimates: E
         if arrival < len(cluster.jobs) and cluster.jobs[arrival].submit <= time:
             arrive(cluster)
         else:
-            _end(cluster, _first_ending(cluster, estimates.plan, False))
-        place = _first_ending(cluster, estimates.plan, True)
+            _end(cluster, _first_ending(cluster, plan, False))
+        place = _first_ending(cluster, plan, True)
         while place >= 0:
             _end(cluster, place)
-            place = _first_ending(cluster, estimates.plan, True)
+            place = _first_ending(cluster, plan, True)
         if cluster.state[0].idle > 0 and anything_fits(cluster):
             cluster.state[0].decisions += 1
-            bring_plan_up_to_now(cluster, estimates)
+            bring_plan_up_to_now(cluster, plan)
             _score(cluster, queue)
-            _start(cluster, queue.scores, queue.jobs, estimates.plan)
+            _start(cluster, queue.scores, queue.jobs, plan)
 
 
 @compiled
@@ -448,7 +425,6 @@ def _score_behind_head(cluster: Cluster, queue: BehindHead) -> None:
 
 @chosen_by_type("queue", {BehindHead: _score_behind_head})
 def _score(cluster: Cluster, queue: BehindHead | OrderedQueue) -> None:
-    """Update `queue.scores` and `queue.jobs`."""
     score_queue(cluster, queue)
 
 
@@ -514,13 +490,13 @@ def starts_of(cell: Cell, log: BenchmarkLog) -> FloatArray:
         workload = workload.having(estimate=2.0 * workload.estimate)
     if cell.predictor == TRUE:
         workload = workload.having(estimate=workload.run_time)
-    estimates, assumed = by_requests(workload), workload.estimate
+    plan, assumed = by_requests(workload), workload.estimate
     if cell.predictor == LAST_RUNS:
-        estimates = by_last_runs(workload, cell.correction)
-        assumed = estimates.plan.seconds
+        plan = by_last_runs(workload, cell.correction)
+        assumed = plan.seconds
     if cell.scheduler not in (PLUS_PLUS, EASY_SJBF):
         assumed = np.zeros_like(assumed)
-    return starts_under(workload, log.prepared.capacity, behind_head(assumed), estimates)
+    return starts_under(workload, log.prepared.capacity, behind_head(assumed), plan)
 
 
 def flows_of(log: BenchmarkLog, start: FloatArray) -> Flows:

@@ -204,17 +204,13 @@ class EconomicLog:
     asked: Workload
     exact: Workload  #: estimates are the run times
 
-    def weighted_response(self, start: FloatArray) -> float:
-        """Average response time weighted by processors times run time, seconds."""
-        return self._weighted(start + self.exact.run_time - self.exact.submit)
+    def weighted(self, times: FloatArray) -> float:
+        """Average of times of the jobs, weighted by processors times run time, seconds."""
+        return float(np.average(times, weights=self.exact.run_time * self.exact.processors))
 
-    def weighted_wait(self, start: FloatArray) -> float:
-        """Average wait with the same weights, seconds."""
-        return self._weighted(start - self.exact.submit)
-
-    def _weighted(self, times: FloatArray) -> float:
-        weights = self.exact.run_time * self.exact.processors
-        return float(np.average(times, weights=weights))
+    def response(self, start: FloatArray) -> float:
+        """Average weighted response time, seconds."""
+        return self.weighted(start + self.exact.run_time - self.exact.submit)
 
 
 def read_ctc(folder: Path, jobs: int = EXTRACT_JOBS) -> JobLog:
@@ -327,8 +323,8 @@ def run_market(log: EconomicLog, market: Market) -> dict[str, Any]:
     span = (schedule.start + run_time).max() - log.exact.submit.min()
     capacity = np.array(CONFIGURATIONS[market.configuration])
     return {
-        "response": log.weighted_response(schedule.start),
-        "wait": log.weighted_wait(schedule.start),
+        "response": log.response(schedule.start),
+        "wait": log.weighted(schedule.start - log.exact.submit),
         "squashed_area": area.tolist(),
         "utilization": (area / (capacity * span)).tolist(),
     }
@@ -340,7 +336,7 @@ def run_conventional(log: EconomicLog) -> dict[str, float]:
 
     def response(workload: Workload, backfilling: str) -> float:
         settings = SimulationSettings(capacity=PROCESSORS, backfilling=backfilling)
-        return log.weighted_response(simulate_scores(workload, order, settings).start)
+        return log.response(simulate_scores(workload, order, settings).start)
 
     return {
         FCFS: response(log.asked, "none"),
@@ -357,7 +353,7 @@ def run_on_machines(log: EconomicLog, configuration: str) -> dict[str, dict[str,
     """
     return {
         way: {
-            f"{backfilling}, {home}": log.weighted_response(
+            f"{backfilling}, {home}": log.response(
                 starts_on_machines(
                     *(workload, CONFIGURATIONS[configuration]),
                     least_loaded=home == "least loaded",
@@ -419,7 +415,8 @@ def combinations(configuration: str, way: str) -> list[Market]:
     ]
 
 
-def _markets() -> list[Market]:
+def every_market() -> list[Market]:
+    """The markets to run on each workload."""
     found = [
         market
         for way, names in ((EXACT, CONFIGURATIONS), (RESCHEDULED, TABULATED))
@@ -431,12 +428,6 @@ def _markets() -> list[Market]:
     return list(dict.fromkeys([*found, *SPLIT_WHERE_TOO_WIDE.values(), *FORWARDED.values()]))
 
 
-def steps(seeds: int) -> int:
-    """Schedules, for a progress bar; the conventional ones of a configuration count as one."""
-    workloads = len(EXTRACTS) + 1
-    return workloads * (len(_markets()) + len(CONFIGURATIONS) + 1) + seeds * (len(TABULATED) + 1)
-
-
 def reproduce(
     log: JobLog, seeds: int, jobs: int, store: ResultStore
 ) -> tuple[dict[str, LogResults], list[LogResults]]:
@@ -444,12 +435,14 @@ def reproduce(
     workloads = {name: extract(log, number, jobs) for name, number in EXTRACTS.items()}
     workloads[LIKE_CTC] = like_ctc(log, 0, jobs)
     logs = {
-        name: _run(name, each, _markets(), CONFIGURATIONS, store)
+        name: _run(name, each, every_market(), CONFIGURATIONS, store)
         for name, each in workloads.items()
     }
     left, compared = untouched_weeks(log, jobs), [Market(name) for name in TABULATED]
-    drawn = {f"{LIKE_CTC} {seed}": like_ctc(left, seed, jobs) for seed in range(seeds)}
-    return logs, [_run(name, each, compared, (), store) for name, each in drawn.items()]
+    return logs, [
+        _run(f"{LIKE_CTC} {seed}", like_ctc(left, seed, jobs), compared, (), store)
+        for seed in range(seeds)
+    ]
 
 
 def _run(

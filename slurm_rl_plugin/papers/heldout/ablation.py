@@ -58,7 +58,6 @@ def rows_of(found: Mapping[str, experiment.LogStudy]) -> Iterator[Row]:
 
 
 def _ratios(found: Mapping[str, experiment.LogStudy]) -> Any:
-    """A panel for each log: each variant's seeds as points, their median with its interval."""
     figure, axes = panels(list(found), (4, 3.5), share=True)
     for axis, log in zip(axes, found.values(), strict=True):
         rows = {each: ratios(log, each, TO_ALL) for each in [*list(VARIANTS)[1:], FITTED_Q][::-1]}

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib import pyplot as plt
 
-from slurm_rl_plugin.learning import fitted_q
+from slurm_rl_plugin.learning import fitted_q, heldout_training
 from slurm_rl_plugin.learning.algorithms import Settings
 from slurm_rl_plugin.learning.evaluation.heldout import (
     HEURISTICS,
@@ -28,26 +28,13 @@ from slurm_rl_plugin.learning.evaluation.heldout import (
 )
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.fitted_q import FittedQSettings
-from slurm_rl_plugin.learning.heldout_training import (
-    TRAINING,
-    VALIDATION,
-    best_reserve,
-    heldout_loads,
-    with_reserve,
-)
 from slurm_rl_plugin.learning.policy_search import (
     SLOWDOWN,
     PolicySearchSettings,
     unsearched_network,
 )
 from slurm_rl_plugin.learning.training_load import TrainingLoads, class_known_at_submission
-from slurm_rl_plugin.measure.intervals import (
-    block_means,
-    interval_of,
-    mean_over_windows,
-    overlapping_windows,
-    ratio_over_windows,
-)
+from slurm_rl_plugin.measure import intervals
 from slurm_rl_plugin.papers.study.claims import Declared, Measurement, Row, TextTable, row_of
 from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, legend_above, panels
 from slurm_rl_plugin.papers.study.result_store import Learned, LearningTask, ResultStore
@@ -78,7 +65,7 @@ def over_seeds(rows: FloatArray, block: int) -> Measurement:
         block: consecutive windows that depend on each other.
     """
     rng = np.random.default_rng(0)
-    _, interval = mean_over_windows(rows.mean(axis=0), rng, block=block)
+    _, interval = intervals.mean_over_windows(rows.mean(axis=0), rng, block=block)
     return Measurement(value=float(np.median(rows.mean(axis=1))), ci95=interval)
 
 
@@ -102,8 +89,8 @@ def ratio_over_logs(logs: Iterable[tuple[FloatArray, int]]) -> Measurement:
     for rows, block in logs:
         means = rows.mean(axis=0)
         values.append(float(np.median(rows.mean(axis=1))))
-        draws.append(block_means(means, rng, min(block, len(means))))
-    interval = interval_of(np.exp(np.mean(draws, axis=0)))
+        draws.append(intervals.block_means(means, rng, min(block, len(means))))
+    interval = intervals.interval_of(np.exp(np.mean(draws, axis=0)))
     return Measurement(value=float(np.exp(np.mean(values))), ci95=interval)
 
 
@@ -132,8 +119,8 @@ class StudySize:
     settings: PolicySearchSettings = SLOWDOWN  #: of the search on several logs
     fitted: FittedQSettings = fitted_q.SLOWDOWN  #: of fitted Q iteration on the same logs
     tuning: int = 10  #: generations of fine-tuning, which takes smaller steps
-    training: HeldoutProtocol = TRAINING  #: windows to train on
-    validation: HeldoutProtocol = VALIDATION  #: windows to choose on
+    training: HeldoutProtocol = heldout_training.TRAINING  #: windows to train on
+    validation: HeldoutProtocol = heldout_training.VALIDATION  #: windows to choose on
     test: HeldoutProtocol = field(default_factory=HeldoutProtocol)  #: windows to measure on
 
 
@@ -215,7 +202,7 @@ def measured(
             kind: [figures[f"{kind} {place}"] for place in range(len(each))]
             for kind, each in networks.items()
         },
-        block=overlapping_windows(test, protocol.jobs),
+        block=intervals.overlapping_windows(test, protocol.jobs),
     )
 
 
@@ -296,12 +283,6 @@ def _per_window(study: LogStudy, figures: WindowFigures, column: str) -> FloatAr
     return figures.misdelivered
 
 
-def pooled_ratio(studies: Mapping[str, LogStudy], policy: str) -> Measurement:
-    """Slowdown over the best rule's, geometric mean over all logs."""
-    logs = studies.values()
-    return ratio_over_logs((_by_seed(each, policy, TO_BEST), each.block) for each in logs)
-
-
 def rows_of(studies: Mapping[str, LogStudy]) -> Iterator[Row]:
     """Every figure of each log, then all logs together."""
     for name, study in studies.items():
@@ -310,11 +291,11 @@ def rows_of(studies: Mapping[str, LogStudy]) -> Iterator[Row]:
             for column in COLUMNS:
                 yield row_of(name, policy, column, figure_of(study, policy, column))
     for policy in (WITHOUT, FITTED, TUNED, HOLDING):
-        yield row_of("all logs", policy, TO_BEST, pooled_ratio(studies, policy))
+        logs = ((_by_seed(each, policy, TO_BEST), each.block) for each in studies.values())
+        yield row_of("all logs", policy, TO_BEST, ratio_over_logs(logs))
 
 
 def _ratios(studies: Mapping[str, LogStudy]) -> Any:
-    """A panel for each log: every policy's ratio with its interval; goals as marks."""
     titles = [f"{name}: {TO_BEST} ({study.best})" for name, study in studies.items()]
     figure, axes = panels(titles, (5, 6), share=True)
     for axis, (name, study) in zip(axes, studies.items(), strict=True):
@@ -331,7 +312,6 @@ def _ratios(studies: Mapping[str, LogStudy]) -> Any:
 
 
 def _effects(studies: Mapping[str, LogStudy]) -> Any:
-    """Slowdown of one fine-tuned network over the best rule's, for each of EFFECTS."""
     figure, axis = plt.subplots(figsize=(9, 5), layout="constrained")
     for name, study in studies.items():
         best = study.rules[study.best].bounded_slowdown
@@ -372,7 +352,6 @@ def run(asked: Asked) -> Outcome:
 
 
 def _facts(study: LogStudy) -> dict[str, Any]:
-    """The choices on the past of a log, and the effects of the hook."""
     plain = study.effects["as it decides"]
     return {
         "best_heuristic": study.best,
@@ -388,7 +367,7 @@ def _facts(study: LogStudy) -> dict[str, Any]:
 
 
 def _effect(figures: WindowFigures, plain: WindowFigures, block: int) -> dict[str, Any]:
-    ratio = ratio_over_windows(
+    ratio = intervals.ratio_over_windows(
         figures.bounded_slowdown, plain.bounded_slowdown, np.random.default_rng(0), block=block
     )
     return {
@@ -401,7 +380,6 @@ def _effect(figures: WindowFigures, plain: WindowFigures, block: int) -> dict[st
 
 
 def _passages(facts: Mapping[str, Mapping[str, Any]]) -> Iterator[str | TextTable]:
-    """A sentence and a table for each log."""
     for name, log in facts.items():
         yield (
             f"\n{name}: best rule of the past {log['best_heuristic']}; part kept free of batch "
@@ -448,14 +426,16 @@ class HeldoutTraining:
         """The network with the best reserve on the log's past, and that part of the machine."""
         loads = self._loads([name])
         both = [*loads.training, *loads.validation]
-        part = best_reserve(tuned, both, RESERVES, self._size.settings.weights)
-        return with_reserve(tuned, part * loads.training[0].settings.capacity), part
+        part = heldout_training.best_reserve(tuned, both, RESERVES, self._size.settings.weights)
+        return heldout_training.with_reserve(
+            tuned, part * loads.training[0].settings.capacity
+        ), part
 
     def _loads(self, names: Sequence[str]) -> TrainingLoads:
         """The loads of some logs; fine-tuning and the reserve share them."""
         key = tuple(names)
         if key not in self._made:
-            self._made[key] = heldout_loads(
+            self._made[key] = heldout_training.heldout_loads(
                 [self._logs[name].prepared for name in names],
                 training=self._size.training,
                 validation=self._size.validation,

@@ -16,17 +16,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.learning.evaluation.paired import medians_of
 from slurm_rl_plugin.papers.reactive_grids_2008.load import FEASIBLE
-from slurm_rl_plugin.papers.study import trials
-from slurm_rl_plugin.papers.study.claims import (
-    Declared,
-    Row,
-    Statistic,
-    measure,
-    median,
-    quantile,
-    ratio_of_means,
-    row_of,
-)
+from slurm_rl_plugin.papers.study import claims, trials
 from slurm_rl_plugin.papers.study.figures import comparison
 from slurm_rl_plugin.papers.study.study import Add, Asked, Outcome
 from slurm_rl_plugin.simulator.workloads.generators import egee_log, mmn_log
@@ -34,7 +24,7 @@ from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepar
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
 
-DECLARED = Declared(__package__)
+DECLARED = claims.Declared(__package__)
 #: Interactive fractions p of the 2008 load, and segments of LPC-EGEE.
 FRACTIONS, SEGMENTS = (0.2, 0.4, 0.5), (14, 17, 18, 19)
 _DROP_GENERATED = (0, 500)
@@ -45,18 +35,13 @@ _NOMINAL = "J with nominal shares"
 Sample = dict[str, dict[str, FloatArray]]
 
 
-def steps(seeds: int, *, with_segments: bool) -> int:
-    """Number of simulated logs."""
-    return (len(FRACTIONS) + 1) * seeds + with_segments * len(SEGMENTS)
-
-
-def reproduce(seeds: int, traces: Path | None, add: Add) -> list[Row]:
+def reproduce(seeds: int, traces: Path | None, add: Add) -> list[claims.Row]:
     """Measure every figure; `add` is called for each log."""
     segments: dict[str, Iterable[JobLog]] = {}
     if traces is not None:
         log = trials.read_lpc(traces)
         segments = {f"LPC-EGEE segment {each}": [trials.segment_of(log, each)] for each in SEGMENTS}
-    rows: list[Row] = []
+    rows: list[claims.Row] = []
     for p in FRACTIONS:
         drawn = (mmn_log(np.random.default_rng(seed), interactive=p) for seed in range(seeds))
         group = f"2008, p = {p}"
@@ -81,7 +66,6 @@ def _cells(group: str) -> Iterator[tuple[str, str]]:
 def _sample(
     group: str, logs: Iterable[JobLog], capacity: int, drop: tuple[int, int], add: Add
 ) -> Sample:
-    """The figures of every policy of a group on every log."""
     found: dict[str, list[dict[str, float]]] = {policy: [] for policy, _ in _cells(group)}
     for log in logs:
         prepared = prepare_log(log, capacity=capacity)
@@ -109,24 +93,26 @@ def figures_of(name: str, prepared: PreparedLog, drop: tuple[int, int]) -> dict[
     return {**found, _NOMINAL: (found["U"] + float(fairness.mean())) / 2}
 
 
-def _rows(group: str, sample: Sample) -> Iterator[Row]:
+def _rows(group: str, sample: Sample) -> Iterator[claims.Row]:
     for policy, column in _cells(group):
-        yield row_of(group, policy, column, measure(sample[policy][column]))
+        yield claims.row_of(group, policy, column, claims.measure(sample[policy][column]))
 
 
-def _ratios(group: str, sample: Sample) -> Iterator[Row]:
-    def row(name: str, values: FloatArray, statistic: Statistic) -> Row:
-        return row_of(group, f"{trials.FIFO} / {trials.SJF}", name, measure(values, statistic))
+def _ratios(group: str, sample: Sample) -> Iterator[claims.Row]:
+    def row(name: str, values: FloatArray, statistic: claims.Statistic) -> claims.Row:
+        return claims.row_of(
+            group, f"{trials.FIFO} / {trials.SJF}", name, claims.measure(values, statistic)
+        )
 
     for column in ("mean wait", "interactive mean wait", "batch mean wait"):
         pair = np.stack([sample[trials.FIFO][column], sample[trials.SJF][column]])
         ratio = pair[0] / pair[1]
-        yield row(f"{column}, median of the seeds", ratio, median)
-        yield row(f"{column}, ratio of the means", pair, ratio_of_means)
+        yield row(f"{column}, median of the seeds", ratio, claims.median)
+        yield row(f"{column}, ratio of the means", pair, claims.ratio_of_means)
         if column == "mean wait":
             for level in (0.05, 0.95):
                 name = f"{column}, {level:.0%} quantile of the seeds"
-                yield row(name, ratio, quantile(level))
+                yield row(name, ratio, claims.quantile(level))
 
 
 #: File -> name and unit of its figures, and their columns.
@@ -143,10 +129,11 @@ def run(asked: Asked) -> Outcome:
     """Simulate every rule on every load."""
     seeds = asked.number_of_seeds(why="a standard error needs at least 2")
     traces = asked.traces_or_less("the segments of LPC-EGEE are left out")
-    with asked.bar("simulating", steps(seeds, with_segments=traces is not None)) as add:
-        claims = reproduce(seeds, traces, add)
+    steps = (len(FRACTIONS) + 1) * seeds + (traces is not None) * len(SEGMENTS)
+    with asked.bar("simulating", steps) as add:
+        found = reproduce(seeds, traces, add)
     return Outcome(
-        claims=claims,
+        claims=found,
         seeds=range(seeds),
-        drawings={file: partial(comparison, claims, *shown) for file, shown in _FIGURES.items()},
+        drawings={file: partial(comparison, found, *shown) for file, shown in _FIGURES.items()},
     )

@@ -28,17 +28,7 @@ from slurm_rl_plugin.brokers.agents.simulation import (
 )
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.side_by_side import side_by_side
-from slurm_rl_plugin.papers.study.claims import (
-    FEW_LOGS,
-    Declared,
-    Row,
-    Statistic,
-    means_of,
-    measure,
-    ratio_of_means,
-    row,
-    row_of,
-)
+from slurm_rl_plugin.papers.study import claims
 from slurm_rl_plugin.papers.study.figures import finished, panels
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
@@ -77,13 +67,8 @@ FULL = Size()
 QUICK = Size(agents=60, resources=15, ticks=240, other_ticks=120)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experiment:
-    """Rules on the same grids."""
-
-    group: str  #: figure of the paper and its setting
-    settings: GridSettings
-    rules: Mapping[str, AgentRule]  #: by name
+#: Figure of the paper and its setting -> the grids, and the rules on them by name.
+Experiments = Mapping[str, tuple[GridSettings, Mapping[str, AgentRule]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +90,7 @@ def group_of(figure: int, rate: float) -> str:
     return f"Fig. {figure}, capacities {low}-{high}, g = {f'{rate:.3f}'.removesuffix('0')}"
 
 
-def experiments(size: Size) -> Iterator[Experiment]:
+def experiments(size: Size) -> Experiments:
     """All experiments; at the critical rate queues grow slowly, so the runs are longer."""
 
     def rules(*names: str) -> dict[str, AgentRule]:
@@ -113,30 +98,27 @@ def experiments(size: Size) -> Iterator[Experiment]:
 
     wide = GridSettings(agents=size.agents, resources=size.resources, ticks=size.ticks)
     short = replace(wide, ticks=size.other_ticks)
-    of_figure_2 = rules(RANDOM, LEAST_LOADED, PAPER, PROBING)
+    found = {}
     for rate in RATES_OF_FIGURE_2:
         longest = wide if rate == CRITICAL_RATE else short
-        narrow = replace(longest, rate=rate, capacity=_NARROW)
-        yield Experiment(group=group_of(2, rate), settings=narrow, rules=of_figure_2)
+        tried = rules(RANDOM, LEAST_LOADED, PAPER, PROBING)
+        found[group_of(2, rate)] = replace(longest, rate=rate, capacity=_NARROW), tried
     for rate in RATES_OF_FIGURE_3:
         tried = rules(LEAST_LOADED, OPTIMAL_SPLIT, PAPER, PROBING)
         if rate == RATE_OF_DYNAMICS:
             tried |= rules(LEAST_LOADED_IN_TURN) | _LATE
-        yield Experiment(group=group_of(3, rate), settings=replace(wide, rate=rate), rules=tried)
+        found[group_of(3, rate)] = replace(wide, rate=rate), tried
     for rate in RATES_OF_RANDOM:
-        few = replace(wide, rate=rate)
-        yield Experiment(group=group_of(3, rate), settings=few, rules=rules(RANDOM))
+        found[group_of(3, rate)] = replace(wide, rate=rate), rules(RANDOM)
     steady = replace(short, rate=RATE_OF_DYNAMICS)
     for leaving in LEAVING[1:]:
-        dynamic = replace(steady, leaving=leaving)
-        agents = rules(PAPER, PROBING)
-        yield Experiment(group=group_of_leaving(leaving), settings=dynamic, rules=agents)
+        found[group_of_leaving(leaving)] = replace(steady, leaving=leaving), rules(PAPER, PROBING)
     noisy = {
         with_noise(name, noise): replace(_BY_NAME[name], noise=noise)
         for name in (PAPER, PROBING)
         for noise in NOISE
     }
-    yield Experiment(group=FIGURE_5, settings=steady, rules=noisy)
+    return {**found, FIGURE_5: (steady, noisy)}
 
 
 FIGURE_5 = group_of(5, RATE_OF_DYNAMICS)
@@ -152,36 +134,23 @@ def with_noise(name: str, noise: float) -> str:
     return f"{name}, noise {noise:g}"
 
 
-def steps(size: Size, seeds: int) -> int:
-    """Simulated grids, for a progress bar."""
-    return seeds * sum(len(each.rules) for each in experiments(size))
-
-
-def reproduce(size: Size, seeds: int, store: ResultStore) -> dict[str, Measured]:
+def reproduce(planned: Experiments, seeds: int, store: ResultStore) -> dict[str, Measured]:
     """Run every experiment on seeds 0 to `seeds` - 1; results by group."""
-    planned = list(experiments(size))
     found = side_by_side(
         lambda task: _figures_on_grid(*task, store),
-        [(experiment, seed) for experiment in planned for seed in range(seeds)],
+        [(*each, seed) for each in planned.values() for seed in range(seeds)],
         finished=lambda _, row: store.add(len(row)),
     )
-    return {
-        each.group: _together(each, found[place * seeds : (place + 1) * seeds])
-        for place, each in enumerate(planned)
-    }
-
-
-def _together(experiment: Experiment, rows: list[GridFigures]) -> Measured:
-    def of(figure: str) -> dict[str, FloatArray]:
-        return {name: np.array([row[name][figure] for row in rows]) for name in experiment.rules}
-
-    return Measured(
-        load=of("load"),
-        middle=of("middle"),
-        response=of("response"),
-        curve={name: curves.mean(axis=0) for name, curves in of("curve").items()},
-        ends=ends_of_parts(experiment.settings.ticks),
-    )
+    results = {}
+    for place, (group, (settings, rules)) in enumerate(planned.items()):
+        rows = found[place * seeds : (place + 1) * seeds]
+        of = {
+            figure: {name: np.array([row[name][figure] for row in rows]) for name in rules}
+            for figure in ("load", "middle", "response", "curve")
+        }
+        of["curve"] = {name: curves.mean(axis=0) for name, curves in of["curve"].items()}
+        results[group] = Measured(**of, ends=ends_of_parts(settings.ticks))
+    return results
 
 
 #: Rule -> its figures in `Measured`, on one grid.
@@ -198,9 +167,9 @@ def ends_of_parts(ticks: int) -> IntArray:
     return np.cumsum([len(part) for part in parts])
 
 
-def _figures_on_grid(experiment: Experiment, seed: int, store: ResultStore) -> GridFigures:
-    """Every rule on the grid of a seed, simulated now or in an earlier run."""
-    settings, rules = experiment.settings, experiment.rules
+def _figures_on_grid(
+    settings: GridSettings, rules: Mapping[str, AgentRule], seed: int, store: ResultStore
+) -> GridFigures:
     key = [(name, asdict(rule)) for name, rule in rules.items()]
     stem = stem_of("learning-agents", asdict(settings), key, seed, module=__name__)
 
@@ -226,7 +195,7 @@ def _figures(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> 
     }
 
 
-DECLARED = Declared(__package__)
+DECLARED = claims.Declared(__package__)
 LOAD, RESPONSE = "load", "response (ticks)"
 TO_LEAST_LOADED = "load / least loaded"
 SAME = "load / least loaded, or the other way round"
@@ -240,7 +209,7 @@ BEARABLE_NOISE = 0.025
 _WITH_GOALS = (0.20, 0.22)
 
 
-def rows_of(found: Mapping[str, Measured]) -> Iterator[Row]:
+def rows_of(found: Mapping[str, Measured]) -> Iterator[claims.Row]:
     """Figures with claims, then every load and response."""
     for rate in RATES_OF_FIGURE_2:
         yield from _rows_of_figure_2(rate, found[group_of(2, rate)])
@@ -257,7 +226,7 @@ def rows_of(found: Mapping[str, Measured]) -> Iterator[Row]:
     for group, measured in found.items():
         for rule in measured.load:
             for column, values in ((LOAD, measured.load), (RESPONSE, measured.response)):
-                yield row(group, rule, column, values[rule])
+                yield claims.row(group, rule, column, values[rule])
 
 
 def _ratio(
@@ -267,15 +236,15 @@ def _ratio(
     one: FloatArray,
     other: FloatArray,
     others: Mapping[str, FloatArray],
-    statistic: Statistic = ratio_of_means,
-) -> Row:
+    statistic: claims.Statistic = claims.ratio_of_means,
+) -> claims.Row:
     """A ratio of means over the same seeds, and the factors at which it would keep a bound."""
-    ratio = measure(np.array([one, other]), statistic)
-    low, high = (ratio.value, ratio.value) if len(one) < FEW_LOGS else ratio.ends
-    return row_of(
+    ratio = claims.measure(np.array([one, other]), statistic)
+    low, high = (ratio.value, ratio.value) if len(one) < claims.FEW_LOGS else ratio.ends
+    return claims.row_of(
         *(group, policy, column, ratio),
         logs=len(one),
-        baselines=means_of(others),
+        baselines=claims.means_of(others),
         words={
             "low": f"{low:.3g}",
             "high": f"{high:.3g}",
@@ -287,22 +256,24 @@ def _ratio(
 
 def _either_way(pair: FloatArray) -> FloatArray:
     """Factor between two means, the larger over the smaller."""
-    ratio = ratio_of_means(pair)
+    ratio = claims.ratio_of_means(pair)
     return np.maximum(ratio, 1.0 / ratio)
 
 
-def _growth(group: str, rule: str, measured: Measured, others: Mapping[str, FloatArray]) -> Row:
+def _growth(
+    group: str, rule: str, measured: Measured, others: Mapping[str, FloatArray]
+) -> claims.Row:
     return _ratio(group, rule, GROWTH, measured.load[rule], measured.middle[rule], others)
 
 
-def _grown(group: str, rule: str, measured: Measured) -> Row:
+def _grown(group: str, rule: str, measured: Measured) -> claims.Row:
     """Growth of a load without a steady state, however slow."""
     grown = measured.load[rule] - measured.middle[rule]
     column = "load at the end less that in the middle"
-    return row(group, rule, column, grown, baselines=means_of(measured.load))
+    return claims.row(group, rule, column, grown, baselines=claims.means_of(measured.load))
 
 
-def _rows_of_figure_2(rate: float, measured: Measured) -> Iterator[Row]:
+def _rows_of_figure_2(rate: float, measured: Measured) -> Iterator[claims.Row]:
     """Random keeps up below g = 0.15 and then grows; the paper's agents stay near least loaded.
 
     At the critical rate the slowest resources are overloaded by 1 %: their queues grow slowly
@@ -317,18 +288,18 @@ def _rows_of_figure_2(rate: float, measured: Measured) -> Iterator[Row]:
     yield _grown(group, RANDOM, measured) if critical else _growth(group, RANDOM, measured, load)
 
 
-def _rows_of_figure_3(rate: float, measured: Measured) -> Iterator[Row]:
+def _rows_of_figure_3(rate: float, measured: Measured) -> Iterator[claims.Row]:
     """The paper's agents compare very well with least loaded; both keep up until g = 0.22."""
     group, load = group_of(3, rate), measured.load
     same = rate == RATE_OF_DYNAMICS  # the paper says "the same value" for this rate alone
-    column, statistic = (SAME, _either_way) if same else (TO_LEAST_LOADED, ratio_of_means)
+    column, statistic = (SAME, _either_way) if same else (TO_LEAST_LOADED, claims.ratio_of_means)
     yield _ratio(group, PAPER, column, load[PAPER], load[LEAST_LOADED], load, statistic)
     if rate == RATES_OF_FIGURE_3[-1]:
         for rule in (PAPER, LEAST_LOADED):
             yield _growth(group, rule, measured, load)
 
 
-def _figures_4_and_5(found: Mapping[str, Measured]) -> Iterator[Row]:
+def _figures_4_and_5(found: Mapping[str, Measured]) -> Iterator[claims.Row]:
     """Load with leaving agents, and with noise, sustained up to R Cmin / (g N Jav) = 0.025."""
     steady = found[FIGURE_5].load[with_noise(PAPER, 0.0)]
     for leaving in LEAVING[1:]:
@@ -343,7 +314,7 @@ def _figures_4_and_5(found: Mapping[str, Measured]) -> Iterator[Row]:
         yield _growth(FIGURE_5, rule, noisy, {}) if borne else _grown(FIGURE_5, rule, noisy)
 
 
-def _goals(found: Mapping[str, Measured]) -> Iterator[Row]:
+def _goals(found: Mapping[str, Measured]) -> Iterator[claims.Row]:
     for rate in _WITH_GOALS:
         group, measured = group_of(3, rate), found[group_of(3, rate)]
         for name, values in ((LOAD, measured.load), (RESPONSE, measured.response)):
@@ -354,7 +325,7 @@ def _goals(found: Mapping[str, Measured]) -> Iterator[Row]:
     column = f"load / {LEAST_LOADED_IN_TURN}"
     yield _ratio(group, PROBING, column, load[PROBING], load[LEAST_LOADED_IN_TURN], load)
     late = PROBING + LATE
-    yield row(group, late, f"{LOAD}, goal", load[late], baselines=means_of(load))
+    yield claims.row(group, late, f"{LOAD}, goal", load[late], baselines=claims.means_of(load))
 
 
 _STYLES = {
@@ -381,7 +352,6 @@ def _draw_rates(found: Mapping[str, Measured], number: int, rates: tuple[float, 
 
 
 def _draw_changes(found: Mapping[str, Measured], *, leaving: bool) -> Any:
-    """The paper's agents and the probing ones, by leaving agents or by noise."""
     steady = found[FIGURE_5]
     figure, axes = panels([PAPER, PROBING], (5, 4.4), share=True)
     for axis, rule in zip(axes, (PAPER, PROBING), strict=True):
@@ -416,11 +386,13 @@ def run(asked: Asked) -> Outcome:
             f"{asked.paper} takes no traces and no --policy: its grids are generated."
         )
     size = QUICK if asked.quick else FULL
-    with asked.bar("simulating", steps(size, seeds)) as add:
-        found = reproduce(size, seeds, ResultStore(asked.models, add))
-    claims = DECLARED.claims(rows_of(found))
+    planned = experiments(size)
+    grids = seeds * sum(len(rules) for _, rules in planned.values())
+    with asked.bar("simulating", grids) as add:
+        found = reproduce(planned, seeds, ResultStore(asked.models, add))
+    judged = DECLARED.claims(rows_of(found))
     return Outcome(
-        claims=claims,
+        claims=judged,
         seeds=range(seeds),
         drawings={
             "fig-2-narrow-capacities.png": lambda: _draw_rates(found, 2, RATES_OF_FIGURE_2),
@@ -428,5 +400,5 @@ def run(asked: Asked) -> Outcome:
             "fig-4-leaving.png": lambda: _draw_changes(found, leaving=True),
             "fig-5-noise.png": lambda: _draw_changes(found, leaving=False),
         },
-        manifest={"size": asdict(size), "claims": [claim.as_json() for claim in claims]},
+        manifest={"size": asdict(size), "claims": [claim.as_json() for claim in judged]},
     )

@@ -10,7 +10,6 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
 from slurm_rl_plugin.learning.sarsa import SarsaSettings
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.study.claims import Declared, Printed
@@ -65,8 +64,6 @@ INFEASIBLE = {"vo0": 0.4, "vo1": 0.2, "vo2": 0.2, "vo3": 0.2}
 DROP = (0, 500)
 #: First seeds of the logs to learn on and to choose on; the measured ones begin at 0.
 TRAINING_SEED, VALIDATION_SEED = 1000, 2000
-#: The rule that provides the recorded starts of a generated log.
-_SITE_RULE = "interactive-first"
 
 #: U/2 + F/2 with a small penalty for a long tail (definitions): chooses among the networks.
 OBJECTIVE = RewardWeights(time_utility=0.5, responsiveness=0.0, fairness=0.5)
@@ -113,7 +110,12 @@ def learning_task(
     def logs(first: int, count: int, jobs: int) -> list[TrainingLoad]:
         size = replace(effort, jobs=jobs)
         found = generated(interactive, range(first, first + count), size, shares)
-        return training_loads([_with_starts(log) for log in found] if recorded else found)
+        if recorded:  # as by a site that serves interactive jobs first
+            site = rules(INTERACTIVE_FIRST)[INTERACTIVE_FIRST]
+            found = [
+                replace(log, log=replace(log.log, start=site.schedule(log).start)) for log in found
+            ]
+        return training_loads(found)
 
     return LearningTask(
         name=f"{name}-p{interactive}",
@@ -128,13 +130,6 @@ def learning_task(
             logs(VALIDATION_SEED, counts[1], effort.jobs),
         ),
     )
-
-
-def _with_starts(log: PreparedLog) -> PreparedLog:
-    """The log as a site that serves interactive jobs first would have recorded it."""
-    settings = SimulationSettings(capacity=log.capacity, half_life=math.inf)
-    start = starts_under(Candidate(name=_SITE_RULE), log, log.workload(None), settings)
-    return replace(log, log=replace(log.log, start=start))
 
 
 def segments_task(log: JobLog, effort: Effort) -> LearningTask:

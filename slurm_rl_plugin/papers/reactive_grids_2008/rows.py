@@ -12,17 +12,7 @@ import numpy as np
 from slurm_rl_plugin.features.reactive_grid import grid_job_features
 from slurm_rl_plugin.learning.sarsa import SarsaSettings
 from slurm_rl_plugin.papers.reactive_grids_2008 import load
-from slurm_rl_plugin.papers.study.claims import (
-    FEW_LOGS,
-    Judgement,
-    Measurement,
-    Printed,
-    Row,
-    as_bound,
-    means_of,
-    row,
-    row_of,
-)
+from slurm_rl_plugin.papers.study import claims
 from slurm_rl_plugin.papers.study.result_store import LearningTask, ResultStore
 from slurm_rl_plugin.papers.study.study import Effort
 from slurm_rl_plugin.papers.study.trials import FIFO, LONGEST_FIRST, NATIVE, SJF, PairedTrial
@@ -32,12 +22,12 @@ from slurm_rl_plugin.utility.fairness import fairness, service_at
 from slurm_rl_plugin.utility.summary import ScheduledJobs
 
 #: The interval of a mean counts in a verdict even of few logs.
-_ANY_LOGS: Mapping[str, Any] = {"logs": FEW_LOGS}
+_ANY_LOGS: Mapping[str, Any] = {"logs": claims.FEW_LOGS}
 _CLASSES = ("interactive", "batch")
 _WITHIN = "interactive within 120 s"
 
 
-def smallest_ratio(trial: PairedTrial) -> tuple[str, Measurement]:
+def smallest_ratio(trial: PairedTrial) -> tuple[str, claims.Measurement]:
     """The policy with the smallest sum of run time * wait relative to FIFO, and that ratio."""
     ratios = {
         name: trial.ratio_of_means("work-weighted wait", name, FIFO)
@@ -85,17 +75,17 @@ def implied_ratio(interactive: float, *, most: bool) -> float:
     return means[load.RL] / means[FIFO]
 
 
-def rows_of_table_1() -> Iterator[Row]:
+def rows_of_table_1() -> Iterator[claims.Row]:
     """Table I follows from p, the 900 s bound, the load and the number of processors."""
     for interactive in load.FRACTIONS:
         mu, arrivals = load.rates(interactive)
         computed = (mu, arrivals, 1.0 / mu / MINUTE, load.JOBS / arrivals / HOUR)
         group = f"Table I, p = {interactive}"
         for column, value in zip(load.DECLARED.of(group).columns, computed, strict=True):
-            yield row(group, "load", column, np.array([value]), **_ANY_LOGS)
+            yield claims.row(group, "load", column, np.array([value]), **_ANY_LOGS)
 
 
-def rows_of_waits(interactive: float, trial: PairedTrial) -> Iterator[Row]:
+def rows_of_waits(interactive: float, trial: PairedTrial) -> Iterator[claims.Row]:
     """Table II and Fig. 3, for one fraction p of interactive jobs."""
     group = f"Table II, p = {interactive}"
     name, ratio = smallest_ratio(trial)
@@ -125,9 +115,9 @@ def rows_of_waits(interactive: float, trial: PairedTrial) -> Iterator[Row]:
             words=best(means),
         )
     sums = trial.means("work-weighted wait", trial.measures)
-    yield row_of(
+    yield claims.row_of(
         *(group, "any policy / FIFO", "sum of run time * wait, the smallest", ratio),
-        printed=Printed.rounded(most, 2),
+        printed=claims.Printed.rounded(most, 2),
         baselines={each: value / sums[FIFO] for each, value in sums.items() if each != FIFO},
         words=words,
     )
@@ -140,7 +130,7 @@ def rows_of_waits(interactive: float, trial: PairedTrial) -> Iterator[Row]:
         yield trial.row(f"Fig. 3, p = {interactive}", policy, column, load.BASELINES, shown, **more)
 
 
-def rows_of_holding(interactive: float, trial: PairedTrial) -> Iterator[Row]:
+def rows_of_holding(interactive: float, trial: PairedTrial) -> Iterator[claims.Row]:
     """What holding processors gains over the learned greedy policy, and what batch jobs pay.
 
     Both papers lack the action of leaving a processor idle while a batch job waits: their
@@ -152,7 +142,7 @@ def rows_of_holding(interactive: float, trial: PairedTrial) -> Iterator[Row]:
         yield trial.row(group, policy, _WITHIN, baselines, **_ANY_LOGS)
         gain = trial.figure(policy, "J") - trial.figure(load.RL, "J")
         means = trial.means("J", baselines)
-        yield row(group, f"{policy} - {load.RL}", "J", gain, baselines=means, **_ANY_LOGS)
+        yield claims.row(group, f"{policy} - {load.RL}", "J", gain, baselines=means, **_ANY_LOGS)
         means = trial.means("batch mean wait", baselines)
         yield trial.ratio_row(group, policy, load.RL, "batch mean wait", baselines=means)
 
@@ -178,7 +168,9 @@ def preference_for_long_jobs(network: QNetwork) -> float:
     return float(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1])
 
 
-def rows_of_literal_reward(trial: PairedTrial, networks: Mapping[str, QNetwork]) -> Iterator[Row]:
+def rows_of_literal_reward(
+    trial: PairedTrial, networks: Mapping[str, QNetwork]
+) -> Iterator[claims.Row]:
     """That the reward as printed does not give what the paper reports.
 
     It is the utility of the job that starts, whatever the others wait. A batch job of many hours
@@ -223,7 +215,7 @@ def fairness_over_time(jobs: ScheduledJobs, times: FloatArray) -> FloatArray:
     return np.array([float(fairness(jobs.shares, each)) for each in fractions])
 
 
-def rows_of_shares(feasible: PairedTrial, infeasible: PairedTrial) -> Iterator[Row]:
+def rows_of_shares(feasible: PairedTrial, infeasible: PairedTrial) -> Iterator[claims.Row]:
     """Every sentence of sections VI.A and B on fairness."""
     settled = {
         name: np.array([fairness_over_time(j, j.submit[:1] + _SETTLED)[0] for j in schedules])
@@ -238,8 +230,8 @@ def rows_of_shares(feasible: PairedTrial, infeasible: PairedTrial) -> Iterator[R
         ("Fig. 5, infeasible targets", load.RL, "F", missed),
         ("Fig. 5, infeasible targets", FIFO, "F", missed),
     ):
-        means = means_of(figures)
-        yield row(
+        means = claims.means_of(figures)
+        yield claims.row(
             *(group, policy, column, figures[policy]),
             baselines={name: means[name] for name in load.BASELINES if name in means},
             words={"lowest": min(means.values()), "highest": max(means.values())},
@@ -292,17 +284,17 @@ def learning_curves(effort: Effort, store: ResultStore) -> Curves:
     }
 
 
-def rows_of_calibration(curves: Curves) -> Iterator[Row]:
+def rows_of_calibration(curves: Curves) -> Iterator[claims.Row]:
     """Whether calibration helps, paired by the learner's seed."""
     sweeps = next(iter(curves.values())).shape[1]
     shown = EARLY if sweeps >= EARLY.stop else slice(1, sweeps)
     early = {kind: curve[:, shown].mean(axis=1) for kind, curve in curves.items()}
     jobs = f"{shown.start * SWEEP_JOBS} to {(shown.stop - 1) * SWEEP_JOBS} jobs"
     for better, than in (("edf", "none"), ("recorded", "edf")):
-        yield row(
+        yield claims.row(
             *(f"Calibration, p = {_INTERACTIVE}", f"{better} - {than}"),
             *(f"objective after {jobs}", early[better] - early[than]),
-            baselines=means_of(early),
+            baselines=claims.means_of(early),
             **_ANY_LOGS,
         )
 
@@ -313,11 +305,11 @@ _INSTANTS = 400
 _LEAST_WAIT = 1.0
 
 
-def rows_of_segment(group: str, trial: PairedTrial, machine: str) -> Iterator[Row]:
+def rows_of_segment(group: str, trial: PairedTrial, machine: str) -> Iterator[claims.Row]:
     """What section VI.C says, on one segment; `machine` describes the native starts."""
     for column, (native, learned, *factor) in load.DECLARED.tables["table_iii"].items():
         for least in factor:  # the paper says nothing about the others
-            printed = Printed.rounded(native / learned, 1)
+            printed = claims.Printed.rounded(native / learned, 1)
             yield _factor_row(f"Table III, {group}", trial, column, printed, least, machine)
     yield trial.row(f"Fig. 6, {group}", load.RL, _WITHIN, (NATIVE, *load.BASELINES), **_ANY_LOGS)
     gaps = {
@@ -326,20 +318,20 @@ def rows_of_segment(group: str, trial: PairedTrial, machine: str) -> Iterator[Ro
         if name in trial.schedules
     }
     figure = (f"Fig. 7, {group}", f"{load.RL} - {NATIVE}", "largest difference of F")
-    yield row(*figure, np.array([gaps.pop(load.RL)]), baselines=gaps, **_ANY_LOGS)
+    yield claims.row(*figure, np.array([gaps.pop(load.RL)]), baselines=gaps, **_ANY_LOGS)
 
 
 def _factor_row(
-    group: str, trial: PairedTrial, column: str, printed: Printed, least: float, machine: str
-) -> Row:
+    group: str, trial: PairedTrial, column: str, printed: claims.Printed, least: float, machine: str
+) -> claims.Row:
     native = float(trial.figure(NATIVE, column)[0])
     factors = {
         name: max(native, _LEAST_WAIT) / max(float(trial.figure(name, column)[0]), _LEAST_WAIT)
         for name in (load.RL, *load.BASELINES)
         if name in trial.measures
     }
-    measured = Measurement(value=factors[load.RL])
-    judged = as_bound(measured, least, least=True)
+    measured = claims.Measurement(value=factors[load.RL])
+    judged = claims.as_bound(measured, least, least=True)
     because = (
         f"native / RL {judged.because}; native / FIFO is {factors[FIFO]:.3g}; the native figure is "
         f"{native:.4g} s; {machine}"
@@ -349,13 +341,13 @@ def _factor_row(
         because += "; waits of seconds are the native scheduler's cycle, which a simulator lacks"
     if printed.value < least:
         because += f"; the paper's own figures give {printed.value:.1f}"
-    return row_of(
+    return claims.row_of(
         *(group, f"{NATIVE} / {load.RL}", column, measured),
         printed=printed,
         baselines={
             f"{NATIVE} / {name}": value for name, value in factors.items() if name != load.RL
         },
-        judged=Judgement(judged.holds and not at_once, because),
+        judged=claims.Judgement(judged.holds and not at_once, because),
     )
 
 

@@ -114,7 +114,6 @@ Segments = Mapping[tuple[int, int], PairedTrial]
 
 
 def _steps(asked: Asked) -> int:
-    """Simulated logs and sweeps, for a progress bar."""
     effort, on_lpc = asked.effort, asked.traces is not None
     networks = 0 if asked.policy else len(load.FRACTIONS) + 1 + on_lpc
     curves = sum(task.steps for tasks in rows.curve_tasks(effort).values() for task in tasks)
@@ -359,7 +358,6 @@ _TRACE_COLOURS = {NATIVE: "black", FIFO: "tab:blue", load.RL: "tab:orange", SJF:
 
 
 def _draw_learning(trial: on_line.Trial) -> Any:
-    """A panel for each segment, a line for each policy, the first three readings alone."""
     titles = [
         f"LPC-EGEE segment {n}, {PROCESSORS_OF_LPC} processors" for n in load.MEASURED_SEGMENTS
     ]

@@ -143,19 +143,10 @@ def _generations(settings: PolicySearchSettings, effort: Effort) -> int:
 
 
 def _steps(asked: Asked) -> int:
-    """Simulated logs and training steps, for a progress bar."""
     searched = sum(_generations(each, asked.effort) for each, _ in SEARCHES.values())
     learned = len(load.FRACTIONS) * asked.effort.sweeps + searched
     segments = len(_SEGMENTS) * (asked.traces is not None)
     return learned + len(load.FRACTIONS) * asked.number_of_seeds() + segments
-
-
-def _scaled(network: QNetwork, factor: float) -> QNetwork:
-    """The network with a reserve `factor` times as large."""
-    if network.reserve_weights is None:
-        return network
-    weights = network.reserve_weights * factor
-    return replace(network, reserve_weights=weights, reserve_bias=network.reserve_bias * factor)
 
 
 def _task(name: str, effort: Effort) -> LearningTask:
@@ -210,16 +201,18 @@ def _on_segments(
     log: JobLog, reserve: QNetwork, effort: Effort, add: Add
 ) -> dict[str, trials.PairedTrial]:
     logs = trials.prepared_segments(log, _SEGMENTS, trials.PROCESSORS_OF_2011, effort.jobs)
+    weights, bias, scaled = reserve.reserve_weights, reserve.reserve_bias, {}
+    for name, factor in SCALED.items():
+        held = None if weights is None else weights * factor
+        network = replace(reserve, reserve_weights=held, reserve_bias=bias * factor)
+        scaled[name] = trials.Contender(network=network)
     found = {}
     for number, segment in logs.items():
         policies = {
             **trials.rules(trials.NATIVE, *_RULES),
             HOLD: trials.Contender(network=reserve),
             HOLD_EST: trials.Contender(network=reserve, estimates=medians_of(segment)),
-            **{
-                name: trials.Contender(network=_scaled(reserve, factor))
-                for name, factor in SCALED.items()
-            },
+            **scaled,
         }
         drop = effort.drop_of(trials.SEGMENT_DROP)
         found[f"LPC-EGEE segment {number}"] = trials.run_trial([segment], policies, drop, add)
@@ -227,7 +220,6 @@ def _on_segments(
 
 
 def _rows(group: str, trial: trials.PairedTrial, figure: Figure) -> Iterator[claims.Row]:
-    """The figures with a goal."""
     for goal in DECLARED.goals(group):
         policy, column = str(goal.policy), str(goal.column)
         means = {name: figure(trial, name, column).value for name in BASELINES}
@@ -235,7 +227,6 @@ def _rows(group: str, trial: trials.PairedTrial, figure: Figure) -> Iterator[cla
 
 
 def _figures(group: str, trial: trials.PairedTrial, figure: Figure) -> Iterator[claims.Row]:
-    """Every policy's figures, for a complete table."""
     columns = SYNTHETIC_COLUMNS if figure is measured else SEGMENT_COLUMNS
     for policy in trial.measures:
         for column in columns:

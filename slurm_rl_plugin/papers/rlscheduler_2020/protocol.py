@@ -55,16 +55,6 @@ def read_benchmark_jobs(folder: Path, name: str) -> BenchmarkJobs:
         rows = np.loadtxt(text.splitlines(), comments=";", usecols=_COLUMNS, ndmin=2)
     except ValueError:
         raise log.fault("a line is no job of 18 numbers; copy the file again") from None
-    return jobs_of_rows(np.asarray(rows, dtype=np.float64))
-
-
-def jobs_of_rows(rows: FloatArray) -> BenchmarkJobs:
-    """Apply the benchmark's conventions.
-
-    Args:
-        rows: job number, submit, run time, allocated processors, requested processors, requested
-            time; shape [n, 6], -1 where unknown.
-    """
     rows = rows[rows[:, _RUN_TIME] != 0]
     rows = rows[np.argsort(rows[:, _JOB_NUMBER], kind="stable")]
     run_time, requested = rows[:, _RUN_TIME], rows[:, _REQUESTED_TIME]
@@ -189,7 +179,6 @@ def _score(jobs: BenchmarkJobs, job: int, rule: int, start: float) -> float:
 
 @compiled
 def _score_by_coefficients(jobs: BenchmarkJobs, state: _State, job: int, choice: _Choice) -> float:
-    """The score by coefficients; the lowest goes first."""
     own = choice.coefficients[job]
     free = state.counts[_FREE]
     wait = state.clock[0] - jobs.submit[job]

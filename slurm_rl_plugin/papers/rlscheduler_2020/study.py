@@ -10,11 +10,11 @@ traces. Its result is the lowest of thousands of draws of a chaotic figure and d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from cmaes import CMA
@@ -156,42 +156,12 @@ def sjf_weights() -> FloatArray:
     return weights.ravel()
 
 
-class Scored(NamedTuple):
-    """Results of one vector of weights."""
-
-    slowdown: float  #: bounded slowdown as in `mean_over_sequences`
-    decisions: int  #: number of choices of a job
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredSequences:
-    """Sequences of one trace for a search."""
-
-    sequences: tuple[protocol.BenchmarkJobs, ...]  #: each on an empty machine
-    capacity: int  #: processors, more than one
-    terms: tuple[FloatArray, ...]  #: JOB_TERMS of the jobs of each sequence
-
-    @classmethod
-    def of(cls, sequences: Iterable[protocol.BenchmarkJobs], capacity: int) -> ScoredSequences:
-        """Compute the terms of each sequence."""
-        kept = tuple(sequences)
-        return cls(kept, capacity, tuple(job_terms(each, capacity) for each in kept))
-
-    def starts(self, place: int, weights: FloatArray) -> tuple[FloatArray, int]:
-        """Starts of one sequence with the benchmark's backfilling, and the number of decisions."""
-        table = weights.reshape(len(JOB_TERMS), len(protocol.STATE_TERMS))
-        return protocol.scored_starts(
-            self.sequences[place], self.capacity, self.terms[place] @ table
-        )
-
-    def scored(self, weights: FloatArray) -> Scored:
-        """Run all sequences under weights of shape [WEIGHTS]."""
-        means, decisions = [], 0
-        for place, sequence in enumerate(self.sequences):
-            start, chosen = self.starts(place, weights)
-            means.append(_slowdown(sequence, start))
-            decisions += chosen
-        return Scored(float(np.mean(means)), decisions)
+def weighed_starts(
+    jobs: protocol.BenchmarkJobs, capacity: int, weights: FloatArray
+) -> tuple[FloatArray, int]:
+    """Starts under weights, with the benchmark's backfilling, and the number of decisions."""
+    table = weights.reshape(len(JOB_TERMS), len(protocol.STATE_TERMS))
+    return protocol.scored_starts(jobs, capacity, job_terms(jobs, capacity) @ table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,47 +189,41 @@ class SearchResult:
 
 
 def search_weights(
-    sequences: ScoredSequences,
+    sequences: Sequence[protocol.BenchmarkJobs],
+    capacity: int,
     settings: SearchSettings,
     seed: int,
-    progress: Callable[[float], None],
+    add: Add,
 ) -> SearchResult:
     """The weights with the least mean bounded slowdown of all candidates of a search.
 
-    `progress` is called after each generation with the lowest slowdown so far.
+    `add` is called for each generation.
     """
+
+    def scored(weights: FloatArray) -> tuple[float, int]:
+        found = [weighed_starts(each, capacity, weights) for each in sequences]
+        pairs = zip(sequences, found, strict=True)
+        slowdown = float(np.mean([_slowdown(jobs, start) for jobs, (start, _) in pairs]))
+        return slowdown, sum(chosen for _, chosen in found)
+
     search = CMA(
         mean=sjf_weights(), sigma=settings.step, seed=seed, population_size=settings.population
     )
     best, decisions = (np.inf, sjf_weights()), 0
     for _ in range(settings.generations):
         candidates = [search.ask() for _ in range(settings.population)]
-        tried = side_by_side(sequences.scored, candidates)
-        values = [each.slowdown for each in tried]
+        values, chosen = zip(*side_by_side(scored, candidates), strict=True)
         search.tell(list(zip(candidates, values, strict=True)))
-        decisions += sum(each.decisions for each in tried)
+        decisions += sum(chosen)
         lowest = int(np.argmin(values))
         if values[lowest] < best[0]:
             best = (values[lowest], candidates[lowest])
-        progress(best[0])
+        add(1)
     return SearchResult(seed=seed, slowdown=best[0], weights=best[1], decisions=decisions)
 
 
 #: Trace -> results, one a seed.
 Searches = Mapping[str, Sequence[SearchResult]]
-
-
-def search_all(folder: Path, settings: SearchSettings, seeds: Sequence[int], add: Add) -> Searches:
-    """Search on each trace once a seed; `add` is called for each generation."""
-    found = {}
-    for trace, (name, capacity) in TRACES.items():
-        jobs = protocol.read_benchmark_jobs(folder, name)
-        parts = [jobs.part(first, SEQUENCE_JOBS) for first in SEQUENCE_STARTS]
-        sequences = ScoredSequences.of(parts, capacity)
-        found[trace] = [
-            search_weights(sequences, settings, seed, lambda _: add(1)) for seed in seeds
-        ]
-    return found
 
 
 def search_claims(found: Searches) -> list[Row]:
@@ -313,9 +277,14 @@ def run(asked: Asked) -> Outcome:
     more: Report = ()
     facts: dict[str, Any] = {}
     if asked.search:
-        settings = QUICK if asked.quick else FULL
+        settings, found = QUICK if asked.quick else FULL, {}
         with asked.bar("searching", len(TRACES) * len(seeds) * settings.generations) as add:
-            found = search_all(traces, settings, seeds, add)
+            for trace, (name, capacity) in TRACES.items():
+                jobs = protocol.read_benchmark_jobs(traces, name)
+                parts = [jobs.part(first, SEQUENCE_JOBS) for first in SEQUENCE_STARTS]
+                found[trace] = [
+                    search_weights(parts, capacity, settings, each, add) for each in seeds
+                ]
         searched = search_claims(found)
         claims += searched
         facts = {"search": search_facts(settings, found)}

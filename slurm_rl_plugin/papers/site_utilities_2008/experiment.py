@@ -37,7 +37,13 @@ from slurm_rl_plugin.papers.study.claims import Declared, Row, measure, row
 from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, panels
 from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
-from slurm_rl_plugin.papers.study.trials import SEGMENT_DROP, SEGMENT_JOBS, read_lpc, segment_of
+from slurm_rl_plugin.papers.study.trials import (
+    SEGMENT_DROP,
+    SEGMENT_JOBS,
+    columns_of,
+    read_lpc,
+    segment_of,
+)
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
 from slurm_rl_plugin.policies.site_utilities import published_utilities
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -93,8 +99,7 @@ def site_terms(site: GridSite, order: QueueOrder) -> SiteTerms:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GridLoad:
+class GridLoad(NamedTuple):
     """The jobs of one seed."""
 
     offered: Workload  #: all of them in order of submission; its shares belong to no site
@@ -112,9 +117,25 @@ def draw_load(log: JobLog, segments: Sequence[int], jobs: int, seed: Sequence[in
     for site, number in zip(SITES, drawn[1:], strict=True):
         work = site.local_load * site.capacity * span
         streams.append(_window(segment_of(log, int(number)), rng, work=work))
-    stretch = [span / max(float(each.submit[-1]), 1.0) for each in streams]
-    stretched = zip(streams, stretch, strict=True)
-    return _merged([each._replace(submit=each.submit * factor) for each, factor in stretched])
+    stretched = [
+        each._replace(submit=each.submit * (span / max(float(each.submit[-1]), 1.0)))
+        for each in streams
+    ]
+    submit, run_time, account = (np.concatenate(each) for each in zip(*stretched, strict=True))
+    order = np.argsort(submit, kind="stable")
+    run_time = run_time[order]
+    offered = Workload.of(
+        submit=submit[order],
+        run_time=run_time,
+        estimate=run_time,
+        time_limit=run_time,
+        processors=np.ones(len(order), dtype=np.int64),
+        account=account[order],
+        interactive=run_time < SHORT_JOB_RUN_TIME,
+        shares=np.array(ACCOUNT_MIX),
+    )
+    home = np.repeat([NOWHERE, *range(len(SITES))], [len(each.submit) for each in streams])
+    return GridLoad(offered=offered, home=home[order].astype(np.int64))
 
 
 class _Stream(NamedTuple):
@@ -143,26 +164,6 @@ def _window(
     each, session = np.unique(sessions, return_inverse=True)
     account = rng.choice(len(ACCOUNTS), len(each), p=ACCOUNT_MIX)[session]
     return _Stream(submit, segment.run_time[chosen], account.astype(np.int64))
-
-
-def _merged(streams: Sequence[_Stream]) -> GridLoad:
-    home = np.repeat(
-        [NOWHERE, *range(len(SITES))], [len(stream.submit) for stream in streams]
-    ).astype(np.int64)
-    submit, run_time, account = (np.concatenate(each) for each in zip(*streams, strict=True))
-    order = np.argsort(submit, kind="stable")
-    run_time = run_time[order]
-    offered = Workload.of(
-        submit=submit[order],
-        run_time=run_time,
-        estimate=run_time,
-        time_limit=run_time,
-        processors=np.ones(len(order), dtype=np.int64),
-        account=account[order],
-        interactive=run_time < SHORT_JOB_RUN_TIME,
-        shares=np.array(ACCOUNT_MIX),
-    )
-    return GridLoad(offered=offered, home=home[order])
 
 
 RANDOM, LEAST_LOADED, EARLIEST_START = "random", "least loaded", "earliest start"
@@ -298,11 +299,6 @@ class SiteUtilitySize:
     iterations: int = 2
     settings: SiteUtilitySettings = field(default_factory=SiteUtilitySettings)
 
-    @property
-    def steps(self) -> int:
-        """Simulated loads while learning, for a progress bar."""
-        return self.iterations * self.loads
-
 
 FULL_SIZE = SiteUtilitySize()
 #: For a smoke test.
@@ -326,7 +322,7 @@ def fitted_models(
     }
     paths = {name: store.folder / f"{stem}.onnx" for name, stem in stems.items()}
     if all(path.exists() for path in paths.values()):
-        store.add(size.steps)
+        store.add(size.iterations * size.loads)
         return {name: load_q_network(path) for name, path in paths.items()}
     loads = [
         draw_load(log, TRAINING_SEGMENTS, size.jobs, (TRAINING_SEED, number))
@@ -421,11 +417,11 @@ def grid_figures(load: GridLoad, where: IntArray, start: FloatArray) -> dict[str
     counted = slice(drop[0], count - drop[1])
     wait = (start - jobs.submit)[counted]
     quick = wait[jobs.interactive[counted]] <= INTERACTIVE_WAIT_GOAL
-    mean_useful, mean_fair = float(useful[counted].mean()), float(fair[counted].mean())
+    utility, fairness = float(useful[counted].mean()), float(fair[counted].mean())
     return {
-        "J": (mean_useful + mean_fair) / 2,
-        "U": mean_useful,
-        "F": mean_fair,
+        "J": (utility + fairness) / 2,
+        "U": utility,
+        "F": fairness,
         "mean wait": float(wait.mean()),
         "interactive within 120 s": float(quick.mean()) if len(quick) else float("nan"),
     }
@@ -447,7 +443,6 @@ _LOCAL = "reactive-grids"
 
 
 def _gains(figures: Mapping[str, Mapping[str, FloatArray]]) -> Any:
-    """J of site utilities less that of each baseline: a point for each seed, and their mean."""
     figure, [axis] = panels([""], (8, 2.8))
     ours = figures[SITE_UTILITIES]["J"]
     gains = {f"less {name}": ours - figures[name]["J"] for name in reversed(BASELINES)}
@@ -462,7 +457,6 @@ def _gains(figures: Mapping[str, Mapping[str, FloatArray]]) -> Any:
 def _brokers(
     figures: Mapping[str, Mapping[str, FloatArray]], routed: Mapping[str, FloatArray]
 ) -> Any:
-    """U, F and J of each broker, and the part of the routed jobs of each site."""
     names = list(figures)[::-1]
     figure, axes = panels(["U", "F", "J", "part of the routed jobs"], (3.5, 3.6), share=True)
     for axis, column in zip(axes, ("U", "F", "J"), strict=False):
@@ -485,23 +479,19 @@ def run(asked: Asked) -> Outcome:
     local = asked.policy or asked.shipped(_LOCAL)
     network, log = import_network(local), read_lpc(traces)
     order, size = QueueOrder(network=network), QUICK_SIZE if asked.quick else FULL_SIZE
-    measured: dict[str, list[tuple[dict[str, float], Sequence[float]]]] = {}
-    with asked.bar("fitting and routing", size.steps + seeds) as add:
+    found: list[dict[str, tuple[dict[str, float], Sequence[float]]]] = []
+    with asked.bar("fitting and routing", size.iterations * size.loads + seeds) as add:
         store = ResultStore(asked.models, add)
         models = fitted_models(log, order, network.digest, size, store)
         checksums = {name: policy.card.sha256 for name, policy in models.items()}
         key = [digest_of(log.submit, log.run_time, log.user), network.digest, size.jobs, checksums]
         for seed in range(seeds):
             stem = f"{stem_of('site-utilities', *key, module=__name__)}-{seed}"
-            each = store.figures(stem, partial(_seed, log, order, models, size.jobs, seed))
-            for contender, found in each.items():
-                measured.setdefault(contender, []).append(found)
+            measure_seed = partial(_seed, log, order, models, size.jobs, seed)
+            found.append(store.figures(stem, measure_seed))
             add(1)
-    figures = {
-        name: {column: np.array([row[column] for row, _ in rows]) for column in COLUMNS}
-        for name, rows in measured.items()
-    }
-    routed = {name: np.array([part for _, part in rows]) for name, rows in measured.items()}
+    figures = {name: columns_of([each[name][0] for each in found]) for name in CONTENDERS}
+    routed = {name: np.array([each[name][1] for each in found]) for name in CONTENDERS}
     facts = {"local_scheduler": file_checksum(local), "models": checksums}
     return Outcome(
         claims=DECLARED.claims(rows_of(figures)),

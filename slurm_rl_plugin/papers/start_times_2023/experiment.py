@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -14,17 +14,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.forecasts.forecast import (
-    HORIZONS,
-    LEVELS,
-    Forecasts,
-    Scores,
-    covered,
-    horizon_of,
-    log_waits,
-    scores_by,
-    scores_of,
-)
+from slurm_rl_plugin.forecasts import forecast
 from slurm_rl_plugin.forecasts.past_waits.sources import (
     FITS,
     SOURCES,
@@ -46,17 +36,7 @@ from slurm_rl_plugin.forecasts.past_waits.wait_forest import (
     training_rows,
 )
 from slurm_rl_plugin.papers.start_times_2023.jobs_file import read_jobs_file
-from slurm_rl_plugin.papers.study.claims import (
-    Declared,
-    Judgement,
-    Measurement,
-    Row,
-    TextTable,
-    measure,
-    ratio_of_means,
-    row,
-    row_of,
-)
+from slurm_rl_plugin.papers.study import claims
 from slurm_rl_plugin.papers.study.study import Add, Asked, Outcome
 from slurm_rl_plugin.units import FloatArray
 
@@ -69,12 +49,6 @@ LAST, MEDIAN, BOOSTING, ALL_DAYS = (
 #: Levels that boosting is fitted to; the others are interpolated.
 _FITTED = (0.05, 0.5, 0.95)
 _TREES, _BINS = 80, 63
-
-
-def partition_median(jobs: SeenJobs, moment: float) -> FloatArray:
-    """log10 of the median wait so far of each current job's partition, float64[now]."""
-    known = jobs.select(jobs.moment <= moment)
-    return median_of_partition(known, known_log_waits(known, moment), moment)
 
 
 def knowing_all_earlier_days(
@@ -92,7 +66,7 @@ def knowing_all_earlier_days(
 
 def boosted_quantiles(
     jobs: SeenJobs, table: FeatureTable, moment: float, rng: np.random.Generator
-) -> Forecasts:
+) -> forecast.Forecasts:
     """Quantile boosting on the same inputs and rows, without calibration."""
     (train,), now = training_rows(jobs, moment, 1, rng), jobs.moment == moment
     edges = bin_edges(table.values[train.rows], _BINS)
@@ -113,8 +87,8 @@ def boosted_quantiles(
             trees.fit(fit_to, train.log_wait, sample_weight=train.weight)
             found.append(trees.predict(asked))
     ordered = np.sort(np.column_stack(found), axis=1)
-    logs = [np.interp(LEVELS, _FITTED, each) for each in ordered]
-    return Forecasts.of_logs(np.array(logs))
+    logs = [np.interp(forecast.LEVELS, _FITTED, each) for each in ordered]
+    return forecast.Forecasts.of_logs(np.array(logs))
 
 
 T = TypeVar("T")
@@ -132,14 +106,13 @@ class Tested:
     """Forecasts of the tested polls."""
 
     jobs: SeenJobs  #: of these polls, all with a start
-    forecasts: Forecasts  #: as given, of these jobs
-    plain: Forecasts  #: before calibration
-    others: Mapping[str, Forecasts]  #: for comparison, by name
+    forecasts: forecast.Forecasts  #: as given, of these jobs
+    plain: forecast.Forecasts  #: before calibration
+    others: Mapping[str, forecast.Forecasts]  #: for comparison, by name
     weights: FloatArray  #: of the sources at each poll, float64[polls, sources]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Polls:
+class Polls(NamedTuple):
     """The jobs of a file, their inputs, and the tested polls."""
 
     jobs: SeenJobs  #: in the order of their polls
@@ -147,27 +120,22 @@ class Polls:
     moments: FloatArray  #: of the polls, seconds, ascending
     first: int  #: index of the first tested poll
 
-    @classmethod
-    def of(cls, jobs: SeenJobs, *, quick: bool) -> Polls:
-        """Make the inputs of all jobs."""
-        jobs = _fewer(jobs) if quick else jobs
-        first, moments = (QUICK_TRAINED_ON if quick else TRAINED_ON), np.unique(jobs.moment)
-        if len(moments) <= first:
-            raise ConfigurationError(
-                f"the file has jobs of {len(moments)} poll(s), which is too little to train on: "
-                f"give at least {first + 1}; the first {first} are only for training."
-            )
-        return cls(jobs=jobs, table=features_of(jobs), moments=moments, first=first)
 
-    @property
-    def tested(self) -> FloatArray:
-        """Moments of the tested polls."""
-        return self.moments[self.first :]
-
-    @property
-    def steps(self) -> int:
-        """Steps of `forward` and `compared_forecasts`."""
-        return len(self.moments) - 1 + 2 * len(self.tested)
+def polls_of(jobs: SeenJobs, *, quick: bool) -> Polls:
+    """The inputs of all jobs; `quick` takes some jobs of each of the first polls."""
+    first = QUICK_TRAINED_ON if quick else TRAINED_ON
+    if quick:
+        moments = np.unique(jobs.moment)[: QUICK_TRAINED_ON + QUICK_TESTED]
+        rows = [np.flatnonzero(jobs.moment == each) for each in moments]
+        fewer = [each[:: -(-len(each) // QUICK_JOBS)] for each in rows]
+        jobs = jobs.select(np.concatenate(fewer))
+    moments = np.unique(jobs.moment)
+    if len(moments) <= first:
+        raise ConfigurationError(
+            f"the file has jobs of {len(moments)} poll(s), which is too little to train on: "
+            f"give at least {first + 1}; the first {first} are only for training."
+        )
+    return Polls(jobs, features_of(jobs), moments, first)
 
 
 def forward(polls: Polls, seed: int, add: Add) -> list[GivenForecasts]:
@@ -185,10 +153,10 @@ def forward(polls: Polls, seed: int, add: Add) -> list[GivenForecasts]:
 
 
 def tested(
-    polls: Polls, given: Sequence[GivenForecasts], others: Mapping[str, Forecasts]
+    polls: Polls, given: Sequence[GivenForecasts], others: Mapping[str, forecast.Forecasts]
 ) -> Tested:
     """The forecasts of the tested polls, of jobs that have started."""
-    late = [each for each in given if each.moment >= polls.tested[0]]
+    late = [each for each in given if each.moment >= polls.moments[polls.first]]
     rows = np.concatenate([each.rows for each in late]) if late else np.zeros(0, dtype=np.int64)
     started = np.isfinite(polls.jobs.start[rows])
     if not started.any():
@@ -207,7 +175,7 @@ def tested(
     )
 
 
-def compared_forecasts(polls: Polls, seed: int, add: Add) -> dict[str, Forecasts]:
+def compared_forecasts(polls: Polls, seed: int, add: Add) -> dict[str, forecast.Forecasts]:
     """Forecasts of the tested polls without joining and calibration."""
 
     def forecasts(by: Callable[..., T], kind: int) -> list[T]:
@@ -217,7 +185,10 @@ def compared_forecasts(polls: Polls, seed: int, add: Add) -> dict[str, Forecasts
 
         return _in_order(at, range(polls.first, len(polls.moments)), add)
 
-    median = [partition_median(polls.jobs, float(each)) for each in polls.tested]
+    median = []  # log10 of the median wait so far of each current job's partition
+    for moment in polls.moments[polls.first :].tolist():
+        known = polls.jobs.select(polls.jobs.moment <= moment)
+        median.append(median_of_partition(known, known_log_waits(known, moment), moment))
     return {
         BOOSTING: _together(forecasts(boosted_quantiles, 1)),
         MEDIAN: certain(np.concatenate(median)),
@@ -225,13 +196,13 @@ def compared_forecasts(polls: Polls, seed: int, add: Add) -> dict[str, Forecasts
     }
 
 
-def certain(log_wait: FloatArray) -> Forecasts:
+def certain(log_wait: FloatArray) -> forecast.Forecasts:
     """Forecasts without a spread, of log10 waits, float64[n]."""
-    return Forecasts.of_logs(np.repeat(log_wait[:, None], len(LEVELS), axis=1))
+    return forecast.Forecasts.of_logs(np.repeat(log_wait[:, None], len(forecast.LEVELS), axis=1))
 
 
-def _together(parts: Sequence[Forecasts]) -> Forecasts:
-    return Forecasts(np.vstack([each.seconds for each in parts]))
+def _together(parts: Sequence[forecast.Forecasts]) -> forecast.Forecasts:
+    return forecast.Forecasts(np.vstack([each.seconds for each in parts]))
 
 
 def _in_order(work: Callable[[int], T], places: range, add: Add) -> list[T]:
@@ -242,13 +213,6 @@ def _in_order(work: Callable[[int], T], places: range, add: Add) -> list[T]:
             add(1)
             found.append(each)
     return found
-
-
-def _fewer(jobs: SeenJobs) -> SeenJobs:
-    """Some jobs of each of the first polls."""
-    moments = np.unique(jobs.moment)[: QUICK_TRAINED_ON + QUICK_TESTED]
-    rows = [np.flatnonzero(jobs.moment == each) for each in moments]
-    return jobs.select(np.concatenate([each[:: -(-len(each) // QUICK_JOBS)] for each in rows]))
 
 
 OURS = "joined and calibrated"
@@ -264,36 +228,35 @@ COVERAGE, DAYS = "coverage of the 90 % band", "part of days with coverage of 0.8
 SIMILAR = SOURCES[1]
 #: Bounds of the coverage, pooled and of a day.
 POOLED, A_DAY = (0.88, 0.92), (0.80, 0.97)
-DECLARED = Declared(__package__)
+DECLARED = claims.Declared(__package__)
 _MEDIANS = (ERROR, WITHIN_2, WITHIN_3)
 _PUBLISHED = ("Mila, Cedar, forward in time", "Mila, Graham, random days")
 
 
-def rows_of(tested: Tested) -> Iterator[Row]:
+def rows_of(tested: Tested) -> Iterator[claims.Row]:
     """The figures with goals or published values."""
     yield from _rows_on_medians(HEADLINE, OURS, tested.forecasts, tested, ("goal", *_PUBLISHED))
-    inside = covered(tested.forecasts, tested.jobs.wait, 0.9).astype(np.float64)
-    measured, (low, high) = _over_days(tested, inside), POOLED
-    yield row_of(
-        *(HEADLINE, OURS, f"{COVERAGE}, to goal", measured),
-        baselines=_coverages(tested),
-        judged=Judgement(
-            low <= measured.value <= high,
-            f"{measured.value:.4g} against {low:.2f} to {high:.2f}",
-        ),
+    inside = forecast.covered(tested.forecasts, tested.jobs.wait, 0.9).astype(np.float64)
+    yield claims.row_of(
+        *(HEADLINE, OURS, f"{COVERAGE}, to goal", _over_days(tested, inside)),
+        baselines={
+            name: float(forecast.covered(each, tested.jobs.wait, 0.9).mean())
+            for name, each in {"before calibration": tested.plain, **tested.others}.items()
+            if has_bands(each)
+        },
     )
     days = [each.coverage_90 for each in by_day(tested.forecasts, tested).values()]
     within = np.array([A_DAY[0] <= each <= A_DAY[1] for each in days], dtype=np.float64)
-    yield row(HEADLINE, OURS, f"{DAYS}, to goal", within)
+    yield claims.row(HEADLINE, OURS, f"{DAYS}, to goal", within)
     all_days = tested.others[ALL_DAYS]
     yield from _rows_on_medians(PUBLISHED_PROTOCOL, SIMILAR, all_days, tested, _PUBLISHED)
 
 
 def _rows_on_medians(
-    group: str, policy: str, forecasts: Forecasts, tested: Tested, sources: Sequence[str]
-) -> Iterator[Row]:
+    group: str, policy: str, forecasts: forecast.Forecasts, tested: Tested, sources: Sequence[str]
+) -> Iterator[claims.Row]:
     """Error and parts within a factor, each compared with the figure of a source."""
-    waits = log_waits(tested.jobs.wait)
+    waits = forecast.log_waits(tested.jobs.wait)
     for column in _MEDIANS:
         measured = _over_days(tested, _figure_of_jobs(column, forecasts, waits))
         baselines = {
@@ -301,40 +264,35 @@ def _rows_on_medians(
             for name, each in tested.others.items()
         }
         for source in sources:
-            yield row_of(group, policy, f"{column}, to {source}", measured, baselines=baselines)
+            yield claims.row_of(
+                group, policy, f"{column}, to {source}", measured, baselines=baselines
+            )
 
 
-def _coverages(tested: Tested) -> dict[str, float]:
-    """Coverage of the baselines with a band, and of the forecasts before calibration."""
-    spread = {name: each for name, each in tested.others.items() if has_bands(each)}
-    return {
-        name: float(covered(each, tested.jobs.wait, 0.9).mean())
-        for name, each in {"before calibration": tested.plain, **spread}.items()
-    }
-
-
-def has_bands(forecasts: Forecasts) -> bool:
+def has_bands(forecasts: forecast.Forecasts) -> bool:
     """Whether the forecasts have bands and not a single wait each."""
     return bool((forecasts.seconds[:, 0] < forecasts.seconds[:, -1]).any())
 
 
-def by_day(forecasts: Forecasts, tested: Tested) -> dict[str, Scores]:
+def by_day(forecasts: forecast.Forecasts, tested: Tested) -> dict[str, forecast.Scores]:
     """Scores of each poll."""
-    return scores_by(tested.jobs.moment, forecasts, tested.jobs.wait)
+    return forecast.scores_by(tested.jobs.moment, forecasts, tested.jobs.wait)
 
 
-def _figure_of_jobs(column: str, forecasts: Forecasts, waits: FloatArray) -> FloatArray:
+def _figure_of_jobs(column: str, forecasts: forecast.Forecasts, waits: FloatArray) -> FloatArray:
     """The contribution of each job to a figure, float64[n]."""
-    error = np.abs(log_waits(forecasts.median) - waits)
+    error = np.abs(forecast.log_waits(forecasts.median) - waits)
     if column == ERROR:
         return np.asarray(error**2)
     return (error <= np.log10(2.0 if column == WITHIN_2 else 3.0)).astype(np.float64)
 
 
-def _over_days(tested: Tested, of_jobs: FloatArray) -> Measurement:
+def _over_days(tested: Tested, of_jobs: FloatArray) -> claims.Measurement:
     """The mean over all jobs, with a bootstrap interval over days."""
     _, day = np.unique(tested.jobs.moment, return_inverse=True)
-    return measure(np.stack([np.bincount(day, of_jobs), np.bincount(day)]), ratio_of_means)
+    return claims.measure(
+        np.stack([np.bincount(day, of_jobs), np.bincount(day)]), claims.ratio_of_means
+    )
 
 
 #: The file in a folder of traces.
@@ -346,7 +304,6 @@ _OF_BANDS = ("coverage_50", "coverage_90", "width_50", "width_90", "pinball")
 
 
 def _days_figure(tested: Tested) -> Any:
-    """Mean square error of each day with the last similar job's, and coverage with its goals."""
     figure, (errors, coverages) = plt.subplots(2, 1, figsize=(10, 6), layout="constrained")
     days = by_day(tested.forecasts, tested)
     places = np.arange(1, len(days) + 1)
@@ -370,8 +327,9 @@ def run(asked: Asked) -> Outcome:
     asked.refuse_seeds("its file is given")
     path = asked.traces_or_refuse(_NO_FILE)
     path = path / _IN_TRACES if path.is_dir() else path
-    polls = Polls.of(read_jobs_file(path), quick=asked.quick)
-    with asked.bar("learning and forecasting", polls.steps) as add:
+    polls = polls_of(read_jobs_file(path), quick=asked.quick)
+    steps = len(polls.moments) - 1 + 2 * len(polls.moments[polls.first :])
+    with asked.bar("learning and forecasting", steps) as add:
         given = forward(polls, _SEED, add)
         found = tested(polls, given, compared_forecasts(polls, _SEED, add))
     facts = _facts(found)
@@ -385,9 +343,8 @@ def run(asked: Asked) -> Outcome:
 
 
 def _facts(found: Tested) -> dict[str, Any]:
-    """All scores."""
     jobs, forecasts = found.jobs, found.forecasts
-    horizons = list(HORIZONS)
+    horizons = list(forecast.HORIZONS)
     return {
         "tested": {"polls": len(found.weights), "jobs": len(jobs)},
         "pooled": {
@@ -404,29 +361,29 @@ def _facts(found: Tested) -> dict[str, Any]:
             lambda key: str(np.datetime64(int(float(key)), "s").astype("datetime64[D]")),
         ),
         "by class": _named(
-            scores_by((jobs.gpus > 0).astype(np.int64), forecasts, jobs.wait),
+            forecast.scores_by((jobs.gpus > 0).astype(np.int64), forecasts, jobs.wait),
             lambda key: ("CPUs", "GPUs")[int(key)],
         ),
         "by horizon": _named(
-            scores_by(horizon_of(forecasts), forecasts, jobs.wait), lambda key: horizons[int(key)]
+            forecast.scores_by(forecast.horizon_of(forecasts), forecasts, jobs.wait),
+            lambda key: horizons[int(key)],
         ),
-        "by partition": _named(scores_by(jobs.partition, forecasts, jobs.wait), str),
+        "by partition": _named(forecast.scores_by(jobs.partition, forecasts, jobs.wait), str),
     }
 
 
-def _scored(forecasts: Forecasts, waits: FloatArray) -> dict[str, float | None]:
+def _scored(forecasts: forecast.Forecasts, waits: FloatArray) -> dict[str, float | None]:
     """The scores; those of bands are None for forecasts of a single wait."""
-    scores: dict[str, float | None] = {**scores_of(forecasts, waits).as_json()}
+    scores: dict[str, float | None] = {**forecast.scores_of(forecasts, waits).as_json()}
     of_bands = () if has_bands(forecasts) else _OF_BANDS
     return {name: None if name in of_bands else value for name, value in scores.items()}
 
 
-def _named(found: Mapping[str, Scores], name: Any) -> dict[str, dict[str, float]]:
+def _named(found: Mapping[str, forecast.Scores], name: Any) -> dict[str, dict[str, float]]:
     return {name(key): scores.as_json() for key, scores in found.items()}
 
 
-def _passages(facts: Mapping[str, Any]) -> Iterator[str | TextTable]:
-    """Tables of the facts: pooled, then by day, class and horizon."""
+def _passages(facts: Mapping[str, Any]) -> Iterator[str | claims.TextTable]:
     header = ["JOBS", "MSE", "IN 2X", "IN 3X", "IN 50 %", "IN 90 %", "WIDTH 90 %", "PINBALL"]
     for title, rows in (
         ("pooled", facts["pooled"]),
@@ -434,7 +391,7 @@ def _passages(facts: Mapping[str, Any]) -> Iterator[str | TextTable]:
     ):
         yield f"\n{title}, of {facts['tested']['polls']} polls; width in powers of ten:"
         cells = ([name, *(each[figure] for figure in _SHOWN)] for name, each in rows.items())
-        yield TextTable.of([title.upper(), *header], cells, ".3f")
+        yield claims.TextTable.of([title.upper(), *header], cells, ".3f")
 
 
 _SHOWN = (

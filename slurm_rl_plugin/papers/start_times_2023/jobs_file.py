@@ -31,7 +31,14 @@ _SCALE = 1e6
 def read_jobs_file(path: Path) -> SeenJobs:
     """The jobs of a file in the order of their polls; nan for a job that has not started."""
     table = _read(path)
-    _refuse_without(path, table)
+    wanted = [(name,) for name in _TIMES] + [_ACCOUNT, _PARTITION]
+    missing = [" or ".join(names) for names in wanted if not set(names) & set(table.columns)]
+    if missing:
+        raise AccountingLogError(
+            path,
+            f"has no column {', '.join(missing)}: give a file with the columns of "
+            "slurm-queue-time-pred.",
+        )
     times = {name: _seconds(path, table, name) for name in _TIMES}
     usable = np.isfinite(times["poll_time"]) & np.isfinite(times["submit_time"])
     usable &= ~(times["start_time"] < times["poll_time"])
@@ -49,17 +56,6 @@ def _read(path: Path) -> pl.DataFrame:
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise AccountingLogError(path, f"is no parquet file that can be read: {reason}") from None
-
-
-def _refuse_without(path: Path, table: pl.DataFrame) -> None:
-    wanted = [(name,) for name in _TIMES] + [_ACCOUNT, _PARTITION]
-    missing = [" or ".join(names) for names in wanted if not set(names) & set(table.columns)]
-    if missing:
-        raise AccountingLogError(
-            path,
-            f"has no column {', '.join(missing)}: give a file with the columns of "
-            "slurm-queue-time-pred.",
-        )
 
 
 def _jobs(path: Path, table: pl.DataFrame, times: dict[str, FloatArray]) -> SeenJobs:

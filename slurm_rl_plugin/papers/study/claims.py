@@ -111,10 +111,20 @@ class Printed:
 
 
 class Judgement(NamedTuple):
-    """A verdict that does not compare within three standard errors, and its reason."""
+    """A verdict and its reason."""
 
     holds: bool
     because: str
+
+
+def as_equal(measured: Measurement, printed: Printed) -> Judgement:
+    """Whether a figure is within three standard errors and the rounding of the print."""
+    off, error = measured.value - printed.value, measured.standard_error or 0.0
+    if abs(off) <= printed.unit * (0.5 + 1e-9):  # allows for the rounding of the subtraction
+        return Judgement(True, "equal as printed")
+    errors = f", {abs(off) / error:.1f} standard errors" if error else ""
+    holds = bool(abs(off) <= TOLERANCE * error + printed.unit / 2)
+    return Judgement(holds, f"off by {off:+.3g}{errors}")
 
 
 def as_one_draw(printed: Printed, draws: FloatArray) -> Judgement:
@@ -150,13 +160,6 @@ def as_bound(
     return Judgement(holds, f"{measured.value:.5g} against {side} {bound:.4g}")
 
 
-def as_gain(difference: Measurement) -> Judgement:
-    """Whether the whole interval of a paired difference is above 0."""
-    low, high = difference.ends
-    text = f"paired difference {difference.value:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}"
-    return Judgement(bool(low > 0.0), text)
-
-
 class Cell(NamedTuple):
     """The place of a figure in a paper's tables."""
 
@@ -188,14 +191,16 @@ class Entry:
     printed: str | Mapping[str, str] = ""
     columns: Sequence[str] = ()
     #: "equal" (within three standard errors), "decimals" (equal in `decimals`), "draw" (the printed
-    #: figure is that of one log), "least" or "most" (it is a bound), "gain" (the row is a
-    #: difference and must be above 0), "row" (the row has its verdict), "none" (no claim).
+    #: figure is that of one log), "least" or "most" (it is a bound), "between" (`bounds`), "gain"
+    #: (the row is a difference and must be above 0), "row" (the row has its verdict), "none" (no
+    #: claim).
     kind: str = "equal"
     bound: float | None = None  #: replaces the printed figure as the bound
+    bounds: tuple[float, float] = (0.0, 0.0)  #: of the kind "between"
     source: str = "paper"  #: who published it; GOAL, or READING where the number is ours
     algorithm: Algorithm = "paper"  #: "ours" never counts for a paper
     remark: str = ""  #: why a figure may differ; may name the row's words in braces
-    #: A longer reason for the verdict, which may name the words and `{because}`.
+    #: A longer reason for the verdict, which may name the words, `{because}` and `{value}`.
     because: str = ""
     holding: str = ""  #: added to the reason where the row reproduces
     alone: bool = False  #: judge a bound by the mean alone, not by its interval
@@ -224,24 +229,30 @@ class Entry:
         """The row, judged."""
         text = self.text(row.cell)
         printed = row.printed or (Printed.of(text) if text and text != "-" else None)
-        judged = self._judged(row, printed)
+        judged = row.judged if self.kind == "row" else self._judged(row, printed)
         if judged is not None:
             because = judged.because
             if self.because:
-                because = self.because.format(because=because, **row.words)
+                because = self.because.format(
+                    because=because, value=row.measured.value, **row.words
+                )
             judged = judged._replace(because=because + self.holding * judged.holds)
         remark = self.remark.format(**row.words)
         return replace(row, entry=replace(self, remark=remark), printed=printed, judged=judged)
 
     def _judged(self, row: Row, printed: Printed | None) -> Judgement | None:
         if self.kind in ("equal", "none"):
-            return None
-        if self.kind == "row":
-            return row.judged
+            return None if printed is None else as_equal(row.measured, printed)
         if self.kind == "decimals" and printed is not None:
             return _to_decimals(row.measured.value, printed, self.decimals or 0)
+        if self.kind == "between":
+            (low, high), value = self.bounds, row.measured.value
+            text = f"{value:.4g} against {low:.2f} to {high:.2f}"
+            return Judgement(low <= value <= high, text)
         if self.kind == "gain":
-            return as_gain(row.measured)
+            (low, high), value = row.measured.ends, row.measured.value
+            text = f"paired difference {value:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}"
+            return Judgement(bool(low > 0.0), text)
         if self.kind == "draw" and printed is not None and row.draws is not None:
             return as_one_draw(printed, row.draws)
         bound = printed.value if self.bound is None and printed is not None else self.bound or 0.0
@@ -278,8 +289,7 @@ class Row:
     words: Mapping[str, Any] = field(default_factory=dict)
     #: None where there is no earlier figure; the entry's, or derived from other printed figures.
     printed: Printed | None = None
-    #: The verdict where the printed figure is one draw, a bound or a sentence, or where it depends
-    #: on more than this row; None compares within three standard errors.
+    #: The verdict of its entry; before, one that depends on more than this row.
     judged: Judgement | None = None
     entry: Entry = _NO_CLAIM  #: its texts have the row's words
 
@@ -294,43 +304,20 @@ class Row:
         return round(round(value, decimals) - self.printed.value, decimals)
 
     @property
-    def equal_as_printed(self) -> bool:
-        """Whether the measured figure rounds to the published one."""
-        # the last term allows for the rounding of the subtraction
-        return self.printed is not None and self._off <= self.printed.unit * (0.5 + 1e-9)
-
-    @property
     def reproduces(self) -> bool | None:
-        """Within three standard errors and the rounding of the print; None if unpublished."""
-        if self.judged is not None:
-            return self.judged.holds
-        if self.printed is None:
-            return None
-        allowed = TOLERANCE * (self.measured.standard_error or 0.0)
-        return self.equal_as_printed or self._off <= allowed + self.printed.unit / 2
+        """Its verdict; None if unpublished."""
+        return None if self.judged is None else self.judged.holds
 
     @property
     def because(self) -> str:
         """The reason for the verdict, without the remark."""
-        if self.judged is not None:
-            return self.judged.because
-        if self.printed is None:
-            return "no earlier figure"
-        if self.equal_as_printed:
-            return "equal as printed"
-        error = self.measured.standard_error
-        off = f"off by {self.measured.value - self.printed.value:+.3g}"
-        return f"{off}, {self._off / error:.1f} standard errors" if error else off
+        return "no earlier figure" if self.judged is None else self.judged.because
 
     @property
     def why(self) -> str:
         """The reason for the verdict, with the remark where it does not reproduce."""
         remark = self.entry.remark if self.reproduces is False else ""
         return f"{self.because}: {remark}" if remark else self.because
-
-    @property
-    def _off(self) -> float:
-        return abs(self.difference or 0.0)
 
     def as_json(self) -> dict[str, Any]:
         """Its entry of `reproduce --json`; null where a figure has no value, as 0 over 0."""
@@ -501,7 +488,6 @@ def counts(claims: Sequence[Row]) -> dict[str, dict[str, int]]:
 
 
 def _counted(claims: Sequence[Row]) -> str:
-    """One sentence for each count."""
     sentences = {
         "paper": "{reproduce} of {judged} reproduce.",
         "readings": "By our reading of words that have no number, {reproduce} of {judged} do.",

@@ -17,14 +17,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.measure.intervals import of_learners_and_logs
-from slurm_rl_plugin.papers.study.claims import (
-    Measurement,
-    Row,
-    measure,
-    ratio_of_means,
-    row,
-    row_of,
-)
+from slurm_rl_plugin.papers.study import claims
 from slurm_rl_plugin.papers.study.result_store import LearnedNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.log_workload import OTHER_ACCOUNT, PreparedLog, prepare_log
@@ -262,10 +255,10 @@ class PairedTrial:
         """A policy's figure over another's on the same log, shape [logs]."""
         return np.asarray(self.figure(policy, column) / self.figure(to, column))
 
-    def ratio_of_means(self, column: str, policy: str, to: str) -> Measurement:
+    def ratio_of_means(self, column: str, policy: str, to: str) -> claims.Measurement:
         """A policy's mean over the logs over another's on the same logs."""
         pair = [self.figure(policy, column), self.figure(to, column)]
-        return measure(np.stack(pair), ratio_of_means)
+        return claims.measure(np.stack(pair), claims.ratio_of_means)
 
     def row(
         self,
@@ -275,16 +268,16 @@ class PairedTrial:
         baselines: Iterable[str] = (),
         shown: str = "",
         **more: Any,
-    ) -> Row:
+    ) -> claims.Row:
         """The row of a figure, with its means under the baselines; `shown` renames the column."""
         means = self.means(column, baselines)
         values = self.figure(policy, column)
-        return row(group, policy, shown or column, values, baselines=means, **more)
+        return claims.row(group, policy, shown or column, values, baselines=means, **more)
 
-    def ratio_row(self, group: str, policy: str, to: str, column: str, **more: Any) -> Row:
+    def ratio_row(self, group: str, policy: str, to: str, column: str, **more: Any) -> claims.Row:
         """The row of the ratio of two policies' means."""
         ratio = self.ratio_of_means(column, policy, to)
-        return row_of(group, f"{policy} / {to}", column, ratio, **more)
+        return claims.row_of(group, f"{policy} / {to}", column, ratio, **more)
 
     def pooled(self, policy: str, *, interactive: bool) -> tuple[FloatArray, FloatArray]:
         """Waits and run times of the counted jobs of a class in all logs, seconds."""
@@ -347,9 +340,9 @@ def figures_by_learner(trial: PairedTrial, policy: str, column: str) -> FloatArr
     return np.array([trial.figure(name, column) for name in learners_of(trial, policy)])
 
 
-def measure_over_learners(differences: FloatArray) -> Measurement:
+def measure_over_learners(differences: FloatArray) -> claims.Measurement:
     """Mean of paired differences; the interval resamples both learners and logs, fixed seed.
 
     Resampling logs alone would take one lucky network for an improvement of its kind.
     """
-    return Measurement.of(float(differences.mean()), of_learners_and_logs(differences))
+    return claims.Measurement.of(float(differences.mean()), of_learners_and_logs(differences))

@@ -13,27 +13,10 @@ from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
-from slurm_rl_plugin.papers.study.claims import (
-    Declared,
-    Row,
-    Statistic,
-    TextTable,
-    mean,
-    measure,
-    median,
-    quantile,
-    row_of,
-)
+from slurm_rl_plugin.papers.study import claims
 from slurm_rl_plugin.papers.study.figures import legend_above
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
-from slurm_rl_plugin.papers.switchback.clusters import (
-    WARM_UP,
-    DrawnTrial,
-    declared,
-    equal_models,
-    reversed_model,
-    with_gain,
-)
+from slurm_rl_plugin.papers.switchback import clusters
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, BlockCosts, costs, costs_of_blocks
 from slurm_rl_plugin.what_if.switchback.trial import (
@@ -95,14 +78,15 @@ class HeldTrial:
         return next(each for each in self.found if each.decides)
 
     @property
-    def is_said(self) -> bool:
-        """Whether any goal was ever found better or worse."""
-        return any(each.word != INCONCLUSIVE for each in self.found)
+    def better(self) -> float:
+        """Hours until our order was found better by the declared goal; inf for never."""
+        return self.hours(self.decides.blocks if self.decides.word == BETTER else None)
 
     @property
-    def is_better(self) -> bool:
-        """Whether our order was found better by the declared goal."""
-        return self.decides.word == BETTER
+    def said(self) -> float:
+        """Hours until any goal was found better or worse; inf for never."""
+        sure = (self.hours(each.blocks) for each in self.found if each.word != INCONCLUSIVE)
+        return min(sure, default=np.inf)
 
     @property
     def off(self) -> int | None:
@@ -159,11 +143,13 @@ def held_trial(kind: str, seed: int, length: TrialLength) -> HeldTrial:
     which block it was significant. Guards are checked after each block.
     """
     days = length.harm if kind == HARM else length.days
-    draw: Callable[[int, int], DrawnTrial] = reversed_model if kind == HARM else equal_models
-    trial = with_gain(seed, days, GAINED) if kind == GAIN else draw(seed, days)
-    experiment = declared(seed + _COINS, days)
+    draw: Callable[[int, int], clusters.DrawnTrial] = (
+        clusters.reversed_model if kind == HARM else clusters.equal_models
+    )
+    trial = clusters.with_gain(seed, days, GAINED) if kind == GAIN else draw(seed, days)
+    experiment = clusters.declared(seed + _COINS, days)
     cluster = trial.replayed(trial.starts(experiment.blocks))
-    looks = range(_FIRST_LOOK, WARM_UP * 24, _LOOK)
+    looks = range(_FIRST_LOOK, clusters.WARM_UP * 24, _LOOK)
     history = [costs(cluster.times, at * HOUR, (at + _LOOK) * HOUR) for at in looks]
     floors = floors_of(np.array(history))
     found = costs_of_blocks(cluster, experiment.blocks)
@@ -179,22 +165,12 @@ def held_trial(kind: str, seed: int, length: TrialLength) -> HeldTrial:
         really={},
     )
     if kind == HARM:
-        held.really.update(_damages(trial, held))
+        never = trial.starts(())
+        for count in {stop(held) for stop in STOPS.values()}:
+            longer = trial.starts(experiment.blocks[:count]) - never
+            slowdowns = longer / np.maximum(trial.jobs.run_time, 10.0)
+            held.really[count] = Damage(float(longer.sum()) / HOUR, float(slowdowns.sum()))
     return held
-
-
-def _damages(trial: DrawnTrial, held: HeldTrial) -> dict[int, Damage]:
-    """Damage to all jobs, by the blocks after which our order may have been rolled back."""
-    blocks, jobs = held.declared.blocks, trial.jobs
-    never = trial.starts(())
-    found = {}
-    for count in {stopped_after(held), held.blocks_within(SOON), len(blocks)}:
-        longer = trial.starts(blocks[:count]) - never
-        found[count] = Damage(
-            waited=float(longer.sum()) / HOUR,
-            slowdown=float((longer / np.maximum(jobs.run_time, 10.0)).sum()),
-        )
-    return found
 
 
 def stopped_after(held: HeldTrial) -> int:
@@ -202,29 +178,20 @@ def stopped_after(held: HeldTrial) -> int:
     return len(held.declared.blocks) if held.off is None else held.off
 
 
-def held_trials(
-    seeds: int, length: TrialLength, add: Callable[[int], None]
-) -> dict[str, list[HeldTrial]]:
-    """Experiments of each kind, of seeds 0 to `seeds` - 1."""
-    every = [(kind, seed) for kind in KINDS for seed in range(seeds)]
-    found = side_by_side(lambda each: held_trial(*each, length), every, finished=lambda *_: add(1))
-    return {kind: found[place * seeds : (place + 1) * seeds] for place, kind in enumerate(KINDS)}
-
-
 #: Sources of a verdict.
 _EVIDENCE, _GUARDS, _EITHER = "evidence", "guards", "evidence or guards"
-DECLARED = Declared(__package__)
+DECLARED = claims.Declared(__package__)
 #: The usual method, a t test of raw costs after each block; its bound, and first block.
 _NAIVE, _NAIVE_BOUND, _NAIVE_FIRST = "t test of raw costs, looked at after each block", 1.96, 8
 
 
-def rows_of(found: Mapping[str, Sequence[HeldTrial]]) -> Iterator[Row]:
+def rows_of(found: Mapping[str, Sequence[HeldTrial]]) -> Iterator[claims.Row]:
     """Every figure of the study, those with a goal first."""
     null, gain, harm = (found[kind] for kind in (EQUAL, GAIN, HARM))
     guarded = {kind: [each.guard is not None for each in held] for kind, held in found.items()}
     yield _row(
         *(EQUAL, _EVIDENCE, "ever said better or worse, of any goal"),
-        [each.is_said for each in null],
+        np.isfinite([each.said for each in null]),
         baselines={
             "a guard tripped": float(np.mean(guarded[EQUAL])),
             _NAIVE: float(np.mean([_naive_says(each) for each in null])),
@@ -232,29 +199,33 @@ def rows_of(found: Mapping[str, Sequence[HeldTrial]]) -> Iterator[Row]:
     )
     yield _row(
         *(GAIN, _EVIDENCE, "found better by the end"),
-        [each.is_better for each in gain],
+        np.isfinite([each.better for each in gain]),
         baselines={"a guard tripped": float(np.mean(guarded[GAIN]))},
     )
+    evidence = [
+        any(one.word == WORSE and each.hours(one.blocks) <= SOON for one in each.found)
+        for each in harm
+    ]
     yield _row(
         *(HARM, _EITHER, f"off within {SOON:.0f} hours"),
         [each.hours(each.off) <= SOON for each in harm],
-        baselines={"evidence alone": float(np.mean([_is_worse_soon(each) for each in harm]))},
+        baselines={"evidence alone": float(np.mean(evidence))},
     )
     said = [each.decides.word != INCONCLUSIVE for each in null]
     yield _row(EQUAL, _EVIDENCE, "said of the declared goal", said)
     yield _row(EQUAL, _GUARDS, "tripped", guarded[EQUAL])
     covers = "sequence holds the true ratio"
     yield _row(EQUAL, _EVIDENCE, covers, [each.covers for each in null])
-    days = [min(_better(each), each.length) * HOUR / DAY for each in gain]
+    days = [min(each.better, each.length) * HOUR / DAY for each in gain]
     column = "days until found better, whole length where never"
-    yield _row(GAIN, _EVIDENCE, f"{column}: median", days, median)
+    yield _row(GAIN, _EVIDENCE, f"{column}: median", days, claims.median)
     yield _row(GAIN, _EVIDENCE, f"{column}: mean", days)
     estimates = [each.decides.effect.estimate for each in gain]
     yield _row(GAIN, _EVIDENCE, "estimate, log of the ratio", estimates)
     true = np.log([each.ratio for each in gain])
     yield _row(GAIN, "the truth", "log of the ratio", true)
     off = np.abs(np.exp(true) - (1.0 - GAINED))
-    yield _row(GAIN, "the truth", "furthest from a gain of 15 %", off, quantile(1.0))
+    yield _row(GAIN, "the truth", "furthest from a gain of 15 %", off, claims.quantile(1.0))
     yield _row(GAIN, _EVIDENCE, covers, [each.covers for each in gain])
     yield _row(GAIN, _GUARDS, "tripped", guarded[GAIN])
     worse = [any(one.word == WORSE for one in each.found) for each in gain]
@@ -263,19 +234,26 @@ def rows_of(found: Mapping[str, Sequence[HeldTrial]]) -> Iterator[Row]:
 
 
 def _row(
-    group: str, source: str, column: str, values: Any, statistic: Statistic = mean, **more: Any
-) -> Row:
-    measured = measure(np.asarray(values, dtype=np.float64), statistic)
-    return row_of(group, source, column, measured, **more)
+    group: str,
+    source: str,
+    column: str,
+    values: Any,
+    statistic: claims.Statistic = claims.mean,
+    **more: Any,
+) -> claims.Row:
+    measured = claims.measure(np.asarray(values, dtype=np.float64), statistic)
+    return claims.row_of(group, source, column, measured, **more)
 
 
-def _of_harm(harm: Sequence[HeldTrial]) -> Iterator[Row]:
+def _of_harm(harm: Sequence[HeldTrial]) -> Iterator[claims.Row]:
     hours = [min(each.hours(each.off), each.length) for each in harm]
     column = "hours until off, whole length where never"
-    yield _row(HARM, _EITHER, f"{column}: median", hours, median)
-    yield _row(HARM, _EITHER, f"{column}: 95 % quantile", hours, quantile(0.95))
+    yield _row(HARM, _EITHER, f"{column}: median", hours, claims.median)
+    yield _row(HARM, _EITHER, f"{column}: 95 % quantile", hours, claims.quantile(0.95))
     yield _row(HARM, _EITHER, "never off", [each.off is None for each in harm])
-    yield _row(HARM, "the truth", "ratio of slowdowns", [each.ratio for each in harm], median)
+    yield _row(
+        HARM, "the truth", "ratio of slowdowns", [each.ratio for each in harm], claims.median
+    )
     for name, stop in STOPS.items():
         for place, unit in enumerate(Damage._fields):
             replayed = [each.damage(stop(each))[place] for each in harm]
@@ -291,10 +269,6 @@ STOPS: Mapping[str, Callable[[HeldTrial], int]] = {
     f"left on for {SOON:.0f} hours": lambda each: each.blocks_within(SOON),
     "left on to the end": lambda each: len(each.declared.blocks),
 }
-
-
-def _is_worse_soon(held: HeldTrial) -> bool:
-    return any(each.word == WORSE and held.hours(each.blocks) <= SOON for each in held.found)
 
 
 def _naive_says(held: HeldTrial) -> bool:
@@ -319,7 +293,6 @@ _RATIO = "cost of our order over the site's"
 
 
 def _sequences(found: Mapping[str, Sequence[HeldTrial]]) -> Any:
-    """The confidence sequence of the declared goal on the first clusters."""
     figure, axes = plt.subplots(
         2, _SHOWN, figsize=(11, 6), sharex=True, sharey=True, squeeze=False, layout="constrained"
     )
@@ -357,12 +330,11 @@ def _after_days(held: HeldTrial) -> tuple[list[float], list[EffectSoFar]]:
 
 
 def _times(found: Mapping[str, Sequence[HeldTrial]]) -> Any:
-    """Parts of the clusters with a verdict by a time, with the goals."""
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     null, gain, harm = (found[kind] for kind in (EQUAL, GAIN, HARM))
     series = (
-        (axes[0], "a gain of 15 %: better", 24.0, [_better(each) for each in gain]),
-        (axes[0], "nothing differs: better or worse", 24.0, [_said(each) for each in null]),
+        (axes[0], "a gain of 15 %: better", 24.0, [each.better for each in gain]),
+        (axes[0], "nothing differs: better or worse", 24.0, [each.said for each in null]),
         (axes[0], "nothing differs: a guard", 24.0, [each.hours(each.guard) for each in null]),
         (axes[1], "harm: a guard, or worse", 1.0, [each.hours(each.off) for each in harm]),
     )
@@ -381,17 +353,6 @@ def _times(found: Mapping[str, Sequence[HeldTrial]]) -> Any:
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("part of the clusters by then")
     return figure
-
-
-def _better(held: HeldTrial) -> float:
-    return held.hours(held.decides.blocks if held.is_better else None)
-
-
-def _said(held: HeldTrial) -> float:
-    return min(
-        (held.hours(each.blocks) for each in held.found if each.word != INCONCLUSIVE),
-        default=np.inf,
-    )
 
 
 def _grow(axis: Any, times: FloatArray, label: str, color: str) -> None:
@@ -433,8 +394,10 @@ def run(asked: Asked) -> Outcome:
     if asked.quick and asked.seeds is None:
         seeds = _QUICK_SEEDS
     length = QUICK if asked.quick else TrialLength()
-    with asked.bar("holding experiments", len(KINDS) * seeds) as add:
-        found = held_trials(seeds, length, add)
+    every = [(kind, seed, length) for kind in KINDS for seed in range(seeds)]
+    with asked.bar("holding experiments", len(every)) as add:
+        held = side_by_side(lambda each: held_trial(*each), every, finished=lambda *_: add(1))
+    found = {kind: held[place * seeds :][:seeds] for place, kind in enumerate(KINDS)}
     by_goal = {kind: _by_goal(trials) for kind, trials in found.items()}
     unnoticed = [
         {
@@ -450,7 +413,7 @@ def run(asked: Asked) -> Outcome:
         seeds=range(seeds),
         more=[
             "\nBy goal, parts of the clusters:",
-            TextTable.of(
+            claims.TextTable.of(
                 ["CLUSTERS", "GOAL", "BETTER", "WORSE", "ESTIMATE"],
                 (
                     [kind, goal, *row.values()]
