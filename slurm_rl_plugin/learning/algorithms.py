@@ -12,22 +12,18 @@ from typing import Any
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.columns import KNOWN_SCHEMAS
 from slurm_rl_plugin.features.site import SITE, FeatureSchema
-from slurm_rl_plugin.learning import fitted_q, sarsa
+from slurm_rl_plugin.learning import fitted_q, policy_search, sarsa
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.fitted_q import FittedQSettings, train_fitted_q
-from slurm_rl_plugin.learning.policy_search import (
-    SITE_ORDER,
-    SLOWDOWN,
-    PolicySearchSettings,
-    search_policy,
-)
 from slurm_rl_plugin.learning.sarsa import SarsaSettings, train_sarsa
 from slurm_rl_plugin.learning.site_utility import SiteUtilitySettings, train_site_utility
 from slurm_rl_plugin.learning.training_load import Progress, TrainedPolicy, TrainingLoad
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.site_utilities import SITE_UTILITY
 
-Settings = PolicySearchSettings | SarsaSettings | FittedQSettings | SiteUtilitySettings
+Settings = (
+    policy_search.PolicySearchSettings | SarsaSettings | FittedQSettings | SiteUtilitySettings
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +45,10 @@ class Algorithm:
 
 ALGORITHMS: Mapping[str, Algorithm] = {
     "policy-search": Algorithm(
-        train=search_policy,
+        train=policy_search.search_policy,
         takes_start=True,
-        default=SITE_ORDER,
-        presets={"slowdown": SLOWDOWN},
+        default=policy_search.SITE_ORDER,
+        presets={"slowdown": policy_search.SLOWDOWN},
         steps=("generations", "generation"),
     ),
     "sarsa": Algorithm(
@@ -96,11 +92,7 @@ _LARGEST = 2**31 - 1
 
 
 def settings_of(name: str, changes: Mapping[str, str], *, preset: str | None = None) -> Settings:
-    """The settings of one of ALGORITHMS, or of its preset, with `changes`: setting -> text.
-
-    Raises:
-        ConfigurationError: the algorithm lacks the preset or setting, or refuses the value.
-    """
+    """The settings of one of ALGORITHMS, or of its preset, with `changes`: setting -> text."""
     algorithm = ALGORITHMS[name]
     if preset is not None and preset not in algorithm.presets:
         raise ConfigurationError(f"{name} has no preset {preset}: leave out --preset {preset}.")
@@ -165,9 +157,6 @@ def train_policy(
             continues from it with the same result.
         load_key: identifies the loads, so that a checkpoint of other loads is not used.
         start: network from which policy search starts, or that orders the queue for site-utility.
-
-    Raises:
-        ConfigurationError: no training or no validation load, or as the algorithm says.
     """
     if not training or not validation:
         raise ConfigurationError("a training needs at least one training and validation load.")

@@ -58,11 +58,7 @@ class Checkpoint:
 
 
 def check_checkpoint(path: Path | None) -> None:
-    """Refuse a file named by a user that cannot or must not become a checkpoint.
-
-    Raises:
-        ConfigurationError: its folder cannot be written to, or it has other content.
-    """
+    """Refuse a file named by a user that cannot or must not become a checkpoint."""
     if path is None:
         return
     folder = path.resolve().parent

@@ -28,15 +28,7 @@ from slurm_rl_plugin.learning.training_load import (
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork, ReservoirSettings
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.rollouts.rollout import (
-    MOST_OTHERS,
-    NO_JOB,
-    Experience,
-    SiteExperience,
-    best_action_values,
-    collect_experience,
-    site_experience,
-)
+from slurm_rl_plugin.simulator.rollouts import rollout
 from slurm_rl_plugin.simulator.schedules.simulation import simulate_network
 from slurm_rl_plugin.simulator.scoring.echo_state import compile_echo_state
 from slurm_rl_plugin.simulator.scoring.queue_features import grid_job_table
@@ -50,7 +42,7 @@ SITE_REWARDS = ("slowdown",)
 REWARDS = (*GRID_REWARDS, *SITE_REWARDS)
 
 
-def rewards(experience: Experience, kind: str, utility_weight: float) -> FloatArray:
+def rewards(experience: rollout.Experience, kind: str, utility_weight: float) -> FloatArray:
     """The reward lambda W + (1 - lambda) F of every start, float64[n] (2011, section 3.3).
 
     "literal" takes W, the responsiveness of the job at its completion, and F, the fairness at its
@@ -68,7 +60,7 @@ def rewards(experience: Experience, kind: str, utility_weight: float) -> FloatAr
     return utility_weight * utility + (1.0 - utility_weight) * fairness
 
 
-def slowdown_rewards(experience: SiteExperience, exponent: float) -> FloatArray:
+def slowdown_rewards(experience: rollout.SiteExperience, exponent: float) -> FloatArray:
     """The reward (s - l) / (s + l) of each job at each start, in [-1, 1]; shape as `spared`.
 
     s is the slowdown that the job would have lost behind each of the jobs left waiting, l what they
@@ -82,13 +74,13 @@ def slowdown_rewards(experience: SiteExperience, exponent: float) -> FloatArray:
     return np.divide(gained, stake, out=np.zeros_like(stake), where=stake > 0.0)
 
 
-def with_a_choice(experience: Experience) -> BoolArray:
+def with_a_choice(experience: rollout.Experience) -> BoolArray:
     """Whether another job could have started at each start, shape [n]."""
     return np.diff(experience.first_action) > 1
 
 
 def targets(
-    experience: Experience,
+    experience: rollout.Experience,
     reward: FloatArray,
     network: EchoStateNetwork | None,
     workload: Workload,
@@ -103,7 +95,7 @@ def targets(
     if network is None or gamma == 0.0:
         value = np.zeros(len(reward))
     else:
-        value = best_action_values(
+        value = rollout.best_action_values(
             compile_echo_state(network, workload), experience, workload.submit
         )
     free = with_a_choice(experience)
@@ -116,7 +108,7 @@ def targets(
 
 
 def site_targets(
-    experience: SiteExperience, reward: FloatArray, network: QNetwork | None, gamma: float
+    experience: rollout.SiteExperience, reward: FloatArray, network: QNetwork | None, gamma: float
 ) -> FloatArray:
     """The target r + gamma max_b Q(s', b) of each job at each start; shape as `reward`.
 
@@ -126,7 +118,7 @@ def site_targets(
     if network is None or gamma == 0.0:
         return reward
     scores = network.scores(experience.queue[:, None], experience.features)
-    best = np.where(experience.job == NO_JOB, -np.inf, scores).max(axis=1, initial=-np.inf)
+    best = np.where(experience.job == rollout.NO_JOB, -np.inf, scores).max(axis=1, initial=-np.inf)
     return reward + gamma * np.append(best[1:], 0.0)[: len(reward), None]
 
 
@@ -190,9 +182,9 @@ class FittedQSettings:
             raise ConfigurationError("gamma must lie in [0, 1), epsilon and lambda in [0, 1].")
         if min(self.iterations, self.kept, self.hidden, self.passes) < 1:
             raise ConfigurationError("iterations, kept, hidden and passes must be at least 1.")
-        if min(self.noise, self.others, self.batch) < 0 or self.others > MOST_OTHERS:
+        if min(self.noise, self.others, self.batch) < 0 or self.others > rollout.MOST_OTHERS:
             raise ConfigurationError(
-                f"noise and batch must be at least 0, others must lie in 0..{MOST_OTHERS}."
+                f"noise and batch must be at least 0, others must lie in 0..{rollout.MOST_OTHERS}."
             )
         if not 0.0 < self.exponent <= 1.0:
             raise ConfigurationError("exponent must lie in (0, 1].")
@@ -202,7 +194,6 @@ class FittedQSettings:
         self._check_schema()
 
     def _check_schema(self) -> None:
-        """Refuse a schema that does not go with the reward or the regressor."""
         site = self.schema == SITE.name
         if site and self.regressor == "echo-state":
             raise ConfigurationError(
@@ -238,14 +229,14 @@ class GridPatterns:
 
     def collected(
         self, parameters: Sequence[float] | None, loads: Sequence[TrainingLoad], iteration: int
-    ) -> list[tuple[Experience, Workload]]:
+    ) -> list[tuple[rollout.Experience, Workload]]:
         """Experience of every load; that of simple orders without a policy yet."""
         network = self.regressor.driven(parameters)
         epsilon = None if parameters is None else self.settings.epsilon
         found = []
         for number, load in enumerate(loads):
             rng = np.random.default_rng([self.settings.seed, iteration, number])
-            experience = collect_experience(
+            experience = rollout.collect_experience(
                 load.workload, network, load.settings, epsilon=epsilon, rng=rng
             )
             found.append((experience, load.workload))
@@ -253,7 +244,7 @@ class GridPatterns:
 
     def samples(
         self,
-        collections: Sequence[Sequence[tuple[Experience, Workload]]],
+        collections: Sequence[Sequence[tuple[rollout.Experience, Workload]]],
         parameters: Sequence[float] | None,
     ) -> Samples:
         """Pattern set of Algorithm 1; the memory followed each simulation in its order."""
@@ -299,23 +290,25 @@ class SitePatterns:
 
     def collected(
         self, parameters: Sequence[float] | None, loads: Sequence[TrainingLoad], iteration: int
-    ) -> list[SiteExperience]:
+    ) -> list[rollout.SiteExperience]:
         """Experience of every load; at first under the initial order of policy search."""
         network = policy_search.unsearched_network(policy_search.SLOWDOWN)
         if parameters is not None:
             network = self.regressor.network(parameters)
 
-        def experience(number: int) -> SiteExperience:
+        def experience(number: int) -> rollout.SiteExperience:
             load = loads[number]
             rng = np.random.default_rng([self.settings.seed, iteration, number])
             explorer = with_noise(network, self.settings.noise, rng)
             start = simulate_network(load.workload, explorer, load.settings).start
-            return site_experience(load.workload, start, load.settings)
+            return rollout.site_experience(load.workload, start, load.settings)
 
         return side_by_side(experience, range(len(loads)))
 
     def samples(
-        self, collections: Sequence[Sequence[SiteExperience]], parameters: Sequence[float] | None
+        self,
+        collections: Sequence[Sequence[rollout.SiteExperience]],
+        parameters: Sequence[float] | None,
     ) -> Samples:
         """Pattern set: every start that left a job waiting, and alternatives that did not happen.
 
@@ -329,7 +322,7 @@ class SitePatterns:
             reward = slowdown_rewards(experience, self.settings.exponent)
             found = site_targets(experience, reward, network, self.settings.gamma)
             width = 1 + self.settings.others
-            row, column = np.nonzero(experience.job[:, :width] != NO_JOB)
+            row, column = np.nonzero(experience.job[:, :width] != rollout.NO_JOB)
             jobs = experience.features[row, column]
             states = np.empty((len(row), 0))  # no memory
             parts.append((experience.queue[row], jobs, states, found[row, column]))
@@ -344,30 +337,10 @@ def _patterns(settings: FittedQSettings) -> GridPatterns | SitePatterns:
         )
         return GridPatterns(settings=settings, regressor=reservoir)
     regressor = FeedForwardRegressor(
-        schema=schema,
-        hidden=settings.hidden,
-        passes=settings.passes,
-        decay=settings.decay,
+        schema=schema, hidden=settings.hidden, passes=settings.passes, decay=settings.decay
     )
-    if schema == SITE:
-        return SitePatterns(settings=settings, regressor=regressor)
-    return GridPatterns(settings=settings, regressor=regressor)
-
-
-def _fitted(
-    patterns: GridPatterns | SitePatterns,
-    collections: Sequence[Any],
-    parameters: Sequence[float] | None,
-    seed: int,
-) -> list[float]:
-    """Parameters of the next Q-function."""
-    samples = patterns.samples(collections, parameters)
-    if len(samples.targets) == 0:
-        raise ConfigurationError(
-            "no queue ever builds up in the training loads: there is nothing to choose, hence "
-            "nothing to learn; train on busier logs."
-        )
-    return patterns.regressor.fit(samples, seed)
+    kind = SitePatterns if schema == SITE else GridPatterns
+    return kind(settings=settings, regressor=regressor)
 
 
 def train_fitted_q(
@@ -393,7 +366,13 @@ def train_fitted_q(
         if iteration > first - settings.kept:  # earlier collections are not needed
             collections.append(patterns.collected(before, loads, iteration))
         if iteration >= first:
-            parameters = _fitted(patterns, collections, before, settings.seed + iteration)
+            samples = patterns.samples(collections, before)
+            if len(samples.targets) == 0:
+                raise ConfigurationError(
+                    "no queue ever builds up in the training loads: there is nothing to choose, "
+                    "hence nothing to learn; train on busier logs."
+                )
+            parameters = patterns.regressor.fit(samples, settings.seed + iteration)
             kept.add([parameters, valued(parameters, loads), valued(parameters, validation)])
         progress(iteration, max(step[2] for step in kept.steps[:iteration]))
     best = max(kept.steps, key=lambda step: step[2])

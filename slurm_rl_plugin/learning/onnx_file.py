@@ -38,11 +38,7 @@ class OnnxFile:
     tensors: Mapping[str, FloatArray]  #: the initializers by name, float64
 
     def tensor(self, name: str) -> FloatArray:
-        """The initializer of this name, float64.
-
-        Raises:
-            ModelUnreadable: the file lacks it.
-        """
+        """The initializer of this name, float64; ModelUnreadable if the file lacks it."""
         if name not in self.tensors:
             raise ModelUnreadable(
                 f"model {self.path} has no tensor {name}: only graphs that `slurm-rl train` wrote "
@@ -203,12 +199,12 @@ def export_network(network: QNetwork, path: Path, metadata: Mapping[str, str]) -
 
 
 def import_network(path: Path) -> QNetwork:
-    """Read back a network that `export_network` wrote; errors as `import_model`."""
+    """Read back a network that `export_network` wrote."""
     return network_of(read_onnx(path))
 
 
 def network_of(file: OnnxFile) -> QNetwork:
-    """The network in a file; errors as `import_model`."""
+    """The network in a file."""
     schema = known_schema(file.path, file.metadata)
     activation = file.metadata.get("activation")
     if activation not in _OPERATORS:
@@ -251,7 +247,7 @@ def export_echo_state(network: EchoStateNetwork, path: Path, metadata: Mapping[s
 
 
 def echo_state_of(file: OnnxFile) -> EchoStateNetwork:
-    """The network in a file; errors as `import_model`."""
+    """The network in a file."""
     schema = known_schema(file.path, file.metadata)
     readout = file.tensor("readout")[:, 0]
     inputs = [file.tensor("queue_weights"), file.tensor("job_weights")]

@@ -177,11 +177,7 @@ def search_bounds(settings: PolicySearchSettings) -> FloatArray | None:
 
 
 def parameters_of(network: QNetwork, settings: PolicySearchSettings) -> FloatArray:
-    """The numbers of a network of the `site` schema as the start of a search; without its reserve.
-
-    Raises:
-        ConfigurationError: the network has another schema, size or scaler.
-    """
+    """The numbers of a network of the `site` schema without a reserve, to start a search."""
     fits = network.schema == SITE and network.hidden == settings.hidden and not settings.hold
     if not fits or network.activation != "relu":
         raise ConfigurationError(
@@ -220,11 +216,7 @@ RULE_WEIGHTS: Mapping[str, Mapping[str, float]] = {
 
 
 def rule_network(rule: str) -> QNetwork:
-    """The network of the `site` schema with the order of one of RULE_WEIGHTS.
-
-    Raises:
-        ConfigurationError: another rule.
-    """
+    """The network of the `site` schema with the order of one of RULE_WEIGHTS."""
     if rule not in RULE_WEIGHTS:
         raise ConfigurationError(
             f"rule {rule} cannot be written as a network: give one of {', '.join(RULE_WEIGHTS)}."
@@ -257,13 +249,9 @@ def _network(
 
 
 def unsearched_network(settings: PolicySearchSettings) -> QNetwork:
-    """The network at the start of a search without `hold`."""
-    return network_from_parameters(
-        SITE,
-        initial_parameters(settings),
-        hidden=settings.hidden,
-        scaler=fixed_scaler(SITE),
-    )
+    """The network at the start of a search."""
+    parameters = initial_parameters(settings)
+    return _network(settings, parameters, parameters[searched_places(settings)])
 
 
 def search_policy(

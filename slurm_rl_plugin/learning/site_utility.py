@@ -23,17 +23,12 @@ from slurm_rl_plugin.features.columns import offered_job_features, offered_jobs,
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.history.run_history import recent_arrivals
 from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning import training_load
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.learning.policy_search import RULE_WEIGHTS, rule_network
 from slurm_rl_plugin.learning.regression import FeedForwardRegressor, Samples
 from slurm_rl_plugin.learning.side_by_side import side_by_side
-from slurm_rl_plugin.learning.training_load import (
-    Progress,
-    TrainedPolicy,
-    TrainingLoad,
-    check_number,
-)
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.site_utilities import SCORES_ENTRY, SITE_UTILITY
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
@@ -65,7 +60,7 @@ class SiteUtilitySettings:
     weights: RewardWeights = _J_OF_2008
 
     def __post_init__(self) -> None:
-        check = partial(check_number, SITE_UTILITY)
+        check = partial(training_load.check_number, SITE_UTILITY)
         for name in ("rounds", "states", "hidden", "passes"):
             check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
         check("horizon", self.horizon, 0.0 < self.horizon < math.inf, "above 0, and finite")
@@ -200,13 +195,13 @@ _VALIDATION = 1_000_000
 
 
 def train_site_utility(
-    training: Sequence[TrainingLoad],
-    validation: Sequence[TrainingLoad],
+    training: Sequence[training_load.TrainingLoad],
+    validation: Sequence[training_load.TrainingLoad],
     settings: SiteUtilitySettings,
     kept: Checkpoint,
-    progress: Progress,
+    progress: training_load.Progress,
     start: QNetwork | None,
-) -> TrainedPolicy:
+) -> training_load.TrainedPolicy:
     """Try jobs in the histories, round by round, and keep the fit that validates best.
 
     The validated figure is the correlation between expected and simulated gains of one more job.
@@ -229,7 +224,7 @@ def train_site_utility(
         progress(turn + 1, max(each[2] for each in curve))
     validated = [each[2] for each in curve]
     jobs = sum(len(load.workload.submit) for load in (*training, *validation))
-    return TrainedPolicy(
+    return training_load.TrainedPolicy(
         network=fits[validated.index(max(validated))],
         validation_objective=max(validated),
         curve=tuple(curve),
@@ -238,7 +233,7 @@ def train_site_utility(
     )
 
 
-def class_medians(loads: Sequence[TrainingLoad]) -> ClassMedian:
+def class_medians(loads: Sequence[training_load.TrainingLoad]) -> ClassMedian:
     """Run times of the classes in the loads, which is all that is known of a job to come."""
     return ClassMedian.of(
         np.concatenate([load.workload.run_time for load in loads]),
@@ -260,7 +255,7 @@ def _order(settings: SiteUtilitySettings, network: QNetwork | None) -> QueueOrde
     )
 
 
-def _history(load: TrainingLoad, order: QueueOrder) -> SiteHistory:
+def _history(load: training_load.TrainingLoad, order: QueueOrder) -> SiteHistory:
     if load.settings.class_limit is not None:
         raise ConfigurationError(
             "site-utility simulates no limit on batch jobs: leave out --reserve-as."
@@ -287,14 +282,12 @@ def _tried(
     settings: SiteUtilitySettings,
     turn: int,
 ) -> TriedJobs:
-    """Try jobs in all histories, side by side in threads."""
     one = partial(try_jobs, medians=medians, settings=settings)
     places = range(len(histories))
     return joined(side_by_side(lambda place: one(histories[place], more=(turn, place)), places))
 
 
 def _correlation(network: QNetwork, tried: TriedJobs, settings: SiteUtilitySettings) -> float:
-    """Correlation of what a fit expects with what the simulation gave."""
     expected = network.scores(tried.queue[:, None], tried.jobs[:, None])[:, 0]
     return _correlated(expected, tried, settings)
 

@@ -16,13 +16,7 @@ from slurm_rl_plugin import __version__
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.algorithms import (
-    ALGORITHMS,
-    Settings,
-    schema_of,
-    steps_of,
-    train_policy,
-)
+from slurm_rl_plugin.learning import algorithms
 from slurm_rl_plugin.learning.checkpoint import digest_of, forget_checkpoint
 from slurm_rl_plugin.learning.evaluation.paired import estimates_of, medians_of
 from slurm_rl_plugin.learning.heldout_training import (
@@ -124,7 +118,7 @@ class TrainingPlan:
     backfilling: str  #: of the simulated batch system
     runs: int  #: through the first 60 % of each log, to train on; see `split_stretches`
     algorithm: str  #: one of ALGORITHMS
-    settings: Settings  #: of that algorithm
+    settings: algorithms.Settings  #: of that algorithm
     command: str  #: for the manifest
     seeds: int = 1  #: trainings that differ by their seed; the one that validates best is kept
     heldout: bool = False  #: leave the last 40 % of each log untouched (`heldout_training`)
@@ -139,7 +133,7 @@ class TrainingPlan:
     goals: Goals | None = None
 
     def __post_init__(self) -> None:
-        if self.leave_one_out and not ALGORITHMS[self.algorithm].orders:
+        if self.leave_one_out and not algorithms.ALGORITHMS[self.algorithm].orders:
             raise ConfigurationError(
                 f"--leave-one-out compares orders of the queue, and {self.algorithm} orders none: "
                 "leave it out."
@@ -165,7 +159,7 @@ class TrainingPlan:
     @property
     def steps(self) -> int:
         """Steps of all trainings: every seed, and every fold of each."""
-        return self.seeds * (1 + len(self.folds)) * steps_of(self.settings)
+        return self.seeds * (1 + len(self.folds)) * algorithms.steps_of(self.settings)
 
 
 def train_model(
@@ -230,7 +224,7 @@ def _load_key(plan: TrainingPlan) -> str:
     limit = None if plan.class_limit is None else plan.class_limit.entry()
     drawn = (plan.runs, plan.settings.seed, plan.heldout, str(plan.classifier))
     system = (plan.estimates, plan.backfilling, limit)
-    schema = schema_of(plan.settings).digest
+    schema = algorithms.schema_of(plan.settings).digest
     return digest_of(plan.sources, plan.logs, drawn, system, plan.start, schema, plan.goals)
 
 
@@ -243,6 +237,11 @@ def _train_all(
     """
     policies: list[TrainedPolicy] = []
     checkpoints: list[Path] = []
+
+    def shown(step: int, value: float) -> None:
+        if progress is not None:
+            progress(len(policies) * algorithms.steps_of(plan.settings) + step, value)
+
     for fold, part in enumerate((plan, *plan.folds)):
         key, ending = _load_key(part), f".without-{fold}" if fold else ""
         for turn in range(plan.seeds):
@@ -250,23 +249,17 @@ def _train_all(
             seed = f".{settings.seed}" if plan.seeds > 1 else ""
             checkpoints.append(output.with_name(f"{output.name}.checkpoint{ending}{seed}"))
             policies.append(
-                train_policy(
+                algorithms.train_policy(
                     loads[fold].training,
                     loads[fold].validation,
                     settings,
                     checkpoint=checkpoints[-1],
                     load_key=key,
-                    progress=_shifted(progress, len(policies) * steps_of(plan.settings)),
+                    progress=shown,
                     start=plan.start,
                 )
             )
     return policies, checkpoints
-
-
-def _shifted(progress: Progress | None, before: int) -> Progress | None:
-    if progress is None:
-        return None
-    return lambda step, value: progress(before + step, value)
 
 
 def _best_of_seeds(trained: Sequence[TrainedPolicy]) -> TrainedPolicy:
@@ -278,7 +271,6 @@ def _best_of_seeds(trained: Sequence[TrainedPolicy]) -> TrainedPolicy:
 def _leave_one_out(
     plan: TrainingPlan, trained: TrainedPolicy, without: Sequence[TrainedPolicy]
 ) -> dict[str, dict[str, float]]:
-    """Objective on the validation part of each log, trained without that log and with all."""
     found = {}
     weights = plan.settings.weights
     names = _names(plan.sources)
@@ -294,7 +286,6 @@ def _leave_one_out(
 
 
 def _comparisons(plan: TrainingPlan, trained: TrainedPolicy) -> dict[str, RuleComparison]:
-    """The network compared with the best rule of each log."""
     if not isinstance(trained.network, QNetwork):
         raise ConfigurationError("--protocol heldout does not take echo-state: choose another.")
     return {
@@ -337,7 +328,7 @@ def loads_of(plan: TrainingPlan) -> TrainingLoads:
 
 def _estimate_metadata(plan: TrainingPlan, loads: Sequence[TrainingLoad]) -> dict[str, str]:
     """The estimates for the head node; requested limits replace the oracle."""
-    if not ALGORITHMS[plan.algorithm].orders:
+    if not algorithms.ALGORITHMS[plan.algorithm].orders:
         return site_utility_entries(class_medians(loads))
     if list(plan.estimates) != ["class-median"]:
         return {"estimates": "requested"}

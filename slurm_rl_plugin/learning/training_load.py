@@ -66,9 +66,6 @@ def log_windows(prepared: PreparedLog, firsts: Sequence[int], count: int) -> lis
 
     Submit times stay those of the log (F1 counts them from its start), and shares those of the
     whole log. A window knows users' recorded runs from before its begin.
-
-    Raises:
-        ConfigurationError: the log does not have these jobs.
     """
     for first in firsts:
         if first < 0 or count < 0 or first + count > len(prepared.log):
@@ -103,9 +100,6 @@ def split_stretches(
 
     Both are runs through the jobs next to the border, at most MOST_JOBS. Each of several training
     runs leaves out other LEFT_OUT of the jobs, so that a training does not overfit one run.
-
-    Raises:
-        ConfigurationError: the log is too short to be split.
     """
     jobs = len(prepared.log)
     border = training_jobs(prepared)

@@ -14,16 +14,12 @@ import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.learning.evaluation import schedule_waits
 from slurm_rl_plugin.learning.evaluation.paired import (
     Candidate,
     knowing_recent_runs,
     schedule_of,
     starts_under,
-)
-from slurm_rl_plugin.learning.evaluation.schedule_waits import (
-    ScheduleWaits,
-    median_ratios,
-    waits_of,
 )
 from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.learning.training_load import kept_jobs, training_jobs
@@ -42,11 +38,7 @@ RunProgress = Callable[[int, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuousProtocol:
-    """Number and kind of the runs of a replay.
-
-    Raises:
-        ConfigurationError: no runs.
-    """
+    """Number and kind of the runs of a replay."""
 
     runs: int = 4  #: each without random LEFT_OUT of the jobs, the same for all policies
     seed: int = 1  #: of the draws
@@ -76,7 +68,7 @@ class Replayed:
 class ContinuousRun:
     """One policy in one run, over the counted jobs."""
 
-    waits: ScheduleWaits
+    waits: schedule_waits.ScheduleWaits
     slowdowns: FloatArray  #: sum over each stretch, and its number of jobs, shape [2, stretches]
 
 
@@ -91,9 +83,6 @@ def replay_continuously(
     """Replay a log under each policy, with the same jobs in the same runs; results by name.
 
     The log has classes known at submission (`class_known_at_submission`).
-
-    Raises:
-        ConfigurationError: a policy is unknown, or the log is too short for a stretch.
     """
     border = 0 if protocol.whole else training_jobs(prepared)
     fewest = 1 if protocol.by_days else STRETCH
@@ -119,7 +108,7 @@ def replay_continuously(
         counted = kept >= border
         slowdown = bounded_slowdown(jobs.wait[counted], jobs.run_time[counted])
         sums = [np.bincount(stretch[kept][counted], each, stretches) for each in (slowdown, None)]
-        return ContinuousRun(waits=waits_of(jobs, counted), slowdowns=np.array(sums))
+        return ContinuousRun(waits=schedule_waits.waits_of(jobs, counted), slowdowns=np.array(sums))
 
     done, report = count(1), progress or (lambda *_: None)
     figures = side_by_side(
@@ -144,7 +133,7 @@ def ratios_to(
     """
     return {
         name: {
-            **median_ratios([run.waits for run in mine], [run.waits for run in to]),
+            **schedule_waits.median_ratios([run.waits for run in mine], [run.waits for run in to]),
             "ci95": _interval(mine, to, np.random.default_rng(seed), together),
         }
         for name, mine in runs.items()
@@ -191,9 +180,6 @@ def rules_on_training_part(
 
     Later jobs are neither simulated nor known to a rule by predicted run times. The log has classes
     known at submission.
-
-    Raises:
-        ConfigurationError: no job was submitted in the training part.
     """
     jobs = training_jobs(prepared)
     if jobs == 0:

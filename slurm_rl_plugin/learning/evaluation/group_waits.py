@@ -142,5 +142,4 @@ def _classes(interactive: BoolArray) -> Grouping:
 
 
 def _resources(parts: FloatArray, names: Sequence[str]) -> Grouping:
-    """By the resource that a job requests the largest part of."""
     return Grouping(names=tuple(names), place=np.argmax(parts, axis=1).astype(np.int64))

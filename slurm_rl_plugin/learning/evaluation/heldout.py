@@ -45,11 +45,7 @@ WindowProgress = Callable[[int, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldoutProtocol:
-    """Sizes of the protocol, in jobs, and the batch system of its windows.
-
-    Raises:
-        ConfigurationError: no windows, none counted, or a negative number.
-    """
+    """Sizes of the protocol, in jobs, and the batch system of its windows."""
 
     windows: int = 128  #: of each part of the log; fewer if a part has fewer possible first jobs
     warm_up: int = 1000  #: jobs before the counted ones, which fill the machine
@@ -116,9 +112,6 @@ def windows_of(part_first: int, part_last: int, protocol: HeldoutProtocol) -> li
     """First jobs of windows spaced evenly over a part of a log, ascending, without repetition.
 
     `part_last` is one past the part's last job.
-
-    Raises:
-        ConfigurationError: the part is shorter than a window.
     """
     latest = part_last - protocol.jobs
     if latest < part_first:

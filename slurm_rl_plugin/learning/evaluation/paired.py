@@ -130,26 +130,22 @@ def _starts_by_rule(
 def _order_by_rule(named: NamedPolicy, prepared: PreparedLog, workload: Workload) -> QueueOrder:
     if named.kind is PolicyKind.WAITING:
         return QueueOrder(rule=named.rule)
-    return QueueOrder(scores=_static_scores(named, prepared, workload))
-
-
-def _rule(candidate: Candidate) -> NamedPolicy:
-    """The rule of a candidate that is known by its name alone."""
-    named = named_policy(candidate.name)
-    if named is None or not named.is_rule:
-        raise unknown_policy(candidate.name, live=False)
-    return named
-
-
-def _static_scores(named: NamedPolicy, prepared: PreparedLog, workload: Workload) -> FloatArray:
+    jobs = prepared.jobs()
     if named.kind is PolicyKind.PREDICTED:
         recent = prepared.recent_runs
         assert recent is not None, "starts_under looks them up"
         rule = PREDICTED_RULES[named.rule]
-        return rule(prepared.jobs().size, recent.predicted, recent.rate)
-    jobs = prepared.jobs()
+        return QueueOrder(scores=rule(jobs.size, recent.predicted, recent.rate))
     since_begin = replace(jobs, submit=jobs.submit - prepared.begin)  # matters for f1 only
-    return np.asarray(STATIC_RULES[named.rule](since_begin, workload.estimate), dtype=np.float64)
+    scores = STATIC_RULES[named.rule](since_begin, workload.estimate)
+    return QueueOrder(scores=np.asarray(scores, dtype=np.float64))
+
+
+def _rule(candidate: Candidate) -> NamedPolicy:
+    named = named_policy(candidate.name)
+    if named is None or not named.is_rule:
+        raise unknown_policy(candidate.name, live=False)
+    return named
 
 
 def _starts_on_nodes(

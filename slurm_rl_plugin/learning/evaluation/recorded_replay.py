@@ -23,18 +23,7 @@ from slurm_rl_plugin.learning.evaluation.paired import (
     starts_of_order,
     starts_under,
 )
-from slurm_rl_plugin.measure.intervals import (
-    BETTER,
-    BLOCK_JOBS,
-    ENDS,
-    FEWEST_BLOCKS,
-    INCONCLUSIVE,
-    NO_DIFFERENCE,
-    RESAMPLES,
-    WORSE,
-    drawn_places,
-    verdict,
-)
+from slurm_rl_plugin.measure import intervals
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
@@ -86,9 +75,6 @@ def replay(
         known: the log with recorded starts, and classes that are known at submission.
         candidates: name in reports -> policy; no name is one of ALWAYS.
         settings: the simulated batch system, with the hook's effect on a candidate's scores.
-
-    Raises:
-        ConfigurationError: the log lacks recorded starts, or a policy is unknown.
     """
     recorded = known.log.start
     if np.isnan(recorded).any():
@@ -215,13 +201,6 @@ def figures_of(jobs: ScheduledJobs, counted: slice) -> dict[str, float]:
     return dict(zip(FIGURES, found.tolist(), strict=True))
 
 
-def block_jobs(jobs: ScheduledJobs, counted: slice) -> int:
-    """Number of jobs in a block: those of a day, at least 500, the memory of a queue."""
-    submit = jobs.submit[counted]
-    days = float(submit[-1] - submit[0]) / DAY if len(submit) else 0.0
-    return max(BLOCK_JOBS, int(len(submit) / days) if days >= 1 else len(submit))
-
-
 def compare(
     replayed: RecordedReplay,
     model: str,
@@ -233,22 +212,25 @@ def compare(
 
     `progress` is called after each resample.
     """
-    counted = slice(replayed.first, replayed.last)
+    counted = replayed.measured
     mine = _Columns.of(replayed.schedules[model], counted)
     theirs = _Columns.of(replayed.schedules[site], counted)
     every = np.arange(replayed.counted)
     values = np.array([mine.figures(every), theirs.figures(every)])
-    block = block_jobs(replayed.schedules[site], counted)
-    fewest = FEWEST_BLOCKS * block
+    # a block has the jobs of a day, at least 500, the memory of a queue
+    submit = replayed.schedules[site].submit[counted]
+    days = float(submit[-1] - submit[0]) / DAY if len(submit) else 0.0
+    block = max(intervals.BLOCK_JOBS, int(len(submit) / days) if days >= 1 else len(submit))
+    fewest = intervals.FEWEST_BLOCKS * block
     bounds = None
     if replayed.counted >= fewest:
-        resamples = max(min(RESAMPLES, MOST_DRAWN // replayed.counted), 100)
+        resamples = max(min(intervals.RESAMPLES, MOST_DRAWN // replayed.counted), 100)
         drawn = np.empty((resamples, len(FIGURES)))
         for row in range(resamples):
-            places = drawn_places(replayed.counted, rng, block, 1)[0]
+            places = intervals.drawn_places(replayed.counted, rng, block, 1)[0]
             drawn[row] = mine.figures(places) - theirs.figures(places)
             progress(1)
-        bounds = np.quantile(drawn, ENDS, axis=0)
+        bounds = np.quantile(drawn, intervals.ENDS, axis=0)
     jobs = {True: int(mine.interactive.sum()), None: replayed.counted}
     jobs[False] = replayed.counted - jobs[True]
     return {
@@ -274,10 +256,10 @@ def _compared(
     if ci95 is not None and not all(map(math.isfinite, ci95)):
         ci95 = None
     small = SMALL * abs(values[1])
-    word, needed = verdict(ci95, small, more_is_better=figure.more_is_better), None
+    word, needed = intervals.verdict(ci95, small, more_is_better=figure.more_is_better), None
     if ci95 is None:
         needed = max(fewest, jobs + 1) if jobs else None
-    elif word == INCONCLUSIVE and difference:
+    elif word == intervals.INCONCLUSIVE and difference:
         # an interval is as wide as 1 over the root of the jobs
         width = (ci95[1] - ci95[0]) / 2
         needed = max(math.ceil(jobs * (width / difference) ** 2), jobs + 1)
@@ -295,9 +277,11 @@ def _compared(
 def overall(compared: dict[str, ComparedFigure]) -> str:
     """The verdict on all goals: BETTER, WORSE, "mixed", NO_DIFFERENCE or INCONCLUSIVE."""
     verdicts = {compared[name].verdict for name in GOALS}
-    if {BETTER, WORSE} <= verdicts:
+    if {intervals.BETTER, intervals.WORSE} <= verdicts:
         return "mixed"
-    for each in (BETTER, WORSE):
+    for each in (intervals.BETTER, intervals.WORSE):
         if each in verdicts:
             return each
-    return NO_DIFFERENCE if verdicts == {NO_DIFFERENCE} else INCONCLUSIVE
+    return (
+        intervals.NO_DIFFERENCE if verdicts == {intervals.NO_DIFFERENCE} else intervals.INCONCLUSIVE
+    )
