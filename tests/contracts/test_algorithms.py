@@ -31,6 +31,7 @@ from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from tests.fakes.power_cut import Interrupted, stop_at
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
 
@@ -61,10 +62,6 @@ def load_of(seed: int) -> TrainingLoad:
 TRAINING, VALIDATION = [load_of(1), load_of(2)], [load_of(3)]
 
 
-class Interrupted(Exception):
-    """Simulates a power cut."""
-
-
 def trained(name: str, **more: object) -> TrainedPolicy:
     return train_policy(TRAINING, VALIDATION, small_settings(name), **more)  # type: ignore[arg-type]
 
@@ -91,12 +88,8 @@ def test_an_interrupted_training_goes_on_to_the_same_result(name: str, tmp_path:
     checkpoint = tmp_path / "checkpoint"
 
     def stop(after: int, **more: object) -> None:
-        def told(step: int, _value: float) -> None:
-            if step == after:
-                raise Interrupted
-
         with pytest.raises(Interrupted):
-            trained(name, checkpoint=checkpoint, progress=told, **more)
+            trained(name, checkpoint=checkpoint, progress=stop_at(after), **more)
 
     stop(1, load_key="b")
     stop(2, load_key="a")
@@ -214,3 +207,28 @@ def test_training_needs_loads(name: str) -> None:
     for training, validation in (([], VALIDATION), (TRAINING, [])):
         with pytest.raises(ConfigurationError, match="at least one training and validation load"):
             train_policy(training, validation, settings)
+
+
+#: Settings out of their range, and settings that do not go together.
+WRONG = {
+    "policy-search": """
+        step=0 step=nan step=1e300 population=2 validate_every=0 generations=0 batch=-1 hidden=0
+        hidden=2147483648 start=longest searched=reserve searched=all history=false without=age""",
+    "sarsa": f"""
+        schema=site reward=other pretraining= update=often epsilon=1.5 utility_weight=-0.1 gamma=1
+        learning_rate=0 hidden=0 sweeps=0 epochs=0 epochs=-1{"0" * 320} pretraining_sweeps=-1""",
+    "fitted-q": """
+        reward=none schema=none noise=-0.1 noise=nan decay=nan ridge=-1e-4 batch=-1 others=17
+        exponent=0 gamma=1 epsilon=1.5 utility_weight=-0.1 iterations=0 schema=site
+        reward=slowdown""",
+    "echo-state": "schema=site schema=site;reward=slowdown",
+    "site-utility": "rounds=0 states=0 horizon=0 horizon=inf decay=-1 most=nan",
+}
+
+
+@EVERY
+def test_settings_out_of_their_range_are_refused(name: str) -> None:
+    for words in WRONG[name].split():
+        changes = dict(each.split("=") for each in words.split(";"))
+        with pytest.raises(ConfigurationError, match=f"{next(iter(changes))}|must (lie|be)"):
+            settings_of(name, changes)

@@ -8,7 +8,7 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.features.site import SITE, FeatureSchema
 from slurm_rl_plugin.learning.site_utility import export_site_utility
 from slurm_rl_plugin.papers.study.trials import SEGMENT_JOBS
 from slurm_rl_plugin.policies.network import (
@@ -112,3 +112,13 @@ JOBS = 22 * SEGMENT_JOBS
 def lpc_like_log() -> JobLog:
     """Sequential jobs of four accounts, in whole seconds."""
     return mmn_log(np.random.default_rng(7), interactive=0.5, processors=60, jobs=JOBS)
+
+
+def by_run_time(schema: FeatureSchema, preference: float = -1.0) -> QNetwork:
+    """A paper's network that scores by the logarithm of the run time alone: shortest first."""
+    parameters = np.zeros(parameter_count(schema, 1))
+    parameters[-1] = preference
+    halves = tuple(np.full(size, 0.5) for size in (8, 8, 3, 3))
+    return network_from_parameters(
+        schema, parameters, hidden=1, scaler=halves, activation="sigmoid"
+    )

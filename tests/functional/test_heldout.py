@@ -87,7 +87,12 @@ def test_where_no_training_wins_the_rule_is_written_if_it_is_better_and_said(
     assert ("can represent: it is written" in said) != is_saf
     same = np.allclose(import_network(model).linear, rule_network("saf").linear)
     assert same == is_saf
+    manifest = json.loads(model.with_suffix(".json").read_text())
+    found = {row["policy"]: row["objective"] for row in manifest["validation"]}
+    lost = manifest["seeds"]["1"]  # the network's own
+    assert (lost == found["this model"]) != is_saf
     card = model.with_suffix(".md").read_text()
+    assert f"| this model | {found['this model']:.4f} |" in card
     assert ("this model is the rule saf" in card) == is_saf
     assert ("does not beat the best rule, but" in card) != is_saf
 

@@ -35,23 +35,11 @@ from slurm_rl_plugin.papers.switchback.study import (
     TrialLength,
     held_trial,
 )
-from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.registry import SHIPPED_MODELS
 from slurm_rl_plugin.what_if.switchback.block_costs import GOALS
-from tests.functional.small_site import lpc_like_log, small_network
+from tests.functional.small_site import by_run_time, lpc_like_log, small_network
 from tests.functional.typed import Typed
-
-
-def shortest_first() -> QNetwork:
-    """Scores by the logarithm of the run time alone."""
-    parameters = np.zeros(parameter_count(REACTIVE_GRID, 1))
-    parameters[-1] = -1.0
-    halves = tuple(np.full(size, 0.5) for size in (8, 8, 3, 3))
-    return network_from_parameters(
-        REACTIVE_GRID, parameters, hidden=1, scaler=halves, activation="sigmoid"
-    )
-
 
 CONTRACT = {"name", "algorithm", "printed", "measured", "ci95", "baselines", "verdict", "because"}
 
@@ -147,7 +135,7 @@ def test_a_model_of_other_inputs_is_refused(tmp_path: Path, typed: Typed) -> Non
 @pytest.mark.study
 def test_a_given_model_takes_the_place_of_trained_ones(tmp_path: Path, typed: Typed) -> None:
     path = tmp_path / "given.onnx"
-    export_network(shortest_first(), path, {})
+    export_network(by_run_time(REACTIVE_GRID), path, {})
     words = ["reproduce", "reactive-grids", "--policy", str(path), "--quick", "--seeds", "2"]
     claims = {
         claim["name"]: claim

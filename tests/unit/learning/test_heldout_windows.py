@@ -1,7 +1,6 @@
 """The held-out protocol: where windows lie, what policies see, and that the past alone chooses."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -11,8 +10,6 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.evaluation.heldout import (
     HEURISTICS,
     HeldoutProtocol,
@@ -32,10 +29,8 @@ from slurm_rl_plugin.learning.heldout_training import (
     searched_jobs,
     shipped_rule,
 )
-from slurm_rl_plugin.learning.policy_search import RULE_WEIGHTS, PolicySearchSettings, rule_network
-from slurm_rl_plugin.learning.training import TrainingPlan
+from slurm_rl_plugin.learning.policy_search import RULE_WEIGHTS, rule_network
 from slurm_rl_plugin.learning.training_load import class_known_at_submission, log_window
-from slurm_rl_plugin.policies.network import fixed_scaler, network_from_parameters, parameter_count
 from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, mmn_log
@@ -81,29 +76,26 @@ def test_windows_are_spaced_evenly_over_the_part_and_never_leave_it(first, jobs,
         assert gaps.max() - gaps.min() <= 1
 
 
-def test_a_part_of_one_window_has_one():
-    assert windows_of(7, 7 + SMALL.jobs, SMALL) == [7]
-    with pytest.raises(ConfigurationError, match=r"69 jobs: a window .* needs 70"):
-        windows_of(7, 6 + SMALL.jobs, SMALL)
-
-
 def test_training_windows_end_where_test_windows_begin():
     training, test = training_and_test_windows(LOG, SMALL)
     assert (training[0], training[-1] + SMALL.jobs) == (0, 540)
     assert (test[0], test[-1] + SMALL.jobs) == (540, 900)
-
-
-@pytest.mark.parametrize(
-    "fault", [{"windows": 0}, {"counted": 0}, {"warm_up": -1}, {"cycle": -1.0}]
-)
-def test_a_protocol_without_windows_or_with_negative_sizes_is_refused(fault):
-    with pytest.raises(ConfigurationError):
-        HeldoutProtocol(**fault)
+    with pytest.raises(ConfigurationError, match=r"69 jobs: a window .* needs 70"):
+        windows_of(7, 6 + SMALL.jobs, SMALL)
+    assert len(log_window(LOG, 880, 20).log) == 20
+    for first, count in ((881, 20), (-1, 5), (5, -1)):
+        with pytest.raises(ConfigurationError, match="has no window"):
+            log_window(LOG, first, count)
+    for fault in ({"windows": 0}, {"counted": 0}, {"warm_up": -1}, {"cycle": -1.0}):
+        with pytest.raises(ConfigurationError):
+            HeldoutProtocol(**fault)
 
 
 def test_figures_are_those_of_the_counted_jobs_of_a_simulated_window():
     """By the other way: `evaluate` on the same jobs, where the class is the actual run time."""
+    (several,) = figures(["sjf"], [0, 123, 250]).values()
     (found,) = figures(["sjf"], [123]).values()
+    assert several.bounded_slowdown[1] == found.bounded_slowdown[0]
     settings = SimulationSettings(capacity=CAPACITY, backfilling="easy")
     window = log_window(LOG, 123, SMALL.jobs)
     drop = (SMALL.warm_up, SMALL.further)
@@ -138,31 +130,9 @@ def test_rules_by_predicted_run_times_know_the_runs_before_the_window(name):
     assert (nothing.recent_runs.predicted != told.predicted[jobs]).any()
 
 
-def test_windows_keep_their_order_and_do_not_depend_on_each_other():
-    firsts = [0, 100, 250, 400]
-    together = figures(["wfp3"], firsts)["wfp3"].bounded_slowdown
-    alone = [figures(["wfp3"], [first])["wfp3"].bounded_slowdown[0] for first in firsts]
-    assert together.tolist() == alone
-    assert len(set(alone)) == 4
-
-
-def test_a_log_has_no_window_beyond_its_end():
-    assert len(log_window(LOG, 880, 20).log) == 20
-    for first, count in ((881, 20), (-1, 5), (5, -1)):
-        with pytest.raises(ConfigurationError, match="has no window"):
-            log_window(LOG, first, count)
-
-
-def only_interactive_matters():
-    parameters = np.zeros(parameter_count(SITE, 2))
-    parameters[SITE.jobs.index("interactive") - len(SITE.jobs)] = 1.0
-    return network_from_parameters(SITE, parameters, hidden=2, scaler=fixed_scaler(SITE))
-
-
-@pytest.mark.parametrize("name", ["interactive-first", "network"])
-def test_what_looks_at_the_class_does_not_see_run_times(name):
+def test_what_looks_at_the_class_does_not_see_run_times():
     """One processor is taken while all jobs arrive: their order is the policy's alone."""
-    candidate = Candidate(name=name, network=only_interactive_matters() if "net" in name else None)
+    candidate = Candidate(name="interactive-first")
     log = mmn_log(np.random.default_rng(2), jobs=40, processors=1)
     limit = np.where(np.arange(40) % 3 == 1, 900.0, 7200.0)
     log = replace(log, submit=np.arange(40.0), eligible=np.arange(40.0), time_limit=limit)
@@ -213,11 +183,6 @@ def test_the_test_part_has_no_say_in_the_choice():
     assert heuristics_on_training_part(altered, test, SMALL) != chosen
 
 
-def test_the_best_heuristic_has_the_least_slowdown_and_the_first_of_equals_wins():
-    assert best_heuristic({"fifo": 9.0, "sjf": 2.0, "saf": 1.5}) == "saf"
-    assert best_heuristic({"fifo": 2.0, "sjf": 2.0}) == "fifo"
-
-
 SMALL_TRAINING = HeldoutProtocol(windows=3, warm_up=50, counted=100, further=50)
 JOBS = 2000
 
@@ -236,21 +201,14 @@ def loads(log):
     return heldout_loads([log], training=SMALL_TRAINING, validation=SMALL_TRAINING)
 
 
-def test_three_quarters_of_the_first_part_train_and_the_rest_of_it_chooses():
+def test_training_sees_three_quarters_of_the_first_part_and_chooses_on_the_rest_of_it():
     log = prepared()
-    found = loads(log)
-    assert searched_jobs(log) == int(0.45 * JOBS)
-    submit = log.log.submit
-    last = max(load.workload.submit[-1] for load in found.training)
-    assert last <= submit[searched_jobs(log) - 1]
-    first = min(load.workload.submit[0] for load in found.validation)
-    assert first >= submit[searched_jobs(log)]
-    assert max(load.workload.submit[-1] for load in found.validation) <= submit[int(0.6 * JOBS) - 1]
-    assert all(load.drop == (50, 50) for load in found.training + found.validation)
-
-
-def test_nothing_behind_the_first_part_changes_what_training_sees():
-    here, there = loads(prepared()), loads(prepared(longer_from=int(0.6 * JOBS)))
+    here, there = loads(log), loads(prepared(longer_from=int(0.6 * JOBS)))
+    border, submit = searched_jobs(log), log.log.submit
+    assert border == int(0.45 * JOBS)
+    assert max(load.workload.submit[-1] for load in here.training) <= submit[border - 1]
+    assert min(load.workload.submit[0] for load in here.validation) >= submit[border]
+    assert max(load.workload.submit[-1] for load in here.validation) <= submit[int(0.6 * JOBS) - 1]
     for one, other in zip(
         here.training + here.validation, there.training + there.validation, strict=True
     ):
@@ -258,13 +216,8 @@ def test_nothing_behind_the_first_part_changes_what_training_sees():
         for told, same in zip(one.workload.past, other.workload.past, strict=True):
             np.testing.assert_array_equal(told, same)
         assert one.saf_slowdown == other.saf_slowdown
-
-
-def test_policies_see_classes_made_of_requests():
-    found = loads(prepared())
-    for load in found.training:
-        asked = load.workload.time_limit <= 900
-        np.testing.assert_array_equal(load.workload.interactive, asked)
+        assert one.drop == (50, 50)
+        np.testing.assert_array_equal(one.workload.interactive, one.workload.time_limit <= 900)
 
 
 def test_a_network_is_compared_on_windows_that_chose_and_with_every_rule():
@@ -288,56 +241,20 @@ def compared(ratio, ratio_to=1.0, **slowdown):
     )
 
 
-def test_a_network_that_wins_on_all_logs_together_is_shipped():
-    assert shipped_rule([compared(0.7), compared(1.2)]) is None
-    assert shipped_rule([]) is None
-
-
 def test_otherwise_the_best_rule_that_is_a_network_is_shipped():
     found = [compared(0.9, sjf=2.0, saf=8.0), compared(1.3, sjf=8.5, saf=3.0)]
     assert shipped_rule(found) == "sjf"
     assert shipped_rule([compared(1.0)]) is not None
     assert shipped_rule([compared(1.001, ratio_to=0.06)]) is None  # the best rule is no network
+    assert shipped_rule([compared(0.7), compared(1.2)]) is None  # a network that wins on all logs
+    assert shipped_rule([]) is None
+    assert best_heuristic({"fifo": 2.0, "sjf": 2.0}) == "fifo"
     assert heldout_entry({"log": found[0]}, "sjf")["shipped"] == "sjf"
     assert heldout_entry({"log": found[0]}, None)["shipped"] == "network"
-
-
-def test_a_rule_that_is_shipped_has_its_own_objective_in_the_manifest(tmp_path, monkeypatch):
-    lost = compared(1.3, fifo=2.0)
-    monkeypatch.setattr(training, "compare_with_rules", lambda *_: lost)
-    monkeypatch.setattr(
-        training,
-        "heldout_loads",
-        partial(heldout_loads, training=SMALL_TRAINING, validation=SMALL_TRAINING),
-    )
-    plan = TrainingPlan(
-        logs=[prepared()],
-        sources=[{"log": "drawn", "sha256": "", "jobs": JOBS, "processors": 10}],
-        estimates=["requested"],
-        backfilling="easy",
-        runs=1,
-        algorithm="policy-search",
-        settings=PolicySearchSettings(hidden=1, generations=1, population=4),
-        command="slurm-rl train drawn --protocol heldout",
-        heldout=True,
-    )
-    _, manifest = training.train_model(plan, tmp_path / "site.onnx")
-    told = {row["policy"]: row["objective"] for row in manifest["validation"]}
-    assert manifest["heldout"]["shipped"] == "fifo"
-    assert told["this model"] == pytest.approx(told["fifo"])
-    assert manifest["seeds"]["1"] != pytest.approx(told["fifo"])  # the network that lost
-    card = (tmp_path / "site.md").read_text()
-    (line,) = (line for line in card.splitlines() if "this model" in line and "|" in line)
-    assert f"{told['fifo']:.4f}" in line
 
 
 def test_the_reserve_is_the_one_with_the_best_objective():
     found = loads(prepared())
     weights = RewardWeights(tail=0.0, slowdown=10.0)
-    network = rule_network("sjf")
-    values = {}
-    for part in (0.0, 0.2, 0.9):
-        values[part] = best_reserve(network, found.training, [part], weights)
-    assert values == {part: part for part in values}
-    everything = best_reserve(network, found.training, [0.9, 0.0], weights)
-    assert everything == 0.0  # one processor of ten left to batch work is no good order
+    best = best_reserve(rule_network("sjf"), found.training, [0.9, 0.0], weights)
+    assert best == 0.0  # one processor of ten left to batch work is no good order

@@ -18,11 +18,6 @@ from slurm_rl_plugin.learning import policy_search as search
 from slurm_rl_plugin.learning import side_by_side as here
 from slurm_rl_plugin.learning import training_load
 from slurm_rl_plugin.learning.checkpoint import Checkpoint, forget_checkpoint, steps_kept
-from slurm_rl_plugin.learning.evaluation.paired import (
-    Candidate,
-    estimates_of,
-    evaluate,
-)
 from slurm_rl_plugin.learning.manifest import file_checksum
 from slurm_rl_plugin.learning.onnx_file import import_network
 from slurm_rl_plugin.learning.policy_search import (
@@ -39,22 +34,22 @@ from slurm_rl_plugin.learning.training import (
     parts_too_small,
     train_model,
 )
-from slurm_rl_plugin.learning.training_load import mean_objective, split_stretches
+from slurm_rl_plugin.learning.training_load import log_window, mean_objective, split_stretches
 from slurm_rl_plugin.policies.network import (
     QNetwork,
-    fixed_scaler,
-    network_from_parameters,
-    parameter_count,
 )
 from slurm_rl_plugin.policies.q_network import load_q_network
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import DAY
 from tests.fakes.ctrl_c import ctrl_c_is_heard
+from tests.fakes.power_cut import Interrupted, stop_at
 from tests.reference.test_weighed_jobs import load as node_load
 
 LOG = prepare_log(mmn_log(np.random.default_rng(1), processors=5, jobs=400))
+LOGS = [prepare_log(mmn_log(np.random.default_rng(n), processors=5, jobs=300)) for n in (1, 2)]
+#: Two files of one name.
+SOURCES = [{"log": "site.swf", "sha256": f"{n}", "jobs": 300, "processors": 5} for n in (1, 2)]
 PLAN = TrainingPlan(
     logs=[LOG],
     sources=[{"log": "mmn", "sha256": "", "jobs": 400, "processors": 5}],
@@ -65,6 +60,16 @@ PLAN = TrainingPlan(
     settings=PolicySearchSettings(hidden=2, generations=2, population=4),
     command="slurm-rl train mmn",
 )
+
+
+PLAN_STEPS = replace(
+    PLAN,
+    logs=LOGS[:1],
+    sources=SOURCES[:1],
+    estimates=["requested"],
+    settings=replace(PLAN.settings, hidden=1),
+)
+WITHOUT = replace(PLAN_STEPS, logs=LOGS, sources=SOURCES, leave_one_out=True)
 
 
 def test_training_writes_model_manifest_and_card_that_agree(tmp_path):
@@ -102,37 +107,7 @@ def test_goals_are_in_force_while_a_model_is_trained_for_them(tmp_path):
     assert twice == begins_at(doubled, None) != begins_at(found, None)
 
 
-class Interrupted(Exception):
-    """A power cut."""
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"runs": 2},
-        {"backfilling": "easy"},
-        {"estimates": ["oracle"]},
-        {"sources": [{**PLAN.sources[0], "sha256": "12"}]},
-        {"logs": [replace(LOG, shares=LOG.shares[::-1].copy())]},
-    ],
-    ids=["runs", "backfilling", "estimates", "file", "shares"],
-)
-def test_a_checkpoint_of_other_loads_is_not_taken_up(tmp_path, change):
-    def stop(_generation, _best):
-        raise Interrupted
-
-    path = tmp_path / "site.onnx"
-    for plan in (PLAN, replace(PLAN, **change)):
-        with pytest.raises(Interrupted):
-            train_model(plan, path, progress=stop)
-        checkpoint = path.with_name("site.onnx.checkpoint")
-        key, *generations = checkpoint.read_text().splitlines()
-        # had it been taken up, the first generation would stand from before
-        checkpoint.write_text(key + "\n" + "[1, 2, 3, 4]\n")
-        assert generations != ["[1, 2, 3, 4]"]
-
-
-def test_the_past_trains_in_one_run_and_what_came_after_chooses():
+def test_the_past_trains_in_one_run_and_what_came_after_chooses(monkeypatch):
     log = prepare_log(mmn_log(np.random.default_rng(1), jobs=1000))
     training, validation = split_stretches(log, 1, np.random.default_rng(1))
     assert [each.log.job_id.tolist() for each in training] == [list(range(1, 601))]
@@ -140,39 +115,19 @@ def test_the_past_trains_in_one_run_and_what_came_after_chooses():
     loads = loads_of(replace(PLAN, logs=[log]))
     assert [each.drop for each in loads.training + loads.validation] == [(60, 0), (40, 0)]
 
-
-def test_of_a_long_log_the_jobs_next_to_the_border_are_taken(monkeypatch):
-    monkeypatch.setattr(training_load, "MOST_JOBS", 100)
-    log = prepare_log(mmn_log(np.random.default_rng(1), jobs=1000))
-    training, validation = split_stretches(log, 1, np.random.default_rng(1))
-    assert training[0].log.job_id.tolist() == list(range(501, 601))
-    assert validation[0].log.job_id.tolist() == list(range(601, 701))
-
-
-def test_each_of_several_runs_is_without_other_jobs_and_the_seed_says_which():
-    log = prepare_log(mmn_log(np.random.default_rng(1), jobs=1000))
-
-    def drawn(seed):
+    def drawn(seed):  # each of several runs is without other jobs
         training, _ = split_stretches(log, 2, np.random.default_rng(seed))
         return [each.log.job_id.tolist() for each in training]
 
     assert [len(each) for each in drawn(1)] == [588, 588]  # without 12 of 600
     assert drawn(1)[0] != drawn(1)[1]
     assert drawn(1) == drawn(1) != drawn(2)
-
-
-def test_a_log_of_one_job_cannot_be_split():
-    log = prepare_log(mmn_log(np.random.default_rng(1), jobs=1))
+    monkeypatch.setattr(training_load, "MOST_JOBS", 100)  # of a long log those next to the border
+    training, validation = split_stretches(log, 1, np.random.default_rng(1))
+    assert training[0].log.job_id.tolist() == list(range(501, 601))
+    assert validation[0].log.job_id.tolist() == list(range(601, 701))
     with pytest.raises(ConfigurationError, match=r"too few jobs to train and validate on \(1\)"):
-        split_stretches(log, 1, np.random.default_rng(1))
-
-
-def test_sjf_with_class_medians_is_interactive_first():
-    how = SimulationSettings(capacity=5)
-    medians = estimates_of("class-median", LOG)
-    first = evaluate(Candidate(name="sjf"), LOG, medians, how)
-    assert first == evaluate(Candidate(name="interactive-first"), LOG, None, how)
-    assert first != evaluate(Candidate(name="sjf"), LOG, None, how)
+        split_stretches(log_window(log, 0, 1), 1, np.random.default_rng(1))
 
 
 def recorded(jobs: int, days: float) -> PreparedLog:
@@ -181,13 +136,6 @@ def recorded(jobs: int, days: float) -> PreparedLog:
     submit = np.linspace(0.0, days * DAY, jobs)
     log = replace(prepared.log, submit=submit, eligible=submit, start=submit)
     return replace(prepared, log=log)
-
-
-def test_ten_minutes_of_165_jobs_are_too_small() -> None:
-    told = parts_too_small([recorded(165, 10 / 1440)], heldout=False)
-    assert told is not None
-    assert told.startswith("the training part (99 jobs in 6 minutes) and the validation part (66")
-    assert "about 6,250 jobs of 13 days in all" in told
 
 
 @pytest.mark.parametrize(
@@ -199,6 +147,7 @@ def test_ten_minutes_of_165_jobs_are_too_small() -> None:
         (6300, 10, False, ["validation"]),
         (100_000, 3, False, ["training", "validation"]),
         (3000, 365, False, ["training", "validation"]),
+        (165, 10 / 1440, False, ["training", "validation"]),
     ],
 )
 def test_both_jobs_and_days_are_needed(
@@ -206,38 +155,15 @@ def test_both_jobs_and_days_are_needed(
 ) -> None:
     told = parts_too_small([recorded(jobs, days)], heldout=heldout) or ""
     assert [name for name in ("training", "validation") if f"the {name} part" in told] == small
+    if jobs == 165:
+        assert told.startswith("the training part (99 jobs in 6 minutes) and the validation part")
+        assert "about 6,250 jobs of 13 days in all" in told
 
 
-def test_the_parts_of_several_logs_count_together() -> None:
+def test_parts_of_several_logs_count_together_and_generated_ones_in_jobs() -> None:
     assert parts_too_small([recorded(3200, 7), recorded(3200, 7)], heldout=False) is None
-
-
-def test_a_generated_log_is_counted_in_jobs() -> None:
     log = prepare_log(mmn_log(np.random.default_rng(1), processors=5, jobs=6300))
     assert parts_too_small([log], heldout=False) is None
-
-
-LOGS = [prepare_log(mmn_log(np.random.default_rng(n), processors=5, jobs=300)) for n in (1, 2)]
-SOURCES = [{"log": f"mmn{n}", "sha256": "", "jobs": 300, "processors": 5} for n in (1, 2)]
-PLAN_STEPS = TrainingPlan(
-    logs=LOGS[:1],
-    sources=SOURCES[:1],
-    estimates=["requested"],
-    backfilling="none",
-    runs=1,
-    algorithm="policy-search",
-    settings=PolicySearchSettings(hidden=1, generations=2, population=4),
-    command="slurm-rl train mmn",
-)
-SEVERAL = replace(PLAN_STEPS, seeds=2)
-WITHOUT = replace(PLAN_STEPS, logs=LOGS, sources=SOURCES, leave_one_out=True)
-
-
-def files(plan, folder, **more):
-    folder.mkdir()
-    train_model(plan, folder / "site.onnx", **more)
-    assert len(list(folder.iterdir())) == 3
-    return [(folder / f"site{ending}").read_bytes() for ending in (".onnx", ".json", ".md")]
 
 
 def test_a_fold_has_not_seen_the_log_it_leaves_out(tmp_path):
@@ -248,52 +174,17 @@ def test_a_fold_has_not_seen_the_log_it_leaves_out(tmp_path):
         left = replace(PLAN_STEPS, logs=[LOGS[out]], sources=[source])
         loads = loads_of(left).validation
         expected = mean_objective(other.network, loads, PLAN_STEPS.settings.weights)
-        assert manifest["leave_one_out"][source["log"]]["trained_without"] == expected
-    assert json.loads((tmp_path / "all.json").read_text())["leave_one_out"].keys() == {
-        "mmn1",
-        "mmn2",
-    }
-
-
-def test_nothing_can_be_left_out_of_one_log():
+        name = ("site.swf", "site.swf (2)")[out]
+        assert manifest["leave_one_out"][name]["trained_without"] == expected
+    assert len(json.loads((tmp_path / "all.json").read_text())["leave_one_out"]) == 2
     with pytest.raises(ConfigurationError, match="needs two logs at least"):
         replace(PLAN_STEPS, leave_one_out=True)
-
-
-def test_site_utilities_are_no_orders_that_a_left_out_log_could_judge():
     with pytest.raises(ConfigurationError, match="site-utility orders none"):
         replace(WITHOUT, algorithm="site-utility", settings=SiteUtilitySettings())
 
 
-def test_logs_of_one_name_are_told_apart(tmp_path):
-    alike = [{**source, "log": "site.swf"} for source in SOURCES]
-    _, manifest = train_model(replace(WITHOUT, sources=alike), tmp_path / "all.onnx")
-    _, expected = train_model(WITHOUT, tmp_path / "named.onnx")
-    assert list(manifest["leave_one_out"]) == ["site.swf", "site.swf (2)"]
-    found = list(manifest["leave_one_out"].values())
-    assert found == list(expected["leave_one_out"].values())
-
-
-def test_a_checkpoint_is_not_taken_up_by_other_jobs_or_another_start():
-    killed = replace(LOGS[0], log=replace(LOGS[0].log, run_time=LOGS[0].log.run_time / 2))
-    first, other = (
-        network_from_parameters(
-            SITE, np.full(parameter_count(SITE, 1), value), hidden=1, scaler=fixed_scaler(SITE)
-        )
-        for value in (0.0, 1.0)
-    )
-    other = replace(other, linear=first.linear)  # that of fitted networks is 0
-    plans = [
-        PLAN_STEPS,
-        replace(PLAN_STEPS, logs=[killed]),
-        *(replace(PLAN_STEPS, start=s) for s in (first, other)),
-    ]
-    assert len({_load_key(plan) for plan in plans}) == len(plans)
-    assert _load_key(replace(PLAN_STEPS, start=replace(other))) == _load_key(plans[-1])
-
-
-def test_a_checkpoint_is_not_taken_up_by_another_machine_other_requests_or_windows():
-    log = node_load(1)
+def test_a_checkpoint_is_taken_up_by_nothing_that_shapes_its_loads_otherwise():
+    log, start = node_load(1), unsearched_network(PLAN_STEPS.settings)
     requests = log.log.requests
     asked = [
         replace(requests, total=requests.total * 2.0),
@@ -308,28 +199,36 @@ def test_a_checkpoint_is_not_taken_up_by_another_machine_other_requests_or_windo
         replace(log, billed=np.ones(len(log.log))),
         replace(log, log=replace(log.log, start=log.log.submit + 1.0)),  # what of runs was known
     ]
-    plans = [replace(PLAN_STEPS, logs=[each]) for each in logs]
-    seeded = [
-        replace(PLAN_STEPS, settings=replace(PLAN_STEPS.settings, seed=seed), seeds=2)
-        for seed in (1, 2)
+    changes = [
+        *({"logs": [each]} for each in logs),
+        {},
+        {"runs": 2},
+        {"backfilling": "easy"},
+        {"estimates": ["oracle"]},
+        {"sources": [{**SOURCES[0], "sha256": "12"}]},
+        {"logs": [replace(LOGS[0], shares=LOGS[0].shares[::-1].copy())]},
+        {"logs": [replace(LOGS[0], log=replace(LOGS[0].log, run_time=LOGS[0].log.run_time / 2))]},
+        {"settings": replace(PLAN_STEPS.settings, seed=2)},
+        {"start": start},
+        {"start": replace(start, bias=start.bias + 1.0)},
     ]
-    assert len({_load_key(plan) for plan in (*plans, *seeded)}) == len(plans) + len(seeded)
-    assert _load_key(replace(PLAN_STEPS, logs=[node_load(1)])) == _load_key(plans[0])
+    keys = [_load_key(replace(PLAN_STEPS, **each)) for each in changes]
+    assert len({*keys}) == len(keys)
+    assert _load_key(replace(PLAN_STEPS, logs=[node_load(1)])) == keys[0]
+    assert _load_key(replace(PLAN_STEPS, start=replace(start))) == keys[-2]
 
 
 @pytest.mark.parametrize("harm", [None, "newline", "cut", "of another training"])
 def test_steps_of_a_finished_training_are_not_done_again(tmp_path, monkeypatch, harm):
     """What they were is in the checkpoint of each training until all outputs are written."""
-    expected = files(SEVERAL, tmp_path / "a")
-
-    def stop(step, _value):
-        if step == 3:  # the first one of the second seed
-            raise Interrupted
-
+    several, endings = replace(PLAN_STEPS, seeds=2), (".onnx", ".json", ".md")
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    train_model(several, tmp_path / "a" / "site.onnx")
+    expected = [(tmp_path / "a" / f"site{ending}").read_bytes() for ending in endings]
     folder = tmp_path / "b"
-    folder.mkdir()
     with pytest.raises(Interrupted):
-        train_model(SEVERAL, folder / "site.onnx", progress=stop)
+        train_model(several, folder / "site.onnx", progress=stop_at(3))  # of the second seed
     first, second = sorted(folder.iterdir())
     assert (steps_kept(first), steps_kept(second)) == (2, 1)
     if harm in ("newline", "cut"):
@@ -343,9 +242,8 @@ def test_steps_of_a_finished_training_are_not_done_again(tmp_path, monkeypatch, 
         return side_by_side(task, items)
 
     monkeypatch.setattr(search, "side_by_side", counted)
-    train_model(SEVERAL, folder / "site.onnx")
+    train_model(several, folder / "site.onnx")
     assert len(searched) == {None: 1, "newline": 2, "cut": 2}.get(harm, 3)
-    endings = (".onnx", ".json", ".md")
     assert [(folder / f"site{ending}").read_bytes() for ending in endings] == expected
     assert len(list(folder.iterdir())) == 3
 
@@ -363,6 +261,9 @@ def test_a_worker_thought_lost_does_not_write_into_the_checkpoint_of_the_next(tm
     second.close()
     forget_checkpoint(path)
     assert steps_kept(path) == 0
+    for content in (b"", b"\n", b"\x00\xff\n", b'{"settings"', b"[]\n[1, 2]\n"):
+        path.write_bytes(content)
+        assert Checkpoint(path, {"a": 1}).steps == []
 
 
 def test_threads_are_no_more_than_the_processors_of_the_job(monkeypatch):
@@ -372,15 +273,6 @@ def test_threads_are_no_more_than_the_processors_of_the_job(monkeypatch):
     for given, expected in {"1": 1, "4096": allowed, "": allowed, "0": allowed}.items():
         monkeypatch.setenv("SLURM_CPUS_PER_TASK", given)
         assert processors_here() == expected
-
-
-def test_results_come_in_the_order_of_the_items_and_are_told_as_they_come() -> None:
-    told: list[tuple[int, int]] = []
-    found = side_by_side(
-        lambda item: 3 * item, range(5), finished=lambda place, result: told.append((place, result))
-    )
-    assert found == [0, 3, 6, 9, 12]
-    assert sorted(told) == list(enumerate(found))
 
 
 def test_after_an_interruption_nothing_more_begins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,10 +53,9 @@ def results(ratio: float) -> LogResults:
     return LogResults(conventional={EASY: 1000.0}, markets=markets)
 
 
-@pytest.mark.parametrize("draws", [1, 10])
-def test_more_draws_of_the_same_weeks_do_not_narrow_the_interval(draws: int) -> None:
-    seeds = tuple(results(ratio) for ratio in np.linspace(0.99, 1.004, 30)) * draws
-    for row in rows_over_seeds(seeds):
+def test_more_draws_of_the_same_weeks_do_not_narrow_the_interval() -> None:
+    seeds = tuple(results(ratio) for ratio in np.linspace(0.99, 1.004, 30))
+    for row in (*rows_over_seeds(seeds), *rows_over_seeds(seeds * 10)):
         assert row.measured.value == pytest.approx(0.997)
         assert row.measured.ends == pytest.approx((0.99, 1.004), abs=1e-3)
 

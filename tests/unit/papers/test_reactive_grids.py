@@ -31,24 +31,14 @@ from slurm_rl_plugin.papers.study.trials import (
     PairedTrial,
     run_trial,
 )
-from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
-
-
-def ordering_network(preference: float) -> QNetwork:
-    """Scores by the logarithm of the run time alone: -1 is shortest first."""
-    parameters = np.zeros(parameter_count(REACTIVE_GRID, 1))
-    parameters[-1] = preference
-    halves = tuple(np.full(size, 0.5) for size in (8, 8, 3, 3))
-    return network_from_parameters(
-        REACTIVE_GRID, parameters, hidden=1, scaler=halves, activation="sigmoid"
-    )
+from tests.functional.small_site import by_run_time
 
 
 @pytest.fixture(scope="module")
 def trial() -> PairedTrial:
     logs = generated(0.2, range(3), QUICK, FEASIBLE)
-    policies = contenders(ordering_network(-1.0), medians_of(logs[0]))
+    policies = contenders(by_run_time(REACTIVE_GRID), medians_of(logs[0]))
     return run_trial(logs, policies, QUICK.drop_of((0, 500)), lambda _: None)
 
 
@@ -79,8 +69,8 @@ def test_no_order_escapes_the_conservation_of_work(trial: PairedTrial) -> None:
 
 def test_a_network_that_likes_short_jobs_is_sjf(trial: PairedTrial) -> None:
     np.testing.assert_array_equal(trial.figure(RL, "mean wait"), trial.figure(SJF, "mean wait"))
-    assert preference_for_long_jobs(ordering_network(-1.0)) == pytest.approx(-1.0)
-    assert preference_for_long_jobs(ordering_network(1.0)) == pytest.approx(1.0)
+    assert preference_for_long_jobs(by_run_time(REACTIVE_GRID)) == pytest.approx(-1.0)
+    assert preference_for_long_jobs(by_run_time(REACTIVE_GRID, 1.0)) == pytest.approx(1.0)
 
 
 def test_fairness_over_time_is_that_at_the_starts(trial: PairedTrial) -> None:

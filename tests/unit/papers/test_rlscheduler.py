@@ -10,29 +10,20 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.papers.rlscheduler_2020.protocol import (
-    RULES,
-    STATE_TERMS,
-    BenchmarkJobs,
-    benchmark_starts,
-)
+from slurm_rl_plugin.papers.rlscheduler_2020.protocol import BenchmarkJobs, benchmark_starts
 from slurm_rl_plugin.papers.rlscheduler_2020.study import (
     DECLARED,
     JOB_TERMS,
     QUICK,
-    SEARCHED,
     SEQUENCE_JOBS,
     SEQUENCE_STARTS,
     TRACES,
-    WEIGHTS,
-    ScoredSequences,
     SearchResult,
-    SearchSettings,
     kernel_starts,
     reproduce,
     search_claims,
-    search_weights,
     sjf_weights,
+    weighed_starts,
 )
 from slurm_rl_plugin.papers.study.claims import Row
 
@@ -42,160 +33,69 @@ pytestmark = pytest.mark.study
 PROCESSORS = 4
 
 
-def jobs(*rows: tuple[int, int, int, int]) -> BenchmarkJobs:
+def jobs(*rows: tuple[int, ...]) -> BenchmarkJobs:
     """Rows of submit, run time, requested time, processors."""
     table = np.array(rows, dtype=np.float64)
     return BenchmarkJobs(table[:, 0], table[:, 1], table[:, 2], table[:, 3].astype(np.int64))
 
 
-def starts(sequence: BenchmarkJobs, rule: str, **options: bool) -> list[float]:
-    return benchmark_starts(sequence, PROCESSORS, rule, **options).tolist()
+#: Jobs, rule with its option, starts there, and in our kernel where they differ.
+BY_HAND = """
+a chosen job is kept though a shorter one arrives before it starts
+0 10 10 4, 1 100 100 4, 2 1 1 4              | SJF              | 0 10 110      | 0 11 10
+a job of the same second is not seen before time moves
+0 100 100 4, 0 1 1 4                         | SJF              | 0 100         | 1 0
+an arrival joins before a job that ends at the same second
+0 10 10 4, 5 7 7 4, 10 3 3 4, 17 2 2 4       | SJF              | 0 10 17 20    |
+backfilling needs an end strictly before the shadow time
+0 10 10 3, 1 5 5 4, 2 8 8 1                  | FCFS backfilling | 0 10 15       | 0 10 2
+a job that ends before it backfills
+0 10 10 3, 1 5 5 4, 2 7 7 1                  | FCFS backfilling | 0 10 2        |
+backfilling does not use processors that the head will leave spare
+0 10 10 2, 1 5 5 3, 2 100 100 1              | FCFS backfilling | 0 10 10       | 0 10 2
+backfilling is in order of submission whatever the rule
+0 10 100 3, 0 200 200 1, 1 5 5 4, 2 50 50 3, 3 5 5 3   | SJF backfilling | 0 0 200 10 60 |
+jobs of one second backfill in the order of the rule: from 10 s on SJF waits for four processors
+0 10 10 4, 1 100 100 1, 2 30 30 3, 2 20 20 3, 3 1 1 4  | SJF backfilling | 0 10 30 10 110 |
+the order of the rule is that of submission
+0 10 10 4, 1 100 100 1, 2 30 30 3, 2 20 20 3, 3 1 1 4  | FCFS backfilling | 0 10 10 40 110 |
+the shadow time is found once: the first job outlives its request, and nothing backfills any more
+0 50 10 3, 1 5 5 4, 12 1 1 1                 | FCFS backfilling | 0 50 55       |
+a wait from an unset start makes WFP3 prefer the long request
+0 100 100 4, 1 1 1 4, 10 100 100 4, 11 1000 1000 4     | WFP3               | 0 100 1101 101 |
+a known wait does not
+0 100 100 4, 1 1 1 4, 10 100 100 4, 11 1000 1000 4     | WFP3 wait_is_known | 0 100 101 201  |
+""".strip().splitlines()
 
 
-def test_a_chosen_job_is_kept_though_a_shorter_one_arrives_before_it_starts() -> None:
-    sequence = jobs((0, 10, 10, 4), (1, 100, 100, 4), (2, 1, 1, 4))
-    assert starts(sequence, "SJF") == [0, 10, 110]
-    assert kernel_starts(sequence, PROCESSORS, "SJF").tolist() == [0, 11, 10]
+@pytest.mark.parametrize("case", BY_HAND[1::2], ids=BY_HAND[::2])
+def test_starts_are_those_by_hand(case: str) -> None:
+    rows, words, there, here = case.split("|")
+    sequence = jobs(*(tuple(map(int, each.split())) for each in rows.split(",")))
+    rule, *options = words.split()
+    found = benchmark_starts(sequence, PROCESSORS, rule, **dict.fromkeys(options, True))
+    assert found.tolist() == [int(each) for each in there.split()]
+    if here.strip():
+        ours = kernel_starts(sequence, PROCESSORS, rule)
+        assert ours.tolist() == [int(each) for each in here.split()]
 
 
-def test_a_job_that_arrives_at_the_same_second_is_not_seen_before_time_moves() -> None:
-    sequence = jobs((0, 100, 100, 4), (0, 1, 1, 4))
-    assert starts(sequence, "SJF") == [0, 100]
-    assert kernel_starts(sequence, PROCESSORS, "SJF").tolist() == [1, 0]
-
-
-def test_an_arrival_joins_before_a_job_that_ends_at_the_same_second() -> None:
-    sequence = jobs((0, 10, 10, 4), (5, 7, 7, 4), (10, 3, 3, 4), (17, 2, 2, 4))
-    assert starts(sequence, "SJF") == [0, 10, 17, 20]
-
-
-def test_backfilling_needs_an_end_strictly_before_the_shadow_time() -> None:
-    too_long = jobs((0, 10, 10, 3), (1, 5, 5, 4), (2, 8, 8, 1))
-    short_enough = jobs((0, 10, 10, 3), (1, 5, 5, 4), (2, 7, 7, 1))
-    assert starts(too_long, "FCFS", backfilling=True) == [0, 10, 15]
-    assert starts(short_enough, "FCFS", backfilling=True) == [0, 10, 2]
-    assert kernel_starts(too_long, PROCESSORS, "FCFS").tolist() == [0, 10, 2]
-
-
-def test_backfilling_does_not_use_processors_that_the_head_will_leave_spare() -> None:
-    sequence = jobs((0, 10, 10, 2), (1, 5, 5, 3), (2, 100, 100, 1))
-    assert starts(sequence, "FCFS", backfilling=True) == [0, 10, 10]
-    assert kernel_starts(sequence, PROCESSORS, "FCFS").tolist() == [0, 10, 2]
-
-
-def test_backfilling_is_in_order_of_submission_whatever_the_rule() -> None:
-    sequence = jobs((0, 10, 100, 3), (0, 200, 200, 1), (1, 5, 5, 4), (2, 50, 50, 3), (3, 5, 5, 3))
-    assert starts(sequence, "SJF", backfilling=True) == [0, 0, 200, 10, 60]
-
-
-def test_backfilling_takes_jobs_of_the_same_second_in_the_order_of_the_rule() -> None:
-    # from 10 s on three processors are free while SJF waits for four
-    sequence = jobs((0, 10, 10, 4), (1, 100, 100, 1), (2, 30, 30, 3), (2, 20, 20, 3), (3, 1, 1, 4))
-    assert starts(sequence, "SJF", backfilling=True) == [0, 10, 30, 10, 110]
-    assert starts(sequence, "FCFS", backfilling=True) == [0, 10, 10, 40, 110]
-
-
-def test_the_shadow_time_is_found_once_and_backfilling_ends_when_it_has_passed() -> None:
-    # the first job outlives its request of 10 s, after which nothing can end before the shadow time
-    sequence = jobs((0, 50, 10, 3), (1, 5, 5, 4), (12, 1, 1, 1))
-    assert starts(sequence, "FCFS", backfilling=True) == [0, 50, 55]
-
-
-def test_a_wait_from_an_unset_start_makes_wfp3_prefer_the_long_request() -> None:
-    sequence = jobs((0, 100, 100, 4), (1, 1, 1, 4), (10, 100, 100, 4), (11, 1000, 1000, 4))
-    assert starts(sequence, "WFP3") == [0, 100, 1101, 101]
-    assert starts(sequence, "WFP3", wait_is_known=True) == [0, 100, 101, 201]
-
-
-@pytest.mark.parametrize("backfilling", [False, True])
-@pytest.mark.parametrize("rule", RULES)
-def test_every_job_starts_and_the_machine_is_never_overfull(rule: str, backfilling: bool) -> None:
-    random = np.random.default_rng(7)
-    count = 300
-    run_time = random.integers(1, 200, count).astype(np.float64)
-    sequence = BenchmarkJobs(
-        submit=np.sort(random.integers(0, 8000, count)).astype(np.float64),
-        run_time=run_time,
-        requested=run_time + random.integers(-20, 300, count).clip(1 - run_time),
-        processors=random.integers(1, PROCESSORS + 1, count),
-    )
-    start = benchmark_starts(sequence, PROCESSORS, rule, backfilling=backfilling)
-    assert np.all(start >= sequence.submit)
-    end = start + sequence.run_time
-    for now in start:
-        in_use = sequence.processors[(start <= now) & (now < end)].sum()
-        assert in_use <= PROCESSORS
-
-
-PROCESSORS_SEARCH = 16
-SMALL = SearchSettings(generations=5, population=6)
-
-
-def made_up_jobs(seed: int, count: int = 200) -> BenchmarkJobs:
-    """A crowded machine of PROCESSORS; requested times unlike the run times."""
-    random = np.random.default_rng(seed)
-    run_time = np.ceil(random.lognormal(4.0, 1.5, count))
-    return BenchmarkJobs(
-        submit=np.sort(random.integers(0, 60 * count, count)).astype(np.float64),
-        run_time=run_time,
-        requested=np.ceil(run_time * random.uniform(1.0, 5.0, count)),
-        processors=random.integers(1, PROCESSORS_SEARCH + 1, count),
-    )
-
-
-@pytest.fixture(scope="module")
-def sequences() -> ScoredSequences:
-    return ScoredSequences.of([made_up_jobs(seed) for seed in (1, 2)], PROCESSORS_SEARCH)
-
-
-def weights_of(**weights: float) -> np.ndarray:
-    """Weights of "job_term__state_term"."""
-    table = np.zeros((len(JOB_TERMS), len(STATE_TERMS)))
-    for name, weight in weights.items():
-        job_term, _, state_term = name.partition("__")
-        table[JOB_TERMS.index(job_term), STATE_TERMS.index(state_term)] = weight
-    return table.ravel()
-
-
-def test_the_weights_of_sjf_give_exactly_the_starts_of_sjf(sequences: ScoredSequences) -> None:
-    for place, sequence in enumerate(sequences.sequences):
-        expected = benchmark_starts(sequence, PROCESSORS_SEARCH, "SJF", backfilling=True)
-        start, decisions = sequences.starts(place, sjf_weights())
-        assert start.tobytes() == expected.tobytes()
-        assert 0 < decisions <= len(start)
-
-
-def test_the_score_sees_what_is_free_when_it_chooses() -> None:
+def test_a_score_of_requests_is_sjf_and_may_see_what_is_free() -> None:
     # at 10 s the second job starts, four processors are left, the third needs all, the last four
-    sequence = BenchmarkJobs(
-        submit=np.array([0.0, 1.0, 2.0, 3.0]),
-        run_time=np.array([10.0, 200.0, 5.0, 300.0]),
-        requested=np.array([10.0, 200.0, 5.0, 300.0]),
-        processors=np.array([12, 12, 16, 4]),
-    )
-    one = ScoredSequences.of([sequence], PROCESSORS_SEARCH)
-    shortest, _ = one.starts(0, sjf_weights())
-    fitting, _ = one.starts(0, sjf_weights() - weights_of(one__fits_now=9.0))
-    assert shortest.tolist() == [0, 10, 210, 215]
-    assert fitting.tolist() == [0, 10, 310, 10]
-
-
-def test_a_search_gives_the_same_again_and_another_seed_another(
-    sequences: ScoredSequences,
-) -> None:
-    first, again, other = (
-        search_weights(sequences, SMALL, seed, lambda _: None) for seed in (3, 3, 4)
-    )
-    assert first.weights.tobytes() == again.weights.tobytes()
-    assert (first.slowdown, first.decisions) == (again.slowdown, again.decisions)
-    assert first.weights.tobytes() != other.weights.tobytes()
+    sequence = jobs((0, 10, 10, 12), (1, 200, 200, 12), (2, 5, 5, 16), (3, 300, 300, 4))
+    shortest, decisions = weighed_starts(sequence, 16, sjf_weights())
+    there = benchmark_starts(sequence, 16, "SJF", backfilling=True)
+    assert shortest.tolist() == there.tolist() == [0, 10, 210, 215]
+    assert decisions == 4
+    fits = sjf_weights().reshape(len(JOB_TERMS), -1)
+    fits[0, 3] = -9.0  # of "one" with "fits_now"
+    assert weighed_starts(sequence, 16, fits.ravel())[0].tolist() == [0, 10, 310, 10]
 
 
 @pytest.mark.parametrize(("measured", "holds"), [(37.9, True), (54.0, True), (54.0016, False)])
 def test_a_bound_is_reached_at_most_as_published(measured: float, holds: bool) -> None:
-    found = SearchResult(seed=0, slowdown=measured, weights=np.zeros(WEIGHTS), decisions=1)
+    found = SearchResult(seed=0, slowdown=measured, weights=sjf_weights(), decisions=1)
     best = search_claims({"Lublin-1": [found]})[0]
-    assert best.cell.group == SEARCHED
     assert best.reproduces is holds  # though 54.0016 rounds to 54.00
     assert best.because == ("at most as published" if holds else "above the published")
 
@@ -219,12 +119,17 @@ def made_up_traces(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def _printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(words) == 0
+    return capsys.readouterr().out
+
+
 def test_the_command_reports_its_search_and_draws(
     made_up_traces: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["reproduce", "rlscheduler", str(made_up_traces), "--search", "--quick", "--seeds", "2"]
-    assert main([*words, "--json", "--plot", str(made_up_traces / "figures")]) == 0
-    document = json.loads(capsys.readouterr().out)
+    plot = ["--plot", str(made_up_traces / "figures")]
+    document = json.loads(_printed([*words, "--json", *plot], capsys))
     assert (document["paper"], len(document["seeds"])) == ("rlscheduler", 10)
     assert [Path(path).read_bytes()[:4] for path in document["figures"]] == [b"\x89PNG"]
     search = document["search"]
@@ -237,8 +142,9 @@ def test_the_command_reports_its_search_and_draws(
     names = [each["name"] for each in document["claims"]]
     assert sum(name.startswith("in-sample search, their backfilling") for name in names) == 8
 
-    assert main(words) == 0
-    printed = capsys.readouterr().out
+    again = json.loads(_printed([*words, "--json"], capsys))
+    assert (again["search"], again["claims"]) == (search, document["claims"])
+    printed = _printed(words, capsys)
     assert "8 of 8 searched in-sample are at most as published." in printed
     assert f"{sum(decisions)} simulated decisions" in printed
 

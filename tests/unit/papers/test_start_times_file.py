@@ -18,15 +18,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "jobs.parquet"
 
 
-def test_waits_requests_and_looks_are_read(path: Path) -> None:
-    table = polled_jobs(3)
-    jobs = read_jobs_file(write_polled_jobs(path, table))
-    assert sorted(jobs.wait) == sorted(table["poll_wait_sec"])
-    assert jobs.gpus.sum() == table["req_tres"].str.contains("gpu=1").sum() > 0
-    assert np.isinf(jobs.look["level_fs_poll"]).any()
-    assert (np.diff(jobs.moment) >= 0.0).all()
-
-
 def test_what_is_known_later_only_is_not_among_the_looks(path: Path) -> None:
     more = polled_jobs(2).with_columns(q_a_gpu_run_hours=1.0, alloc_nodes=1, elapsed_time=9)
     late = pl.col("poll_wait_sec") > 3000
@@ -37,16 +28,13 @@ def test_what_is_known_later_only_is_not_among_the_looks(path: Path) -> None:
     assert np.isnan(jobs.eligible).sum() == (more["poll_wait_sec"] > 3000).sum()
 
 
-def test_gpus_may_have_a_type(path: Path) -> None:
-    table = polled_jobs(2, 5).with_columns(req_tres=pl.lit("cpu=4,gres/gpu:p100=2,node=3"))
-    jobs = read_jobs_file(write_polled_jobs(path, table))
-    assert set(jobs.gpus) == {2.0}
-    assert set(jobs.nodes) == {3.0}
-
-
 def test_times_may_be_times_and_optional_columns_may_be_missing_or_empty(path: Path) -> None:
-    table = polled_jobs(2)
+    table = polled_jobs(2).with_columns(req_tres=pl.lit("cpu=4,gres/gpu:p100=2,node=3"))
     plain = read_jobs_file(write_polled_jobs(path, table))
+    assert (set(plain.gpus), set(plain.nodes)) == ({2.0}, {3.0})  # GPUs may have a type
+    assert sorted(plain.wait) == sorted(table["poll_wait_sec"])
+    assert np.isinf(plain.look["level_fs_poll"]).any()
+    assert (np.diff(plain.moment) >= 0.0).all()
     few = table.select("poll_time", "submit_time", "start_time", "account_id", "partition_id_y")
     few = few.with_columns(pl.col("^.*_time$").str.to_datetime(), req_cpus=pl.lit(None))
     jobs = read_jobs_file(write_polled_jobs(path, few))
@@ -77,11 +65,7 @@ def test_a_file_that_cannot_be_used_is_refused(path: Path, mend: object, said: s
     write_polled_jobs(path, mend(polled_jobs(2)))  # type: ignore[operator]
     with pytest.raises(AccountingLogError, match=said):
         read_jobs_file(path)
-
-
-def test_a_file_of_another_kind_is_refused(path: Path) -> None:
     path.write_text("job,wait\n1,2\n")
-    with pytest.raises(AccountingLogError, match="is no parquet file that can be read"):
-        read_jobs_file(path)
-    with pytest.raises(AccountingLogError, match="is no parquet file that can be read"):
-        read_jobs_file(path.with_name("none.parquet"))
+    for other in (path, path.with_name("none.parquet")):
+        with pytest.raises(AccountingLogError, match="is no parquet file that can be read"):
+            read_jobs_file(other)

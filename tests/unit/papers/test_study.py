@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,138 +22,86 @@ from slurm_rl_plugin.papers.study.claims import (
     Measurement,
     Printed,
     Row,
-    as_bound,
-    as_gain,
-    as_one_draw,
     counts,
     judged_claims,
     measure,
-    median,
     ratio_of_means,
     row,
 )
 from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
-from slurm_rl_plugin.papers.study.study import Asked
 
 HUNDRED = np.arange(100, dtype=np.float64)
 CELL = Cell("a", "RL", "wait")
 DECLARED = sorted(Path(papers.__path__[0]).glob("*/claims.toml"))
 
 
-def claim(value: float, error: float | None = None, **entry: Any) -> Row:
-    measured = Measurement(value=value, standard_error=error)
-    return Entry(**entry).claim(Row(cell=CELL, measured=measured, baselines={"FIFO": 3.0}))
+def measured(value: float, error: float | None = None, *ends: float, **more: Any) -> Row:
+    """A row with its error, or the ends of its interval."""
+    figure = Measurement(value=value, standard_error=error, ci95=ends or None)  # type: ignore[arg-type]
+    return Row(cell=CELL, measured=figure, **more)
 
 
 @pytest.mark.parametrize(
     ("text", "value", "unit"),
-    [
-        ("2676", 2676, 1),
-        (".215", 0.215, 0.001),
-        ("7.9k", 7900, 100),
-        ("120k", 120_000, 1000),
-        ("2.48E-04", 2.48e-4, 1e-6),
-    ],
+    [("2676", 2676, 1), (".215", 0.215, 0.001), ("7.9k", 7900, 100), ("2.48E-04", 2.48e-4, 1e-6)],
 )
 def test_a_printed_figure_is_known_to_its_last_digit(text: str, value: float, unit: float) -> None:
     printed = Printed.of(text)
     assert (printed.value, printed.unit) == pytest.approx((value, unit))
 
 
-@pytest.mark.parametrize(
-    ("printed", "value", "error", "holds"),
-    [
-        ("100", 106.4, 2.0, True),
-        ("100", 106.6, 2.0, False),
-        (".83", 0.825, None, True),
-        (".83", 0.8249, None, False),
-    ],
-)
-def test_three_standard_errors_and_the_rounding_are_allowed(
-    printed: str, value: float, error: float | None, holds: bool
+EQUAL = {"printed": "100", "remark": "the reason"}
+DRAW = {"kind": "draw", "remark": "the reason"}
+TWO = {"kind": "decimals", "decimals": 2}
+LEAST, MOST = {"kind": "least", "printed": "0.9"}, {"kind": "most", "printed": "0.9"}
+REACHED = measured(-0.08, None, -0.29, 0.07)
+#: Entry, row, verdict and the begin of its reason.
+VERDICTS: list[tuple[dict[str, Any], Row, bool | None, str]] = [
+    # within three standard errors and the rounding of the print
+    (EQUAL, measured(106.4, 2.0), True, "off by +6.4, 3.2 standard errors"),
+    (EQUAL, measured(106.6, 2.0), False, "off by +6.6, 3.3 standard errors: the reason"),
+    ({"printed": ".83"}, measured(0.825), True, "equal as printed"),
+    ({"printed": ".83"}, measured(0.8249), False, "off by -0.0051"),
+    ({"printed": "-"}, measured(0.9), None, "no earlier figure"),
+    # without chance all decimals are compared
+    ({**TWO, "printed": "258.37"}, measured(258.3741), True, "equal to two decimals"),
+    ({**TWO, "printed": "258.37"}, measured(258.3751), False, "differs by +0.00 %"),
+    ({**TWO, "printed": "337", "decimals": 0}, measured(337.34), True, "equal as printed"),
+    ({**TWO, "printed": "100.00"}, measured(101.5), False, "differs by +1.50 %"),
+    # one draw lies within the middle 95 %; on one log it must be equal as printed
+    ({**DRAW, "printed": "3"}, row(*CELL, HUNDRED), True, "printed figure within 2.475 to"),
+    ({**DRAW, "printed": "99"}, row(*CELL, HUNDRED), False, "printed figure outside 2.475"),
+    ({**DRAW, "printed": "0"}, row(*CELL, HUNDRED), False, "printed figure outside 2.475"),
+    ({**DRAW, "printed": ".93"}, row(*CELL, np.array([0.934])), True, "measured 0.934 on the one"),
+    ({**DRAW, "printed": ".93"}, row(*CELL, np.array([0.936])), False, "measured 0.936 on the one"),
+    # a bound is kept when the interval reaches it; that of three logs reaches nothing
+    (LEAST, measured(0.89, None, 0.85, 0.91), True, "0.89 against at least 0.9"),
+    (LEAST, measured(0.88, None, 0.85, 0.89), False, "0.88 against at least 0.9"),
+    (MOST, measured(0.91, None, 0.89, 0.95), True, "0.91 against at most 0.9"),
+    (MOST, measured(0.92, None, 0.91, 0.95), False, "0.92 against at most 0.9"),
+    ({"kind": "least", "bound": -0.01}, REACHED, True, "-0.08 against at least -0.01"),
+    ({"kind": "least", "bound": -0.01}, replace(REACHED, logs=3), False, "-0.08 against"),
+    ({"kind": "least", "bound": -0.01, "alone": True}, REACHED, False, "-0.08 against"),
+    ({**LEAST, "holding": "; misprinted"}, measured(0.95), True, "0.95 against at least 0.9; mis"),
+    ({"kind": "between", "bounds": (0.8, 0.9)}, measured(0.9), True, "0.9 against 0.80 to 0.90"),
+    ({"kind": "between", "bounds": (0.8, 0.9)}, measured(0.91), False, "0.91 against 0.80 to"),
+    # a gain has its whole interval above 0
+    ({"kind": "gain"}, measured(0.1, None, 0.01, 0.2), True, "paired difference +0.1, 95 % int"),
+    ({"kind": "gain"}, measured(0.1, None, -0.01, 0.2), False, "paired difference +0.1"),
+]
+
+
+@pytest.mark.parametrize(("entry", "found", "holds", "because"), VERDICTS)
+def test_a_figure_reproduces_or_says_why_not(
+    entry: dict[str, Any], found: Row, holds: bool | None, because: str
 ) -> None:
-    assert claim(value, error, printed=printed).reproduces is holds
-
-
-def test_a_figure_that_does_not_reproduce_says_why() -> None:
-    entry = claim(110.0, 2.0, printed="100", remark="the reason").as_json()
-    assert entry["verdict"] == "does not"
-    assert entry["because"] == "off by +10, 5.0 standard errors: the reason"
-    close = claim(104.0, 2.0, printed="100", remark="the reason").as_json()
-    assert "reason" not in close["because"]
-    assert claim(0.825, printed=".83").because == "equal as printed"
-
-
-def test_a_figure_without_an_earlier_one_has_no_verdict() -> None:
-    for entry in (claim(0.9).as_json(), claim(0.9, printed="-").as_json()):
-        assert entry["printed"] is None
-        assert entry["verdict"] is None
-
-
-@pytest.mark.parametrize(
-    ("text", "measured", "decimals", "because"),
-    [
-        ("258.37", 258.3741, 2, "equal to two decimals"),
-        ("258.37", 258.3751, 2, "differs by +0.00 %"),
-        ("337", 337.34, 0, "equal as printed"),
-        ("100.00", 101.5, 2, "differs by +1.50 %"),
-    ],
-)
-def test_without_chance_all_decimals_are_compared(
-    text: str, measured: float, decimals: int, because: str
-) -> None:
-    found = claim(measured, printed=text, kind="decimals", decimals=decimals)
-    assert found.because == because
-    assert found.reproduces is because.startswith("equal")
-    assert found.difference == round(round(measured, decimals) - float(text), decimals)
-
-
-@pytest.mark.parametrize(
-    ("text", "holds"), [("50", True), ("3", True), ("99", False), ("0", False)]
-)
-def test_one_draw_reproduces_within_the_middle_95_percent(text: str, holds: bool) -> None:
-    found = Entry(kind="draw", printed=text, remark="the reason").claim(row(*CELL, HUNDRED))
-    assert found.reproduces is holds
-    assert found.why.endswith("the reason") is not holds
-
-
-def test_on_one_log_a_figure_must_be_equal_as_printed() -> None:
-    assert as_one_draw(Printed.of(".93"), np.array([0.934])).holds
-    assert not as_one_draw(Printed.of(".93"), np.array([0.936])).holds
-
-
-@pytest.mark.parametrize(
-    ("interval", "least", "holds"),
-    [
-        ((0.85, 0.91), True, True),
-        ((0.85, 0.89), True, False),
-        ((0.89, 0.95), False, True),
-        ((0.91, 0.95), False, False),
-    ],
-)
-def test_a_bound_is_kept_when_the_interval_reaches_it(
-    interval: tuple[float, float], least: bool, holds: bool
-) -> None:
-    measured = Measurement(value=0.9, ci95=interval)
-    assert as_bound(measured, 0.9, least=least).holds is holds
-
-
-def test_the_interval_of_three_logs_reaches_nothing() -> None:
-    measured = Measurement(value=-0.08, ci95=(-0.29, 0.07))
-    assert as_bound(measured, -0.01, least=True).holds
-    assert not as_bound(measured, -0.01, least=True, logs=3).holds
-    entry = Entry(kind="least", bound=-0.01)
-    assert entry.claim(Row(cell=CELL, measured=measured)).reproduces
-    assert (
-        not Entry(kind="least", bound=-0.01, alone=True)
-        .claim(Row(cell=CELL, measured=measured))
-        .reproduces
-    )
-
-
-def test_a_gain_needs_its_whole_interval_above_zero() -> None:
-    assert as_gain(Measurement(value=0.1, ci95=(0.01, 0.2))).holds
-    assert not as_gain(Measurement(value=0.1, ci95=(-0.01, 0.2))).holds
+    document = Entry(**entry).claim(found).as_json()
+    assert document["verdict"] == {True: "reproduces", False: "does not", None: None}[holds]
+    assert document["because"].startswith(because)
+    assert document["because"].endswith("the reason") is (holds is False and "remark" in entry)
+    if entry.get("kind") == "decimals":
+        off = round(found.measured.value, entry["decimals"]) - float(entry["printed"])
+        assert document["difference"] == round(off, entry["decimals"])
 
 
 def judged(*, holds: bool, **entry: Any) -> Row:
@@ -176,23 +124,14 @@ def test_goals_and_what_our_algorithm_reaches_are_counted_apart() -> None:
     assert "reproduce" not in str(judged_claims(goals)[1])
 
 
-def test_a_ratio_of_means_is_no_median_of_ratios() -> None:
-    pair = np.array([[1.0, 2.0, 9.0], [1.0, 1.0, 2.0]])
-    assert measure(pair, ratio_of_means).value == 3.0
-    assert measure(pair[0] / pair[1], median).value == 2.0
-
-
-def test_a_ratio_of_no_waits_has_no_value_and_no_interval() -> None:
+def test_draws_without_any_wait_are_left_out_of_the_interval() -> None:
+    waits = np.array([[4.0, 0.0, 0.0, 0.0, 0.0], [2.0, 0.0, 0.0, 0.0, 0.0]])
+    found = measure(waits, ratio_of_means)  # no median of ratios
+    assert (found.value, found.ci95) == (2.0, (2.0, 2.0))
     nothing = measure(np.zeros((2, 5)), ratio_of_means)
     assert np.isnan(nothing.value)
     assert nothing.ci95 is None
     assert Row(cell=CELL, measured=nothing).as_json()["measured"] is None
-
-
-def test_draws_without_any_wait_are_left_out_of_the_interval() -> None:
-    waits = np.array([[4.0, 0.0, 0.0, 0.0, 0.0], [2.0, 0.0, 0.0, 0.0, 0.0]])
-    found = measure(waits, ratio_of_means)
-    assert (found.value, found.ci95) == (2.0, (2.0, 2.0))
 
 
 @pytest.mark.parametrize("path", DECLARED, ids=lambda path: path.parent.name)
@@ -216,7 +155,7 @@ def test_what_a_paper_declares_can_be_judged(path: Path) -> None:
 def _named(entry: Entry) -> set[str]:
     """What the texts of an entry name in braces."""
     parts = f"{entry.remark} {entry.because}".split("{")[1:]
-    return {part.partition("}")[0].partition(":")[0] for part in parts} - {"because"}
+    return {part.partition("}")[0].partition(":")[0] for part in parts} - {"because", "value"}
 
 
 def test_the_first_entry_that_is_about_a_row_counts() -> None:
@@ -227,30 +166,6 @@ def test_the_first_entry_that_is_about_a_row_counts() -> None:
     assert [each.matches(CELL) for each in entries] == [True, False]
     assert [each.matches(Cell("b", "RL", "y")) for each in entries] == [False, True]
     assert entries[1].text(Cell("b", "RL", "y")) == "3"
-    holding = Entry(kind="least", printed="1", holding="; misprinted")
-    assert holding.claim(row("a", "b", "c", HUNDRED)).because.endswith("; misprinted")
-
-
-#: A module whose code shapes a figure.
-MODULE = "slurm_rl_plugin.units"
-
-
-def asked(**more: Any) -> Asked:
-    words: dict[str, Any] = {
-        "paper": "some-paper",
-        "usual_seeds": 30,
-        "seeds": None,
-        "traces": None,
-        "traces_given": False,
-        "models": Path("models"),
-        "policy": None,
-        "quick": False,
-        "search": False,
-        "shipped": Path,
-        "bar": lambda title, parts: nullcontext(lambda more: None),
-        "say": lambda sentence: None,
-    }
-    return Asked(**{**words, **more})
 
 
 def test_a_figure_is_measured_once_and_another_key_has_another_file(tmp_path: Path) -> None:
@@ -261,13 +176,11 @@ def test_a_figure_is_measured_once_and_another_key_has_another_file(tmp_path: Pa
         return {"J": 0.1 + 0.2}
 
     stems = [
-        stem_of("a", {"seed": seed}, digest_of(np.arange(3)), module=MODULE) for seed in (1, 1, 2)
+        stem_of("a", {"seed": seed}, digest_of(np.arange(size)), module="slurm_rl_plugin.units")
+        for seed, size in ((1, 3), (1, 3), (2, 3), (1, 4))
     ]
-    assert [store.figures(stem, measure) for stem in stems] == [{"J": 0.1 + 0.2}] * 3
-    assert len(measured) == len({*stems}) == len([*tmp_path.iterdir()]) == 2
-    assert stem_of("a", digest_of(np.arange(3)), module=MODULE) != stem_of(
-        "a", digest_of(np.arange(3) + 1), module=MODULE
-    )
+    assert [store.figures(stem, measure) for stem in stems] == [{"J": 0.1 + 0.2}] * 4
+    assert len(measured) == len({*stems}) == len([*tmp_path.iterdir()]) == 3
 
 
 def test_independent_samples_are_drawn_as_scipy_draws_them() -> None:
