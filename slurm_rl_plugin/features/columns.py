@@ -16,10 +16,7 @@ from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
     REACTIVE_GRID_WAIT,
-    grid_job_columns,
-    grid_job_columns_with_wait,
-    grid_queue_columns,
-    grid_queue_columns_2011,
+    grid_columns,
 )
 from slurm_rl_plugin.features.site import (
     SITE,
@@ -110,12 +107,7 @@ def site_job_features(
     return features
 
 
-KNOWN_SCHEMAS = (
-    SITE,
-    REACTIVE_GRID,
-    REACTIVE_GRID_2011,
-    REACTIVE_GRID_WAIT,
-)
+KNOWN_SCHEMAS = (SITE, REACTIVE_GRID, REACTIVE_GRID_2011, REACTIVE_GRID_WAIT)
 
 
 def feature_columns(
@@ -136,9 +128,7 @@ def feature_columns(
     if schema == SITE:
         queue = site_queue_features(snapshot, estimate, running_estimate, arrived)
         return queue, site_job_features(snapshot, estimate, past, goals, longest)
-    queue_columns = grid_queue_columns_2011 if schema == REACTIVE_GRID_2011 else grid_queue_columns
-    job_columns = grid_job_columns_with_wait if schema == REACTIVE_GRID_WAIT else grid_job_columns
-    return queue_columns(snapshot, estimate, running_estimate), job_columns(snapshot, estimate)
+    return grid_columns(schema, snapshot, estimate, running_estimate)
 
 
 def offered_jobs(now: float, interactive: Sequence[bool], accounts: int) -> JobTable:

@@ -138,74 +138,38 @@ def grid_job_features(estimate: Any, interactive: Any, place: Any) -> tuple[Any,
     )
 
 
-def grid_queue_columns(
-    snapshot: QueueSnapshot, estimate: FloatArray, running_estimate: FloatArray
-) -> NDArray[np.float32]:
-    """Queue features of REACTIVE_GRID, float32[8].
+def grid_columns(
+    schema: FeatureSchema,
+    snapshot: QueueSnapshot,
+    estimate: FloatArray,
+    running_estimate: FloatArray,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Queue features float32[8] and job features float32[n, Fx] of one of the three schemas.
 
     Estimated run times of pending and running jobs are in seconds.
     """
-    running = snapshot.running
-    turnaround = running.start + running_estimate - running.jobs.eligible
-    utility = time_utility(turnaround, running_estimate, paper_row(running.jobs.interactive))
-    received = np.bincount(
-        account_places(snapshot.shares), weights=snapshot.usage, minlength=VO_PLACES
-    )
-    values = grid_features(
-        *_machine(snapshot, estimate, running_estimate),
-        float(np.mean(utility)) if len(running) else 1.0,
-        received,
-    )
-    return np.array(values, dtype=np.float32)
-
-
-def grid_queue_columns_2011(
-    snapshot: QueueSnapshot, estimate: FloatArray, running_estimate: FloatArray
-) -> NDArray[np.float32]:
-    """Queue features of REACTIVE_GRID_2011, float32[8]; arguments as `grid_queue_columns`."""
-    running = snapshot.running
-    remaining = np.maximum(running.start + running_estimate - snapshot.now, 0.0)
-    places = account_places(snapshot.shares)[snapshot.pending.jobs.account]
-    queued = np.bincount(places, minlength=VO_PLACES) / max(len(places), 1)
-    values = grid_features_2011(
-        *_machine(snapshot, estimate, running_estimate),
-        float((remaining * snapshot.weighed(running.jobs).size).sum()),
-        queued,
-    )
-    return np.array(values, dtype=np.float32)
-
-
-def _machine(
-    snapshot: QueueSnapshot, estimate: FloatArray, running_estimate: FloatArray
-) -> tuple[float, float, float, float]:
-    """Capacity, idle processors, pending work and next release, which both schemas take."""
-    running = snapshot.running
-    next_release = 0.0
-    if len(running):
-        next_release = float((running.start + running_estimate).min()) - snapshot.now
-    return (
+    waiting, running = snapshot.pending.jobs, snapshot.running
+    expected_end = running.start + running_estimate
+    next_release = float(expected_end.min()) - snapshot.now if len(running) else 0.0
+    machine = (
         float(max(snapshot.capacity, 1)),
         float(max(snapshot.capacity - int(running.jobs.processors.sum()), 0)),
-        float((estimate * snapshot.weighed(snapshot.pending.jobs).size).sum()),
+        float((estimate * snapshot.weighed(waiting).size).sum()),
         max(next_release, 0.0),
     )
-
-
-def grid_job_columns(snapshot: QueueSnapshot, estimate: FloatArray) -> NDArray[np.float32]:
-    """Job features of the pending jobs for the papers' schemas, float32[n, 3]."""
-    jobs = snapshot.pending.jobs
-    places = account_places(snapshot.shares)[jobs.account]
-    features = np.empty((len(jobs), len(REACTIVE_GRID.jobs)), dtype=np.float32)
-    columns = grid_job_features(estimate, jobs.interactive.astype(np.float64), places)
-    for index, column in enumerate(columns):
-        features[:, index] = column
-    return features
-
-
-def grid_job_columns_with_wait(
-    snapshot: QueueSnapshot, estimate: FloatArray
-) -> NDArray[np.float32]:
-    """Job features of REACTIVE_GRID_WAIT, float32[n, 4]; arguments as `grid_job_columns`."""
-    wait = log_seconds(snapshot.counted_wait).astype(np.float32)
-    columns = (grid_job_columns(snapshot, estimate), wait)
-    return np.column_stack(columns)
+    places = account_places(snapshot.shares)
+    place = places[waiting.account]
+    if schema == REACTIVE_GRID_2011:
+        remaining = np.maximum(expected_end - snapshot.now, 0.0)
+        work = float((remaining * snapshot.weighed(running.jobs).size).sum())
+        queued = np.bincount(place, minlength=VO_PLACES) / max(len(place), 1)
+        queue = grid_features_2011(*machine, work, queued)
+    else:
+        row = paper_row(running.jobs.interactive)
+        utility = time_utility(expected_end - running.jobs.eligible, running_estimate, row)
+        received = np.bincount(places, weights=snapshot.usage, minlength=VO_PLACES)
+        queue = grid_features(*machine, float(np.mean(utility)) if len(running) else 1.0, received)
+    jobs = grid_job_features(estimate, waiting.interactive.astype(np.float64), place)
+    if schema == REACTIVE_GRID_WAIT:
+        jobs += (log_seconds(snapshot.counted_wait),)
+    return np.array(queue, dtype=np.float32), np.column_stack(jobs).astype(np.float32)

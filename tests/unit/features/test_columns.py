@@ -20,10 +20,9 @@ from slurm_rl_plugin.features.history.run_history import (
 )
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
+    REACTIVE_GRID_2011,
     account_places,
-    grid_job_columns,
-    grid_queue_columns,
-    grid_queue_columns_2011,
+    grid_columns,
 )
 from slurm_rl_plugin.features.site import (
     SITE,
@@ -176,11 +175,6 @@ GRID = snapshot_of(GRID_LOAD, Moment(200.0, [2, 3, 4], [0, 1], [160.0, 100.0, *[
 WAITING, RUNNING = GRID_LOAD.estimate[2:], GRID_LOAD.estimate[:2]
 
 
-def inputs(schema, values):
-    assert values.dtype == np.float32
-    return dict(zip(schema.queue, values.tolist(), strict=True))
-
-
 @pytest.mark.parametrize(
     ("shares", "places"),
     [
@@ -204,18 +198,16 @@ def test_an_empty_site_has_finite_inputs_and_no_rows():
         usage=np.zeros(5),
     )
     nothing = np.empty(0)
-    grid = inputs(REACTIVE_GRID, grid_queue_columns(nobody, nothing, nothing))
-    assert grid["running_time_utility"] == 1.0
-    assert sum(grid.values()) == 1.0
-    assert grid_queue_columns_2011(nobody, nothing, nothing).tolist() == [0.0] * 8
-    assert grid_job_columns(nobody, nothing).shape == (0, 3)
+    queue, jobs = grid_columns(REACTIVE_GRID, nobody, nothing, nothing)
+    assert dict(zip(REACTIVE_GRID.queue, queue, strict=True))["running_time_utility"] == 1.0
+    assert (queue.sum(), jobs.shape) == (1.0, (0, 3))
+    assert not grid_columns(REACTIVE_GRID_2011, nobody, nothing, nothing)[0].any()
 
 
 def test_an_outlived_estimate_releases_now_and_has_no_work_left():
-    grid = inputs(REACTIVE_GRID, grid_queue_columns(GRID, WAITING, np.array([10.0, 240.0])))
-    assert grid["log_next_release"] == 0.0
-    later = grid_queue_columns_2011(GRID, WAITING, np.array([10.0, 10.0]))
-    assert later[0] == 0.0
+    grid = grid_columns(REACTIVE_GRID, GRID, WAITING, np.array([10.0, 240.0]))[0]
+    assert grid[REACTIVE_GRID.queue.index("log_next_release")] == 0.0
+    assert grid_columns(REACTIVE_GRID_2011, GRID, WAITING, np.array([10.0, 10.0]))[0][0] == 0.0
 
 
 def test_the_site_schema_is_the_released_one():

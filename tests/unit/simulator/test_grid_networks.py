@@ -12,10 +12,7 @@ from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID_2011,
     REACTIVE_GRID_WAIT,
     account_places,
-    grid_job_columns,
-    grid_job_columns_with_wait,
-    grid_queue_columns,
-    grid_queue_columns_2011,
+    grid_columns,
 )
 from slurm_rl_plugin.features.site import SITE, log_seconds
 from slurm_rl_plugin.learning.onnx_file import export_echo_state
@@ -201,13 +198,8 @@ def test_a_rollout_keeps_states_actions_and_rewards_of_every_start(epsilon, sche
 
 
 CAPACITY = 12
-COLUMNS = {
-    REACTIVE_GRID: grid_queue_columns,
-    REACTIVE_GRID_2011: grid_queue_columns_2011,
-    REACTIVE_GRID_WAIT: grid_queue_columns,
-}
-JOB_COLUMNS = {REACTIVE_GRID_WAIT: grid_job_columns_with_wait}
-SCHEMAS_GRID = pytest.mark.parametrize("schema", COLUMNS, ids=lambda schema: schema.name)
+THREE = (REACTIVE_GRID, REACTIVE_GRID_2011, REACTIVE_GRID_WAIT)
+SCHEMAS_GRID = pytest.mark.parametrize("schema", THREE, ids=lambda schema: schema.name)
 
 
 def network_grid(schema, seed=1, hidden=6):
@@ -241,10 +233,10 @@ def test_compiled_features_equal_those_of_the_head_node(schema, accounts):
     seen = []
     for cluster, snapshot, pending, running in moments(workload):
         estimate, running_estimate = workload.estimate[pending], workload.estimate[running]
-        expected = COLUMNS[schema](snapshot, estimate, running_estimate)
+        expected, jobs = grid_columns(schema, snapshot, estimate, running_estimate)
         state = grid_state(cluster, places, grid_code(schema))
         np.testing.assert_allclose(state, expected, atol=1e-6)
-        np.testing.assert_allclose(table[pending], grid_job_columns(snapshot, estimate), atol=1e-6)
+        np.testing.assert_allclose(table[pending], jobs[:, :3], atol=1e-6)
         seen.append(state)
     varied = np.ptp(np.array(seen), axis=0) > 0.01
     assert varied.sum() >= (6 if accounts == 2 else 8)  # two accounts leave two places empty
@@ -257,11 +249,8 @@ def test_the_compiled_loop_scores_as_the_network_does(schema):
     scores, jobs = np.empty(101), np.empty(101, dtype=np.int64)
     most = 0
     for cluster, snapshot, pending, running in moments(workload, capacity=4):
-        estimate = workload.estimate[pending]
-        queue = COLUMNS[schema](snapshot, estimate, workload.estimate[running])
-        expected = scorer.scores(
-            queue, JOB_COLUMNS.get(schema, grid_job_columns)(snapshot, estimate)
-        )
+        estimates = workload.estimate[pending], workload.estimate[running]
+        expected = scorer.scores(*grid_columns(schema, snapshot, *estimates))
         score_pending(cluster, in_loop, scores, jobs)
         np.testing.assert_allclose(scores[: len(pending)], expected, atol=1e-5)
         assert jobs[: len(pending)].tolist() == pending
