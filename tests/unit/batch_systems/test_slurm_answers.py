@@ -34,22 +34,12 @@ from slurm_rl_plugin.batch_systems.slurm.queue.reader import parse_runs, whole_j
 from slurm_rl_plugin.batch_systems.slurm.site_factor import _refusal, parse_priorities
 from slurm_rl_plugin.domain import RunningJobs
 from slurm_rl_plugin.errors import BatchSystemError
+from tests.assets.record_slurm_answers import MARK
 from tests.unit.hook.queues import job_table
-
-RELEASES = sorted(
-    path for path in Path(__file__).parents[2].glob("assets/slurm/*") if path.is_dir()
-)
-MARK = "recorded"
 
 
 def parse_queue(text: str, mark: str = MARK) -> list[QueueRow]:
     return list(parse_records(text, mark, {}).values())
-
-
-@pytest.fixture(params=RELEASES, ids=lambda path: path.name)
-def answers(request: pytest.FixtureRequest) -> Path:
-    path: Path = request.param
-    return path
 
 
 @pytest.fixture
