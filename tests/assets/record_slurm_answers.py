@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_COMMAND, marked_format
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import queue_format, request_fields
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import SINFO, queue_format, request_fields
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SHOW_ASSOCIATIONS,
     SHOW_NODES,
@@ -25,9 +25,9 @@ from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SHOW_PARTITIONS,
     SHOW_QOS,
     SHOW_USERS,
+    SSHARE,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SDIAG, SHOW_CONFIG
-from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
 from slurm_rl_plugin.batch_systems.slurm.offers import PARTITIONS, TEST_ONLY
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import SACCT, SQUEUE
 from slurm_rl_plugin.batch_systems.slurm.site_factor import SPRIO

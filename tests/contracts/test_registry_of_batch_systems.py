@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from slurm_rl_plugin.batch_systems.port import AdapterParts, BatchSystem, BatchSystemKind, LimitKeys
-from slurm_rl_plugin.batch_systems.registry import AUTO, BATCH_SYSTEMS
+from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.domain.job_class import JobClassifier
 
 each_kind = pytest.mark.parametrize("kind", BATCH_SYSTEMS.values(), ids=BATCH_SYSTEMS)
@@ -17,34 +18,9 @@ each_kind = pytest.mark.parametrize("kind", BATCH_SYSTEMS.values(), ids=BATCH_SY
 HEAVY = ("onnxruntime", "prometheus_client", "numba", "pyslurm", "slurm_rl_plugin.accounting")
 
 
-def limit_of(mechanism: str | None) -> LimitKeys:
-    """A site that names something for each mechanism."""
-    return LimitKeys(
-        mechanism=mechanism,
-        qos="bulk",
-        license="slot",
-        reservation="ours",
-        queues=("bulk",),
-        is_known=True,
-    )
-
-
-def parts_of(kind: BatchSystemKind, folder: Path, mechanism: str | None) -> AdapterParts:
+def nowhere(folder: Path) -> dict[str, str]:
     """A host on which no batch system answers."""
-    return AdapterParts(
-        adapter=AUTO,
-        shares=None,
-        classifier=JobClassifier(),
-        clock=lambda: 0.0,
-        timeout=1.0,
-        environment={"PATH": str(folder), "PBS_CONF_FILE": str(folder / "none")},
-        on_call=lambda call, seconds: None,
-        history_days=0.0,
-        host="head",
-        state_file=folder / "state",
-        limits_file=folder / "state.limits",
-        limit=limit_of(mechanism),
-    )
+    return {"PATH": str(folder), "PBS_CONF_FILE": str(folder / "none")}
 
 
 def test_asking_for_names_imports_no_adapter() -> None:
@@ -62,18 +38,22 @@ def test_asking_for_names_imports_no_adapter() -> None:
 
 
 @each_kind
-def test_an_adapter_is_made_without_a_question_and_checks_itself(
+def test_an_adapter_is_made_without_a_question_and_checks_and_limits(
     kind: BatchSystemKind, tmp_path: Path
 ) -> None:
-    system = kind.build(parts_of(kind, tmp_path, None))
-    assert system.name in kind.adapters
-    assert type(system).own_checks is not BatchSystem.own_checks
-
-
-@each_kind
-def test_who_names_a_mechanism_can_limit_batch_jobs(kind: BatchSystemKind, tmp_path: Path) -> None:
-    for mechanism in kind.limits:
-        system = kind.build(parts_of(kind, tmp_path, mechanism))
+    names: dict[str, Any] = {"qos": "bulk", "license": "slot", "reservation": "ours"}
+    for mechanism in (None, *kind.limits):
+        limit = LimitKeys(mechanism=mechanism, queues=("bulk",), is_known=True, **names)
+        parts = AdapterParts(
+            shares=None,
+            classifier=JobClassifier(),
+            clock=lambda: 0.0,
+            environment=nowhere(tmp_path),
+            limit=limit,
+        )
+        system = kind.build(parts)
+        assert system.name in kind.adapters
+        assert type(system).own_checks is not BatchSystem.own_checks
         assert type(system).limit_batch is not BatchSystem.limit_batch
 
 
@@ -81,8 +61,7 @@ def test_who_names_a_mechanism_can_limit_batch_jobs(kind: BatchSystemKind, tmp_p
 def test_where_nothing_is_installed_nothing_is_seen_and_nobody_answers(
     kind: BatchSystemKind, tmp_path: Path
 ) -> None:
-    environment = {"PATH": str(tmp_path), "PBS_CONF_FILE": str(tmp_path / "none")}
-    found = kind.presence(environment)
+    found = kind.presence(nowhere(tmp_path))
     assert not found.is_here
     assert found.lacks.startswith("no ")
-    assert not kind.answers(environment, 1.0)
+    assert not kind.answers(nowhere(tmp_path), 1.0)

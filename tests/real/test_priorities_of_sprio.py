@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm.answers.machine import SHARE_FORMAT, parse_tree
+from slurm_rl_plugin.batch_systems.slurm.answers.machine import SSHARE, parse_tree
 from slurm_rl_plugin.batch_systems.slurm.site_factor import PRIORITY_FORMAT
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.resources import ResourceRequests
@@ -203,7 +203,7 @@ class Site:
 
     def usage(self) -> FloatArray:
         """RawUsage; sshare prints the same tree as sacctmgr, in another order."""
-        said = self.cluster.run("sshare", "-a", "-P", "-h", "-o", SHARE_FORMAT)
+        said = self.cluster.run(*SSHARE)
         tree, usage = parse_tree(said.stdout)
         assert outline(tree) == outline(self.tree)
         return np.array([usage[tree.places[pair]] for pair in self.tree.places])

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, AdapterParts, Check
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow, parse_capacity
-from slurm_rl_plugin.batch_systems.slurm.answers.machine import parse_shares, read_nodes
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import SINFO, QueueRow, parse_capacity
+from slurm_rl_plugin.batch_systems.slurm.answers.machine import SSHARE, parse_shares, read_nodes
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
     SDIAG,
     SHOW_CONFIG,
@@ -37,12 +37,12 @@ _ANSWERED = re.compile(r"^sdiag output at .*\((?P<time>\d+)\)", re.MULTILINE)
 
 
 def slurm_checks(
-    site: AdapterParts, commands: CommandRunner, sshare: Sequence[str], *, wants_runs: bool
+    site: AdapterParts, commands: CommandRunner, *, wants_runs: bool
 ) -> Iterator[Check]:
     """Every check of a site with Slurm."""
     yield _clock(commands, site.clock)
     yield _accounting(commands, wants_runs=wants_runs)
-    yield _shares(commands, sshare, site.shares)
+    yield _shares(commands, site.shares)
     yield resource_check(commands)
 
 
@@ -74,11 +74,9 @@ def _accounting(commands: CommandRunner, *, wants_runs: bool) -> Check:
     return Check(PASS, "accounting", "sacct answers")
 
 
-def _shares(
-    commands: CommandRunner, sshare: Sequence[str], configured: Mapping[str, float] | None
-) -> Check:
+def _shares(commands: CommandRunner, configured: Mapping[str, float] | None) -> Check:
     try:
-        tree = parse_shares(commands.read(sshare))
+        tree = parse_shares(commands.read(SSHARE))
     except BatchSystemError as error:
         return Check(FAIL, "shares", str(error))
     if configured is None:
@@ -112,7 +110,6 @@ def limit_checks(
     given: AdapterParts,
     commands: CommandRunner,
     rows: Sequence[QueueRow],
-    sinfo: Sequence[str],
     *,
     writes: bool,
 ) -> Iterator[Check]:
@@ -124,7 +121,7 @@ def limit_checks(
         return
     carrier = carrier_as_configured(commands, limit)
     if isinstance(carrier, LicenseLimit):
-        yield _licenses(carrier, commands, sinfo)
+        yield _licenses(carrier, commands)
         what = f"licence {limit.license}"
         fix = f"let a job_submit.lua of the site add --licenses={limit.license}:<processors>"
         having = _with_license(commands.read(LICENSES_OF_JOBS), limit.license)
@@ -195,13 +192,13 @@ def _jobs(
     return Check(PASS, "reserve jobs", f"all {len(batch)} batch jobs have {what}")
 
 
-def _licenses(carrier: LicenseLimit, commands: CommandRunner, sinfo: Sequence[str]) -> Check:
+def _licenses(carrier: LicenseLimit, commands: CommandRunner) -> Check:
     try:
         total = carrier.total()
         carrier.live()
     except ChangeRejected as error:
         return Check(FAIL, "reserve licences", str(error))
-    capacity = parse_capacity(commands.read(sinfo)).usable
+    capacity = parse_capacity(commands.read(SINFO)).usable
     if total != capacity:
         what = f"{total} licences for {capacity} usable processors: set an equal number"
         return Check(WARN, "reserve licences", what)

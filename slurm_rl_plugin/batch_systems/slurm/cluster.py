@@ -29,6 +29,7 @@ from slurm_rl_plugin.batch_systems.port import (
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     RUNNING_STATES,
+    SINFO,
     TIMED_OUT,
     WAITING_STATES,
     Capacity,
@@ -37,7 +38,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     reason_word,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
-    SHARE_FORMAT,
+    SSHARE,
     AccountTree,
     parse_shares,
     read_site_names,
@@ -87,8 +88,6 @@ logger = logging.getLogger(__name__)
 
 #: First and last release that the tests have run on.
 TRIED = (22, 5), (26, 5)
-SSHARE = ("sshare", "--all", "--parsable2", "--noheader", "-o", SHARE_FORMAT)
-SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C|%R|%p")
 
 
 class _Seen(NamedTuple):
@@ -292,18 +291,18 @@ class SlurmCommands(BatchSystem):
 
     def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
         """Check what only Slurm has: shares, accounting, a federation."""
-        yield from slurm_checks(self._given, self._runner, SSHARE, wants_runs=wants_runs)
+        yield from slurm_checks(self._given, self._runner, wants_runs=wants_runs)
         yield from federation_checks(self._runner, whole_jobs(self._queue.waiting()))
 
     def site_names(self) -> SiteNames:
         """Names of accounts, partitions and QOS."""
-        return read_site_names(self._runner.read, SSHARE)
+        return read_site_names(self._runner.read)
 
     def limit_checks(self, *, writes: bool) -> Iterator[Check]:
         """Check the configured QOS or licences that carry the limit on batch jobs."""
         if self._given.limit.mechanism is not None:
             rows = whole_jobs(self._queue.waiting_and_running())
-            yield from limit_checks(self._given, self._runner, rows, SINFO, writes=writes)
+            yield from limit_checks(self._given, self._runner, rows, writes=writes)
 
     def _still_shown(self, written: Sequence[int]) -> frozenset[int]:
         """Jobs that still show a factor, since a command's report of a write may be wrong.

@@ -25,12 +25,12 @@ from slurm_rl_plugin.batch_systems.command_process import Answer, first_line, la
 from slurm_rl_plugin.batch_systems.port import EndedRun, SubmitCommand
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
+    SINFO,
     parse_capacity,
     parse_duration,
     parse_time,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
-from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import SQUEUE
 from slurm_rl_plugin.domain.job_class import JobDescription

@@ -18,9 +18,8 @@ from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS, asked_as, marked_format
 from slurm_rl_plugin.batch_systems.command_process import first_line
 from slurm_rl_plugin.batch_systems.port import LogDump
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES, parse_capacity
-from slurm_rl_plugin.batch_systems.slurm.answers.machine import parse_shares, read_billing
-from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES, SINFO, parse_capacity
+from slurm_rl_plugin.batch_systems.slurm.answers.machine import SSHARE, parse_shares, read_billing
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.errors import (
@@ -72,7 +71,6 @@ def _next_month(time: datetime) -> datetime:
 
 def read_accounting_dump(
     runner: CommandRunner,
-    fields: Sequence[str],
     stretches: Sequence[Stretch],
     progress: Callable[[int, float], None],
 ) -> LogDump:
@@ -84,7 +82,7 @@ def read_accounting_dump(
     lines = 0
     for done, stretch in enumerate(stretches, start=1):
         between = ["-S", stretch.begin.isoformat(), "-E", stretch.end.isoformat()]
-        words = [*SACCT, *between, "-s", ",".join(ENDED_STATES), "-o", asked_as(fields)]
+        words = [*SACCT, *between, "-s", ",".join(ENDED_STATES), "-o", asked_as(SACCT_FIELDS)]
         header, _, rows = _answer(runner, words, mark, stretch).partition("\n")
         parts.append(rows if parts else f"{header}\n{rows}")
         commands.append(_BY_HAND + " ".join(words))
@@ -145,7 +143,7 @@ class SlurmAccounting:
     ) -> LogDump:
         """Ask `sacct` month by month."""
         stretches = month_stretches(since, until)
-        return read_accounting_dump(self._commands, SACCT_FIELDS, stretches, progress)
+        return read_accounting_dump(self._commands, stretches, progress)
 
     def read(self, dump: LogDump, when: str) -> tuple[JobLog, ReadReport]:
         """The jobs of a dump that ran; polars is needed."""

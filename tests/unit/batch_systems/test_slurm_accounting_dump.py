@@ -69,7 +69,7 @@ def dump_of(
 ) -> LogDump:
     runner = CommandRunner(environment=cluster.env, timeout=timeout)
     stretches = month_stretches(since, until)
-    return read_accounting_dump(runner, SACCT_FIELDS, stretches, lambda _done, _lines: None)
+    return read_accounting_dump(runner, stretches, lambda _done, _lines: None)
 
 
 def epoch(*words: int) -> int:

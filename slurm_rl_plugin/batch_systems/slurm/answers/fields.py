@@ -452,8 +452,11 @@ def bounded(number: float) -> float:
     return number
 
 
+SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C|%R|%p")
+
+
 class Capacity(NamedTuple):
-    """The answer of `sinfo -N -o "%N|%C|%R|%p"`."""
+    """The answer of SINFO."""
 
     usable: int  #: processors, allocated and idle
     whole: int  #: all processors, down and drained nodes included

@@ -242,7 +242,7 @@ SHOW_QOS_NAMES = (
 _PARTITION = re.compile(r"^PartitionName=(\S+)", re.MULTILINE)
 
 
-def read_site_names(read: Read, sshare: Sequence[str]) -> SiteNames:
+def read_site_names(read: Read) -> SiteNames:
     """Ask for all names; None if a command fails or prints none, as without accounting."""
 
     def names(
@@ -254,13 +254,16 @@ def read_site_names(read: Read, sshare: Sequence[str]) -> SiteNames:
             return None
 
     return SiteNames(
-        accounts=names(sshare, lambda text: parse_shares(text).shares),
+        accounts=names(SSHARE, lambda text: parse_shares(text).shares),
         partitions=names(SHOW_PARTITIONS, _PARTITION.findall),
         qos=names(SHOW_QOS_NAMES, str.split),
     )
 
 
-SHARE_FORMAT = "Account,User,RawShares,RawUsage,TRESRunMins"
+SSHARE = (
+    *("sshare", "--all", "--parsable2", "--noheader"),
+    *("-o", "Account,User,RawShares,RawUsage,TRESRunMins"),
+)
 ROOT = "root"
 
 
@@ -278,7 +281,7 @@ class AccountTree:
 
 
 def parse_shares(text: str) -> AccountTree:
-    """Shares and usage from `sshare -a -P -h -o SHARE_FORMAT`.
+    """Shares and usage from the answer of SSHARE.
 
     Sub-accounts and users of an account divide its share, as in Slurm's fair tree; its own share is
     the sum of its users' parts. Users directly under the root have none.
@@ -340,7 +343,7 @@ def _left(text: str) -> dict[str, tuple[float, float]]:
 
 
 def parse_tree(text: str) -> tuple[ShareTree, FloatArray]:
-    """The tree of `sshare -a -P -h -o SHARE_FORMAT`, and usage in billing-seconds, shape [n].
+    """The tree of the answer of SSHARE, and usage in billing-seconds, shape [n].
 
     sshare prints no priorities of associations. If PrivateData hides the root, it is implied.
     """
