@@ -55,7 +55,7 @@ class KillableCommands:
     """Runs commands with a time-out, each in a process group that is killed as a whole.
 
     Children get the variables of `environment`, or this process's own if it is None. After every
-    call `on_call` gets the command's name and its seconds.
+    call `on_call` gets a pair: the command's name and its seconds.
     """
 
     title = "the batch system"  #: name for messages
@@ -68,7 +68,7 @@ class KillableCommands:
         *,
         timeout: float,
         environment: Mapping[str, str] | None = None,
-        on_call: Callable[[str, float], None] | None = None,
+        on_call: Callable[[tuple[str, float]], None] | None = None,
     ) -> None:
         self.environment = self._prepared(os.environ if environment is None else environment)
         self.timeout = timeout
@@ -221,7 +221,7 @@ class KillableCommands:
             yield
         finally:
             if self._on_call is not None:
-                self._on_call(call, time.monotonic() - began)
+                self._on_call((call, time.monotonic() - began))
 
 
 class TooMuchPrinted(Exception):

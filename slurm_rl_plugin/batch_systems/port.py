@@ -317,7 +317,7 @@ class AdapterParts:
     clock: Callable[[], float]  #: seconds since the epoch
     timeout: float = 10.0  #: seconds that any call may take
     environment: Mapping[str, str] | None = None  #: of the calls; None takes this process's own
-    on_call: Callable[[str, float], None] | None = None  #: gets each call's name and seconds
+    on_call: Callable[[tuple[str, float]], None] | None = None  #: gets each call's (name, seconds)
     history_days: float = 0.0  #: of past runs that the first snapshot reports as ended
     host: str = ""  #: this machine; "" is no controller's
     state_file: Path | None = None  #: of the daemon; an adapter's own files lie in its folder

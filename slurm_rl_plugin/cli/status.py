@@ -21,7 +21,7 @@ from slurm_rl_plugin.cli.site_options import (
 )
 from slurm_rl_plugin.cli.tables import answer, slurm_size
 from slurm_rl_plugin.configuration import Configuration, KnownConfiguration
-from slurm_rl_plugin.domain.queue_snapshot import ResourceUse, resource_use
+from slurm_rl_plugin.domain.jobs import ResourceUse, resource_use
 from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.audit.log import AuditFilter, AuditReader, AuditSummary, audit_files

@@ -5,10 +5,10 @@ from slurm_rl_plugin.domain.jobs import (
     EndedJobs,
     JobTable,
     PendingJobs,
+    QueueSnapshot,
     RunningJobs,
     StartedJobs,
 )
-from slurm_rl_plugin.domain.queue_snapshot import QueueSnapshot
 
 __all__ = [
     "Decision",

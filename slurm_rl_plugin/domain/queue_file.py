@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
-from slurm_rl_plugin.domain.queue_snapshot import QueueSnapshot
+from slurm_rl_plugin.domain.jobs import QueueSnapshot
 from slurm_rl_plugin.errors import QueueFileError
 from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, write_whole
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.domain.queue_snapshot import ResourceUse, resource_use
+from slurm_rl_plugin.domain.jobs import ResourceUse, resource_use
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.experiment.turns import ExperimentReport
 from slurm_rl_plugin.hook.memory.account_service import ServiceSeen

@@ -30,7 +30,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot
-from slurm_rl_plugin.domain.queue_snapshot import REQUEST_PARTS
+from slurm_rl_plugin.domain.jobs import REQUEST_PARTS
 from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.hook.cycle_report import (

@@ -76,7 +76,7 @@ def build_batch_system(
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
         timeout=float(settings.timeout),
         environment=dict(os.environ),
-        on_call=lambda call, seconds: calls.append((call, seconds)),
+        on_call=calls.append,
         history_days=float(settings.history_days) if learns_from_runs else 0.0,
         host=socket.gethostname(),
         state_file=state_file,

@@ -19,7 +19,7 @@ from slurm_rl_plugin.brokers.live.job_document import FIELDS
 from slurm_rl_plugin.cli.entry import VERBS, verb_parser
 from slurm_rl_plugin.configuration import KEYS
 from slurm_rl_plugin.configuration.generated import documented_keys
-from slurm_rl_plugin.domain import queue_snapshot
+from slurm_rl_plugin.domain import jobs
 from slurm_rl_plugin.domain.job_class import JobClassRule
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, ResourcesNow
 from slurm_rl_plugin.domain.site import NEEDS
@@ -184,7 +184,7 @@ def test_closed_sets_of_label_values_are_documented() -> None:
         "slurm_rl_adjustments_total": cycle_report.DIRECTIONS,
         "slurm_rl_adjustments_suppressed_total": cycle_report.SUPPRESSIONS,
         "slurm_rl_disturbances_total": carried_factors.DISTURBANCES,
-        "slurm_rl_requests_changed_total": queue_snapshot.REQUEST_PARTS,
+        "slurm_rl_requests_changed_total": jobs.REQUEST_PARTS,
         "slurm_rl_batch_limit_reason": reserve.LIMIT_REASONS,
         "slurm_rl_batch_limit_changes_total": reserve.LIMIT_CHANGES,
         "slurm_rl_batch_limit_failures_total": reserve.LIMIT_FAILURES,

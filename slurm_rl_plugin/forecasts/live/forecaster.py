@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot
-from slurm_rl_plugin.domain.queue_snapshot import RequestWatch
+from slurm_rl_plugin.domain.jobs import RequestWatch
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts, covered, log_waits
 from slurm_rl_plugin.forecasts.live.forecast_queue import (
     FEWEST_SCORED,

@@ -19,7 +19,7 @@ from slurm_rl_plugin.batch_systems.port import (
     SchedulerLoad,
 )
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
-from slurm_rl_plugin.domain.queue_snapshot import ChangedRequests, RequestWatch
+from slurm_rl_plugin.domain.jobs import ChangedRequests, RequestWatch
 from slurm_rl_plugin.errors import (
     BatchSystemError,
     BatchSystemUnavailable,

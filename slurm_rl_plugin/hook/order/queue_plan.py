@@ -14,7 +14,7 @@ import numpy as np
 from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY, LARGEST_FACTOR, FactorChange
 from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.domain.decision import INFLUENCE_TOLERANCE
-from slurm_rl_plugin.domain.queue_snapshot import ChangedRequests
+from slurm_rl_plugin.domain.jobs import ChangedRequests
 from slurm_rl_plugin.hook.memory.account_service import Lifts, Overrun, ServiceSeen
 from slurm_rl_plugin.hook.order.said_order import in_own_order, in_site_order
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs

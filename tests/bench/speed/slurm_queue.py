@@ -130,7 +130,7 @@ class OrderedQueue:
         system = adapter_of(
             cluster,
             timeout=PATIENCE,
-            on_call=lambda name, seconds: calls.append((name, seconds)),
+            on_call=calls.append,
         )
         policy = RedrawnOrder(seed=1)
         cycle = cycle_of(system, policy, folder, max_writes=10**6, inference_deadline=PATIENCE)

@@ -300,7 +300,7 @@ class Site:
         self.now = float(NOW)
         self.calls: list[str] = []
         self.system = server.adapter(
-            clock=lambda: self.now, on_call=lambda name, _: self.calls.append(name)
+            clock=lambda: self.now, on_call=lambda call: self.calls.append(call[0])
         )
 
     def harm(self) -> str | None:

@@ -61,7 +61,7 @@ def adapter(
     seconds: float = 5.0,
     calls: list[str] | None = None,
 ) -> Slurm:
-    on_call = None if calls is None else lambda call, took: calls.append(call)
+    on_call = None if calls is None else lambda call: calls.append(call[0])
     return Slurm(cluster.adapter_settings(timeout=seconds, on_call=on_call))
 
 

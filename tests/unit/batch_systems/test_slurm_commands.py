@@ -209,7 +209,7 @@ class TestSnapshot:
 
     def test_calls_are_told_with_their_duration(self, cluster: FakeCluster) -> None:
         calls: list[tuple[str, float]] = []
-        system = cluster.adapter(on_call=lambda *call: calls.append(call))
+        system = cluster.adapter(on_call=calls.append)
         system.snapshot()
         system.apply([set_factor(1, 1)])
         names = [call for call, _ in calls]
@@ -231,7 +231,7 @@ class TestSnapshot:
 class TestWhoWaitsNow:
     def test_a_new_job_is_told_by_two_commands(self, cluster: FakeCluster) -> None:
         calls: list[str] = []
-        here = cluster.adapter(on_call=lambda call, _: calls.append(call))
+        here = cluster.adapter(on_call=lambda call: calls.append(call[0]))
         cluster.add(1)
         here.snapshot()
         cluster.add(2, user="bob", account="biology")
@@ -383,7 +383,7 @@ class TestPastRuns:
     def test_asked_for_once_and_not_at_all_for_no_days(self, cluster: FakeCluster) -> None:
         cluster.set(accounting=[past(90)])
         calls: list[str] = []
-        settings: dict[str, Any] = {"on_call": lambda call, _: calls.append(call)}
+        settings: dict[str, Any] = {"on_call": lambda call: calls.append(call[0])}
         assert len(cluster.adapter(**settings).snapshot().ended) == 0
         assert "sacct" not in calls
         system = cluster.adapter(history_days=30.0, **settings)

@@ -228,7 +228,7 @@ def test_processors_alone_cost_no_further_question(cluster: FakeCluster):
     cluster.set(settings={"SelectTypeParameters": "CR_CORE", "GresTypes": "(null)"})
     cluster.add(11, asks="cpu=1,mem=16G,node=1,gres/gpu=2")
     calls: list[str] = []
-    snapshot = cluster.adapter(on_call=lambda call, _: calls.append(call)).snapshot()
+    snapshot = cluster.adapter(on_call=lambda call: calls.append(call[0])).snapshot()
     assert snapshot.resources is None
     assert snapshot.pending.jobs.requests is None
     assert calls.count("sinfo") == calls.count("squeue") == 1
@@ -237,7 +237,7 @@ def test_processors_alone_cost_no_further_question(cluster: FakeCluster):
 def test_nodes_are_asked_for_once_a_minute(cluster: FakeCluster):
     cluster.add(11)
     calls: list[str] = []
-    system = cluster.adapter(on_call=lambda call, _: calls.append(call))
+    system = cluster.adapter(on_call=lambda call: calls.append(call[0]))
     for seconds, questions in ((0, 2), (10, 3), (50, 4), (61, 6)):
         cluster.set(now=NOW + seconds)
         assert system.snapshot().resources is not None

@@ -158,7 +158,8 @@ def parse_config(text: str) -> Keys:
         if equals and name.lower() not in _STATE:
             bare = _UNIT.fullmatch(value)
             found[name.lower()] = Value(command, name, bare[1] if bare else value)
-    if not found.text("clustername"):
+    cluster = found.get("clustername")
+    if cluster is None or not cluster.text:
         raise not_understood(command, "no line ClusterName")
     return found
 
