@@ -11,7 +11,7 @@ from pathlib import Path
 from slurm_rl_plugin.domain.machine import Admission, MachinePartition, PartitionAccess
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.machine_files.scheduling import sharing_of
+from slurm_rl_plugin.machine_files.scheduling import selected
 from slurm_rl_plugin.machine_files.statements import (
     MOST_NAMES,
     NODE,
@@ -244,7 +244,7 @@ def _is_away(record: ConfRecord, unsaid: str = "UNKNOWN") -> bool:
 
 def _whole_cores(said: Statements) -> Iterator[str]:
     """A sentence on nodes on which Slurm gives all threads of a core to one job."""
-    words = sharing_of(said.settings).words
+    words = selected(said.settings)
     if not any(word.startswith(("cr_core", "cr_socket")) for word in words):
         return
     names: dict[int, list[str]] = {}
@@ -299,8 +299,9 @@ def _partition(record: ConfRecord, settings: Mapping[str, Value]) -> MachinePart
     return MachinePartition(
         name=record.name.text,
         kinds=(),
-        tier=_priority(record, "prioritytier"),
-        priority_factor=_priority(record, "priorityjobfactor"),
+        # the old Priority overrides both
+        tier=keys.number("priority", keys.number("prioritytier", 1)),
+        priority_factor=keys.number("priority", keys.number("priorityjobfactor", 1)),
         longest=record.keys.seconds("maxtime", math.inf),
         default_time=record.keys.seconds("defaulttime", math.inf),
         default_memory_per_cpu=per_cpu,
@@ -356,11 +357,6 @@ def billing_weights(record: ConfRecord) -> dict[str, float]:
     """TRESBillingWeights of a partition by resource."""
     value = record.keys.get("tresbillingweights")
     return {} if value is None else weights_of(value)
-
-
-def _priority(record: ConfRecord, key: str) -> int:
-    """PriorityTier or PriorityJobFactor; the old Priority overrides both."""
-    return record.keys.number("priority", record.keys.number(key, 1))
 
 
 def _default_memory(keys: Mapping[str, Value]) -> tuple[float, float] | None:

@@ -35,11 +35,12 @@ from slurm_rl_plugin.machine_files.nodes import (
     unserved,
 )
 from slurm_rl_plugin.machine_files.scheduling import (
+    allocates_whole_nodes,
     backfill_of,
     licences_of,
     not_modelled,
     refused_parameters,
-    sharing_of,
+    selected,
     weights_of_priorities,
 )
 from slurm_rl_plugin.machine_files.statements import (
@@ -176,7 +177,37 @@ class DescribedCluster:
     @property
     def machine(self) -> Machine:
         """The machine of this cluster."""
-        return machine_of(self.said, self.gres_conf, self.entries)
+        said, settings = self.said, self.said.settings
+        nodes, away, of_nodes = nodes_of(said, self.gres_conf)
+        partitions, of_partitions = partitions_of(said, nodes, away)
+        left_out = [*said.notes, *of_nodes, *of_partitions]
+        left_out += [*refused_parameters(settings), *not_modelled(settings)]
+        if idle := unserved(nodes, partitions):
+            left_out.append(f"{compress(idle)}: in no partition, so not part of the machine.")
+        serving = {name: node for name, node in nodes.items() if name not in set(idle)}
+        check_size(serving.values())
+        resources = names_of_resources(serving.values())
+        kinds, served = kinds_of(serving, partitions, resources)
+        database = enforced(database_of(self.entries), settings, served)
+        return Machine(
+            name=settings.text("clustername"),
+            resources=resources,
+            kinds=kinds,
+            partitions=served,
+            qos=database.qos,
+            accounts=database.accounts,
+            users=database.users,
+            parent_of=database.parent_of,
+            account_of=database.account_of,
+            bound_users=database.bound_users,
+            associations=database.associations,
+            licences=licences_of(settings),
+            counts_memory=any(word.endswith("_memory") for word in selected(settings)),
+            whole_nodes=allocates_whole_nodes(settings),
+            backfill=backfill_of(settings),
+            weights=weights_of_priorities(settings),
+            left_out=tuple(dict.fromkeys([*left_out, *database.left_out])),
+        )
 
 
 def read_machine(path: Path) -> Machine:
@@ -196,44 +227,6 @@ def read_cluster(path: Path) -> DescribedCluster:
         said=replace(said, notes=notes),
         gres_conf=gres_conf,
         entries=read_files(files_beside(conf.parent, cluster), cluster),
-    )
-
-
-def machine_of(
-    said: Statements, gres_conf: Mapping[str, Counts], entries: Sequence[DatabaseEntry]
-) -> Machine:
-    """Make a machine of the configuration of a cluster."""
-    settings = said.settings
-    nodes, away, of_nodes = nodes_of(said, gres_conf)
-    partitions, of_partitions = partitions_of(said, nodes, away)
-    left_out = [*said.notes, *of_nodes, *of_partitions]
-    left_out += [*refused_parameters(settings), *not_modelled(settings)]
-    if idle := unserved(nodes, partitions):
-        left_out.append(f"{compress(idle)}: in no partition, so not part of the machine.")
-    serving = {name: node for name, node in nodes.items() if name not in set(idle)}
-    check_size(serving.values())
-    resources = names_of_resources(serving.values())
-    kinds, served = kinds_of(serving, partitions, resources)
-    sharing = sharing_of(settings)
-    database = enforced(database_of(entries), settings, served)
-    return Machine(
-        name=settings.text("clustername"),
-        resources=resources,
-        kinds=kinds,
-        partitions=served,
-        qos=database.qos,
-        accounts=database.accounts,
-        users=database.users,
-        parent_of=database.parent_of,
-        account_of=database.account_of,
-        bound_users=database.bound_users,
-        associations=database.associations,
-        licences=licences_of(settings),
-        counts_memory=sharing.counts_memory,
-        whole_nodes=sharing.whole_nodes,
-        backfill=backfill_of(settings),
-        weights=weights_of_priorities(settings),
-        left_out=tuple(dict.fromkeys([*left_out, *database.left_out])),
     )
 
 

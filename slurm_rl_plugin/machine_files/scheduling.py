@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from slurm_rl_plugin.domain.machine import BackfillSettings, PriorityWeights
 from slurm_rl_plugin.machine_files.database import enforces_limits
@@ -39,19 +38,6 @@ _WEIGHTS = {
     "qos": "priorityweightqos",
     "association": "priorityweightassoc",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSharing:
-    """What Slurm allocates to jobs."""
-
-    whole_nodes: bool  #: only whole nodes
-    words: tuple[str, ...]  #: of SelectTypeParameters, in lower case
-
-    @property
-    def counts_memory(self) -> bool:
-        """Whether memory is allocated."""
-        return any(word.endswith("_memory") for word in self.words)
 
 
 def parameters_of(settings: Keys) -> dict[str, str]:
@@ -123,12 +109,15 @@ def weights_of_priorities(settings: Keys) -> PriorityWeights:
     )
 
 
-def sharing_of(settings: Keys) -> NodeSharing:
-    """SelectType and SelectTypeParameters; by default CR_Core_Memory of select/cons_tres."""
-    linear = settings.word("selecttype", "select/cons_tres") == LINEAR
-    default = "" if linear else "cr_core_memory"
-    words = settings.word("selecttypeparameters", default).split(",")
-    return NodeSharing(linear, tuple(word.strip() for word in words))
+def allocates_whole_nodes(settings: Keys) -> bool:
+    """Whether SelectType gives jobs only whole nodes."""
+    return settings.word("selecttype") == LINEAR
+
+
+def selected(settings: Keys) -> list[str]:
+    """Words of SelectTypeParameters in lower case; by default CR_Core_Memory of cons_tres."""
+    default = "" if allocates_whole_nodes(settings) else "cr_core_memory"
+    return [word.strip() for word in settings.word("selecttypeparameters", default).split(",")]
 
 
 def licences_of(settings: Keys) -> dict[str, float]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine, PartitionQueues, no_limits
+from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine, no_limits
 from slurm_rl_plugin.simulator.nodes.node_state import node_requests
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.run import simulate_on_nodes
@@ -37,12 +37,10 @@ def one_node(workload: Workload) -> NodeMachine:
         limits=no_limits(jobs, 3),
         kinds=("cpus", "nodes", "jobs"),
         together={"cpus": float(CAPACITY)},
-        queues=PartitionQueues(
-            partition=np.zeros(jobs, dtype=np.int64),
-            serves=np.ones((1, 1), dtype=np.bool_),
-            tier=np.ones(jobs, dtype=np.int64),
-            user=np.zeros(jobs, dtype=np.int64),
-        ),
+        partition=np.zeros(jobs, dtype=np.int64),
+        tier=np.ones(jobs, dtype=np.int64),
+        user=np.zeros(jobs, dtype=np.int64),
+        serves=np.ones((1, 1), dtype=np.bool_),
     )
 
 

@@ -96,9 +96,7 @@ def limit_class(cluster: Cluster, rule: ClassLimit | None) -> None:
 def reserve_in_force(cluster: Cluster, wanted: int) -> int:
     """The reserve that a decision uses: `wanted`, or the capacity less what batch jobs may use.
 
-    Args:
-        cluster: its limit, and when it may change next, change in place.
-        wanted: processors that the policy wants to keep free of batch work.
+    The limit of the cluster changes in place. `wanted`: processors to keep free of batch work.
     """
     state, now = cluster.state[0], cluster.state[0].now
     if state.limited == 0.0:

@@ -13,45 +13,18 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: The state of a cluster: seconds, jobs and processors; `pending_work` is estimated. The fields
 #: from `limited` on keep the reserve (`class_limit`); `wanted` is the reserve after all bounds.
+_COUNTS = """
+capacity next_arrival pending running idle pending_interactive pending_processors
+running_interactive decisions started ended
+"""
+_NUMBERS = """
+now pending_work half_life
+limited widest change_interval lift_after idle_after in_force set_at wake starving last_came came
+narrow_first most wanted
+"""
 STATE = np.dtype(
-    [
-        *((name, np.float64) for name in ("now", "pending_work", "half_life")),
-        *(
-            (name, np.int64)
-            for name in (
-                "capacity",
-                "next_arrival",
-                "pending",
-                "running",
-                "idle",
-                "pending_interactive",
-                "pending_processors",
-                "running_interactive",
-                "decisions",
-                "started",
-                "ended",
-            )
-        ),
-        *(
-            (name, np.float64)
-            for name in (
-                "limited",
-                "widest",
-                "change_interval",
-                "lift_after",
-                "idle_after",
-                "in_force",
-                "set_at",
-                "wake",
-                "starving",
-                "last_came",
-                "came",
-                "narrow_first",
-                "most",
-                "wanted",
-            )
-        ),
-    ]
+    [(name, np.int64) for name in _COUNTS.split()]
+    + [(name, np.float64) for name in _NUMBERS.split()]
 )
 #: Two orders of the running jobs: a heap by their real end, and a list by their estimated end.
 RUNNING = np.dtype(
@@ -101,18 +74,6 @@ def _sift_up(running: Records, place: int) -> None:
         place = parent
 
 
-@compiled_borrowing
-def _first_not_before(running: Records, count: int, time: float) -> int:
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if running[middle].expected_end < time:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 class Cluster(NamedTuple):
     """The jobs and the state of a simulated cluster; functions of this module change the state."""
 
@@ -152,9 +113,8 @@ def empty_cluster(
 ) -> Cluster:
     """A cluster before the first submission: all processors are idle, and no class is limited.
 
-    Args:
-        half_life: of past usage, seconds.
-        neighbour: another partition of the same site, which shares its accounts with this one.
+    `half_life`: of past usage, seconds. A `neighbour` is another partition of the site: they share
+    their accounts.
     """
     jobs = len(workload.jobs)
     if capacity < 1:
@@ -259,7 +219,7 @@ def end_next_job(cluster: Cluster) -> None:
     cluster.running[0].end_job = cluster.running[last].end_job
     _sift_down(cluster.running, last)
     expected = cluster.start[job] + jobs[job].estimate
-    place = _first_not_before(cluster.running, last + 1, expected)
+    place = np.searchsorted(cluster.running.expected_end[: last + 1], expected)
     while cluster.running[place].expected_job != job:
         place += 1
     for index in range(place, last):

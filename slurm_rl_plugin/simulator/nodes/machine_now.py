@@ -226,21 +226,6 @@ def any_room(cluster: Cluster, machine: MachineNow) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionQueues:
-    """The partition of each job, and the order of partitions."""
-
-    partition: IntArray  #: of each job, shape [n]
-    serves: BoolArray  #: whether a node belongs to a partition, shape [partitions, nodes]
-    tier: IntArray  #: of each job's partition, shape [n]
-    user: IntArray  #: of each job, shape [n]; -1 where unknown
-
-    def of_jobs(self, jobs: IntArray) -> PartitionQueues:
-        """The same for some of the jobs; a job may come twice."""
-        partition, tier, user = self.partition[jobs], self.tier[jobs], self.user[jobs]
-        return replace(self, partition=partition, tier=tier, user=user)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeMachine:
     """What a simulation on nodes needs in addition to the workload."""
 
@@ -248,7 +233,10 @@ class NodeMachine:
     weight: IntArray  #: nodes of less weight are taken first, shape [nodes]
     requests: NodeRequests  #: of the jobs of the workload
     limits: GroupLimits  #: of groups of jobs; nothing used
-    queues: PartitionQueues  #: partitions of the jobs
+    partition: IntArray  #: of each job, shape [n]
+    tier: IntArray  #: of each job's partition, shape [n]
+    user: IntArray  #: of each job, shape [n]; -1 where unknown
+    serves: BoolArray  #: whether a node belongs to a partition, shape [partitions, nodes]
     kinds: tuple[str, ...]  #: names of the columns of `limits`, CPUs first
     together: Mapping[str, float]  #: what all nodes have of each resource, by name
     #: When and how far slurmctld backfills, where it is simulated.
@@ -260,7 +248,9 @@ class NodeMachine:
             self,
             requests=self.requests.of_jobs(jobs),
             limits=self.limits.of_jobs(jobs),
-            queues=self.queues.of_jobs(jobs),
+            partition=self.partition[jobs],
+            tier=self.tier[jobs],
+            user=self.user[jobs],
         )
 
     def idle(self) -> MachineNow:

@@ -154,12 +154,8 @@ def _nodes_of_equal_parts(
 ) -> int:
     """The fewest nodes that hold a job in equal parts; 0 where one node has its GPUs, or none do.
 
-    Slurm spreads `--gpus=8` of a job that names no nodes over two nodes of four.
-
-    Args:
-        total: of the job, shape [resources].
-        task, memory, by_cpu: as in `node_requests`.
-        has: what each node that may serve has, shape [nodes, resources].
+    Slurm spreads `--gpus=8` of a job that names no nodes over two nodes of four. `has`: what each
+    node that may serve has, shape [nodes, resources].
     """
     others = [column for column in range(len(total)) if column not in (CPU, memory)]
     if (has[:, others] >= total[others]).all(axis=1).any():
@@ -240,16 +236,6 @@ _COUNTS = 4
 NO_PART = -1
 
 
-class NodeEnds(NamedTuple):
-    """Parts of running jobs as a chain for each node by end, then by start."""
-
-    #: Part of the job on each node that ends first, shape [nodes]; NO_PART for none.
-    first: IntArray
-    behind: IntArray  #: part of the job that ends next on the same node, shape [parts]
-    job: IntArray  #: of each part, the same
-    end: FloatArray  #: when it is expected to end, seconds, the same
-
-
 class NodeState(NamedTuple):
     """The nodes of a machine; functions of this package change it in place."""
 
@@ -262,7 +248,14 @@ class NodeState(NamedTuple):
     part_node: IntArray
     part_cpus: FloatArray
     part_next: IntArray
-    ends: NodeEnds  #: the same parts by node
+    #: The parts of each node are a chain by end, then by start. Part of the job that ends first,
+    #: shape [nodes]; NO_PART for none.
+    first_end: IntArray
+    #: part_behind, part_job, part_end: part of the job that ends next on the same node, job of each
+    #: part, and when it is expected to end, seconds; shape [CPUs of all nodes].
+    part_behind: IntArray
+    part_job: IntArray
+    part_end: FloatArray
     fails: IntArray  #: `counts[RELEASES]` when each shape last found no room, shape [shapes]
     usable: FloatArray  #: space for the CPUs on each node that a job could use, shape [nodes]
     #: chosen, chosen_cpus: nodes and CPUs of the last place found; shape [nodes].
@@ -289,12 +282,10 @@ def idle_nodes(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> N
         part_node=np.zeros(parts, dtype=np.int64),
         part_cpus=np.zeros(parts),
         part_next=np.append(np.arange(1, parts), NO_PART),
-        ends=NodeEnds(
-            first=np.full(nodes, NO_PART),
-            behind=np.full(parts, NO_PART),
-            job=np.full(parts, NO_PART),
-            end=np.zeros(parts),
-        ),
+        first_end=np.full(nodes, NO_PART),
+        part_behind=np.full(parts, NO_PART),
+        part_job=np.full(parts, NO_PART),
+        part_end=np.zeros(parts),
         fails=np.full(len(requests.fewest), _NEVER),
         usable=np.zeros(nodes),
         chosen=np.zeros(nodes, dtype=np.int64),
@@ -315,26 +306,26 @@ def taken(requests: NodeRequests, shape: int, resource: int, cpus: float) -> flo
 
 
 @compiled_inline
-def _put_on_node(ends: NodeEnds, node: int, part: int, job: int, end: float) -> None:
-    before, after = NO_PART, ends.first[node]
-    while after != NO_PART and ends.end[after] <= end:
-        before, after = after, ends.behind[after]
-    ends.job[part], ends.end[part], ends.behind[part] = job, end, after
+def _put_on_node(nodes: NodeState, node: int, part: int, job: int, end: float) -> None:
+    before, after = NO_PART, nodes.first_end[node]
+    while after != NO_PART and nodes.part_end[after] <= end:
+        before, after = after, nodes.part_behind[after]
+    nodes.part_job[part], nodes.part_end[part], nodes.part_behind[part] = job, end, after
     if before == NO_PART:
-        ends.first[node] = part
+        nodes.first_end[node] = part
     else:
-        ends.behind[before] = part
+        nodes.part_behind[before] = part
 
 
 @compiled_inline
-def _take_off_node(ends: NodeEnds, node: int, part: int) -> None:
-    before, each = NO_PART, ends.first[node]
+def _take_off_node(nodes: NodeState, node: int, part: int) -> None:
+    before, each = NO_PART, nodes.first_end[node]
     while each != part:
-        before, each = each, ends.behind[each]
+        before, each = each, nodes.part_behind[each]
     if before == NO_PART:
-        ends.first[node] = ends.behind[part]
+        nodes.first_end[node] = nodes.part_behind[part]
     else:
-        ends.behind[before] = ends.behind[part]
+        nodes.part_behind[before] = nodes.part_behind[part]
 
 
 @compiled_borrowing
@@ -348,7 +339,7 @@ def occupy(requests: NodeRequests, nodes: NodeState, job: int, count: int, end: 
         nodes.part_node[part], nodes.part_cpus[part] = node, cpus
         nodes.part_next[part] = nodes.first_part[job]
         nodes.first_part[job] = part
-        _put_on_node(nodes.ends, node, part, job, end)
+        _put_on_node(nodes, node, part, job, end)
         nodes.running[node] += 1
         note_change(nodes.room, node)
         for resource in range(nodes.free.shape[1]):
@@ -361,7 +352,7 @@ def release(requests: NodeRequests, nodes: NodeState, job: int) -> None:
     shape, part = requests.shape[job], nodes.first_part[job]
     while part != NO_PART:
         node, cpus = nodes.part_node[part], nodes.part_cpus[part]
-        _take_off_node(nodes.ends, node, part)
+        _take_off_node(nodes, node, part)
         nodes.running[node] -= 1
         note_change(nodes.room, node)
         for resource in range(nodes.free.shape[1]):

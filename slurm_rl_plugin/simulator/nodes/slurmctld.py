@@ -135,14 +135,7 @@ def clear_slots(slots: TimeSlots, begin: float, end: float) -> None:
 
 @compiled_borrowing
 def _place_behind(slots: TimeSlots, time: float) -> int:
-    low, high = 0, slots.used[_TIMES]
-    while low < high:
-        middle = (low + high) // 2
-        if slots.times[middle] > time:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return int(np.searchsorted(slots.times[: slots.used[_TIMES]], time, side="right"))
 
 
 @compiled_borrowing

@@ -21,7 +21,6 @@ from slurm_rl_plugin.simulator.nodes.node_state import (
     CPU,
     NO_PART,
     NodeBits,
-    NodeEnds,
     NodeRequests,
     NodeState,
     has,
@@ -50,14 +49,7 @@ def touches(nodes: NodeState, closed: NodeBits, job: int) -> bool:
 @compiled_inline
 def first_after(running: Records, begin: int, end: int, time: float) -> int:
     """The first place from `begin` on, before `end`, of a later expected end; `end` for none."""
-    low, high = begin, end
-    while low < high:
-        middle = (low + high) // 2
-        if running[middle].expected_end > time:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    return begin + int(np.searchsorted(running.expected_end[begin:end], time, side="right"))
 
 
 @compiled_inline
@@ -77,14 +69,9 @@ def end_of_group(
 ) -> tuple[int, bool]:
     """The place behind the running jobs from `begin` on that count as ended together.
 
-    They are those that end by `last`. As in Slurm, this is checked only behind a job that holds
-    open nodes: behind another the next job counts whenever it ends, so a start may be planned late.
-
-    Args:
-        stop: place behind the last job that may be counted.
-
-    Returns:
-        The place, and whether there are too many, so that Slurm continues without a test for room.
+    They are those that end by `last`, before place `stop`. As in Slurm, this is checked only behind
+    a job that holds open nodes: behind another the next job counts whenever it ends, so a start may
+    be planned late. The second value: there are too many, so Slurm continues without a test.
     """
     place = first_after(cluster.running, begin, stop, last)
     if place < stop and not (
@@ -158,17 +145,17 @@ def _bring_node_up(
     free, whole, running = fitting.free, nodes.whole[node], nodes.running[node]
     for resource in range(len(free)):
         free[resource] = nodes.free[node, resource]
-    part, end, job = nodes.ends.first[node], -np.inf, NO_PART
+    part, end, job = nodes.first_end[node], -np.inf, NO_PART
     while usable_cpus(requests, shape, free, whole, running) < fitting.least[shape]:
         if part == NO_PART:
             end = np.inf
             break
-        end, job = nodes.ends.end[part], nodes.ends.job[part]
+        end, job = nodes.part_end[part], nodes.part_job[part]
         running -= 1
         own = requests.shape[job]
         for resource in range(len(free)):
             free[resource] += taken(requests, own, resource, nodes.part_cpus[part])
-        part = nodes.ends.behind[part]
+        part = nodes.part_behind[part]
     fitting.end[row, node], fitting.job[row, node] = end, job
 
 
@@ -221,13 +208,15 @@ def _ends_before(cluster: Cluster, place: int, end: float, job: int) -> bool:
 
 
 @compiled_inline
-def _needed_until(cluster: Cluster, ends: NodeEnds, node: int, begin: float, place: int) -> float:
+def _needed_until(cluster: Cluster, nodes: NodeState, node: int, begin: float, place: int) -> float:
     """When the last job on a node ends of those that end after `begin` and before a place."""
     now, last = cluster.state[0].now, -np.inf
-    part = ends.first[node]
-    while part != NO_PART and _ends_before(cluster, place, ends.end[part], ends.job[part]):
-        last = ends.end[part]
-        part = ends.behind[part]
+    part = nodes.first_end[node]
+    while part != NO_PART and _ends_before(
+        cluster, place, nodes.part_end[part], nodes.part_job[part]
+    ):
+        last = nodes.part_end[part]
+        part = nodes.part_behind[part]
     if last <= begin:
         return now
     return last if last > now else max(last + KILL_WAIT, now + 1.0)
@@ -313,7 +302,7 @@ def one_node_will_run(
         if ends[place - 1].expected_end >= earliest:
             node = _first_that_holds(cluster, machine, fitting, row, closed, place)
             if node >= 0:
-                start = _needed_until(cluster, machine.nodes.ends, node, begin, place)
+                start = _needed_until(cluster, machine.nodes, node, begin, place)
                 return start, node
         window = next_window(cluster, place, origin, window)
     return STARTS_NEVER, -1

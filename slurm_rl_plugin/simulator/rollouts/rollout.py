@@ -162,11 +162,7 @@ def _by_mix(cluster: Cluster, jobs: IntArray, count: int, draws: FloatArray) -> 
         return jobs[0]
     if draws[1] < 2.0 / 3.0:
         return jobs[int(draws[2] * count)]
-    best = jobs[0]
-    for place in range(1, count):
-        if cluster.jobs[jobs[place]].estimate < cluster.jobs[best].estimate:
-            best = jobs[place]
-    return best
+    return jobs[np.argmin(cluster.jobs.estimate[jobs[:count]])]
 
 
 @compiled
@@ -312,22 +308,6 @@ def feature_probe(*, past: bool) -> QNetwork:
 
 
 @compiled
-def _starting_first(cluster: Cluster, start: FloatArray, jobs: IntArray) -> int:
-    """Fill `jobs` with the pending jobs, those that start now first; how many of these."""
-    count, now = cluster.state[0].pending, cluster.state[0].now
-    place = 0
-    for starting in (True, False):
-        if not starting:
-            first_left = place
-        for each in range(count):
-            job = cluster.pending[each]
-            if (start[job] <= now) == starting:
-                jobs[place] = job
-                place += 1
-    return first_left
-
-
-@compiled
 def _exchange(cluster: Cluster, job: int, left: IntArray) -> tuple[float, float]:
     """Slowdown that a job is spared and that the others lose if it goes before those left.
 
@@ -382,10 +362,9 @@ def _write_down(
 @compiled
 def _wake_for_next(cluster: Cluster, start: FloatArray) -> None:
     """Wake at the next start: a changed limit starts jobs without an event."""
-    if cluster.state[0].limited == 0.0:
-        return
-    for place in range(cluster.state[0].pending):
-        cluster.state[0].wake = min(cluster.state[0].wake, start[cluster.pending[place]])
+    if cluster.state[0].limited > 0.0:
+        for job in cluster.pending[: cluster.state[0].pending]:
+            cluster.state[0].wake = min(cluster.state[0].wake, start[job])
 
 
 @compiled
@@ -396,7 +375,6 @@ def _walk(
     cycle: float,
     experience: SiteExperience,
 ) -> int:
-    jobs = np.empty(len(start) + 1, dtype=np.int64)
     row = 0
     while True:
         event = next_event(cluster)
@@ -404,17 +382,14 @@ def _walk(
             return row
         advance(cluster, decision_time(event, cycle))
         count_longest(cluster, probe)
-        count = cluster.state[0].pending
-        starting = _starting_first(cluster, start, jobs)
-        if starting == 0:
-            _wake_for_next(cluster, start)
-            continue
-        if starting < count:
-            left = jobs[starting:count]
-            _write_down(cluster, probe, experience, row, jobs[:starting], left)
-            row += starting
-        for place in range(starting):
-            start_job(cluster, jobs[place])
+        waiting = cluster.pending[: cluster.state[0].pending]
+        starts_now = start[waiting] <= cluster.state[0].now
+        starting, left = waiting[starts_now], waiting[~starts_now]
+        if len(starting) > 0 and len(left) > 0:
+            _write_down(cluster, probe, experience, row, starting, left)
+            row += len(starting)
+        for job in starting:
+            start_job(cluster, job)
         forget_started(cluster)
         _wake_for_next(cluster, start)
 

@@ -34,7 +34,6 @@ from slurm_rl_plugin.simulator.nodes.machine_now import (
 )
 from slurm_rl_plugin.simulator.nodes.node_state import (
     CPU,
-    RELEASES,
     NodeRequests,
     bits_of,
     no_nodes,
@@ -88,15 +87,12 @@ def order_in_tiers(queue: OrderedQueue, space: OrderSpace, count: int) -> None:
 @compiled
 def _sort(scores: FloatArray, jobs: IntArray, tier: IntArray, order: IntArray) -> None:
     # pending jobs stand in order of submission, which a stable sort keeps among equals
-    count, sorted_already = len(jobs), True
-    by_score = best_first(scores, count)
-    for place in range(count):
-        order[place] = jobs[by_score[place]]
-        if place > 0 and tier[order[place]] > tier[order[place - 1]]:
-            sorted_already = False
-    if not sorted_already:
-        by_tier = best_first(tier[order[:count]], count)
-        order[:count] = order[:count][by_tier]
+    count = len(jobs)
+    by_score = jobs[best_first(scores, count)]
+    tiers = tier[by_score]
+    if (tiers[1:] > tiers[:-1]).any():
+        by_score = by_score[best_first(tiers, count)]
+    order[:count] = by_score
 
 
 @compiled_borrowing
@@ -130,13 +126,11 @@ def _find_first_of_lines(
     """Fill `room`, and `first` with the job of each line that is first of those without room."""
     space.room[:], space.first[:] = _UNKNOWN, -1
     tier, line = space.tier, space.line
-    fails, releases = machine.nodes.fails, machine.nodes.counts[RELEASES]
     for place in range(count):
         job = queue.jobs[place]
         shape = machine.requests.shape[job]
-        if space.room[shape] == _UNKNOWN:  # a call passes every array of the machine
-            has_room = fails[shape] != releases and find_room_now(machine, shape) > 0
-            space.room[shape] = _ROOM if has_room else _NO_ROOM
+        if space.room[shape] == _UNKNOWN:
+            space.room[shape] = _ROOM if find_room_now(machine, shape) > 0 else _NO_ROOM
         if space.room[shape] == _ROOM:
             continue
         best = space.first[line[job]]
@@ -205,8 +199,7 @@ def leave_out_batch_limit(machine: MachineNow, limit: LimitOnBatch) -> None:
     """Lift the limit of batch jobs: whether any job has room is asked before the limit is set."""
     group = limit.group[0]
     if group >= 0:
-        for kind in range(len(limit.in_force)):
-            machine.limits.most[group, kind] = np.inf
+        machine.limits.most[group] = np.inf
 
 
 @compiled_borrowing
@@ -307,8 +300,8 @@ def slurm_passes(
     workload: Workload, machine: NodeMachine, queue: OrderedQueue, limit: LimitOnBatch
 ) -> SlurmPasses:
     """Passes over the jobs of a workload on an idle machine; `estimate` is their time limit."""
-    settings, requests, queues = machine.backfill, machine.requests, machine.queues
-    jobs, nodes = len(queues.partition), queues.serves.shape[1]
+    settings, requests = machine.backfill, machine.requests
+    jobs, nodes = len(machine.partition), machine.serves.shape[1]
     asked = np.column_stack([requests.shape.astype(np.float64), workload.estimate])
     template = np.unique(asked, axis=0, return_inverse=True)[1].reshape(-1)
     templates = int(template.max()) + 1 if jobs else 0
@@ -316,10 +309,10 @@ def slurm_passes(
         machine=machine.idle(),
         queue=queue,
         main=MainPasses(
-            partition=queues.partition,
-            serves=bits_of(queues.serves),
-            asks=np.unique(np.column_stack([queues.partition, requests.shape]), axis=0),
-            failed=np.zeros(len(queues.serves), dtype=np.bool_),
+            partition=machine.partition,
+            serves=bits_of(machine.serves),
+            asks=np.unique(np.column_stack([machine.partition, requests.shape]), axis=0),
+            failed=np.zeros(len(machine.serves), dtype=np.bool_),
             closed=no_nodes(nodes),
         ),
         backfill=BackfillPasses(
@@ -327,8 +320,8 @@ def slurm_passes(
             resolution=settings.resolution,
             most_jobs=settings.most_jobs,
             most_of_user=settings.most_of_user,
-            user=queues.user,
-            seen=np.zeros(int(queues.user.max(initial=0)) + 2, dtype=np.int64),
+            user=machine.user,
+            seen=np.zeros(int(machine.user.max(initial=0)) + 2, dtype=np.int64),
             slots=time_slots(_most_planned(requests, settings.most_jobs, nodes), nodes),
             earliest=np.zeros((templates, 2)),
             template=template.astype(np.int64),
@@ -347,7 +340,7 @@ def slurm_passes(
         backfill_interval=settings.interval,
         last=np.full(3, -np.inf),
         is_event=np.zeros(1, dtype=np.bool_),
-        space=order_space(queues.tier, queues.partition, len(requests.fewest)),
+        space=order_space(machine.tier, machine.partition, len(requests.fewest)),
         limit=limit,
     )
 

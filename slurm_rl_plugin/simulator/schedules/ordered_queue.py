@@ -209,15 +209,7 @@ def rank_anew(cluster: Cluster, queue: OrderedQueue) -> int:
         return queue.reserve
     cluster.pending[:count] = np.sort(cluster.pending[:count])  # as scores are made
     reserve = score_queue(cluster, queue)
-    order = best_first(queue.scores, count)
-    for place in range(count):
-        order[place] = queue.jobs[order[place]]
-    for place in range(count):
-        job = order[place]
-        cluster.rank[job] = cluster.rank[job] // (2 * jobs) * (2 * jobs) + place
-    for place in range(1, count):
-        if cluster.rank[order[place]] < cluster.rank[order[place - 1]]:
-            order = order[best_first(-cluster.rank[order], count)]
-            break
-    cluster.pending[:count] = order
+    order = queue.jobs[best_first(queue.scores, count)]
+    cluster.rank[order] = cluster.rank[order] // (2 * jobs) * (2 * jobs) + np.arange(count)
+    cluster.pending[:count] = order[best_first(-cluster.rank[order], count)]
     return reserve

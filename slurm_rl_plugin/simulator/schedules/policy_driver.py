@@ -87,11 +87,8 @@ def simulate_policy(
     """Simulate any policy object; its reserve holds from each decision to the next.
 
     It makes thousands of decisions a second, the compiled loop hundreds of thousands; for models
-    that only onnxruntime can run, and for policies in Python.
-
-    Args:
-        workload: the jobs as backfilling believes them.
-        settings: the batch system; the reserve is the larger of its own and the policy's.
+    that only onnxruntime can run, and for policies in Python. The reserve
+    is the larger of the settings' and the policy's.
     """
     jobs = prepared.jobs()
     cluster = settings.empty_cluster(workload)

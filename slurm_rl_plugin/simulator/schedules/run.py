@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from slurm_rl_plugin.simulator.nodes.machine_now import (
     count_arrivals,
     count_in_groups,
 )
-from slurm_rl_plugin.simulator.nodes.node_state import CPU, NO_PART, NodeState, occupy
+from slurm_rl_plugin.simulator.nodes.node_state import NO_PART, occupy
 from slurm_rl_plugin.simulator.nodes.placement import find_room
 from slurm_rl_plugin.simulator.schedules.on_nodes import (
     NodeLooks,
@@ -90,12 +90,8 @@ class Run:
 
         If it keeps the order, changing scores are made at `order_anew`, not at each decision.
         """
-        rank, tier = NO_RANK, np.zeros(len(workload.jobs), dtype=np.int64)
-        if is_static(order, settings):
-            assert order.scores is not None
-            rank, keeps_order = rank_of(order.scores, tier), False
-        elif keeps_order:
-            rank = rank_of_tiers(tier)
+        tier = np.zeros(len(workload.jobs), dtype=np.int64)
+        rank, keeps_order = _ranks(order, settings, tier, keeps_order)
         return cls(
             workload=workload,
             cluster=settings.empty_cluster(workload, neighbour, rank),
@@ -124,12 +120,9 @@ class Run:
         settings = replace(settings, class_limit=rule)
         # the queue does not fill nodes
         queue = replace(settings, backfilling="none").ordered_queue(workload, order)
-        rank, tier = NO_RANK, machine.queues.tier
-        keeps_order = keeps_order and rule is None  # the limit is set where scores are made
-        if order.scores is not None and is_static(order, settings) and rule is None:
-            rank, keeps_order = rank_of(order.scores, tier), False
-        elif keeps_order:
-            rank = rank_of_tiers(tier)
+        rank, tier = NO_RANK, machine.tier
+        if rule is None:  # a limit is set where scores are made
+            rank, keeps_order = _ranks(order, settings, tier, keeps_order)
         limit = batch_limit(rule, machine)
         if rule is not None:
             workload = workload.having(asks_much=asks_for_much(rule, machine))
@@ -153,7 +146,7 @@ class Run:
             queue=queue,
             looks=looks,
             reserve=np.array([settings.reserve]),
-            keeps_order=keeps_order,
+            keeps_order=keeps_order and rule is None,
         )
 
     def _way(self, cycle: float = 0.0) -> Any:
@@ -201,8 +194,7 @@ class Run:
 
         Jobs that came before the instant wait, unless they run. On nodes, jobs that come at the
         instant are an event of it. A running job of unknown nodes gets those that it would get next
-        to the others; where these are taken, or more jobs are said to run on a node than it has
-        CPUs, it runs on and holds none.
+        to the others; where these are taken, it runs on and holds none.
 
         Args:
             now: seconds.
@@ -218,7 +210,8 @@ class Run:
             self.decide()
             return
         if held is None:
-            held = HeldNodes.evenly([[]] * len(running), np.zeros(len(running), dtype=np.int64))
+            nobody = np.zeros(len(running) + 1, dtype=np.int64)
+            held = HeldNodes(nobody, nobody[:0], np.empty(0))
         _take_up(self.cluster, self.looks.machine, now, running, start, held)
         if isinstance(self.looks, SlurmPasses):
             self.looks.last[:] = (-np.inf, -np.inf, now) if last_looks is None else last_looks
@@ -249,6 +242,16 @@ class Run:
         """Let everything happen."""
         self.run_until(np.inf)
         return finished_schedule(self.cluster)
+
+
+def _ranks(
+    order: QueueOrder, settings: SimulationSettings, tier: IntArray, keeps_order: bool
+) -> tuple[IntArray, bool]:
+    """The rank of each job, shape [n] or NO_RANK; whether it is that of an order that is kept."""
+    if is_static(order, settings):
+        assert order.scores is not None
+        return rank_of(order.scores, tier), False
+    return (rank_of_tiers(tier) if keeps_order else NO_RANK), keeps_order
 
 
 def simulate_on_nodes(
@@ -327,33 +330,6 @@ class HeldNodes(NamedTuple):
     node: IntArray  #: numbers of nodes, shape [k]
     cpus: FloatArray  #: of the job on each of them, shape [k]
 
-    @classmethod
-    def evenly(cls, nodes: Sequence[Sequence[int]], cpus: IntArray) -> Self:
-        """The nodes of each job, none where unknown, with its CPUs, [r], in nearly equal parts."""
-        counts = np.array([len(each) for each in nodes], dtype=np.int64)
-        first = np.concatenate([[0], np.cumsum(counts)])
-        place = np.arange(first[-1]) - np.repeat(first[:-1], counts)
-        each, rest = np.divmod(cpus, np.maximum(counts, 1))
-        on_node = np.repeat(each, counts) + (place < np.repeat(rest, counts))
-        return cls(
-            first=first,
-            node=np.array([node for each in nodes for node in each], dtype=np.int64),
-            cpus=np.maximum(on_node, 1).astype(np.float64),
-        )
-
-
-@compiled_borrowing
-def _has_places(nodes: NodeState, count: int) -> bool:
-    """Whether one more job may be entered on each of the first `count` nodes of `chosen`.
-
-    There are as many places as CPUs; who runs on a real node is not always what its size holds.
-    """
-    for place in range(count):
-        node = nodes.chosen[place]
-        if nodes.running[node] >= nodes.whole[node, CPU]:
-            return False
-    return True
-
 
 @compiled
 def _hold(
@@ -376,8 +352,7 @@ def _hold(
             nodes.chosen_cpus[:count] = held.cpus[first:last]
         else:
             count = find_room(requests, nodes, requests.shape[job], nodes.none_closed)
-        if _has_places(nodes, count):
-            occupy(requests, nodes, job, count, start[place] + cluster.jobs[job].estimate)
+        occupy(requests, nodes, job, count, start[place] + cluster.jobs[job].estimate)
 
 
 @compiled

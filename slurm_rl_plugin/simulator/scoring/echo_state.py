@@ -135,8 +135,7 @@ def shared_inner(network: CompiledEchoState, state: FloatArray, memory: FloatArr
     """What every unit sums up before a job is looked at: links, queue and bias; float64[H]."""
     inner = network.bias.copy()
     for place in range(len(state)):
-        for unit in range(len(inner)):
-            inner[unit] += state[place] * network.queue_weights[place, unit]
+        inner += state[place] * network.queue_weights[place]
     for unit in range(len(inner)):
         for link in range(network.row[unit], network.row[unit + 1]):
             inner[unit] += network.weight[link] * memory[network.column[link]]
@@ -181,12 +180,9 @@ def step_memory(
     if network.grid[0] == GRID_WAIT:
         inner += log_seconds(wait) * network.waits
     for feature in range(network.jobs.shape[1]):
-        value = network.jobs[job, feature]
-        for unit in range(len(inner)):
-            inner[unit] += value * network.job_weights[feature, unit]
+        inner += network.jobs[job, feature] * network.job_weights[feature]
     leak = network.leak[0]
-    for unit in range(len(inner)):
-        memory[unit] = (1.0 - leak) * memory[unit] + leak / (1.0 + np.exp(-inner[unit]))
+    memory[:] = (1.0 - leak) * memory + leak / (1.0 + np.exp(-inner))
 
 
 @compiled

@@ -207,8 +207,7 @@ def _keep_site_points(
     for each in range(3):
         ranks = np.flatnonzero(step == each)
         by_value = best_first(value[ranks], len(ranks))
-        for place in range(len(ranks)):
-            scores[order[ranks[by_value[place]]]] = float(count - ranks[place])
+        scores[order[ranks[by_value]]] = 1.0 * (count - ranks)
 
 
 def _as_they_are(cluster: Cluster, effects: NoEffects, scores: FloatArray, jobs: IntArray) -> None:

@@ -37,18 +37,18 @@ def no_arrivals(workload: Workload) -> FloatArray:
     return np.concatenate([[first], np.zeros(ARRIVAL_MEMORY)])
 
 
+_FADING = np.array(FADING_TIMES)
+
+
 @compiled
 def _count_arrivals(cluster: Cluster, arrived: FloatArray) -> None:
     """Bring the faded counts of interactive submissions up to now (`recent_arrivals`)."""
     now, came = cluster.state[0].now, cluster.state[0].next_arrival
-    for place in range(len(FADING_TIMES)):
-        arrived[1 + place] *= np.exp(-(now - arrived[0]) / FADING_TIMES[place])
+    arrived[1:-1] *= np.exp(-(now - arrived[0]) / _FADING)
     arrived[0] = now
     for job in range(int(arrived[-1]), came):
         if cluster.jobs[job].interactive:
-            for place in range(len(FADING_TIMES)):
-                age = now - cluster.jobs[job].submit
-                arrived[1 + place] += np.exp(-age / FADING_TIMES[place])
+            arrived[1:-1] += np.exp(-(now - cluster.jobs[job].submit) / _FADING)
     arrived[-1] = came
 
 

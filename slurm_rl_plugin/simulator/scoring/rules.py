@@ -73,13 +73,9 @@ def rule_code(name: str) -> int:
 @compiled
 def current_usage(cluster: Cluster) -> FloatArray:
     """Fraction of the (decayed) consumed service of each account; all 0 while there is none."""
-    total, usage = 0.0, np.zeros(len(cluster.accounts))
-    for account in range(len(usage)):
-        total += cluster.accounts[account].usage
-    if total > 0.0:
-        for account in range(len(usage)):
-            usage[account] = cluster.accounts[account].usage / total
-    return usage
+    usage = cluster.accounts.usage.copy()
+    total = usage.sum()
+    return usage / total if total > 0.0 else np.zeros(len(usage))
 
 
 @compiled

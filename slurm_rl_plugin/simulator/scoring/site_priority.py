@@ -194,12 +194,10 @@ def refresh(cluster: Cluster, priority: SitePriority, time: float) -> None:
     fair.moments[_CALCULATED] = time
     usage = np.zeros(len(fair.usage))
     if len(fair.association) == 0:
-        for account in range(len(cluster.accounts)):
-            usage[account + 1] = cluster.accounts[account].usage
+        usage[1:] = cluster.accounts.usage
     else:
         _usage_until(cluster, priority, time)
-        for at in range(len(usage)):
-            usage[at] = fair.usage[at]
+        usage[:] = fair.usage
     for at in range(len(usage) - 1, 0, -1):
         usage[fair.tree.parent[at]] += usage[at]
     if fair.classic:

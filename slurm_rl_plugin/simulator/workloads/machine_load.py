@@ -16,7 +16,6 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.nodes.machine_now import (
     GroupLimits,
     NodeMachine,
-    PartitionQueues,
     no_limits,
 )
 from slurm_rl_plugin.simulator.nodes.node_state import (
@@ -308,12 +307,10 @@ def node_machine(log: JobLog, machine: Machine) -> NodeMachine:
             per_cpu=np.ascontiguousarray(requests.per_cpu[:, counted]),
         ),
         limits=limits,
-        queues=PartitionQueues(
-            partition=partition,
-            serves=partition_serves(machine),
-            tier=tiers[partition],
-            user=log.user,
-        ),
+        partition=partition,
+        tier=tiers[partition],
+        user=log.user,
+        serves=partition_serves(machine),
         backfill=machine.backfill,
         kinds=limited_kinds(machine),
         together=dict(zip(machine.resources, machine.capacity.tolist(), strict=True)),

@@ -215,15 +215,22 @@ def site_nodes(backfilling: str, cpus: FloatArray = CPUS) -> ReplayedSite:
     )
 
 
+def held(*nodes: int | None) -> HeldNodes:
+    """The running jobs on these nodes; None where it is not known."""
+    known = [job for job, node in enumerate(nodes) if node is not None]
+    return HeldNodes(
+        first=np.cumsum([0, *(node is not None for node in nodes)]),
+        node=np.array([nodes[job] for job in known], dtype=np.int64),
+        cpus=CPUS[known],
+    )
+
+
 @pytest.mark.parametrize("backfilling", NODE_BACKFILLING)
 def test_who_waits_depends_on_where_the_others_run(backfilling: str) -> None:
     """Job 0 on the node of the GPU leaves it to job 3, which ends before the head needs it."""
     one = site_nodes(backfilling)
     beside, apart = (
-        one.planned(
-            replace(QUEUE_NODES, held=HeldNodes.evenly(each, CPUS[:2].astype(np.int64))), WAITING
-        )
-        for each in ([[1], [0]], [[0], [1]])
+        one.planned(replace(QUEUE_NODES, held=held(*each)), WAITING) for each in ((1, 0), (0, 1))
     )
     assert beside.tolist() == [4500.0, 8100.0 if backfilling == "none" else 1000.0, 8100.0]
     assert apart.tolist() == [4500.0, 8100.0, 8100.0]
@@ -232,21 +239,17 @@ def test_who_waits_depends_on_where_the_others_run(backfilling: str) -> None:
 @pytest.mark.parametrize("backfilling", NODE_BACKFILLING)
 def test_jobs_of_unknown_nodes_are_placed_as_the_simulator_would(backfilling: str) -> None:
     one = site_nodes(backfilling)
-    held = HeldNodes.evenly([[0], [1]], np.array([2, 4]))
-    known = one.planned(replace(QUEUE_NODES, held=held), WAITING)
-    half = one.planned(
-        replace(QUEUE_NODES, held=HeldNodes.evenly([[], [1]], np.array([2, 4]))), WAITING
+    known, half = (
+        one.planned(replace(QUEUE_NODES, held=held(*each)), WAITING) for each in ((0, 1), (None, 1))
     )
     np.testing.assert_array_equal(one.planned(QUEUE_NODES, WAITING), known)
     np.testing.assert_array_equal(half, known)
 
 
 def test_a_job_of_unknown_nodes_takes_none_that_another_is_known_to_hold() -> None:
-    held = HeldNodes.evenly([[], [0]], np.array([2, 4]))
-    beside = HeldNodes.evenly([[1], [0]], np.array([2, 4]))
     found = [
-        site_nodes("easy").planned(replace(QUEUE_NODES, held=each), WAITING)
-        for each in (held, beside)
+        site_nodes("easy").planned(replace(QUEUE_NODES, held=held(*each)), WAITING)
+        for each in ((None, 0), (1, 0))
     ]
     np.testing.assert_array_equal(found[0], found[1])
 
@@ -256,23 +259,6 @@ def test_who_finds_room_starts_though_nothing_happens(backfilling: str) -> None:
     nobody = np.empty(0, dtype=np.int64)
     idle = replace(QUEUE_NODES, now=1100.0, running=nobody, start=np.empty(0))
     assert site_nodes(backfilling).planned(idle, WAITING[:2]).tolist() == [1100.0, 1100.0]
-
-
-@pytest.mark.parametrize("backfilling", NODE_BACKFILLING)
-def test_more_may_run_on_a_node_than_it_has(backfilling: str) -> None:
-    """Five jobs of 4 CPUs on one node of 4: a real node may be shared, and a limit outlived."""
-    queue = QueueNow(
-        now=1000.0,
-        running=np.arange(4),
-        start=np.full(4, 990.0),
-        pending=np.array([4]),
-        usage=np.zeros(1),
-        held=HeldNodes.evenly([[0]] * 4, np.full(4, 4)),
-    )
-    one = site_nodes(backfilling, cpus=np.full(5, 4.0))
-    assert one.planned(queue, np.array([4])).tolist() == [1000.0]
-    everywhere = replace(queue, held=HeldNodes.evenly([[0], [1], [0], [1]], np.full(4, 4)))
-    assert one.planned(everywhere, np.array([4])).tolist() == [4590.0]
 
 
 @pytest.mark.parametrize("backfilling", NODE_BACKFILLING)
@@ -293,10 +279,3 @@ def test_the_line_goes_by_scores_of_now_where_they_change() -> None:
     assert isinstance(model, QNetwork)
     learned = replace(one, order=lambda *_: QueueOrder(network=model))
     assert sorted(learned.line(QUEUE_NODES).tolist()) == [2, 3, 4]
-
-
-def test_cpus_are_spread_over_the_nodes_of_a_job() -> None:
-    held = HeldNodes.evenly([[3, 5], [], [7, 8, 9]], np.array([5, 2, 1]))
-    assert held.first.tolist() == [0, 2, 2, 5]
-    assert held.node.tolist() == [3, 5, 7, 8, 9]
-    assert held.cpus.tolist() == [3.0, 2.0, 1.0, 1.0, 1.0]

@@ -138,21 +138,15 @@ def offered_load(log):
 @settings(max_examples=30, deadline=None)
 @given(factor=st.floats(0.05, 20), seed=st.integers(0, 1000))
 def test_a_factor_multiplies_the_offered_load_and_nothing_else(factor, seed):
-    log = some_log(seed, jobs=200)
+    log = with_waits(some_log(seed, jobs=200))
     scaled = scale_load(log, factor)
     assert offered_load(scaled) == pytest.approx(factor * offered_load(log), rel=1e-6)
     assert np.all(np.diff(scaled.submit) >= 0)
     assert scaled.submit[0] == log.submit[0]
     np.testing.assert_array_equal(scaled.run_time, log.run_time)
     np.testing.assert_array_equal(scaled.job_id, log.job_id)
-
-
-def test_scaling_keeps_the_delay_until_eligible_and_forgets_recorded_starts():
-    log = with_waits(some_log())
-    scaled = scale_load(log, 3.0)
-    np.testing.assert_allclose(scaled.eligible - scaled.submit, 3, atol=1e-6)
-    assert np.isnan(scaled.start).all()
-    assert scale_load(log, 1.0) is log
+    np.testing.assert_allclose(scaled.eligible - scaled.submit, 3, atol=1e-4)
+    assert np.isnan(scaled.start).all() == (factor != 1.0)
 
 
 @settings(max_examples=30, deadline=None)
@@ -173,16 +167,9 @@ def test_a_resampled_log_has_the_span_and_whole_weeks_of_the_old_one(seed):
     }
     for week in range(whole_weeks(log)):
         assert tuple(np.round(drawn.run_time[since_new // WEEK == week], 6)) in old
-
-
-@settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 10_000))
-def test_a_drawn_job_keeps_its_weekday_hour_and_recorded_wait(seed):
-    log = with_waits(some_log())
-    drawn = resample_weeks(log, np.random.default_rng(seed))
     waits = drawn.start - drawn.submit  # each job's old number, by construction
     source = np.round(waits).astype(int) - 1
-    moved = (drawn.submit - log.submit[source]) / WEEK
+    moved = (drawn.submit - log.submit[source]) / WEEK  # whole weeks: weekday and hour stay
     np.testing.assert_allclose(moved, np.round(moved), atol=1e-9)
     for name in ("run_time", "processors", "account", "user"):
         np.testing.assert_array_equal(getattr(drawn, name), getattr(log, name)[source])
