@@ -13,7 +13,7 @@ import numpy as np
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_SCHEMAS, REACTIVE_GRID_WAIT
 from slurm_rl_plugin.features.site import SITE, log_seconds
-from slurm_rl_plugin.learning import policy_search
+from slurm_rl_plugin.learning import policy_search, rollout
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.regression import EchoStateRegressor, FeedForwardRegressor, Samples
 from slurm_rl_plugin.learning.side_by_side import side_by_side
@@ -28,7 +28,6 @@ from slurm_rl_plugin.learning.training_load import (
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork, ReservoirSettings
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.rollouts import rollout
 from slurm_rl_plugin.simulator.schedules.simulation import simulate_network
 from slurm_rl_plugin.simulator.scoring.echo_state import compile_echo_state
 from slurm_rl_plugin.simulator.scoring.queue_features import grid_job_table

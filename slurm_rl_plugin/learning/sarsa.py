@@ -22,6 +22,7 @@ from slurm_rl_plugin.features.reactive_grid import (
     account_places,
 )
 from slurm_rl_plugin.features.site import FeatureSchema
+from slurm_rl_plugin.learning import sarsa_loop as loop
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.training_load import (
     Progress,
@@ -31,7 +32,6 @@ from slurm_rl_plugin.learning.training_load import (
     mean_objective,
 )
 from slurm_rl_plugin.policies.network import QNetwork, Scaler
-from slurm_rl_plugin.simulator.rollouts import sarsa
 from slurm_rl_plugin.simulator.scoring.queue_features import grid_code, grid_job_table
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
@@ -39,11 +39,11 @@ from slurm_rl_plugin.utility.time_utility import job_rows
 
 #: Rewards of the compiled loop by name.
 REWARDS = {
-    "literal": sarsa.LITERAL,
-    "difference": sarsa.DIFFERENCE,
-    "difference-reached": sarsa.DIFFERENCE_REACHED,
-    "completed": sarsa.COMPLETED,
-    "running": sarsa.RUNNING,
+    "literal": loop.LITERAL,
+    "difference": loop.DIFFERENCE,
+    "difference-reached": loop.DIFFERENCE_REACHED,
+    "completed": loop.COMPLETED,
+    "running": loop.RUNNING,
 }
 #: Allowed values of the settings of the same names.
 SCHEMAS = {each.name: each for each in (REACTIVE_GRID, REACTIVE_GRID_WAIT)}
@@ -69,7 +69,7 @@ class SarsaSettings:
     #: "literal": lambda U + (1 - lambda) F; "difference": with the saving by the choice of the job
     #: instead of U; "difference-reached": the saving counted from the waits so far, for the schema
     #: with the wait; "completed" and "running": with U of the jobs that end before the next start,
-    #: or run at it (see `simulator/rollouts/sarsa.py`).
+    #: or run at it (see `learning/sarsa_loop.py`).
     reward: str = "difference"
     utility_weight: float = 0.5  #: lambda, the weight of time utility against fairness
     #: "edf": the first sweeps act by early deadline first; "recorded": they learn from recorded
@@ -144,11 +144,11 @@ def grid_scaler(schema: FeatureSchema) -> Scaler:
     return state, state.copy(), job, spread
 
 
-def grid_inputs(load: TrainingLoad, schema: FeatureSchema) -> sarsa.GridInputs:
+def grid_inputs(load: TrainingLoad, schema: FeatureSchema) -> loop.GridInputs:
     """The inputs of a load's jobs, scaled."""
     queue_mean, queue_scale, job_mean, job_scale = grid_scaler(schema)
     known = len(schema.static_jobs)
-    return sarsa.GridInputs(
+    return loop.GridInputs(
         jobs=(grid_job_table(load.workload) - job_mean[:known]) / job_scale[:known],
         places=account_places(load.workload.shares),
         queue_mean=queue_mean,
@@ -162,7 +162,7 @@ def grid_inputs(load: TrainingLoad, schema: FeatureSchema) -> sarsa.GridInputs:
 
 def network_of(parameters: FloatArray, schema: FeatureSchema) -> QNetwork:
     """The frozen network of a SARSA learner's parameters, which are copied."""
-    learned = sarsa.perceptron_of(parameters.copy(), input_width(schema))
+    learned = loop.perceptron_of(parameters.copy(), input_width(schema))
     queue_mean, queue_scale, job_mean, job_scale = grid_scaler(schema)
     state = len(schema.queue)
     return QNetwork(
@@ -183,10 +183,10 @@ def network_of(parameters: FloatArray, schema: FeatureSchema) -> QNetwork:
 
 def sweep_settings(
     settings: SarsaSettings, load: TrainingLoad, *, by_deadline: bool
-) -> sarsa.SweepSettings:
+) -> loop.SweepSettings:
     """Settings of a sweep over a load; without "online" it does not learn at the starts."""
     online = settings.update == "online"
-    return sarsa.SweepSettings(
+    return loop.SweepSettings(
         by_deadline=by_deadline,
         epsilon=0.0 if by_deadline else float(settings.epsilon),
         gamma=float(settings.gamma),
@@ -201,13 +201,13 @@ def sweep_settings(
 
 def _swept(
     load: TrainingLoad,
-    grid: sarsa.GridInputs,
-    sweep: sarsa.SweepSettings,
+    grid: loop.GridInputs,
+    sweep: loop.SweepSettings,
     parameters: FloatArray,
     rng: np.random.Generator,
-    past: sarsa.Transitions,
+    past: loop.Transitions,
     fresh: FloatArray,
-) -> tuple[sarsa.Transitions, FloatArray]:
+) -> tuple[loop.Transitions, FloatArray]:
     """The starts of one simulated pass, and the start of each job; learning moves `parameters`.
 
     Args:
@@ -215,9 +215,9 @@ def _swept(
         fresh: initial parameters of each training at a start.
     """
     width, cluster = past.inputs.shape[1], load.settings.empty_cluster(load.workload)
-    network, begin = sarsa.perceptron_of(parameters, width), sarsa.perceptron_of(fresh, width)
+    network, begin = loop.perceptron_of(parameters, width), loop.perceptron_of(fresh, width)
     draws = rng.random((len(load.workload.submit), 2))
-    starts = sarsa.sarsa_sweep(cluster, grid, network, sweep, draws, past, begin)
+    starts = loop.sarsa_sweep(cluster, grid, network, sweep, draws, past, begin)
     return starts, cluster.start
 
 
@@ -228,18 +228,18 @@ def acted_starts(
     rng: np.random.Generator,
     *,
     by_deadline: bool,
-) -> sarsa.Transitions:
+) -> loop.Transitions:
     """The starts of one simulated pass; the online variant changes `parameters`.
 
     `by_deadline` acts by early deadline first, not by the network.
     """
     grid = grid_inputs(load, settings.inputs)
     sweep = sweep_settings(settings, load, by_deadline=by_deadline)
-    nothing = sarsa.Transitions(np.empty((0, input_width(settings.inputs))), np.empty(0))
+    nothing = loop.Transitions(np.empty((0, input_width(settings.inputs))), np.empty(0))
     return _swept(load, grid, sweep, parameters, rng, nothing, parameters)[0]
 
 
-def recorded_starts(load: TrainingLoad, settings: SarsaSettings) -> sarsa.Transitions:
+def recorded_starts(load: TrainingLoad, settings: SarsaSettings) -> loop.Transitions:
     """The starts recorded in a load's log (2008, section VII: calibration by a scheduler)."""
     start = load.prepared.log.start
     if np.isnan(start).any():
@@ -249,29 +249,29 @@ def recorded_starts(load: TrainingLoad, settings: SarsaSettings) -> sarsa.Transi
         )
     sweep = sweep_settings(settings, load, by_deadline=False)
     grid = grid_inputs(load, settings.inputs)
-    return sarsa.recorded_transitions(load.workload, load.settings.capacity, start, grid, sweep)
+    return loop.recorded_transitions(load.workload, load.settings.capacity, start, grid, sweep)
 
 
 def learn_afresh(
     parameters: FloatArray,
     initial: FloatArray,
-    collected: Sequence[sarsa.Transitions],
+    collected: Sequence[loop.Transitions],
     settings: SarsaSettings,
     rng: np.random.Generator,
 ) -> FloatArray:
     """Batch learning: a new network fitted to SARSA's targets for all collected starts."""
     fitted, width = initial.copy(), input_width(settings.inputs)
-    old, network = sarsa.perceptron_of(parameters, width), sarsa.perceptron_of(fitted, width)
+    old, network = loop.perceptron_of(parameters, width), loop.perceptron_of(fitted, width)
     examples = np.concatenate([each.inputs[:-1] for each in collected])
     targets = np.concatenate(
         [
-            each.reward[:-1] + settings.gamma * sarsa.values_of(old, each.inputs[1:])
+            each.reward[:-1] + settings.gamma * loop.values_of(old, each.inputs[1:])
             for each in collected
         ]
     )
     for _ in range(settings.epochs):
         order = rng.permutation(len(targets))
-        sarsa.descend_through(network, examples, targets, order, settings.learning_rate)
+        loop.descend_through(network, examples, targets, order, settings.learning_rate)
     return fitted
 
 
@@ -287,16 +287,14 @@ class SarsaLearner:
         self._settings = settings
         self._width = input_width(settings.inputs)
         self.parameters = self._initial(0)
-        self.collected: list[sarsa.Transitions] = []
+        self.collected: list[loop.Transitions] = []
 
     def _generator(self, sweep: int, purpose: int) -> np.random.Generator:
         """A generator for each sweep, so that a resumed training draws the same numbers."""
         return np.random.default_rng([self._settings.seed, sweep, purpose])
 
     def _initial(self, sweep: int) -> FloatArray:
-        return sarsa.random_parameters(
-            self._generator(sweep, 0), self._width, self._settings.hidden
-        )
+        return loop.random_parameters(self._generator(sweep, 0), self._width, self._settings.hidden)
 
     def sweep(self, number: int, load: TrainingLoad) -> None:
         """Act and learn on one load; sweeps count from 1."""
@@ -312,15 +310,15 @@ class SarsaLearner:
                 self._generator(number, 2),
             )
 
-    def starts(self, number: int, load: TrainingLoad) -> sarsa.Transitions:
+    def starts(self, number: int, load: TrainingLoad) -> loop.Transitions:
         """The starts of a sweep; the online variant learns from them."""
         settings = self._settings
         pretraining = number <= settings.pretraining_sweeps
         if pretraining and settings.pretraining == "recorded":
             starts = recorded_starts(load, settings)
             if settings.update == "online":
-                network = sarsa.perceptron_of(self.parameters, self._width)
-                sarsa.learn_in_order(network, starts, settings.gamma, settings.learning_rate)
+                network = loop.perceptron_of(self.parameters, self._width)
+                loop.learn_in_order(network, starts, settings.gamma, settings.learning_rate)
             return starts
         by_deadline = pretraining and settings.pretraining == "edf"
         rng = self._generator(number, 1)
@@ -408,25 +406,25 @@ class OnLineLearner:
             one_hot: whether each virtual organisation is an input of its own.
         """
         self._settings, self._replayed, self._one_hot = settings, replayed, one_hot
-        width = int(sarsa.input_count(self._inputs(calibration)))
+        width = int(loop.input_count(self._inputs(calibration)))
         rng = np.random.default_rng(settings.seed)
-        self._fresh = sarsa.random_parameters(rng, width, settings.hidden)
+        self._fresh = loop.random_parameters(rng, width, settings.hidden)
         self.parameters = self._fresh.copy()
-        nothing = sarsa.Transitions(np.empty((0, width)), np.empty(0))
+        nothing = loop.Transitions(np.empty((0, width)), np.empty(0))
         past = self._past = self._swept(calibration, rng, nothing, by_deadline=True)[0]
-        network = sarsa.perceptron_of(self.parameters, width)
+        network = loop.perceptron_of(self.parameters, width)
         for _ in range(_SWEEPS):
-            ahead = sarsa.values_of(network, past.inputs[1:])
+            ahead = loop.values_of(network, past.inputs[1:])
             targets = past.reward[:-1] + settings.gamma * ahead
             order = rng.permutation(len(targets))
-            sarsa.descend_through(network, past.inputs[:-1], targets, order, settings.learning_rate)
+            loop.descend_through(network, past.inputs[:-1], targets, order, settings.learning_rate)
 
     def run(self, load: TrainingLoad, *, learning: bool) -> FloatArray:
         """Start of each job of a load, seconds, shape [n]; acts greedily without `learning`."""
         rng = np.random.default_rng([self._settings.seed, 1])
         return self._swept(load, rng, self._past, learning=learning)[1]
 
-    def _inputs(self, load: TrainingLoad) -> sarsa.GridInputs:
+    def _inputs(self, load: TrainingLoad) -> loop.GridInputs:
         grid = grid_inputs(load, self._settings.inputs)
         if not self._one_hot:
             return grid
@@ -438,11 +436,11 @@ class OnLineLearner:
         self,
         load: TrainingLoad,
         rng: np.random.Generator,
-        past: sarsa.Transitions,
+        past: loop.Transitions,
         *,
         by_deadline: bool = False,
         learning: bool = False,
-    ) -> tuple[sarsa.Transitions, FloatArray]:
+    ) -> tuple[loop.Transitions, FloatArray]:
         settings = self._settings
         sweep = sweep_settings(settings, load, by_deadline=by_deadline)._replace(
             epsilon=float(settings.epsilon) if learning else 0.0,

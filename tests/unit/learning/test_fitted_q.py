@@ -26,14 +26,14 @@ from slurm_rl_plugin.learning.regression import (
     FeedForwardRegressor,
     Samples,
 )
-from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, rule_objective
-from slurm_rl_plugin.policies.echo_state import ReservoirSettings
-from slurm_rl_plugin.simulator.rollouts.rollout import (
+from slurm_rl_plugin.learning.rollout import (
     NO_JOB,
     SiteExperience,
     best_action_values,
     collect_experience,
 )
+from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, rule_objective
+from slurm_rl_plugin.policies.echo_state import ReservoirSettings
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.echo_state import compile_echo_state
 from slurm_rl_plugin.simulator.workloads.generators import egee_log, generated_log

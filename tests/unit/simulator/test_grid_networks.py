@@ -16,6 +16,11 @@ from slurm_rl_plugin.features.reactive_grid import (
 )
 from slurm_rl_plugin.features.site import SITE, log_seconds
 from slurm_rl_plugin.learning.onnx_file import export_echo_state
+from slurm_rl_plugin.learning.rollout import (
+    MOST_ACTIONS,
+    best_action_values,
+    collect_experience,
+)
 from slurm_rl_plugin.policies.echo_state import (
     ReservoirSettings,
     random_echo_state,
@@ -34,11 +39,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 )
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_by_score, dispatch_in_order
 from slurm_rl_plugin.simulator.kernel.workload import copied
-from slurm_rl_plugin.simulator.rollouts.rollout import (
-    MOST_ACTIONS,
-    best_action_values,
-    collect_experience,
-)
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,

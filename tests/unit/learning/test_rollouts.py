@@ -7,15 +7,8 @@ import pytest
 
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    advance,
-    empty_cluster,
-    forget_started,
-    start_job,
-)
-from slurm_rl_plugin.simulator.kernel.workload import NO_PAST
-from slurm_rl_plugin.simulator.rollouts.rollout import MOST_OTHERS, NO_JOB, site_experience
-from slurm_rl_plugin.simulator.rollouts.sarsa import (
+from slurm_rl_plugin.learning.rollout import MOST_OTHERS, NO_JOB, site_experience
+from slurm_rl_plugin.learning.sarsa_loop import (
     DIFFERENCE,
     DIFFERENCE_REACHED,
     LITERAL,
@@ -27,6 +20,13 @@ from slurm_rl_plugin.simulator.rollouts.sarsa import (
     value_of,
     values_of,
 )
+from slurm_rl_plugin.simulator.kernel.cluster import (
+    advance,
+    empty_cluster,
+    forget_started,
+    start_job,
+)
+from slurm_rl_plugin.simulator.kernel.workload import NO_PAST
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
 from slurm_rl_plugin.utility.time_utility import JobUtilities, job_rows
 from tests.reference.loads import users_workload, workload_of

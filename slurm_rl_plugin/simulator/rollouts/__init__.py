@@ -1,1 +1,0 @@
-"""Simulations that write down what a learner learns from."""
