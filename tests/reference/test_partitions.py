@@ -9,11 +9,8 @@ from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.run import simulate_in_partitions
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
-    simulate_network,
-    simulate_order,
     simulate_scores,
 )
-from tests.functional.small_site import small_network
 from tests.reference.loads import random_workload, workload_of
 
 CAPACITY = 12
@@ -22,22 +19,6 @@ HOW = [
     for backfilling in ("none", "easy")
     for reserve, cycle in ((0, 0.0), (2, 30.0))
 ]
-
-
-@pytest.mark.parametrize("how", HOW, ids=str)
-def test_one_partition_is_the_machine(how: SimulationSettings) -> None:
-    workload = random_workload(5, parallel=True)
-    nowhere = np.zeros(len(workload.submit), dtype=np.int64)
-    network = small_network()
-    multifactor = QueueOrder(rule="multifactor")
-    for order, whole in (
-        (QueueOrder(scores=-workload.submit), simulate_scores(workload, -workload.submit, how)),
-        (multifactor, simulate_order(workload, multifactor, how)),
-        (QueueOrder(network=network), simulate_network(workload, network, how)),
-    ):
-        parted = simulate_in_partitions(workload, nowhere, [CAPACITY], order, how)
-        assert parted.start.tolist() == whole.start.tolist()
-        assert parted.decisions == whole.decisions
 
 
 @pytest.mark.parametrize("how", HOW, ids=str)
