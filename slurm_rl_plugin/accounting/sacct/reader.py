@@ -207,18 +207,15 @@ class SacctReader(AccountingReader):
         rows = _Columns(fields, layout)
         texts = fields.select(str(place) for place in range(len(layout.names)))
         told = self._seen.told_before(texts.hash_rows(self._seen.key).to_numpy())
-        reasons = [(_TWICE, told), *rows.reasons()]
-        lost: dict[str, list[int]] = {}
-        for place, reason in batch.lost.items():
-            lost.setdefault(reason, []).append(place)
-        dropped = [(reason, np.array(found, dtype=np.int64)) for reason, found in lost.items()]
-        self._records += fields.height
+        reason = np.full(fields.height, "", dtype=np.object_)
+        for name, at_fault in reversed([(_TWICE, told), *rows.reasons()]):
+            reason[at_fault] = name
+        kept: BoolArray = reason == ""
+        faulty = dict(zip(places[~kept].tolist(), reason[~kept].tolist(), strict=True))
+        dropped = batch.lost | faulty
+        self.tally.dropped.update(dropped[place] for place in sorted(dropped))
         self.tally.read += fields.height + len(batch.lost)
-        kept = np.ones(fields.height, dtype=np.bool_)
-        for reason, at_fault in reasons:
-            dropped.append((reason, places[kept & at_fault]))
-            kept &= ~at_fault
-        _count(self.tally.dropped, dropped)
+        self._records += fields.height
         self._notice(rows, kept, places[kept], unread_requests(fields, layout))
         count, noticed = int(np.count_nonzero(kept)), self.tally.noticed
         if layout.free and not layout.mark and count:

@@ -96,7 +96,6 @@ def _job(
         "eligible": event.time,
         "start": math.nan,
         "run_time": run_time,
-        "processors": asked.processors,
         "time_limit": limit,
         "account": options.get("account", user),
         "user": user,
@@ -105,11 +104,7 @@ def _job(
         "job_name": name,
         "submit_line": " ".join(["sbatch", *event.words]),
         "resources": resources_text(asked.amounts),
-        "nodes": asked.nodes,
-        "cpus_per_task": asked.cpus_per_task,
-        "memory_per_cpu": asked.memory_per_cpu,
-        "exclusive": asked.exclusive,
-        "constraint": asked.constraint,
+        **asked._asdict(),
     }
 
 
