@@ -13,7 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,15 +44,9 @@ _CPUS, _GPUS = (8, 16, 32), (2, 4, 8)
 _FEWEST = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnLoad:
-    """Jobs and their machine."""
-
-    log: JobLog
-    machine: Machine
-
-
-def on_drawn_nodes(log: JobLog, processors: int, rng: np.random.Generator) -> DrawnLoad:
+def on_drawn_nodes(
+    log: JobLog, processors: int, rng: np.random.Generator
+) -> tuple[JobLog, Machine]:
     """The jobs of a log on nodes with as many CPUs as its machine, and on nodes with GPUs.
 
     The load of the resource with the largest load is 0.7 to 1.1.
@@ -81,7 +75,7 @@ def on_drawn_nodes(log: JobLog, processors: int, rng: np.random.Generator) -> Dr
         requests=replace(requests, memory_per_cpu=spread),
     )
     busiest = float(_loads(total, log, machine.capacity).max())
-    return DrawnLoad(log=scale_load(drawn, rng.uniform(0.7, 1.1) / busiest), machine=machine)
+    return scale_load(drawn, rng.uniform(0.7, 1.1) / busiest), machine
 
 
 def _templates(log: JobLog) -> IntArray:
@@ -148,8 +142,9 @@ def drawn_logs(paths: Sequence[Path], machines: int, jobs: int) -> list[Prepared
         log = log.select(np.arange(min(len(log), jobs)))
         processors = log.processors_available or int(log.processors.max())
         for _ in range(machines):
-            drawn = on_drawn_nodes(log, processors, np.random.default_rng((1000, len(found))))
-            found.append(class_known_at_submission(prepare_log(drawn.log, machine=drawn.machine)))
+            rng = np.random.default_rng((1000, len(found)))
+            drawn, machine = on_drawn_nodes(log, processors, rng)
+            found.append(class_known_at_submission(prepare_log(drawn, machine=machine)))
     return found
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,18 +44,8 @@ POINTS = (0.0, 1.0, 2.0, 4.0, 8.0, 12.0, 16.0)
 _SHORT, _SOON = 900.0, 120.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """Figures of one order in one case; seconds."""
-
-    misdelivered: float
-    quantile05: float
-    kept95: float
-    slowdown: float
-    within_120s: float
-    wide_wait: float
-    longest_wait: float
-    longest_within_share: float
+#: Of one order in one case; seconds.
+Figures = Mapping[str, float]
 
 
 def case_of(prepared: PreparedLog, scheme: str, load: float, seed: int) -> PreparedLog:
@@ -107,16 +97,16 @@ def figures_of(case: PreparedLog, start: FloatArray) -> Figures:
     modest = (work / work.sum() <= case.shares)[case.account]
     wait_of, run_time = wait[counted], log.run_time[counted]
     short, wide = run_time < _SHORT, log.processors[counted]
-    return Figures(
-        misdelivered=service.misdelivered,
-        quantile05=float(np.quantile(np.minimum(ratio[judged], 1.0), 0.05)),
-        kept95=float(np.mean(ratio[judged] >= KEPT)),
-        slowdown=float(bounded_slowdown(wait_of, run_time).mean()),
-        within_120s=float(np.mean(wait_of[short] <= _SOON)),
-        wide_wait=float(wait_of[wide >= np.quantile(wide, 0.9)].mean()),
-        longest_wait=float(wait_of.max()),
-        longest_within_share=float(wait_of[modest[counted]].max(initial=0.0)),
-    )
+    return {
+        "misdelivered": service.misdelivered,
+        "quantile05": float(np.quantile(np.minimum(ratio[judged], 1.0), 0.05)),
+        "kept95": float(np.mean(ratio[judged] >= KEPT)),
+        "slowdown": float(bounded_slowdown(wait_of, run_time).mean()),
+        "within_120s": float(np.mean(wait_of[short] <= _SOON)),
+        "wide_wait": float(wait_of[wide >= np.quantile(wide, 0.9)].mean()),
+        "longest_wait": float(wait_of.max()),
+        "longest_within_share": float(wait_of[modest[counted]].max(initial=0.0)),
+    }
 
 
 def orders(model: str) -> dict[str, tuple[Candidate, Goals]]:
@@ -137,18 +127,18 @@ def row_of(found: Mapping[str, Sequence[Figures]], name: str) -> dict[str, float
     def over(base: Sequence[Figures], field: str) -> list[float]:
         pairs = zip(ours, base, strict=True)
         return [
-            max(getattr(a, field), 60.0) / max(getattr(b, field), 60.0)
+            max(a[field], 60.0) / max(b[field], 60.0)
             if "wait" in field or "longest" in field
-            else getattr(a, field) / getattr(b, field)
+            else a[field] / b[field]
             for a, b in pairs
         ]
 
     within = over(first, "longest_within_share")
-    soon = [a.within_120s - b.within_120s for a, b in zip(ours, site, strict=True)]
+    soon = [a["within_120s"] - b["within_120s"] for a, b in zip(ours, site, strict=True)]
     return {
-        "misdelivered": float(np.mean([each.misdelivered for each in ours])),
-        "quantile05": float(np.mean([each.quantile05 for each in ours])),
-        "kept95": float(np.mean([each.kept95 for each in ours])),
+        "misdelivered": float(np.mean([each["misdelivered"] for each in ours])),
+        "quantile05": float(np.mean([each["quantile05"] for each in ours])),
+        "kept95": float(np.mean([each["kept95"] for each in ours])),
         "slowdown_over_multifactor": _mean_of_logs(over(site, "slowdown")),
         "points_within_120s": 100.0 * float(np.mean(soon)),
         "wide_over_multifactor": _mean_of_logs(over(site, "wide_wait")),
