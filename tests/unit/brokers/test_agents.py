@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from slurm_rl_plugin.brokers.agents.rules import (
     best_score,
     expected_wait,
     experience,
+    in_random_order,
     learned_wait,
     reward,
     waited_so_far,
@@ -75,6 +77,14 @@ WAITS = (10.0, 40.0)
 )
 def test_rules(rule: Callable[..., float], arguments: tuple[Any, ...], value: float) -> None:
     assert rule(*arguments) == pytest.approx(value)
+
+
+def test_every_order_is_as_likely() -> None:
+    rng = np.random.default_rng(1)
+    orders = [tuple(in_random_order(3, rng).tolist()) for _ in range(6000)]
+    counts = {each: orders.count(each) for each in permutations(range(3))}
+    assert sum(counts.values()) == 6000
+    assert list(counts.values()) == pytest.approx([1000] * 6, abs=4 * math.sqrt(1000))
 
 
 GRIDS = st.builds(
