@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.bench.faults.faults_of_files import FAULTS_OF_FILES
+from tests.bench.faults.faults_of_files import FAULTS_OF_FILES, start_again
 from tests.bench.faults.jobs_under_fault import PENDING
 from tests.bench.faults.scene import (
     AFTER,
@@ -212,11 +212,6 @@ FAULTS_OF_SLURM = (
 )
 
 
-def _start(scene: Scene) -> None:
-    if not scene.daemon.runs:
-        scene.daemon.start()
-
-
 def _kill_often(scene: Scene) -> None:
     """Kills the daemon at random times and starts it each time; it stays dead after the last."""
     marked = scene.daemon.folder / "killed-often"
@@ -298,7 +293,7 @@ def _dies(name: str, begin: Callable[[Scene], None], patience: float) -> Fault:
     return Fault(
         name=name,
         begin=begin,
-        end=_start,
+        end=start_again,
         counts_end=True,
         sign=Sign(""),
         log="disturbance=found_factors",

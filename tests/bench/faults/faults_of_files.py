@@ -173,7 +173,8 @@ def _release_after_kill(scene: Scene) -> str:
     return done.stderr
 
 
-def _start_again(scene: Scene) -> None:
+def start_again(scene: Scene) -> None:
+    """Starts the daemon unless it runs."""
     if not scene.daemon.runs:
         scene.daemon.start()
 
@@ -257,7 +258,7 @@ FAULTS_OF_FILES = (
     Fault(
         name="configuration broken and daemon killed",
         begin=_break_configuration,
-        end=_start_again,
+        end=start_again,
         counts_end=True,
         sign=Sign(""),
         log="going by the state file",
