@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -140,50 +139,31 @@ def test_a_limit_that_slurmctld_was_not_told_of_is_still_taken_from_the_database
     assert (site.cpu, site.kept) == (None, None)
 
 
-def denied(site: Site) -> None:
-    site.cluster.break_command("sacctmgr", "deny")
-
-
-def database_down(site: Site) -> None:
-    words = "sacctmgr: error: Sending PersistInit msg: Connection refused"
-    site.cluster.break_command("sacctmgr", f"fail:{words}")
-
-
-def controller_down(site: Site) -> None:
-    site.cluster.break_command("scontrol", "down")
-
-
-def nothing_enforced(site: Site) -> None:
-    site.cluster.set(settings={"AccountingStorageEnforce": "associations"})
-
-
-def no_such_qos(site: Site) -> None:
-    site.cluster.set(qos={})
-
-
-def garbage(site: Site) -> None:
-    site.cluster.break_command("scontrol", "garbage")
+NO_DATABASE = "fail:sacctmgr: error: Sending PersistInit msg: Connection refused"
+DENIED, DATABASE_DOWN = {"modes": {"sacctmgr": "deny"}}, {"modes": {"sacctmgr": NO_DATABASE}}
+CONTROLLER_DOWN = {"modes": {"scontrol": "down"}}
+NOTHING_ENFORCED = {"settings": {"AccountingStorageEnforce": "associations"}}
 
 
 @pytest.mark.parametrize(
     ("harm", "kind", "words"),
     [
-        (denied, ChangeRejected, "AdminLevel=Administrator.*licenses"),
-        (database_down, BatchSystemUnavailable, "slurmdbd does not answer.*check slurmdbd"),
-        (controller_down, BatchSystemUnavailable, "scontrol ping"),
+        (DENIED, ChangeRejected, "AdminLevel=Administrator.*licenses"),
+        (DATABASE_DOWN, BatchSystemUnavailable, "slurmdbd does not answer.*check slurmdbd"),
+        (CONTROLLER_DOWN, BatchSystemUnavailable, "scontrol ping"),
         (
-            nothing_enforced,
+            NOTHING_ENFORCED,
             ChangeRejected,
             "set AccountingStorageEnforce=associations,limits,qos in slurm.conf",
         ),
-        (no_such_qos, ChangeRejected, "no QOS batch: make it"),
-        (garbage, BatchSystemError, "is not understood"),
+        ({"qos": {}}, ChangeRejected, "no QOS batch: make it"),
+        ({"modes": {"scontrol": "garbage"}}, BatchSystemError, "is not understood"),
     ],
 )
 def test_what_cannot_be_is_said_and_limits_nothing(
-    site: Site, harm: Callable[[Site], None], kind: type[Exception], words: str
+    site: Site, harm: dict[str, Any], kind: type[Exception], words: str
 ) -> None:
-    harm(site)
+    site.cluster.set(**harm)
     with pytest.raises(kind, match=words):
         site.slurm.limit_batch({"cpus": 6})
     assert site.cluster.state["qos"].get("batch", {}).get("cpu") is None
@@ -194,7 +174,7 @@ def test_what_cannot_be_is_said_and_limits_nothing(
 def test_a_refused_change_leaves_the_limit_of_before_and_what_is_remembered(site: Site) -> None:
     site.slurm.limit_batch({"cpus": 6})
     kept = site.kept
-    denied(site)
+    site.cluster.set(**DENIED)
     with pytest.raises(ChangeRejected):
         site.slurm.limit_batch({"cpus": 5})
     assert (site.cpu, site.kept) == (6, kept)
@@ -215,7 +195,7 @@ def test_a_change_that_a_killed_daemon_had_begun_is_waited_for(
 
 def test_a_limit_goes_once_the_site_enforces_none(site: Site) -> None:
     site.slurm.limit_batch({"cpus": 6})
-    nothing_enforced(site)
+    site.cluster.set(**NOTHING_ENFORCED)
     with pytest.raises(ChangeRejected):
         site.slurm.limit_batch({"cpus": 5})
     assert (site.cpu, site.kept) == (None, None)
@@ -269,8 +249,8 @@ def test_a_qos_that_the_site_removed_took_our_limit_with_it(
 def test_an_answer_that_fails_is_no_removed_qos(site: Site) -> None:
     site.slurm.limit_batch({"cpus": 6})
     kept = site.kept
-    for harm in (database_down, controller_down):
-        harm(site)
+    for harm in (DATABASE_DOWN, CONTROLLER_DOWN):
+        site.cluster.set(**harm)
         with pytest.raises(BatchSystemUnavailable):
             site.slurm.limit_batch(None)
         site.cluster.set(modes={})
