@@ -38,6 +38,8 @@ NO_LIMIT = {"cpu": None, "live": None, "others": ""}
 class FakeCluster(StateFile):
     """A state file and the environment in which the fake commands find it."""
 
+    kind: type[SlurmCommands] = SlurmCommands  #: of its adapter
+
     def __init__(self, directory: Path) -> None:
         path = directory / "slurm.json"
         self.env = {
@@ -73,8 +75,8 @@ class FakeCluster(StateFile):
         return AdapterParts(clock=clock, environment=self.env, **given)
 
     def adapter(self, **settings: Any) -> SlurmCommands:
-        """Its adapter by commands; without past runs, where a test asks for none."""
-        return SlurmCommands(self.adapter_settings(**{"history_days": 0.0, **settings}))
+        """Its adapter; without past runs, where a test asks for none."""
+        return self.kind(self.adapter_settings(**{"history_days": 0.0, **settings}))
 
     def add(self, job_id: int, **values: Any) -> int:
         """Add one record; the defaults are a plain eligible job of alice."""

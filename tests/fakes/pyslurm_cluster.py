@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from slurm_rl_plugin.batch_systems.slurm.adapter import Slurm
 from tests.fakes.fake_cluster import FakeCluster
 
 FAKES = Path(__file__).parent
@@ -16,6 +17,8 @@ RELEASES = ("22.5.2", "22.5.3", "25.5.0", "25.11.2")
 
 class PyslurmCluster(FakeCluster):
     """A `FakeCluster` whose children also find a pyslurm over the same state."""
+
+    kind = Slurm
 
     def __init__(self, directory: Path, release: str = RELEASES[-1]) -> None:
         super().__init__(directory)

@@ -23,11 +23,11 @@ from slurm_rl_plugin.batch_systems.slurm import kind as slurm_kind
 from slurm_rl_plugin.batch_systems.slurm.adapter import (
     PROGRAM,
     PyslurmQueue,
-    Slurm,
     ask_pyslurm,
     choose_adapter,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue import job_tables
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
@@ -55,32 +55,22 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> PyslurmCluster:
     return PyslurmCluster(tmp_path, getattr(request, "param", RELEASES[-1]))
 
 
-def adapter(
-    cluster: PyslurmCluster,
-    *,
-    seconds: float = 5.0,
-    calls: list[str] | None = None,
-) -> Slurm:
-    on_call = None if calls is None else lambda call: calls.append(call[0])
-    return Slurm(cluster.adapter_settings(timeout=seconds, on_call=on_call))
-
-
-def looked(cluster: PyslurmCluster, *numbers: int, **array: Any) -> Slurm:
+def looked(cluster: PyslurmCluster, *numbers: int, **array: Any) -> SlurmCommands:
     """An adapter that has seen these jobs, and perhaps an array."""
     for number in numbers:
         cluster.add(number, **(array if number >= 20 else {}))
-    system = adapter(cluster)
+    system = cluster.adapter()
     system.snapshot()
     return system
 
 
-def _records(system: Slurm) -> PyslurmQueue:
+def _records(system: SlurmCommands) -> PyslurmQueue:
     records = system._queue
     assert isinstance(records, PyslurmQueue)
     return records
 
 
-def _rows(system: Slurm) -> list[QueueRow]:
+def _rows(system: SlurmCommands) -> list[QueueRow]:
     return _records(system).waiting_and_running()
 
 
@@ -100,7 +90,7 @@ class TestRows:
         cluster.add(32, state="SPECIAL_EXIT", eligible=None)
         cluster.add(40, het_id=40)
         cluster.add(41, het_id=40, partition="short")
-        system = adapter(cluster)
+        system = cluster.adapter()
         theirs = {row.job_id: row for row in Squeue(system._runner).waiting_and_running()}
         ours = {row.job_id: row for row in _rows(system)}
         assert ours.keys() == theirs.keys() == {1, 2, 3, 4, 5, 20, 21, 22, 32, 40, 41}
@@ -112,7 +102,7 @@ class TestRows:
 
     def test_job_without_a_limit_has_no_end_until_it_is_over(self, cluster: PyslurmCluster) -> None:
         cluster.add(1, time_limit="UNLIMITED", state="RUNNING", start=NOW, end=NOW + 9, nodes="n1")
-        system = adapter(cluster)
+        system = cluster.adapter()
         assert math.isnan(_rows(system)[0].end)
         cluster.change(1, state="COMPLETED")
         _records(system).waiting()
@@ -121,7 +111,7 @@ class TestRows:
     @EVERY_RELEASE
     def test_user_without_a_name_and_name_that_is_no_text(self, cluster: PyslurmCluster) -> None:
         cluster.add(1, user="nobody-knows", name="\udcff")
-        rows = _rows(adapter(cluster))
+        rows = _rows(cluster.adapter())
         assert (rows[0].user, rows[0].name) == ("4242", "")
 
     def test_rows_of_looks_at_new_jobs_do_not_pile_up(
@@ -136,7 +126,7 @@ class TestRows:
     def test_value_of_another_kind_is_named(self, cluster: PyslurmCluster) -> None:
         cluster.add(1, processors="many")
         with pytest.raises(BatchSystemError, match=r"pyslurm answered.*many"):
-            adapter(cluster).snapshot()
+            cluster.adapter().snapshot()
 
 
 class TestWrites:
@@ -144,19 +134,19 @@ class TestWrites:
     def test_zero_is_written(self, cluster: PyslurmCluster) -> None:
         cluster.add(1, site=9)
         calls: list[str] = []
-        system = adapter(cluster, calls=calls)
+        system = cluster.adapter(on_call=lambda call: calls.append(call[0]))
         system.snapshot()
-        assert sorted(calls[2:]) == ["pyslurm_read", "sinfo", "sprio", "sshare"]
+        assert sorted(calls[1:]) == ["pyslurm_read", "sinfo", "sprio", "sshare"]
         assert system.release(np.array([1], dtype=np.int64)).applied == 1
         assert (cluster.sites, cluster.modified, cluster.scontrol_calls) == ({1: 0}, [1], 0)
-        assert calls[6] == "pyslurm_write"
+        assert calls[5] == "pyslurm_write"
 
     def test_all_pending_records_of_an_array_by_one_request(self, cluster: PyslurmCluster) -> None:
         cluster.add(20, tasks="4-9")
         cluster.add(21, array_id=20, tasks="1")
         cluster.add(22, array_id=20, tasks="2", reason="JobHeldUser", eligible=None)
         cluster.add(30)
-        system = adapter(cluster)
+        system = cluster.adapter()
         system.snapshot()
         cluster.add(23, array_id=20, tasks="3")  # split off since the last look
         report = system.apply([set_factor(20, 33), set_factor(30, 44)])
@@ -169,7 +159,7 @@ class TestWrites:
     def test_number_that_no_look_has_shown_may_be_an_array(self, cluster: PyslurmCluster) -> None:
         cluster.add(20, tasks="4-9", site=3)
         cluster.add(21, array_id=20, tasks="1", site=3)
-        assert adapter(cluster).release(np.array([20], dtype=np.int64)).applied == 1
+        assert cluster.adapter().release(np.array([20], dtype=np.int64)).applied == 1
         assert cluster.sites == {20: 0, 21: 0}
 
     def test_jobs_that_end_or_vanish_meanwhile_are_reported(self, cluster: PyslurmCluster) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.batch_systems.slurm.adapter import Slurm
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     NodeRequest,
     node_request,
@@ -294,7 +293,7 @@ def test_pyslurm_leaves_requests_to_squeue(tmp_path: Path):
     cluster.set(nodes=GPU_NODES, settings=COUNTED)
     cluster.add(11, asks="cpu=1,mem=4G,node=1,gres/gpu=2")
     cluster.add(12, array_id=12, tasks="1-3", asks="cpu=1,mem=1G,node=1")
-    system = Slurm(cluster.adapter_settings(timeout=5.0))
+    system = cluster.adapter()
     requests = system.snapshot().pending.jobs.requests
     assert requests.of("gpus").tolist() == [2.0, 0.0]
     system.apply([FactorChange(job_id=job, old=0, new=50) for job in (11, 12)])
