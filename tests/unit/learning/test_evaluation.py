@@ -22,8 +22,6 @@ from slurm_rl_plugin.learning.evaluation.recorded_replay import (
     GOALS,
     RECORDED,
     RECORDED_ORDER,
-    ComparedFigure,
-    RecordedReplay,
     compare,
     overall,
     replay,
@@ -166,31 +164,12 @@ def test_who_loses_by_a_minute_in_the_mean_or_at_the_longest() -> None:
     assert losers(before, before) == []
 
 
-def recorded_by(rule: str, jobs: int) -> tuple[PreparedLog, SimulationSettings]:
-    """A log whose jobs were started in the order of a rule."""
-    prepared = prepare_log(generated_log(f"mmn:jobs={jobs},processors=8"))
-    settings = SimulationSettings(capacity=prepared.capacity, backfilling="easy")
-    start = starts_under(Candidate(name=rule), prepared, prepared.workload(None), settings)
-    return replace(prepared, log=replace(prepared.log, start=start)), settings
-
-
-def silent(done: int) -> None:
-    del done
-
-
-def replayed(rule: str, candidate: str, jobs: int) -> RecordedReplay:
-    prepared, settings = recorded_by(rule, jobs)
-    candidates = {candidate: Candidate(name=candidate)}
-    return replay(prepared, candidates, settings, silent)
-
-
-def compared(one: RecordedReplay, name: str) -> dict[str, ComparedFigure]:
-    rng = np.random.default_rng(1)
-    return compare(one, name, RECORDED_ORDER, rng, silent)
-
-
 def test_many_jobs_tell_which_order_is_better() -> None:
-    one = replayed("fifo", "sjf", 20_000)
+    prepared = prepare_log(generated_log("mmn:jobs=20000,processors=8"))
+    settings = SimulationSettings(capacity=prepared.capacity, backfilling="easy")
+    start = starts_under(Candidate(name="fifo"), prepared, prepared.workload(None), settings)
+    prepared = replace(prepared, log=replace(prepared.log, start=start))
+    one = replay(prepared, {"sjf": Candidate(name="sjf")}, settings, lambda _: None)
     recorded, order = one.schedules[RECORDED].wait, one.schedules[RECORDED_ORDER].wait
     assert order.mean() == pytest.approx(recorded.mean(), rel=0.05)
     assert (one.first, one.last) == (2000, 19_000)
@@ -200,14 +179,16 @@ def test_many_jobs_tell_which_order_is_better() -> None:
         for name, jobs in one.schedules.items()
     }
     one = replace(one, schedules=schedules)
-    found = compared(one, "sjf")
+    found, same = (
+        compare(one, name, RECORDED_ORDER, np.random.default_rng(1), lambda _: None)
+        for name in ("sjf", RECORDED_ORDER)
+    )
     slowdown = found["mean_bounded_slowdown"]
     assert slowdown.verdict == BETTER
     assert slowdown.ci95 is not None
     assert slowdown.ci95[0] < slowdown.difference < slowdown.ci95[1] < 0
     assert found["interactive_within_120s"].verdict == BETTER
     assert overall(found) == BETTER
-    same = compared(one, RECORDED_ORDER)
     assert {same[name].verdict for name in GOALS} == {NO_DIFFERENCE}
 
 

@@ -228,8 +228,12 @@ def test_a_network_is_compared_on_windows_that_chose_and_with_every_rule():
     assert again.best_heuristic == found.best_heuristic
     assert again.ratio > found.ratio
     assert set(found.ratio_to) == set(RULE_WEIGHTS)
-    assert found.ratio_to["sjf"] == pytest.approx(1.0)
     assert found.ratio_to["fifo"] < 1.0 < again.ratio_to["sjf"]
+    for rule in RULE_WEIGHTS:  # each network orders as its rule
+        same = compare_with_rules(rule_network(rule), prepared(), validation=SMALL_TRAINING)
+        assert same.ratio_to[rule] == pytest.approx(1.0)
+    with pytest.raises(ConfigurationError, match="unicep cannot be written as a network"):
+        rule_network("unicep")
 
 
 def compared(ratio, ratio_to=1.0, **slowdown):

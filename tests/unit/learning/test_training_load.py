@@ -8,18 +8,14 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain.goals import AS_TRAINED, POINTS_A_DOUBLING, Goals
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, evaluate, starts_under
 from slurm_rl_plugin.learning.policy_search import (
-    RULE_WEIGHTS,
     rule_network,
 )
 from slurm_rl_plugin.learning.training_load import TrainingLoad, rule_objective
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
-    simulate_network,
-    simulate_scores,
 )
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import (
@@ -30,7 +26,6 @@ from slurm_rl_plugin.simulator.workloads.log_workload import (
     prepare_log,
 )
 from slurm_rl_plugin.utility.reward import RewardWeights
-from tests.reference.loads import random_workload
 
 HOW = SimulationSettings(capacity=5, backfilling="easy")
 DROP = (105, 30)
@@ -122,27 +117,6 @@ def test_groups_are_compared_with_the_sites_own_priority():
     wait = WHOLE.site_wait[LOG.log.processors == 1].mean()
     lost = WHOLE.objective(later, without) - WHOLE.objective(later, weights)
     assert lost > 10 * np.log10((wait + 1e5) / (wait + 60) / 1.05) / 10 > 0.0
-
-
-SETTINGS = SimulationSettings(capacity=40, backfilling="easy")
-SCORES = {
-    "fifo": lambda load: -load.submit,
-    "sjf": lambda load: -load.time_limit,
-    "saf": lambda load: -load.time_limit * load.processors,
-}
-
-
-@pytest.mark.parametrize("rule", RULE_WEIGHTS)
-def test_the_network_schedules_as_the_rule(rule):
-    with pytest.raises(ConfigurationError, match="unicep cannot be written as a network"):
-        rule_network("unicep")
-    for seed in range(5):
-        workload = random_workload(seed, jobs=120, parallel=True)
-        rng = np.random.default_rng(seed)
-        workload = workload.having(time_limit=workload.time_limit * rng.uniform(1, 2, 120))
-        network = simulate_network(workload, rule_network(rule), SETTINGS).start
-        expected = simulate_scores(workload, SCORES[rule](workload), SETTINGS).start
-        assert network.tolist() == expected.tolist()
 
 
 LOG_GOALS = mmn_log(np.random.default_rng(1), processors=5, jobs=300, load=0.95)
