@@ -62,7 +62,6 @@ class Forecaster:
     _is_part: bool = False
     _past: PastWaits | None = None
     _fitted: float = -np.inf
-    _rounds: int = field(default=0)
     _requests: RequestWatch = field(default_factory=RequestWatch)
 
     def forecast(self, history: PreparedLog, snapshot: QueueSnapshot) -> ForecastQueue:
@@ -249,9 +248,7 @@ class Forecaster:
             self.kept.keep(
                 _given(snapshot.now, chosen, snapshot, chosen.interactive, part, unknown)
             )
-        self._rounds += 1
-        if self._rounds % 100 == 1:
-            self.kept.forget(snapshot.now - self.kept_days * DAY)
+        self.kept.forget(snapshot.now - self.kept_days * DAY)
 
 
 def coverage(earlier: GivenRows, now: float) -> float:

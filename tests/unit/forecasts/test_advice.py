@@ -240,7 +240,7 @@ def test_whose_runs_have_grown_is_told_nothing() -> None:
     assert np.isnan(rule.advised(runs_alike(steady())[0], hardly_shorter)).all()
 
 
-def test_kills_of_one_template_count_as_one() -> None:
+def test_kills_of_one_template_count_as_one_and_few_jobs_tell_nothing() -> None:
     spread = np.zeros(4000, dtype=np.bool_)
     spread[::250] = True
     together = np.zeros(4000, dtype=np.bool_)
@@ -249,13 +249,9 @@ def test_kills_of_one_template_count_as_one() -> None:
     assert spread.sum() == together.sum()
     counts = np.ones(4000)
     assert killed_at_most(together, template, counts) > killed_at_most(spread, template, counts)
-
-
-def test_few_jobs_tell_nothing() -> None:
-    nobody = np.zeros(299, dtype=np.bool_)
-    assert killed_at_most(nobody, np.arange(299), np.ones(299)) == 1.0
-    one = np.zeros(4000, dtype=np.bool_)
-    assert killed_at_most(one, np.zeros(4000, dtype=np.int64), np.ones(4000)) == 1.0
+    nobody = np.zeros(4000, dtype=np.bool_)
+    assert killed_at_most(nobody[:299], np.arange(299), counts[:299]) == 1.0  # too few
+    assert killed_at_most(nobody, np.zeros(4000, dtype=np.int64), counts) == 1.0
 
 
 @pytest.mark.parametrize("of_eve", [0, 1000, 20_000])

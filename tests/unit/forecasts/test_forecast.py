@@ -47,12 +47,6 @@ def test_chances_run_straight_in_log_wait(seconds: float, chance: float) -> None
     assert DECADES.chance_within(seconds)[0] == pytest.approx(chance)
 
 
-def test_a_wait_that_is_certain_has_no_width() -> None:
-    certain = of(*[60.0] * len(LEVELS))
-    assert certain.chance_within(59.0)[0] == 0.0
-    assert certain.chance_within(61.0)[0] == 1.0
-
-
 def test_quantiles_that_cross_or_are_too_few_are_refused_or_put_in_order() -> None:
     with pytest.raises(ValueError, match="must be finite numbers that rise"):
         of(2.0, 1.0, 3.0, 4.0, 5.0, 6.0, 7.0)

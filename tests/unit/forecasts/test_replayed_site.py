@@ -239,19 +239,14 @@ def test_who_waits_depends_on_where_the_others_run(backfilling: str) -> None:
 @pytest.mark.parametrize("backfilling", NODE_BACKFILLING)
 def test_jobs_of_unknown_nodes_are_placed_as_the_simulator_would(backfilling: str) -> None:
     one = site_nodes(backfilling)
-    known, half = (
-        one.planned(replace(QUEUE_NODES, held=held(*each)), WAITING) for each in ((0, 1), (None, 1))
-    )
-    np.testing.assert_array_equal(one.planned(QUEUE_NODES, WAITING), known)
-    np.testing.assert_array_equal(half, known)
 
+    def planned(*nodes: int | None) -> FloatArray:
+        return one.planned(replace(QUEUE_NODES, held=held(*nodes)), WAITING)
 
-def test_a_job_of_unknown_nodes_takes_none_that_another_is_known_to_hold() -> None:
-    found = [
-        site_nodes("easy").planned(replace(QUEUE_NODES, held=held(*each)), WAITING)
-        for each in ((None, 0), (1, 0))
-    ]
-    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(one.planned(QUEUE_NODES, WAITING), planned(0, 1))
+    np.testing.assert_array_equal(planned(None, 1), planned(0, 1))
+    # none that another is known to hold
+    np.testing.assert_array_equal(planned(None, 0), planned(1, 0))
 
 
 @pytest.mark.parametrize("backfilling", NODE_BACKFILLING)

@@ -7,19 +7,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.batch_systems.port import Presence
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
-from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.reading import read_configuration
 from slurm_rl_plugin.domain.machine import Machine
-from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
+from slurm_rl_plugin.domain.queue_file import QueueOnFile, read_queue, write_queue
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ConfigurationError, SlurmRLError
+from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastPages
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
-from slurm_rl_plugin.forecasts.live.sources import own_order, rule_order
+from slurm_rl_plugin.forecasts.live.sources import own_order
 from slurm_rl_plugin.services import forecast_service
 from slurm_rl_plugin.services.forecast_service import (
     ForecastService,
@@ -29,7 +28,6 @@ from slurm_rl_plugin.services.forecast_service import (
 from slurm_rl_plugin.units import DAY, HOUR
 from tests.unit.forecasts.live_site import (
     BEGIN,
-    LiveSite,
     busy_look,
     forecaster,
     last_days,
@@ -81,55 +79,6 @@ def test_while_the_policy_is_not_used_the_order_is_that_of_its_fallback(
     assert (orders["fallback"] is own_order) == is_own
 
 
-def left_queue(folder: Path) -> tuple[LiveSite, float, Configuration]:
-    """A site whose daemon has left a busy queue in the folder, when, and a configuration."""
-    site = live_site()
-    now = busy_look(site, last_days(site, 2.0, HOUR))
-    (folder / "slurm-rl.toml").write_text("[forecast]\nport = 0\n")
-    look = QueueOnFile(snapshot=site.queue(now, now - HOUR), mode="shadow", policy="x")
-    write_queue(folder / "queue.npz", look)
-    return site, now, read_configuration(folder / "slurm-rl.toml")
-
-
-def test_scores_and_metrics_cost_nothing_but_a_forecast_of_the_queue(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site, now, configuration = left_queue(tmp_path)
-    monkeypatch.setattr(OwnHistory, "known", lambda self, processors: site.history(now))
-    made = forecaster(tmp_path, draws=2)
-    made.kept.keep(given([9_000_000], now - HOUR, start=now - 60.0))
-    service = ForecastService(
-        configuration=configuration,
-        forecaster=made,
-        orders=dict.fromkeys(("active", "fallback"), rule_order("fifo")),
-        history=OwnHistory(configuration=configuration, kind=None, is_whole=True),  # type: ignore[arg-type]
-        queue_file=tmp_path / "queue.npz",
-        _looked_back=True,
-    )
-    loaded = list[float]()
-    rows = KeptForecasts.rows
-
-    def counted(self: KeptForecasts, since: float, **more: Any) -> Any:
-        loaded.append(since)
-        return rows(self, since, **more)
-
-    monkeypatch.setattr(KeptForecasts, "rows", counted)
-    served: dict[str, Any] = {}
-    monkeypatch.setattr(
-        "slurm_rl_plugin.services.forecast_service.serve_pages_locally",
-        lambda pages, path, section: served.update(pages=pages),
-    )
-    service.serve()
-    pages = served["pages"]
-    assert not any(map(pages.is_token, ("", "Bearer", "Bearer ")))  # no token is configured
-    assert pages.scores()["started"] == 1  # those of before the start
-    assert service.renew()
-    loaded.clear()
-    assert pages.scores()["given"] == 1 + np.count_nonzero(service.pages._queue.place >= 0)  # type: ignore[union-attr]
-    assert b"slurm_rl_forecasts_started 1.0" in pages.metrics()[0]
-    assert loaded == []
-
-
 @dataclass(slots=True)
 class Started:
     """A service that has just started, and what it forecast."""
@@ -145,7 +94,12 @@ def started(
     answers: Callable[[float], bool] = lambda days: True,
 ) -> Started:
     """A service whose accounting answers a query of some days, or does not."""
-    site, now, configuration = left_queue(tmp_path)
+    site = live_site()
+    now = busy_look(site, last_days(site, 2.0, HOUR))
+    (tmp_path / "slurm-rl.toml").write_text("[forecast]\nport = 0\n")
+    configuration = read_configuration(tmp_path / "slurm-rl.toml")
+    look = QueueOnFile(snapshot=site.queue(now, now - HOUR), mode="shadow", policy="x")
+    write_queue(tmp_path / "queue.npz", look)
 
     def log(self: OwnHistory, days: float, seconds: float) -> JobLog:
         if not answers(days):
@@ -177,6 +131,38 @@ def started(
         ),
     )
     return made
+
+
+def test_scores_and_metrics_cost_nothing_but_a_forecast_of_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = started(tmp_path, monkeypatch).service
+    service.history.early.clear()
+    service._looked_back = True  # calibration is another test's
+    kept, loaded, served = service.forecaster.kept, list[float](), dict[str, Any]()
+    now = read_queue(service.queue_file).snapshot.now
+    kept.keep(given([9_000_000], now - HOUR, start=now - 60.0))
+    rows = KeptForecasts.rows
+
+    def counted(self: KeptForecasts, since: float, **more: Any) -> Any:
+        loaded.append(since)
+        return rows(self, since, **more)
+
+    def serve(pages: ForecastPages, path: Path, section: str) -> None:
+        served.update(pages=pages)
+
+    monkeypatch.setattr(KeptForecasts, "rows", counted)
+    monkeypatch.setattr(forecast_service, "serve_pages_locally", serve)
+    service.serve()
+    pages = served["pages"]
+    assert not any(map(pages.is_token, ("", "Bearer", "Bearer ")))  # no token is configured
+    assert pages.scores()["started"] == 1  # those of before the start
+    assert service.renew()
+    count = len(kept.rows(0.0))
+    loaded.clear()
+    assert pages.scores()["given"] == count > 1
+    assert b"slurm_rl_forecasts_started 1.0" in pages.metrics()[0]
+    assert loaded == []
 
 
 def test_it_answers_from_what_is_known_and_calibrates_later(
