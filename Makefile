@@ -14,7 +14,7 @@ SITE := .venv-site
 REAL := tests/real tests/attacks tests/functional/test_documentation.py
 
 .PHONY: help demo test test-all test-lowest test-releases test-pbs check bench bench-slurm bench-reserve faults soak \
-  fuzz fuzz-short fuzz-coverage deb deb-twice lock generated default-model paper-models reserve-model \
+  fuzz fuzz-short fuzz-coverage deb deb-twice lock generated pictures default-model paper-models reserve-model \
   q-network rpm site clean
 
 help:
@@ -39,6 +39,7 @@ help:
 	@echo "make lock           requirements/: exact versions and hashes of what is installed"
 	@echo "make deb-twice      builds the package twice: the same bytes; by hand, 10 minutes"
 	@echo "make generated      files made of the code: example file, tables of documents, dashboards"
+	@echo "make pictures       docs/pictures/users-page-*.png again, in a Chromium"
 	@echo "make default-model  write policy_models/default.onnx again"
 	@echo "make paper-models   train the networks of the papers of 2008 and 2011 again"
 	@echo "make reserve-model  train policy_models/responsive-reserve.onnx again, on LPC-EGEE"
@@ -191,6 +192,9 @@ deb-twice:
 generated: $(VENV)/installed-test
 	$(BIN)/python -m slurm_rl_plugin.configuration.generated
 	$(BIN)/python deploy/grafana/generate_dashboards.py
+
+pictures: $(VENV)/installed-test
+	$(BIN)/python -m tests.functional.users_site docs/pictures
 
 default-model: $(VENV)/installed-train
 	$(BIN)/python -m tests.bench.default_model

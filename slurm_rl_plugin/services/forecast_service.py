@@ -25,7 +25,7 @@ from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, read_queue
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
 from slurm_rl_plugin.forecasts.live.asked_queue import AskedQueue
-from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastPages, question_pace, reading_pace
+from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastPages
 from slurm_rl_plugin.forecasts.live.forecast_queue import (
     FEWEST_SCORED,
     LATELY,
@@ -200,8 +200,6 @@ class ForecastService:
             others=given.others,
             clock=time.time,  # noqa: TID251 - the composition root hands out the clock
             monotonic=time.monotonic,
-            pace=question_pace(time.monotonic),
-            reading=reading_pace(time.monotonic),
             new_job=asked.new_job,
             advice=asked.advice,
             scores=lambda: self._scores,

@@ -2,7 +2,7 @@
 
     python -m tests.functional.users_site docs/pictures
 
-draws users-page-WIDTH.png and users-page-WIDTH-dark.png.
+(`make pictures`) draws users-page-WIDTH.png and users-page-WIDTH-dark.png.
 """
 
 from __future__ import annotations
@@ -23,11 +23,7 @@ from selenium import webdriver
 
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind, PartitionAccess
 from slurm_rl_plugin.forecasts.live.asked_queue import AskedQueue
-from slurm_rl_plugin.forecasts.live.forecast_pages import (
-    ForecastPages,
-    question_pace,
-    reading_pace,
-)
+from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastPages
 from slurm_rl_plugin.forecasts.live.forecast_queue import ForecastQueue, scores_document
 from slurm_rl_plugin.serving.page_server import serve_pages
 from slurm_rl_plugin.simulator.kernel.kept_code import keep_compiled_code
@@ -108,8 +104,6 @@ def served_site(folder: Path, accounts: tuple[str, str]) -> Site:
         others=False,
         clock=lambda: now + 42.0,
         monotonic=time.monotonic,
-        pace=question_pace(time.monotonic),
-        reading=reading_pace(time.monotonic),
         new_job=asked.new_job,
         advice=asked.advice,
         scores=lambda: scores_document(made.kept.rows(0.0), now),

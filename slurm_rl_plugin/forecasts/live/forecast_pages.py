@@ -84,20 +84,6 @@ class SecondsOfWork:
         self.rate.give_back(client, self.most - counted)
 
 
-def question_pace(monotonic: Callable[[], float]) -> SecondsOfWork:
-    """For how long each client may have the queue played forward."""
-    rate = RequestRate(per_minute=_SECONDS_A_MINUTE, at_once=_AT_ONCE, monotonic=monotonic)
-    return SecondsOfWork(rate, QUESTION_SECONDS, _LEAST_OF_QUESTION)
-
-
-def reading_pace(monotonic: Callable[[], float]) -> SecondsOfWork:
-    """For how long each client may have what is forecast written out, processor seconds."""
-    rate = RequestRate(
-        per_minute=_READING_SECONDS_A_MINUTE, at_once=_READING_AT_ONCE, monotonic=monotonic
-    )
-    return SecondsOfWork(rate, _LEAST_OF_READING, _LEAST_OF_READING)
-
-
 def _take(pace: SecondsOfWork, asker: Asker) -> None:
     pause = pace.pause(asker.client)
     if pause > 0.0:
@@ -112,9 +98,6 @@ class ForecastPages:
     others: bool  #: whether users may ask for the jobs of others
     clock: Callable[[], float]  #: seconds since the epoch
     monotonic: Callable[[], float]  #: clock of durations, seconds
-    pace: SecondsOfWork  #: for how long a client may have the queue played forward
-    #: For how long it may have existing forecasts written out, processor seconds.
-    reading: SecondsOfWork
     #: Forecasts a job that is not submitted, by a document of what it asks for.
     new_job: Callable[[ForecastQueue, Mapping[str, Any]], dict[str, Any]]
     #: What other requests of a pending job, by its place, would bring.
@@ -128,6 +111,10 @@ class ForecastPages:
     started: Callable[[str, float, int], GivenRows]
     #: The WSGI key of the header in which the portal names its user; "" for none.
     user_key: str = ""
+    #: For how long a client may have the queue played forward.
+    pace: SecondsOfWork = field(init=False)
+    #: For how long it may have existing forecasts written out, processor seconds.
+    reading: SecondsOfWork = field(init=False)
     _queue: ForecastQueue | None = None
     #: user, None for all of them -> the jobs of the last forecast in JSON.
     _written: dict[str | None, bytes] = field(default_factory=dict)
@@ -136,6 +123,15 @@ class ForecastPages:
     _places: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(MOST_WAITING + 1)
     )
+
+    def __post_init__(self) -> None:
+        def rate(per_minute: float, at_once: float) -> RequestRate:
+            return RequestRate(per_minute=per_minute, at_once=at_once, monotonic=self.monotonic)
+
+        of_questions = rate(_SECONDS_A_MINUTE, _AT_ONCE)
+        self.pace = SecondsOfWork(of_questions, QUESTION_SECONDS, _LEAST_OF_QUESTION)
+        of_reading = rate(_READING_SECONDS_A_MINUTE, _READING_AT_ONCE)
+        self.reading = SecondsOfWork(of_reading, _LEAST_OF_READING, _LEAST_OF_READING)
 
     def renew(self, queue: ForecastQueue) -> None:
         """Take a new forecast of the whole queue."""

@@ -90,15 +90,12 @@ def binned(values: FloatArray, edges: Sequence[FloatArray]) -> FloatArray:
     return np.column_stack(columns)
 
 
-def last_similar_log_waits(
-    jobs: SeenJobs, log_wait: FloatArray, moment: float, fallback: float = np.nan
-) -> FloatArray:
+def last_similar_log_waits(jobs: SeenJobs, log_wait: FloatArray, moment: float) -> FloatArray:
     """log10 of the wait of the last similar job, of the jobs seen at a moment, float64[now].
 
     Args:
         jobs: those seen then, and those before.
         log_wait: of all, as it is known by then, float64[n].
-        fallback: where there is none.
     """
     now, before = np.flatnonzero(jobs.moment == moment), np.flatnonzero(jobs.moment < moment)
     last = before[np.lexsort((jobs.submit[before], jobs.moment[before]))]
@@ -108,21 +105,16 @@ def last_similar_log_waits(
         of_group = np.full(int(codes.max(initial=0)) + 1, np.nan)
         of_group[codes[last]] = log_wait[last]  # the last one stays
         found = np.where(np.isnan(found), of_group[codes[now]], found)
-    return np.where(np.isnan(found), fallback, found)
+    return found
 
 
-def median_of_partition(
-    jobs: SeenJobs, log_wait: FloatArray, moment: float, fallback: float = np.nan
-) -> FloatArray:
+def median_of_partition(jobs: SeenJobs, log_wait: FloatArray, moment: float) -> FloatArray:
     """Median log10 wait of all earlier jobs of the partition, of the jobs seen at a moment.
 
-    Args:
-        jobs: those seen then, and those before.
-        log_wait: of all, as it is known by then, float64[n].
-        fallback: of a partition without any, where there is no earlier job at all.
+    It takes what `last_similar_log_waits` takes.
     """
     now, before = jobs.moment == moment, jobs.moment < moment
-    overall = float(np.median(log_wait[before])) if before.any() else fallback
+    overall = float(np.median(log_wait[before])) if before.any() else np.nan
     median = {
         each: np.median(log_wait[before & (jobs.partition == each)])
         for each in np.unique(jobs.partition[before])

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.forecasts.live.forecast_pages import question_pace, reading_pace
 from slurm_rl_plugin.serving.clients import (
     MOST_CLIENTS,
     NAMELESS,
@@ -51,7 +50,7 @@ def path() -> Iterator[Path]:
         time.sleep(WORK)
         return {"jobs": [{}]}
 
-    served = pages(pace=question_pace(time.monotonic), reading=reading_pace(time.monotonic))
+    served = pages()
     served.new_job = new_job
     before = os.umask(0o027)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,8 +19,6 @@ from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS
 from slurm_rl_plugin.forecasts.live.forecast_pages import (
     Asker,
     ForecastPages,
-    question_pace,
-    reading_pace,
 )
 from tests.unit.forecasts.live_site import Clock
 
@@ -67,13 +65,17 @@ class Pace:
         self.cost.append((client, seconds))
 
 
-def pages(*, others: bool = False, pace: Any = None, reading: Any = None) -> ForecastPages:
+def pages(
+    *,
+    others: bool = False,
+    pace: Any = None,
+    reading: Any = None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> ForecastPages:
     served = ForecastPages(
         others=others,
         clock=lambda: 1000.0,
-        monotonic=time.monotonic,
-        pace=Pace(0.0) if pace is None else pace,
-        reading=Pace(0.0) if reading is None else reading,
+        monotonic=monotonic,
         new_job=lambda queue, request: {"jobs": [{**request, "ahead_of_account": 3}]},
         advice=lambda queue, place: [{"words": "ask for less"}],
         scores=lambda: {"given": 1},
@@ -83,19 +85,21 @@ def pages(*, others: bool = False, pace: Any = None, reading: Any = None) -> For
         started=lambda user, since, most: pytest.fail("asked for no page"),
         user_key="HTTP_X_FORWARDED_USER",
     )
+    served.pace, served.reading = pace or served.pace, reading or served.reading
     served.renew(OneQueue())  # type: ignore[arg-type]
     return served
 
 
-def slow_pages(pace: Any, took: float, clock: Clock | None = None) -> ForecastPages:
+def slow_pages(took: float, pace: Any = None) -> ForecastPages:
     """Pages whose questions take some seconds by a clock."""
-    served, time_now = pages(pace=pace), clock or Clock()
+    clock = Clock()
+    served = pages(pace=pace, monotonic=clock)
 
     def new_job(queue: object, request: Mapping[str, Any]) -> dict[str, Any]:
-        time_now.now += took
+        clock.now += took
         return {"jobs": [{}]}
 
-    served.monotonic, served.new_job = time_now, new_job
+    served.new_job = new_job
     return served
 
 
@@ -154,8 +158,7 @@ def test_a_user_asks_as_himself_and_a_portal_for_anybody() -> None:
 
 
 def test_users_without_a_name_have_one_share_and_half_of_a_users() -> None:
-    clock = Clock()
-    service = slow_pages(question_pace(clock), QUESTION_SECONDS, clock)
+    service = slow_pages(QUESTION_SECONDS)
     numbers = iter(range(100_000, 165_536))
 
     def statuses(name: str) -> list[str]:
@@ -188,7 +191,7 @@ def test_what_reading_costs_is_counted_and_bounded() -> None:
     assert status == "429 Too Many Requests"
     assert "ask again in 3 s" in answer["error"]
     now = [0.0]
-    pace = reading_pace(lambda: now[0])
+    pace = pages(monotonic=lambda: now[0]).reading
     asks = 0
     for now[0] in np.arange(0.0, 600.0, 0.01).tolist():
         if pace.pause("uid:1") == 0.0:
@@ -241,14 +244,14 @@ def test_what_plays_the_queue_forward_is_asked_seldom(query: str) -> None:
 
 def test_a_question_counts_as_what_it_took_and_not_as_the_wait_for_others() -> None:
     pace = Pace(0.0)
-    assert asked(slow_pages(pace, 9.0), "", body=b"{}", **ANN)[0] == "200 OK"
+    assert asked(slow_pages(9.0, pace), "", body=b"{}", **ANN)[0] == "200 OK"
     assert pace.cost == [("uid:1", 9.0)]
 
 
 def test_one_client_cannot_keep_the_others_waiting() -> None:
     """He asks as often as he can, each question as long as one may be."""
     now = [0.0]
-    pace, longest = question_pace(lambda: now[0]), QUESTION_SECONDS
+    pace, longest = pages(monotonic=lambda: now[0]).pace, QUESTION_SECONDS
     at_once = 0
     while pace.pause("uid:1") == 0.0:
         at_once += 1
