@@ -98,7 +98,7 @@ def test_a_page_before_and_after_the_first_forecasts(site: Site) -> None:
         assert '<p class="warning">Not yet calibrated on this cluster' in page
         site.pages._queue = None
         status, text = refusal(site, **portal("alice"))
-        assert (status, "there is no forecast yet" in text) == (503, True)
+        assert (status, "There is no forecast yet" in text) == (503, True)
     finally:
         site.pages.renew(site.queue)
 

@@ -15,12 +15,22 @@ from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     read_running_cluster,
 )
 from slurm_rl_plugin.domain import QueueSnapshot, RunningJobs
-from slurm_rl_plugin.domain.machine import Machine
+from slurm_rl_plugin.domain.machine import (
+    Machine,
+    MachinePartition,
+    NodeKind,
+    PartitionAccess,
+    PriorityWeights,
+)
 from slurm_rl_plugin.domain.resources import ResourceRequests
+from slurm_rl_plugin.forecasts.live.asked_queue import OtherRequest, asking_for
 from slurm_rl_plugin.forecasts.live.other_partitions import other_partitions
+from slurm_rl_plugin.forecasts.live.site_at import site_now
 from slurm_rl_plugin.machine_files.reader import read_machine
-from slurm_rl_plugin.units import HOUR
+from slurm_rl_plugin.simulator.workloads.site_points import site_priority
+from slurm_rl_plugin.units import DAY, HOUR
 from tests.unit.batch_systems.test_slurm_requests import RELEASES, recorded
+from tests.unit.forecasts.live_site import LiveSite, replay_source
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 
 #: What scontrol of the newest release prints, and the partition whose rights are tried.
@@ -151,3 +161,24 @@ def test_the_partition_with_the_least_demand_comes_first() -> None:
     running = RunningJobs.seen(job_table(1, processors=[8], partition=[1]), np.zeros(1), 1000.0)
     busy = replace(idle, running=running, partitions=("batch", "gpu"))
     assert other_partitions(busy, 0, machine(SHORT)) == ["short", "gpu"]
+
+
+def test_a_replay_has_the_tier_and_the_priority_factor_of_the_other_partition(
+    site: LiveSite, now: float
+) -> None:
+    open_to_all = {"kinds": (0,), "access": PartitionAccess()}
+    on_nodes = Machine(
+        kinds=(NodeKind(name="n[1-2]", count=2, resources=(16.0, 0.0, 0.0)),),
+        partitions=(
+            MachinePartition(name="batch", is_default=True, **open_to_all),
+            MachinePartition(name="express", tier=3, priority_factor=10, **open_to_all),
+        ),
+        weights=PriorityWeights(partition=1000.0),
+    )
+    look = asking_for(site.queue(now, now - HOUR), 0, OtherRequest(partition="express"))
+    at, row = site_now(replace(site, machine=on_nodes).history(now), look, 7.0 * DAY)
+    replayed, _ = replay_source().at(at)
+    assert replayed.machine is not None
+    assert replayed.machine.queues.tier[at.pending[row[:2]]].tolist() == [3, 1]
+    points = site_priority(at.prepared, on_nodes).points[at.pending[row[:2]]]
+    assert points.tolist() == [1000.0, 100.0]
