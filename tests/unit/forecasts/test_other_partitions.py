@@ -29,10 +29,12 @@ from slurm_rl_plugin.forecasts.live.site_at import site_now
 from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.simulator.workloads.site_points import site_priority
 from slurm_rl_plugin.units import DAY, HOUR
-from tests.unit.batch_systems.test_slurm_requests import RELEASES, recorded
+from tests.assets.record_slurm_answers import ASSETS
+from tests.unit.batch_systems.test_slurm_requests import recorded
 from tests.unit.forecasts.live_site import LiveSite, replay_source
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 
+RELEASES = sorted(ASSETS.iterdir())
 #: What scontrol of the newest release prints, and the partition whose rights are tried.
 FOLDER = RELEASES[-1]
 LINES = FOLDER.joinpath("machine-partitions.txt").read_text()
