@@ -181,6 +181,6 @@ def test_a_replay_has_the_tier_and_the_priority_factor_of_the_other_partition(
     at, row = site_now(replace(site, machine=on_nodes).history(now), look, 7.0 * DAY)
     replayed, _ = replay_source().at(at)
     assert replayed.machine is not None
-    assert replayed.machine.queues.tier[at.pending[row[:2]]].tolist() == [3, 1]
+    assert replayed.machine.tier[at.pending[row[:2]]].tolist() == [3, 1]
     points = site_priority(at.prepared, on_nodes).points[at.pending[row[:2]]]
     assert points.tolist() == [1000.0, 100.0]
