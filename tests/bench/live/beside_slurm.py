@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from threading import Event
@@ -123,19 +123,15 @@ PLAN = ClusterPlan(
 WIDE_WAIT = "wide job, wait"
 
 
+@dataclass(slots=True)
 class Run:
-    """One scene under one order on a cluster of its own.
+    """One scene under one order on a cluster of its own."""
 
-    Attributes:
-        cluster: the running cluster.
-        folder: results and files of the daemon.
-        order: one of ORDERS.
-        loads: load averages of the machine, one for each job submitted during the scene.
-    """
-
-    def __init__(self, cluster: PrivateSlurm, folder: Path, order: str) -> None:
-        self.cluster, self.folder, self.order = cluster, folder, order
-        self.loads = list[float]()
+    cluster: PrivateSlurm
+    folder: Path  #: results and files of the daemon
+    order: str  #: one of ORDERS
+    #: Load averages of the machine, one for each job submitted during the scene.
+    loads: list[float] = field(default_factory=list)
 
     def submit_all(self, jobs: Sequence[LiveJob]) -> dict[int, LiveJob]:
         """Submits jobs that cannot start yet; returns job id -> job."""
