@@ -370,7 +370,7 @@ WEIGHTS = {
         # age without a weight or an end
         ({"PriorityMaxAge": "7-00:00:00"}, "points_an_hour", 0.0),
         ({"PriorityWeightAge": "1000"}, "points_an_hour", 0.0),
-        # what a full order stands for: age, shares, size and resources
+        # points of a full order: age, shares, size and resources
         (WEIGHTS, "replaced_points", 6320.5),
         ({"PriorityWeightTRES": "(null)"}, "replaced_points", 0.0),
         ({"PriorityWeightTRES": "CPU=,Mem=9"}, "replaced_points", 9.0),

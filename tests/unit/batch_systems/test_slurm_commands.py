@@ -256,7 +256,7 @@ class TestWhoWaitsNow:
 
 
 class TestStarts:
-    """That each is told once, `test_slurm_queue` tries over random lives of jobs."""
+    """`test_slurm_queue` tries random lives of jobs: each start is reported once."""
 
     def test_tasks_that_came_and_went_between_two_snapshots(self, cluster: FakeCluster) -> None:
         cluster.add(10, tasks="1-4")

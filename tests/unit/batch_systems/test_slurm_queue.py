@@ -332,7 +332,7 @@ def sites(het: FakeCluster) -> dict[int, int]:
     ("component", "changes", "column", "expected"),
     [
         (LEADER, {}, "processors", [6, 1]),
-        # the lowest component tells the priority, and each counts the nice that it has now
+        # the priority is the lowest component's, with the nice that it has now
         (LEADER, {}, "native_priority", [10412 - 40, 10412]),
         (LEADER, {"nice": 200, "counted_nice": 0}, "native_priority", [10412 - 200, 10412]),
         (SECOND, {"reason": "JobHeldUser", "eligible": None}, "held", [True, False]),

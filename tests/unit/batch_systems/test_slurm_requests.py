@@ -130,7 +130,7 @@ NOTHING, ONE = ("N/A",) * 4, ("cpu=1,node=1", "1", "1", "0")
             for nodes, sockets, gpus in ((1, "2", 2), (2, "2", 4), (2, "*", 2))
         ),
         (ONE, NOTHING, {"licences": "matlab:2,ansys"}, {"license/ansys": 1, "license/matlab": 2}),
-        (ONE, NOTHING, {"licences": "matlab:2|ansys"}, {}),  # any of which would do
+        (ONE, NOTHING, {"licences": "matlab:2|ansys"}, {}),  # either would do
     ],
 )
 def test_amounts_that_a_job_requests(
