@@ -89,6 +89,14 @@ def time_argument(text: str) -> float:
     return parse_slurm_time(text, datetime.now())
 
 
+def add_time_options(parser: argparse.ArgumentParser, example: str) -> None:
+    """Add --since and --until; None where they are not given."""
+    form = f"YYYY-MM-DD[THH:MM[:SS]] or {example}"
+    begin, end = f"first time: {form}", f"last time: {form}"
+    parser.add_argument("-S", "--since", type=time_argument, metavar="TIME", help=begin)
+    parser.add_argument("-E", "--until", type=time_argument, metavar="TIME", help=end)
+
+
 def parse_slurm_time(text: str, now: datetime) -> float:
     """Seconds since the epoch; times without a zone are local.
 

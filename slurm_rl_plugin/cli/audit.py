@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.cli.argument_types import at_least_one, job_numbers, time_argument
+from slurm_rl_plugin.cli.argument_types import add_time_options, at_least_one, job_numbers
 from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.tables import finite, print_parsable, slurm_time
 from slurm_rl_plugin.errors import ConfigurationError
@@ -44,21 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help="only writes to these jobs and arrays",
     )
-    when = "YYYY-MM-DD[THH:MM[:SS]] or now-2hours"
-    parser.add_argument(
-        *("-S", "--since"),
-        type=time_argument,
-        default=-math.inf,
-        metavar="TIME",
-        help=f"first time: {when}",
-    )
-    parser.add_argument(
-        *("-E", "--until"),
-        type=time_argument,
-        default=math.inf,
-        metavar="TIME",
-        help=f"last time: {when}",
-    )
+    add_time_options(parser, "now-2hours")
     parser.add_argument("--event", action="append", choices=EVENTS, help="only these events")
     parser.add_argument(
         "-n", "--last", type=at_least_one, metavar="N", help="only the last N lines"
@@ -78,8 +64,8 @@ def main(options: argparse.Namespace) -> int:
     wanted = AuditFilter(
         jobs=options.jobs,
         events=frozenset(options.event or ()),
-        since=options.since,
-        until=options.until,
+        since=-math.inf if options.since is None else options.since,
+        until=math.inf if options.until is None else options.until,
     )
     lines: Iterable[AuditLine] = reader.lines(wanted)
     if options.last is not None:

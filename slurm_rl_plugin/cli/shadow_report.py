@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slurm_rl_plugin.cli.argument_types import at_least_one, result_file, time_argument
+from slurm_rl_plugin.cli.argument_types import add_time_options, at_least_one, result_file
 from slurm_rl_plugin.cli.progress import parts_bar, say_of_compiling
 from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.tables import print_json, print_table, slurm_duration, slurm_time
@@ -46,10 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="replay this accounting log instead of Slurm's accounting",
     )
     add_configuration_options(parser)
-    form = "YYYY-MM-DD[THH:MM[:SS]] or now-4weeks"
-    begin, end = f"first time: {form}", f"last time: {form}"
-    parser.add_argument("-S", "--since", type=time_argument, metavar="TIME", help=begin)
-    parser.add_argument("-E", "--until", type=time_argument, metavar="TIME", help=end)
+    add_time_options(parser, "now-4weeks")
     parser.add_argument(
         "--moved",
         type=_ranks,

@@ -122,8 +122,7 @@ def test_the_first_answer_comes_before_the_bands_are_calibrated(service: Service
 
 
 def test_a_user_hears_when_his_job_starts(service: Service, typed: Typed) -> None:
-    code, out, _ = typed("start", str(service.mine), "--config", f"{service.folder}/slurm-rl.toml")
-    assert code == 0
+    out = typed.out("start", service.mine, "--config", f"{service.folder}/slurm-rl.toml")
     lines = out.splitlines()
     assert lines[0].split()[:3] == ["JOBID", "PARTITION", "START"]
     assert lines[1].split()[0] == str(service.mine)
@@ -160,11 +159,10 @@ def test_before_submitting_a_job_is_foretold_and_a_shorter_limit_advised(service
 
 
 def test_the_options_of_sbatch_are_understood(service: Service, typed: Typed) -> None:
-    code, out, err = typed(
+    out = typed.out(
         *("start", "--json", "--config", f"{service.folder}/slurm-rl.toml"),
         *("--", "sbatch", "-A", "physics", "-p", "batch", "-n", "4", "-t", "60", "--wrap", "true"),
     )
-    assert code == 0, err
     assert json.loads(out)["jobs"][0]["forecast"]["start"] >= service.now
 
 
@@ -196,16 +194,14 @@ def test_the_notice_is_for_all_to_read_and_names_nobody(service: Service) -> Non
 
 
 def test_no_service_is_said(tmp_path: Path, typed: Typed) -> None:
-    code, _, err = typed("start", "1", "--set", f"forecast.socket={tmp_path}/none")
-    assert code == 2
-    assert "does not answer (No such file or directory)" in err
+    said = typed.refused("start", "1", "--set", f"forecast.socket={tmp_path}/none")
+    assert "does not answer (No such file or directory)" in said
 
 
 def test_a_service_without_a_queue_file_does_not_start(tmp_path: Path, typed: Typed) -> None:
     (tmp_path / "slurm-rl.toml").write_text("")
-    code, _, err = typed("forecast", "--config", f"{tmp_path}/slurm-rl.toml")
-    assert code == 2
-    assert "[forecast] queue_file is empty" in err
+    said = typed.refused("forecast", "--config", f"{tmp_path}/slurm-rl.toml")
+    assert "[forecast] queue_file is empty" in said
 
 
 @pytest.mark.parametrize("text", ["", None])
@@ -232,8 +228,7 @@ def test_a_history_of_one_day_is_too_little(service: Service, tmp_path: Path, ty
     text = text.replace("kept.sqlite", "fresh.sqlite").replace("/notice", "/other")
     (tmp_path / "slurm-rl.toml").write_text(text)
     (service.folder / "other").touch(0o644)
-    code, _, err = typed("forecast", "--once", "--config", f"{tmp_path}/slurm-rl.toml")
-    assert code == 0, err
+    typed.out("forecast", "--once", "--config", f"{tmp_path}/slurm-rl.toml")
     kept = KeptForecasts(service.folder / "fresh.sqlite").rows(0.0)
     assert len(kept)
     assert not kept.known.any()

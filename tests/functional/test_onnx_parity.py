@@ -70,6 +70,14 @@ def columns_of(snapshot):
     return queue, site_job_features(snapshot, believed, past, goals, longest)
 
 
+def queue_of(waiting):
+    """So many jobs wait behind three that run."""
+    workload = random_workload(4, jobs=1010, parallel=True)
+    now = workload.submit[-1]
+    start = [now - 10.0] * 3 + [float("nan")] * 1007
+    return snapshot_of(workload, Moment(now, list(range(3, 3 + waiting)), [0, 1, 2], start), 40)
+
+
 def assert_equal_scores(there, here):
     """1e-5 of the largest score: single precision has 6e-8, and some 20 terms cancel."""
     scale = np.abs(here).max() if len(here) else 1.0
@@ -97,10 +105,7 @@ def test_onnxruntime_scores_as_the_network_does(tmp_path, activation, jobs):
 def test_the_policy_scores_a_snapshot_as_the_network_scores_its_features(tmp_path, waiting):
     network = random_network(2)
     policy = load_q_network(exported(tmp_path, network))
-    workload = random_workload(4, jobs=1010, parallel=True)
-    start = [workload.submit[-1] - 10.0] * 3 + [float("nan")] * 1007
-    at = Moment(workload.submit[-1], list(range(3, 3 + waiting)), [0, 1, 2], start)
-    snapshot = snapshot_of(workload, at, 40)
+    snapshot = queue_of(waiting)
     decision = policy.decide(snapshot)
     queue, jobs = columns_of(snapshot)
     assert decision.scores.dtype == np.float64
@@ -119,10 +124,7 @@ def test_the_policy_holds_what_the_network_asks_for(tmp_path):
     weights = np.random.default_rng(6).normal(0, 4, QUEUE)
     network = replace(random_network(2), reserve_weights=weights, reserve_bias=24.25)
     path = exported(tmp_path, network)
-    workload = random_workload(4, jobs=60, parallel=True)
-    start = [workload.submit[-1] - 10.0] * 3 + [float("nan")] * 57
-    at = Moment(workload.submit[-1], list(range(3, 40)), [0, 1, 2], start)
-    snapshot = snapshot_of(workload, at, 40)
+    snapshot = queue_of(37)
     queue, _ = columns_of(snapshot)
     wanted = network.reserve(queue)
     assert 1 < wanted < 39
@@ -136,10 +138,8 @@ def test_the_policy_holds_what_the_network_asks_for(tmp_path):
 def test_a_reserve_that_is_no_number_is_refused(tmp_path):
     weights = np.full(QUEUE, np.nan)
     path = exported(tmp_path, replace(random_network(), reserve_weights=weights))
-    workload = random_workload(4, jobs=10, parallel=True)
-    at = Moment(workload.submit[-1], list(range(10)), [], [float("nan")] * 10)
     with pytest.raises(PolicyError, match="asks for a reserve of nan: retrain"):
-        load_q_network(path).decide(snapshot_of(workload, at, 40))
+        load_q_network(path).decide(queue_of(7))
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -274,7 +274,5 @@ def test_a_failing_session_is_a_policy_error(tmp_path):
         def run(self, *_arguments):
             raise RuntimeError("out of memory")
 
-    workload = random_workload(1, jobs=3, parallel=False)
-    snapshot = snapshot_of(workload, Moment(1e4, [0, 1, 2], [], [float("nan")] * 3), 4)
     with pytest.raises(PolicyError, match=r"failed on 3 jobs .*out of memory"):
-        replace(policy, session=Broken()).decide(snapshot)
+        replace(policy, session=Broken()).decide(queue_of(3))

@@ -161,16 +161,18 @@ def test_a_simulated_cluster_tells_the_policy_all_that_happened(policy, seed):
         assert_same(past_in(listener.memories[place]), known)
 
 
+def jobs_of_users(seed, jobs):
+    workload = users_workload(seed, jobs, parallel=True, large=True)
+    limit = workload.past.asked[workload.past.template]
+    log = log_of(workload, available=96, time_limit=limit)
+    return prepare_log(replace(log, user=workload.past.user, users=USERS))
+
+
 @pytest.mark.parametrize("seed", [2, 3, 5])
 def test_the_head_node_and_the_simulator_agree_on_what_large_requests_have_paid_for(
     policy, seed, monkeypatch
 ):
-    workload = users_workload(seed, 150, parallel=True, large=True)
-    limit = workload.past.asked[workload.past.template]
-    log = replace(
-        log_of(workload, available=96, time_limit=limit), user=workload.past.user, users=USERS
-    )
-    prepared = prepare_log(log)
+    prepared = jobs_of_users(seed, 150)
     believed = prepared.workload(RequestedLimit())
     met = set()
 
@@ -190,10 +192,6 @@ def test_the_head_node_and_the_simulator_agree_on_what_large_requests_have_paid_
     monkeypatch.setattr(past_runs, "speaks_for", lambda spent, *_: spent >= 0.0)
     poisoned = simulate_policy(prepared, believed, policy, settings)
     assert poisoned.start.tolist() != compiled.start.tolist()  # else it would prove nothing
-
-
-#: The shares of a drawn log are derived, and promise nothing.
-NO_SHARES = Goals(shares=0.0)
 
 
 @pytest.fixture
@@ -259,15 +257,10 @@ class ModelListener:
 @pytest.mark.parametrize("seed", [2, 3, 4])
 def test_the_head_node_and_the_simulator_foretell_and_learn_alike(model, seed):
     """Both learn from the same ends."""
-    workload = users_workload(seed, 200, parallel=True, large=True)
-    limit = workload.past.asked[workload.past.template]
-    log = replace(
-        log_of(workload, available=96, time_limit=limit), user=workload.past.user, users=USERS
-    )
-    prepared = prepare_log(log)
+    prepared = jobs_of_users(seed, 200)
     believed = prepared.workload(RequestedLimit())
-    settings = SimulationSettings(capacity=prepared.capacity, goals=NO_SHARES)
-    listener = ModelListener(replace(load_q_network(model), goals=NO_SHARES))
+    settings = SimulationSettings(capacity=prepared.capacity, goals=Goals(shares=0.0))
+    listener = ModelListener(replace(load_q_network(model), goals=Goals(shares=0.0)))
     online = simulate_policy(prepared, believed, listener, settings)
     network = import_network(model)
     queue = settings.ordered_queue(believed, QueueOrder(network=network))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.features.site import dynamic_job_features
@@ -24,9 +21,9 @@ from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray
 from tests.bench.shares.flooded_site import FLOODS, SHARES, answer, asked_both, write_site
 from tests.functional.small_site import write_busy_site
+from tests.functional.typed import Typed
 from tests.unit.hook.queues import QueueInMemory, job_table, pending_jobs
 
-Typed = Callable[..., tuple[str, str]]
 #: Each account has a third of the work.
 _ACCOUNTS = "add account 1 Fairshare=90\nadd account 2 Fairshare=6\nadd account 3 Fairshare=4\n"
 _BY_HAND = ("--shares", "1=.5,2=.25,3=.25")
@@ -36,11 +33,18 @@ _FROM_THE_SITE = "Shares: of the cluster's accounts."
 _AS_GIVEN = "Shares: as given."
 
 
+class AtTheSite(Typed):
+    """Commands on the log of a small site."""
+
+    def __call__(self, verb: object, *words: object) -> tuple[int, str, str]:
+        """With the log."""
+        return super().__call__(verb, "log.swf", *words)
+
+
 @pytest.fixture
 def typed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Typed:
-    """Runs a verb on a log and the folder of its cluster: output, errors."""
     monkeypatch.chdir(tmp_path)
     write_busy_site(
         tmp_path,
@@ -49,32 +53,19 @@ def typed(
         "PriorityDecayHalfLife=7-0",
     )
     (tmp_path / "sacctmgr.script").write_text(_ACCOUNTS)
-
-    def run(verb: str, *words: str) -> tuple[str, str]:
-        capsys.readouterr()
-        status = main([verb, "log.swf", "--cluster", ".", *words])
-        said = capsys.readouterr()
-        assert status == 0, said.err
-        return said.out, said.err
-
-    return run
-
-
-def _document(typed: Typed, *words: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(typed(*words, "--json")[0])
-    return found
+    return AtTheSite(capsys, after=("--cluster", "."))
 
 
 def _waits_of_evaluate(typed: Typed, drop: tuple[int, int], *words: str) -> dict[str, float]:
     cut = ("--drop", ",".join(map(str, drop)))
     system = ("--policy", "multifactor", "--estimates", "requested")
-    found = _document(typed, "evaluate", *system, *cut, *words)
+    found = typed.json("evaluate", *system, *cut, *words)
     accounts = found["policies"]["multifactor"]["accounts"]
     return {name: each["mean_wait"] for name, each in accounts.items()}
 
 
 def test_evaluate_and_what_if_give_each_account_the_same_wait(typed: Typed, tmp_path: Path) -> None:
-    found = _document(typed, "what-if", *_CHANGE)
+    found = typed.json("what-if", *_CHANGE)
     (variant,) = found["variants"].values()
     now = {
         name: each["figures"]["mean_wait"]["before"]
@@ -98,9 +89,9 @@ def test_text_and_json_say_what_gives_the_shares(
     typed: Typed, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     def shares_said(*more: str) -> tuple[list[str], str]:
-        lines = typed(*words, *more)[0].splitlines()
+        lines = typed.out(*words, *more).splitlines()
         sentences = [line for line in lines if line.startswith("Shares: ")]
-        return sentences, _document(typed, *words, *more)["log"]["shares_from"]
+        return sentences, typed.json(*words, *more)["log"]["shares_from"]
 
     assert shares_said() == ([_FROM_THE_SITE], "cluster")
     assert shares_said(*_BY_HAND) == ([_AS_GIVEN], "options")
@@ -109,7 +100,7 @@ def test_text_and_json_say_what_gives_the_shares(
 
 
 def test_a_protocol_says_it_too(typed: Typed) -> None:
-    output, _ = typed("evaluate", "--policy", "fifo", "--protocol", "continuous")
+    output = typed.out("evaluate", "--policy", "fifo", "--protocol", "continuous")
     assert output.splitlines()[0] == _FROM_THE_SITE
 
 
@@ -117,10 +108,10 @@ def test_tune_looks_after_fairness_to_shares_of_the_site_alone(
     typed: Typed, tmp_path: Path
 ) -> None:
     search = ("tune", "--generations", "1")
-    found = _document(typed, *search)
+    found = typed.json(*search)
     assert found["goals"]["fairness"] == 0.5
     (tmp_path / "sacctmgr.script").unlink()
-    output, _ = typed(*search)
+    output = typed.out(*search)
     assert output.count(_DERIVED) == 1
     assert "This search ignores fairness and has no bound on misdelivery" in output
 
@@ -128,18 +119,18 @@ def test_tune_looks_after_fairness_to_shares_of_the_site_alone(
 def test_train_gives_fairness_to_derived_shares_no_weight(typed: Typed, tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_text("[reward]\nfairness = 0.5\n")
     words = ("train", "--config", "site.toml", "-o", "site.onnx", "--steps", "1", "--hidden", "2")
-    output, errors = typed(*words)
+    _, output, errors = typed(*words)
     assert f"log.swf: {_FROM_THE_SITE}" in output
     assert "fairness" not in errors
     (tmp_path / "sacctmgr.script").unlink()
-    output, errors = typed(*words)
+    _, output, errors = typed(*words)
     assert f"log.swf: {_DERIVED}" in output
     assert "[reward] fairness has no weight in this training: shares of log.swf are" in errors
 
 
 def test_accounts_that_the_cluster_lacks_are_named(typed: Typed, tmp_path: Path) -> None:
     (tmp_path / "sacctmgr.script").write_text("add account 1 Fairshare=90\n")
-    output, errors = typed("evaluate", "--policy", "fifo")
+    _, output, errors = typed("evaluate", "--policy", "fifo")
     assert _DERIVED in output
     assert "the cluster gives these accounts no shares: 2, 3; its shares are not used." in errors
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import starts_under
@@ -83,23 +84,24 @@ def test_an_unchanged_queue_is_hardly_written_again(name: str, tmp_path: Path) -
         writes.append(cycle.run().writes)
         queue.now += 5.0
     assert writes[0] > 10
-    if name in (
-        SHIPPED_MODEL,
-        "q-network",
-        "responsive-reserve",
-    ):  # ages move scores
+    if name in (SHIPPED_MODEL, "q-network", "responsive-reserve"):  # ages move scores
         assert max(writes[1:]) < 12
     else:
         assert sum(writes[1:]) == 0
 
 
-@EVERY
-def test_it_scores_a_queue_and_remembers(name: str) -> None:
-    policy = load_policy(name).policy
+def some_queue() -> QueueSnapshot:
+    """37 jobs that wait behind three that run."""
     workload = random_workload(4, jobs=40, parallel=True)
     now = float(workload.submit[-1])
     start = [now - 10.0] * 3 + [float("nan")] * 37
-    snapshot = snapshot_of(workload, Moment(now, list(range(3, 40)), [0, 1, 2], start), 40)
+    return snapshot_of(workload, Moment(now, list(range(3, 40)), [0, 1, 2], start), 40)
+
+
+@EVERY
+def test_it_scores_a_queue_and_remembers(name: str) -> None:
+    policy = load_policy(name).policy
+    snapshot = some_queue()
     first = policy.decide(snapshot)
     second = policy.decide(snapshot, first.memory)
     assert np.isfinite(second.scores).all()
@@ -112,10 +114,7 @@ def test_it_scores_a_queue_and_remembers(name: str) -> None:
 def test_shares_move_the_scores_of_the_default_model_by_points_a_doubling() -> None:
     """A job's score falls by the points times how many doublings its account is above its share."""
     policy = replace(load_policy("default").policy, goals=Goals(shares=5.0))
-    workload = random_workload(4, jobs=40, parallel=True)
-    now = float(workload.submit[-1])
-    start = [now - 10.0] * 3 + [float("nan")] * 37
-    snapshot = snapshot_of(workload, Moment(now, list(range(3, 40)), [0, 1, 2], start), 40)
+    snapshot = some_queue()
     even = replace(snapshot, usage=snapshot.shares.copy())
     used = even.usage.copy()
     used[0] *= 4.0

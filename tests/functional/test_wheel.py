@@ -11,6 +11,7 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -109,62 +110,55 @@ def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin" / "slurm-rl"
 
 
-def environment() -> dict[str, str]:
-    """Only what the package needs comes from here: an editable installation is not seen so."""
-    return {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
+Installed = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def test_shipped_models_are_found_in_another_environment(program: Path, tmp_path: Path) -> None:
-    for model in SHIPPED_MODELS:
-        words = ("benchmark", "hook", "--jobs", "20", "--repeats", "1", "--json")
-        done = subprocess.run(
-            [str(program), *words, f"--policy={model}"],
-            env=environment(),
+@pytest.fixture
+def installed(program: Path, tmp_path: Path) -> Installed:
+    """Runs a program of that environment.
+
+    Only what the package needs comes from here: an editable installation is not seen so.
+    """
+
+    def run(*words: str, name: str = "slurm-rl") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(program.with_name(name)), *words],
+            env={**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")},
             cwd=tmp_path,
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
         )
+
+    return run
+
+
+def test_shipped_models_are_found_in_another_environment(
+    installed: Installed, program: Path
+) -> None:
+    for model in SHIPPED_MODELS:
+        words = ("benchmark", "hook", "--jobs", "20", "--repeats", "1", "--json")
+        done = installed(*words, f"--policy={model}")
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["jobs"] == 20
     where = "import slurm_rl_plugin as p; print(p.__file__)"
-    done = subprocess.run(
-        [str(program.with_name("python")), "-c", where],
-        env=environment(),
-        cwd=tmp_path,
-        capture_output=True,
-        check=True,
-    )
-    assert str(program.parents[1]) in done.stdout.decode()
+    assert str(program.parents[1]) in installed("-c", where, name="python").stdout
 
 
-def test_a_head_node_says_where_papers_are_reproduced(program: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [str(program), "reproduce", "heuristics"],
-        env=environment(),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def test_a_head_node_says_where_papers_are_reproduced(installed: Installed) -> None:
+    done = installed("reproduce", "heuristics")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("slurm-rl reproduce: the published experiments are not installed")
     assert done.stderr.count("\n") == 1
 
 
-def test_pbs_setup_names_hooks_that_are_installed(program: Path, tmp_path: Path) -> None:
+def test_pbs_setup_names_hooks_that_are_installed(
+    installed: Installed, program: Path, tmp_path: Path
+) -> None:
     (tmp_path / "site.toml").touch()
-    done = subprocess.run(
-        [str(program), "pbs-setup", "--print", "--formula=", "--config=site.toml"],
-        env=environment(),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+    done = installed("pbs-setup", "--print", "--formula=", "--config=site.toml")
+    assert done.returncode == 0, done.stderr
     named = {word.strip("'\"") for word in done.stdout.split() if "/slurm_rl_" in word}
     assert len(named) == 3
     for name in named:
