@@ -25,7 +25,7 @@ def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
 
 def write_card(path: Path, manifest: Mapping[str, Any]) -> None:
     """Write the model card, Markdown, from `model_card.md`."""
-    template = Path(__file__).with_name("model_card.md").read_text("utf-8")
+    template = read_whole(Path(__file__).with_name("model_card.md")).decode()
     card = Environment(trim_blocks=True, keep_trailing_newline=True, autoescape=False)  # noqa: S701 - Markdown
     weights = json.dumps(manifest["reward_weights"])
     words = {**manifest, "name": path.stem, "weights": weights}
