@@ -58,7 +58,9 @@ class EndedRuns:
     def __init__(self, zone: tzinfo | None = None) -> None:
         self._zone = zone
         self._tally = Tally()
-        self._runs = RunColumns()
+        # a column grows by a run at a time; what is repeated is numbered
+        self._columns = {name: array("d" if name in _TIMES else "q") for name in Run._fields}
+        self._known: dict[str, dict[Any, int]] = {name: {} for name in _REPEATED}
 
     def take(self, log: LogFile) -> None:
         """Read the lines of one file."""
@@ -86,7 +88,7 @@ class EndedRuns:
             if isinstance(run, str):
                 self._tally.dropped[run] += 1
             else:
-                self._runs.append(run)
+                self._append(run)
         if not records:
             raise AccountingLogError(path, f"this is no {_WHAT_IT_IS}", line=first_odd)
 
@@ -145,62 +147,6 @@ class EndedRuns:
         if not self._tally.read:
             problem = "no run ends in it (no E record); give the accounting files of more days"
             raise AccountingLogError(whole, problem)
-        log, told_twice, backwards = self._runs.job_log()
-        self._tally.dropped["duplicate record"] += told_twice
-        self._tally.noticed["submit going backwards"] += backwards
-        self._tally.kept = len(log)
-        return log, self._tally.report(checksum)
-
-
-def _lines(log: LogFile) -> Iterator[bytes]:
-    log.head()
-    for data in log.batches():
-        yield from io.BytesIO(data)
-
-
-def _time(values: dict[str, str], name: str) -> float:
-    try:
-        return parse_epoch(values.get(name, ""))
-    except ValueError as error:
-        raise ValueError(f"{name}={str(error)[:40]} is no time") from None
-
-
-class Run(NamedTuple):
-    """One run of a job; times in seconds since the epoch, the limit in seconds (NaN for none)."""
-
-    number: int
-    subjob: int
-    server: str
-    submit: float
-    eligible: float
-    start: float
-    end: float
-    processors: int
-    time_limit: float
-    user: str
-    account: str
-    queue: str
-    job_name: str
-    request: PbsRequest
-
-
-class RunColumns:
-    """Columns that grow by one run at a time."""
-
-    def __init__(self) -> None:
-        self._columns = {name: array("d" if name in _TIMES else "q") for name in Run._fields}
-        self._known: dict[str, dict[Any, int]] = {name: {} for name in _REPEATED}
-
-    def append(self, run: Run) -> None:
-        """Add a run."""
-        for name, value in zip(Run._fields, run, strict=True):
-            number: Any = value
-            if (known := self._known.get(name)) is not None:
-                number = known.setdefault(value, len(known))
-            self._columns[name].append(number)
-
-    def job_log(self) -> tuple[JobLog, int, int]:
-        """The table, in submit order; runs recorded twice, and submits going backwards."""
         columns = {
             # numpy's own names of the types: an array of "q" would print another
             name: np.asarray(column).view(np.int64 if column.typecode == "q" else np.float64)
@@ -208,14 +154,20 @@ class RunColumns:
         }
         kept = _told_last(columns)
         submit = columns["submit"][kept]
-        backwards = int(np.count_nonzero(np.diff(submit) < 0))
         order = kept[np.argsort(submit, kind="stable")]
-        told_twice = len(columns["submit"]) - len(kept)
-        return (
-            self._table({name: each[order] for name, each in columns.items()}),
-            told_twice,
-            backwards,
-        )
+        self._tally.dropped["duplicate record"] += len(columns["submit"]) - len(kept)
+        backwards = np.count_nonzero(np.diff(submit) < 0)
+        self._tally.noticed["submit going backwards"] += int(backwards)
+        self._tally.kept = len(kept)
+        log = self._table({name: each[order] for name, each in columns.items()})
+        return log, self._tally.report(checksum)
+
+    def _append(self, run: Run) -> None:
+        for name, value in zip(Run._fields, run, strict=True):
+            number: Any = value
+            if (known := self._known.get(name)) is not None:
+                number = known.setdefault(value, len(known))
+            self._columns[name].append(number)
 
     def _table(self, runs: dict[str, Any]) -> JobLog:
         account, accounts = self._index("account", runs)
@@ -248,6 +200,38 @@ class RunColumns:
         texts = np.array(list(self._known[name]), dtype=object)
         distinct, column = np.unique(texts[runs[name]], return_inverse=True)
         return column.astype(np.int64), tuple(distinct.tolist())
+
+
+def _lines(log: LogFile) -> Iterator[bytes]:
+    log.head()
+    for data in log.batches():
+        yield from io.BytesIO(data)
+
+
+def _time(values: dict[str, str], name: str) -> float:
+    try:
+        return parse_epoch(values.get(name, ""))
+    except ValueError as error:
+        raise ValueError(f"{name}={str(error)[:40]} is no time") from None
+
+
+class Run(NamedTuple):
+    """One run of a job; times in seconds since the epoch, the limit in seconds (NaN for none)."""
+
+    number: int
+    subjob: int
+    server: str
+    submit: float
+    eligible: float
+    start: float
+    end: float
+    processors: int
+    time_limit: float
+    user: str
+    account: str
+    queue: str
+    job_name: str
+    request: PbsRequest
 
 
 def _told_last(runs: dict[str, Any]) -> IntArray:
