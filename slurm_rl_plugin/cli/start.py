@@ -24,7 +24,6 @@ from slurm_rl_plugin.services.route_requests import given_command, request_of, s
 #: Seconds that reading a user's options may take.
 _SECONDS = 10.0
 
-
 _HEADER = ("JOBID", "PARTITION", "START", "50 % BETWEEN", "90 % BETWEEN", *("10 MIN", "1 H", "1 D"))
 
 

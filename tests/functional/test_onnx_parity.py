@@ -71,7 +71,7 @@ def columns_of(snapshot):
 
 
 def queue_of(waiting):
-    """So many jobs wait behind three that run."""
+    """`waiting` jobs behind three that run."""
     workload = random_workload(4, jobs=1010, parallel=True)
     now = workload.submit[-1]
     start = [now - 10.0] * 3 + [float("nan")] * 1007

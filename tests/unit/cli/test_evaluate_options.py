@@ -106,10 +106,3 @@ def test_exported_schedules_give_the_same_waits_and_bytes_again(typed, log, tmp_
             rows = list(csv.DictReader(file))
         assert np.mean([float(row["wait"]) for row in rows]) == pytest.approx(wait)
         assert "--scale-load 1.2" in (folder / f"{policy}.swf").read_text()
-
-
-def test_plots_are_named_in_the_document(typed, log, tmp_path):
-    figures = typed.json("evaluate", log, "--plot", tmp_path / "plots")["figures"]
-    assert {path.rsplit("/", 1)[1] for path in figures} == {
-        *("wait-cdf.png", "fairness.png", "queue-length.png", "gantt.png", "groups.png")
-    }
