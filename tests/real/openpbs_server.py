@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
-from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_CONF, DEFAULT_HOME, read_pbs_conf
+from slurm_rl_plugin.batch_systems.pbs.kind import DEFAULT_CONF, read_pbs_conf
+from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME
 from slurm_rl_plugin.batch_systems.pbs.setup import Step
 from slurm_rl_plugin.batch_systems.port import AdapterParts
 from slurm_rl_plugin.domain.job_class import JobClassifier

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.port import BatchSystemKind, Presence
+from slurm_rl_plugin.whole_file import read_whole
+
+DEFAULT_CONF = "/etc/pbs.conf"
 
 
 def _pbs(module: str) -> Any:
@@ -18,10 +21,20 @@ def _commands(timeout: float, environment: Mapping[str, str] | None = None) -> A
     return _pbs("process").PbsCommands(timeout=timeout, environment=environment)
 
 
+def read_pbs_conf(path: str) -> dict[str, str]:
+    """Keys and values of pbs.conf; empty if it cannot be read."""
+    try:
+        lines = read_whole(Path(path)).decode(errors="replace").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.partition("=") for line in lines if not line.lstrip().startswith("#"))
+    return {name.strip(): value.strip() for name, sign, value in pairs if sign}
+
+
 def pbs_presence(environment: Mapping[str, str]) -> Presence:
     """Look for `qstat` where the pbs.conf that PBS_CONF_FILE names says."""
-    conf = environment.get("PBS_CONF_FILE") or _pbs("process").DEFAULT_CONF
-    installed = _pbs("process").read_pbs_conf(conf).get("PBS_EXEC")
+    conf = environment.get("PBS_CONF_FILE") or DEFAULT_CONF
+    installed = read_pbs_conf(conf).get("PBS_EXEC")
     is_here = installed is not None and Path(installed, "bin", "qstat").exists()
     lacks = f"no PBS_EXEC in {conf}"
     return Presence(

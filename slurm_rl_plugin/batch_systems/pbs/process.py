@@ -28,8 +28,8 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     resources_of,
     text,
 )
+from slurm_rl_plugin.batch_systems.pbs.kind import DEFAULT_CONF, read_pbs_conf
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
-from slurm_rl_plugin.whole_file import read_whole
 
 _KEY = re.compile(r'\s*("[^"\\]*(?:\\.[^"\\]*)*"):')
 #: The name of a variable, printed with its quotes and backslashes unescaped.
@@ -106,7 +106,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-DEFAULT_CONF, DEFAULT_HOME = "/etc/pbs.conf", "/var/spool/pbs"
+DEFAULT_HOME = "/var/spool/pbs"
 QSTAT_JOBS = ("qstat", "-f", "-F", "json")
 QSTAT_QUEUES = ("qstat", "-Q", "-f", "-F", "json")
 #: Named jobs in one query (18.1 and later). Without -E qstat connects again for each job, and some
@@ -175,16 +175,6 @@ def section(document: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]
         for key, value in found.items()
         if isinstance(value, dict) and key not in twice
     }
-
-
-def read_pbs_conf(path: str) -> dict[str, str]:
-    """Keys and values of pbs.conf; empty if it cannot be read."""
-    try:
-        lines = read_whole(Path(path)).decode(errors="replace").splitlines()
-    except OSError:
-        return {}
-    pairs = (line.partition("=") for line in lines if not line.lstrip().startswith("#"))
-    return {name.strip(): value.strip() for name, sign, value in pairs if sign}
 
 
 PROGRAM = Path(__file__).with_name("libpbs_program.py")
