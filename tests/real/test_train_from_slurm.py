@@ -119,7 +119,7 @@ def test_train_makes_a_model_of_them(
     small = ["--steps", "1", "--hidden", "2", "--runs", "1", "-o", str(model)]
     said = slurm_rl(slurm, "train", "--from", "slurm", "--since", "2025-01-01", *small)
     assert f"{RAN + 1} jobs ended 2025-01-01T00:00:00" in said
-    assert "shares: biology=0.3, physics=0.7 (Slurm's own, by sshare" in said
+    assert "shares: biology=0.3, physics=0.7 (Slurm's own, from sshare" in said
     assert model.stat().st_size > 0
     (source,) = json.loads(model.with_suffix(".json").read_text())["sources"]
     assert (source["records"], source["jobs"], source["processors"]) == (RAN + 1, RAN, 24)
