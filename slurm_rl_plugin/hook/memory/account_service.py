@@ -207,6 +207,7 @@ class _Day:
         waits = (each for start in self.starts.values() for each in start)
         amounts = (self.seen, self.site_seen, *self.service.values(), *self.site_waits.values())
         _check(*amounts, *waits)
+        self.site_seen = min(self.site_seen, self.seen)  # a part of it, also in a damaged file
 
 
 @dataclass(slots=True, kw_only=True)
@@ -230,6 +231,8 @@ class _Kept:
     def __post_init__(self) -> None:
         lifts = (*self.lifts.accounts.values(), *self.lifts.groups.values())
         _check(*self.site_waits.values(), *lifts)
+        for each in (self.lifts.accounts, self.lifts.groups):
+            each |= {name: MOST for name, lift in each.items() if lift > MOST}
 
 
 def _check(*amounts: float) -> None:

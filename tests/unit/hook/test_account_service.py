@@ -137,6 +137,19 @@ def test_a_broken_file_is_no_memory(tmp_path: Path, content: str) -> None:
     assert json.loads(path.read_text())["days"] == {}
 
 
+def test_a_file_with_impossible_amounts_is_bounded(tmp_path: Path) -> None:
+    yesterday = {"seen": 0, "service": {}, "site_seen": 5.0}
+    lifts = {"accounts": {"a": 5000.0}, "groups": {"half or more": 1e9}}
+    path = tmp_path / "s"
+    content = {"version": 1, "days": {str(int(BEGIN // DAY) - 1): yesterday}, "lifts": lifts}
+    path.write_text(json.dumps(content))
+    path.chmod(0o600)
+    service = AccountService(path=path, wait_targets={"half or more": HOUR})
+    assert (lift_of(service), groups(service)) == ([2.0, 0.0], {"half or more": 2.0})
+    for now in (BEGIN, BEGIN + MINUTE):
+        assert service.look(snapshot(now, [0], []), sites_turn=True) is None
+
+
 def lift_of(service: AccountService, shares: tuple[float, float] = (0.75, 0.25)) -> list[float]:
     """Lifts of a and b."""
     queue = replace(snapshot(BEGIN, [], []), shares=np.array(shares))
