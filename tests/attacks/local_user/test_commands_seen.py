@@ -140,6 +140,6 @@ def test_nobody_forges_a_record_with_the_mark_of_a_sacct_that_runs(folder: Path)
     row, header = record_of_sacct(5, "MARK", "NAME"), "|".join(SACCT_FIELDS)
     day = Stretch(begin=datetime(2023, 11, 14), end=datetime(2023, 11, 15))
     with attacked(folder, "sacct", SLOW_SACCT, row=row, header=header) as runner:
-        dump = read_accounting_dump(runner, SACCT_FIELDS, [day], lambda _done, _lines: None)
+        dump = read_accounting_dump(runner, [day], lambda _done, _lines: None)
     log, report = SacctReader().read(LogFile(Path("sacct"), dump.text.encode()))
     assert (log.job_id.tolist(), report.noticed) == ([5], {})
