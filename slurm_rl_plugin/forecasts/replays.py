@@ -47,12 +47,6 @@ _BLOCKS = 6
 _KEPT = 0.02
 
 
-def resumed(run: Run, runs: IntArray, queue: QueueNow) -> Run:
-    """A run that `run_before` gave, at the instant of a queue, right behind a decision."""
-    run.resume(queue.now, runs, queue.start, queue.held, queue.looks)
-    return run
-
-
 def run_before(
     queue: QueueNow,
     workload: Workload,
@@ -347,10 +341,10 @@ class ReplayedSite:
             submit=np.concatenate([chosen.submit[: len(present)], submit]), run_time=run_time
         )
         order, keeps = self.order(workload, jobs), self.kept > 0.0
-        begun = run_before(
+        run, runs = run_before(
             queue, workload, jobs, order, self.settings, self.machine, keeps_order=keeps
         )
-        run = resumed(*begun, queue)
+        run.resume(queue.now, runs, queue.start, queue.held, queue.looks)
         places = np.searchsorted(present, awaited)
         run_until_started(run, places, queue.now + _FURTHEST, self.kept)
         start = run.cluster.start[places]

@@ -21,7 +21,7 @@ import numpy as np
 from slurm_rl_plugin.domain.switchback import OURS, SITE, TurnBlock
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, fair_share_until, usage_until
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource, SiteOrder, own_order
-from slurm_rl_plugin.forecasts.replays import OrderOf, QueueNow, ReplayedSite, resumed, run_before
+from slurm_rl_plugin.forecasts.replays import OrderOf, QueueNow, ReplayedSite, run_before
 from slurm_rl_plugin.simulator.kernel.workload import Workload, WorkloadHistory, copied
 from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -229,8 +229,8 @@ class ReplayedCluster:
             fair=None if self.fair is None else self.fair(now),
         )
         order = self.orders[arm](chosen, jobs)
-        begun = run_before(queue, chosen, jobs, order, self.settings, self.machine)
-        run = resumed(*begun, queue)
+        run, placed = run_before(queue, chosen, jobs, order, self.settings, self.machine)
+        run.resume(queue.now, placed, queue.start, queue.held, queue.looks)
         run.run_until(block.end)
         return JobTimes(jobs=chosen, start=run.cluster.start, capacity=self.times.capacity)
 
