@@ -100,6 +100,8 @@ def served_site(folder: Path, accounts: tuple[str, str]) -> Site:
     on_nodes = replace(site, machine=MACHINE).history(now)
     made.monotonic = lambda: 0.0  # as many replays on a slow machine
     asked = AskedQueue(forecaster=made, history=lambda: on_nodes)
+    # compiles what replays on nodes need, which no client should wait for
+    asked.advice(queue, queue.users_jobs("alice")[0])
     pages = ForecastPages(
         others=False,
         clock=lambda: now + 42.0,
