@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
 from slurm_rl_plugin.accounting.sacct.reader import SacctReader
 from slurm_rl_plugin.batch_systems.slurm.own_accounting import Stretch, read_accounting_dump
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
@@ -78,7 +77,7 @@ def dump(slurm: PrivateSlurm, stretches: list[Stretch]) -> str:
         for each in stretches
     ]
     runner = CommandRunner(environment=slurm.env, timeout=20)
-    text = read_accounting_dump(runner, SACCT_FIELDS, stretches, lambda _done, _lines: None).text
+    text = read_accounting_dump(runner, stretches, lambda _done, _lines: None).text
     return re.sub(r"\b[0-9a-f]{16}:(?=\d)", "", text)  # each dump has a mark of its own
 
 
