@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
 from slurm_rl_plugin.accounting.sacct.reader import SacctReader
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.own_accounting import Stretch, read_accounting_dump
@@ -106,7 +105,7 @@ def dump(slurm: PrivateSlurm) -> str:
     runner = CommandRunner(environment=slurm.env, timeout=20)
     end = datetime.now().replace(microsecond=0)
     day = Stretch(begin=end.replace(hour=0, minute=0, second=0), end=end)
-    return read_accounting_dump(runner, SACCT_FIELDS, [day], lambda _done, _lines: None).text
+    return read_accounting_dump(runner, [day], lambda _done, _lines: None).text
 
 
 def raw_usage(slurm: PrivateSlurm) -> dict[str, float]:
