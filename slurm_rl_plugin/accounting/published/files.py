@@ -30,8 +30,11 @@ _MICROSECONDS = 1e6
 _ROWS = 1 << 18
 #: Records of a csv file in memory at a time.
 _RECORDS = 1 << 15
+#: Characters of the longest field; a field of PM100 lists the power of all nodes at all times.
+_LONGEST_FIELD = 1 << 28
 _CSV_FAULTS = {
     "unexpected end of data": "a quote does not end; mend the record",
+    f"field larger than field limit ({_LONGEST_FIELD})": "a quote does not end; mend the record",
     "',' expected after '\"'": "there is a quote within a field; correct the record",
 }
 #: What polars raises for a file that is broken.
@@ -179,6 +182,7 @@ def _records(
             begin = begin or number
             yield line
 
+    csv.field_size_limit(_LONGEST_FIELD)
     try:
         for record in csv.reader(texts(), strict=True):
             if record and len(record) != len(columns):
@@ -188,7 +192,9 @@ def _records(
                 yield [begin, *(record[place] for place in places)]
             begin = 0
     except csv.Error as error:
-        problem = _CSV_FAULTS.get(str(error), f"{error}; mend the record")
+        problem = _CSV_FAULTS.get(
+            str(error), "a carriage return is outside quotes; mend the record"
+        )
         raise AccountingLogError(path, problem, line=begin) from None
 
 
