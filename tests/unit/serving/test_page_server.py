@@ -125,6 +125,25 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def test_a_client_that_sends_byte_by_byte_is_put_out(
+    metrics: CycleMetrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A time-out of each read alone would let it stay for ever."""
+    monkeypatch.setattr(page_server, "REQUEST_DEADLINE", 1.0)
+    port = serve_metrics(metrics, "127.0.0.1", 0)
+    (slow,) = silent_clients(port, 1)
+
+    def still_taken() -> bool:
+        try:
+            slow.sendall(b"G")
+        except OSError:
+            return False
+        return True
+
+    until(lambda: not still_taken())
+    slow.close()
+
+
 def test_a_client_that_takes_no_answer_is_put_out(
     metrics: CycleMetrics, monkeypatch: pytest.MonkeyPatch, served: Callable[[], int]
 ) -> None:
