@@ -52,12 +52,14 @@ class Admission:
         """Whether a name is admitted; "", an unknown one, only where all are.
 
         Args:
-            above: accounts above an account, which are denied with all below them.
+            above: accounts above an account, which are denied with all below them; "" after the
+                last one that is known.
         """
         if not name:
             return self.allowed is None and not self.denied
         is_allowed = self.allowed is None or name in self.allowed
-        return is_allowed and self.denied.isdisjoint((name, *above))
+        all_known = not self.denied or "" not in above
+        return is_allowed and all_known and self.denied.isdisjoint((name, *above))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,9 @@ import numpy as np
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition
 
+#: The account above all others.
+_TOP = "root"
+
 
 def other_partitions(snapshot: QueueSnapshot, place: int, machine: Machine | None) -> list[str]:
     """Names of the partitions, the one with the least demand for its processors first.
@@ -19,7 +22,8 @@ def other_partitions(snapshot: QueueSnapshot, place: int, machine: Machine | Non
     pending, jobs = snapshot.pending, snapshot.pending.jobs
     if machine is None or pending.one_partition is None or not pending.one_partition[place]:
         return []
-    if jobs.user[place] < 0 or snapshot.users[jobs.user[place]] in machine.bound_users:
+    user = snapshot.users[jobs.user[place]] if jobs.user[place] >= 0 else ""
+    if not user or user in machine.bound_users:
         return []
     own = snapshot.partitions[jobs.partition[place]]
     account = snapshot.accounts[jobs.account[place]].lower()
@@ -42,10 +46,12 @@ def other_partitions(snapshot: QueueSnapshot, place: int, machine: Machine | Non
 
 
 def _above(account: str, parent_of: Mapping[str, str]) -> Iterator[str]:
-    """The accounts above an account, the nearest first."""
-    seen = {account}
-    while (account := parent_of.get(account, "")) and account not in seen:
+    """The accounts above an account, the nearest first; "" where the next one is not known."""
+    seen = set[str]()
+    while account not in ("", _TOP):
         seen.add(account)
+        above = parent_of.get(account, "")
+        account = "" if above in seen else above
         yield account
 
 

@@ -143,6 +143,15 @@ def test_a_job_that_names_more_or_is_not_known_whole_stays() -> None:
     assert other_partitions(unnamed, 0, machine(with_right("AllowQos", "normal"))) == ["gpu"]
 
 
+def test_who_is_not_known_whole_is_not_admitted() -> None:
+    """Slurm denies an account with all below it, so its parents must be known; so must the user."""
+    read = machine(SHORT.replace("AllowAccounts=ALL", "DenyAccounts=chemistry"))
+    assert other_partitions(queue(), 0, read) == ["gpu", "short"]
+    for parents in ({}, {"physics": "science"}, {"physics": "science", "science": "physics"}):
+        assert other_partitions(queue(), 0, replace(read, parent_of=parents)) == ["gpu"]
+    assert other_partitions(replace(queue(), users=("",)), 0, read) == []
+
+
 def test_a_user_with_an_association_for_one_partition_stays() -> None:
     bound = "trial|physics|alice|batch||1|||||||||||\n"
     assert other_partitions(queue(), 0, machine(SHORT, bound)) == []
