@@ -24,7 +24,10 @@ CAPACITY = 8
 #: Terms of the priority of a job.
 FACTORS = {"age": 0, "assoc": 0, "fairshare": 0, "size": 312, "qos": 0}
 EXAMPLES = [
-    block.text for block in code_blocks(TOP / "docs" / "reserve.md") if block.kind == "toml"
+    block.text
+    for page in ("reserve.md", "research/responsive-reserve.md")
+    for block in code_blocks(TOP / "docs" / page)
+    if block.kind == "toml"
 ]
 
 
