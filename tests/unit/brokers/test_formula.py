@@ -18,6 +18,7 @@ from slurm_rl_plugin.errors import ConfigurationError, FormulaError
 
 NAMES = ("StartTime", "JobCost", "x")
 VALUES = {"StartTime": 3.0, "JobCost": 5.0, "x": 2.0}
+IN_ORDER = np.array([VALUES[name] for name in NAMES])
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,9 @@ VALUES = {"StartTime": 3.0, "JobCost": 5.0, "x": 2.0}
     ],
 )
 def test_value(text, value):
-    assert parse_formula(text, NAMES).value(VALUES) == pytest.approx(value)
+    formula = parse_formula(text, NAMES)
+    assert formula.value(VALUES) == pytest.approx(value)
+    assert formula_value(formula.program, IN_ORDER) == pytest.approx(value)  # compiled
 
 
 @pytest.mark.parametrize(
@@ -104,10 +107,18 @@ def test_refused_with_one_sentence(text, said):
     assert isinstance(refused.value, ValueError)
 
 
-@pytest.mark.parametrize("text", ["1 / (x - 2)", "sqrt(-x)", "log(0)", "exp(1000)", "x/0 - x/0"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("1 / (x - 2)", "sqrt(-x)", "log(0)", "exp(1000)", "x/0 - x/0", "(x - 2) ** -1"),
+        *("(-x) ** 0.5", "min(x, 1e300 * 1e300)", "1 / exp(1000)"),  # a part is not finite
+    ],
+)
 def test_no_finite_value(text):
+    formula = parse_formula(text, NAMES)
     with pytest.raises(FormulaError, match="no finite value"):
-        parse_formula(text, NAMES).value(VALUES)
+        formula.value(VALUES)
+    assert formula_value(formula.program, IN_ORDER) == -math.inf  # compiled
 
 
 def test_missing_variable():

@@ -7,7 +7,12 @@ import shlex
 
 import pytest
 
-from slurm_rl_plugin.cli.policy_arguments import add_reserve_option, reserve_words
+from slurm_rl_plugin.cli.policy_arguments import (
+    add_goal_option,
+    add_reserve_option,
+    goals_of,
+    reserve_words,
+)
 from slurm_rl_plugin.cli.train import _command, add_arguments
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.services.forecast_service import build_source
@@ -47,6 +52,13 @@ def test_evaluate_says_how_the_reserve_was_kept(typed: Typed) -> None:
     assert "class_limit" not in plain["log"]
     assert limited["log"]["class_limit"]["lift_after"] == 60.0
     assert limited["policies"]["fifo"]["mean_wait"] != plain["policies"]["fifo"]["mean_wait"]
+
+
+def test_options_change_some_goals_and_the_last_of_one_name_counts() -> None:
+    parser = argparse.ArgumentParser()
+    add_goal_option(parser)
+    given = parser.parse_args(["--goal", "wide_jobs=3", "--goal", "wide_jobs=2"])
+    assert goals_of(given, Goals(wide_jobs=9.0, shares=1.0)) == Goals(wide_jobs=2.0, shares=1.0)
 
 
 def test_forecasts_of_a_site_go_by_its_goals() -> None:
