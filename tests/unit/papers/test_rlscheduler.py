@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.papers.rlscheduler_2020.protocol import BenchmarkJobs, benchmark_starts
+from slurm_rl_plugin.papers.rlscheduler_2020.protocol import RULES, BenchmarkJobs, benchmark_starts
 from slurm_rl_plugin.papers.rlscheduler_2020.study import (
     DECLARED,
     JOB_TERMS,
@@ -19,9 +19,11 @@ from slurm_rl_plugin.papers.rlscheduler_2020.study import (
     SEQUENCE_STARTS,
     TRACES,
     SearchResult,
+    SearchSettings,
     kernel_starts,
     reproduce,
     search_claims,
+    search_weights,
     sjf_weights,
     weighed_starts,
 )
@@ -90,6 +92,39 @@ def test_a_score_of_requests_is_sjf_and_may_see_what_is_free() -> None:
     fits = sjf_weights().reshape(len(JOB_TERMS), -1)
     fits[0, 3] = -9.0  # of "one" with "fits_now"
     assert weighed_starts(sequence, 16, fits.ravel())[0].tolist() == [0, 10, 310, 10]
+
+
+def crowded(seed: int, capacity: int) -> BenchmarkJobs:
+    """300 jobs for a machine that is mostly full; some outlive their requests."""
+    random, count = np.random.default_rng(seed), 300
+    run_time = random.integers(1, 200, count).astype(np.float64)
+    return BenchmarkJobs(
+        submit=np.sort(random.integers(0, 8000, count)).astype(np.float64),
+        run_time=run_time,
+        requested=run_time + random.integers(-20, 300, count).clip(1 - run_time),
+        processors=random.integers(1, capacity + 1, count),
+    )
+
+
+@pytest.mark.parametrize("backfilling", [False, True])
+@pytest.mark.parametrize("rule", RULES)
+def test_every_job_starts_and_the_machine_is_never_overfull(rule: str, backfilling: bool) -> None:
+    sequence = crowded(7, PROCESSORS)
+    start = benchmark_starts(sequence, PROCESSORS, rule, backfilling=backfilling)
+    assert np.all(start >= sequence.submit)
+    for now in start:
+        running = (start <= now) & (now < start + sequence.run_time)
+        assert sequence.processors[running].sum() <= PROCESSORS
+
+
+def test_a_search_gives_the_same_again_and_another_seed_another() -> None:
+    sequences, small = [crowded(1, 16), crowded(2, 16)], SearchSettings(generations=5, population=6)
+    first, again, other = (
+        search_weights(sequences, 16, small, seed, lambda _: None) for seed in (3, 3, 4)
+    )
+    assert first.weights.tobytes() == again.weights.tobytes()
+    assert (first.slowdown, first.decisions) == (again.slowdown, again.decisions)
+    assert first.weights.tobytes() != other.weights.tobytes()
 
 
 @pytest.mark.parametrize(("measured", "holds"), [(37.9, True), (54.0, True), (54.0016, False)])
