@@ -50,7 +50,9 @@ def commands() -> list[str]:
     clones = [line for line in found if line.startswith("git clone ")]
     assert len(clones) == 1
     folder = clones[0].rpartition("/")[2].removesuffix(".git")
-    return [f"git clone {TOP} {folder}" if line == clones[0] else line for line in found]
+    return [
+        f"git clone --no-hardlinks {TOP} {folder}" if line == clones[0] else line for line in found
+    ]
 
 
 def typed(node: HeadNode, line: str, folder: str) -> str:
