@@ -1,6 +1,6 @@
 """Logs of any size become one parquet file, in memory that does not grow with their text.
 
-Jobs come in batches and are stored in sorted runs in a file without a name, which a killed
+Jobs come in batches and are stored in sorted runs in files without names, which a killed
 conversion does not leave behind. The runs are then read by stretches of submissions, in order.
 """
 
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
 
 import polars as pl
 from polars.exceptions import PolarsError
@@ -63,11 +64,12 @@ def convert(
     files = [LogFile(path, batch=batch, progress=progress) for path in files_of(logs)]
     reader = reader_for(files)
     try:
-        with TemporaryFile(dir=output.parent) as file:
+        with ExitStack() as stored:
+            file = stored.enter_context(TemporaryFile(dir=output.parent))  # refused now, not later
             if output.parent.stat().st_uid == os.geteuid():  # this user's own folder
                 before = os.fstat(file.fileno()).st_mtime - _LEFT_AFTER
                 remove_leftovers(output.parent, before, output.name)
-            columns = store_runs(reader.batches(files), file, part // 2)
+            runs, columns = store_runs(reader.batches(files), output.parent, stored, part)
             report = reader.report(joined_checksum([each.checksum for each in files]))
             if why := report.why_none_kept():
                 others = f"with {len(files) - 1} more logs " if len(files) > 1 else ""
@@ -75,11 +77,14 @@ def convert(
             described = metadata(report, reader.kind, reader.processors_available)
             changes = reader.finishing()
             del reader  # what it remembers of 10 million records has 200 MB
-            parts = (each.with_columns(*changes) for each in read_ahead(parts_of(file, part)))
+            parts = read_ahead(parts_of(runs, part))
+
+            def given(names: list[str] | None, *_: object) -> Iterator[pl.DataFrame]:
+                for each in parts:
+                    yield each.with_columns(*changes).select(names or list(columns))
+
             with replacing(output) as joined:
-                _sink(
-                    parts,
-                    columns,
+                register_io_source(given, schema=columns, is_pure=True).sink_parquet(
                     joined,
                     compression="zstd",
                     compression_level=1,  # as small as others here, in two thirds of the time
@@ -93,21 +98,11 @@ def convert(
     return report
 
 
-def _sink(
-    frames: Iterator[pl.DataFrame], schema: dict[str, Any], file: IO[bytes], **form: Any
-) -> None:
-    """Write frames as one parquet file."""
-
-    def given(columns: list[str] | None, *_: object) -> Iterator[pl.DataFrame]:
-        for frame in frames:
-            yield frame.select(columns or list(schema))
-
-    register_io_source(given, schema=schema, is_pure=True).sink_parquet(file, **form)
-
-
-def store_runs(batches: Iterable[pl.DataFrame], file: IO[bytes], part: int) -> dict[str, Any]:
-    """Store jobs, each `part` of them in submit order; names and types of the columns they have."""
-    columns = COLUMNS
+def store_runs(
+    batches: Iterable[pl.DataFrame], folder: Path, stored: ExitStack, part: int
+) -> tuple[list[str], dict[str, Any]]:
+    """Store jobs, each `part` of them in submit order; paths, and names and types of columns."""
+    columns, paths = COLUMNS, list[str]()
 
     def runs() -> Iterator[pl.DataFrame]:
         nonlocal columns
@@ -125,10 +120,15 @@ def store_runs(batches: Iterable[pl.DataFrame], file: IO[bytes], part: int) -> d
         if waiting:
             yield _in_order(waiting, first)
 
-    schema = {**COLUMNS, **REQUESTS, _PLACE: pl.Int64}
-    _sink(runs(), schema, file, compression="lz4", row_group_size=_GROUP_OF_RUN)
-    file.flush()
-    return columns
+    # Ctrl-C reaches a reader within a sink of polars twice, and polars may panic
+    for run in runs():
+        file = stored.enter_context(TemporaryFile(dir=folder))  # noqa: SIM115
+        run.select(*COLUMNS, *REQUESTS, _PLACE).write_parquet(
+            file, compression="lz4", row_group_size=_GROUP_OF_RUN
+        )
+        file.flush()
+        paths.append(f"/proc/self/fd/{file.fileno()}")
+    return paths, columns
 
 
 def _in_order(batches: list[pl.DataFrame], first: int) -> pl.DataFrame:
@@ -136,9 +136,9 @@ def _in_order(batches: list[pl.DataFrame], first: int) -> pl.DataFrame:
     return pl.concat(batches, how="diagonal").with_columns(place).sort("submit", _PLACE)
 
 
-def parts_of(file: IO[bytes], part: int) -> Iterator[pl.DataFrame]:
+def parts_of(runs: list[str], part: int) -> Iterator[pl.DataFrame]:
     """All jobs of stored runs in order, about `part` at a time, with their places."""
-    stored = pl.scan_parquet(f"/proc/self/fd/{file.fileno()}")
+    stored = pl.scan_parquet(runs)
     submit, place = pl.col("submit"), pl.col(_PLACE)
     step = max(part // _SAMPLES, 1)
     sample = stored.select(submit, place).gather_every(step).collect().sort(submit, place)

@@ -8,8 +8,8 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryFile
 
 import numpy as np
 import polars as pl
@@ -317,9 +317,9 @@ def test_jobs_of_one_second_are_joined_in_parts(tmp_path):
     jobs = pl.DataFrame(
         {name: np.zeros(40) for name in COLUMNS}
     ).cast(COLUMNS).with_columns(job_id=pl.int_range(40))  # fmt: skip
-    with TemporaryFile(dir=tmp_path) as file:
-        store_runs([jobs[:7], jobs[7:8], jobs[8:21], jobs[21:]], file, 5)
-        parts = list(parts_of(file, 5))
+    with ExitStack() as stored:
+        runs, _ = store_runs([jobs[:7], jobs[7:8], jobs[8:21], jobs[21:]], tmp_path, stored, 5)
+        parts = list(parts_of(runs, 5))
     assert pl.concat(parts)["job_id"].to_list() == list(range(40))
     assert max(part.height for part in parts) <= 10
 
@@ -351,7 +351,7 @@ import sys
 from pathlib import Path
 import polars as pl
 from slurm_rl_plugin.accounting import conversion
-def waits(file, part):
+def waits(runs, part):
     print(part, flush=True)
     sys.stdin.read()
 conversion.parts_of = waits
@@ -369,6 +369,31 @@ def test_a_killed_conversion_leaves_nothing(tmp_path):
         assert child.stdout is not None
         assert child.stdout.readline() == "4\n"
         child.kill()
+    assert list(tmp_path.iterdir()) == [log]
+
+
+STOPS = """
+import os, signal, sys
+from pathlib import Path
+from slurm_rl_plugin.accounting.conversion import convert
+stops = iter([signal.SIGINT])
+def stop(_):
+    for number in stops:
+        os.kill(os.getpid(), number)
+try:
+    convert([Path(sys.argv[1])], Path(f"{sys.argv[1]}.parquet"), progress=stop, batch=9999)
+except KeyboardInterrupt:
+    print("stopped once")
+"""
+
+
+def test_ctrl_c_interrupts_a_conversion_once_and_leaves_nothing(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("1 0 0 60 1 -1 -1 1 60 -1 1 1 1 -1 1 -1 -1 -1\n" * 50_000)
+    child = subprocess.run(
+        [sys.executable, "-c", STOPS, str(log)], capture_output=True, text=True, check=False
+    )
+    assert (child.stdout, child.stderr) == ("stopped once\n", "")
     assert list(tmp_path.iterdir()) == [log]
 
 
