@@ -15,6 +15,7 @@ from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import ChangeRejected
 from slurm_rl_plugin.hook.cycle.cycle import LONGEST_WRITING, WRITES_AT_ONCE, Cycle
 from slurm_rl_plugin.hook.cycle_report import SOONEST_POLL, CycleReport, Pace
+from slurm_rl_plugin.hook.rails.reserve import BatchLimit
 from tests.unit.hook.queues import (
     FACTS,
     NOW,
@@ -98,6 +99,18 @@ def test_a_new_job_gets_its_place_and_no_other_is_written_nor_audited(
     assert (line["event"], line["job"], line["rank"]) == ("write", 4, 0)
     assert 4 in state_jobs(tmp_path)
     assert cycle.run(new_jobs=True).writes == 0
+
+
+def test_a_look_for_new_jobs_changes_no_limit_and_keeps_no_queue(
+    queue: WaitingQueue, cycle: Cycle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unwanted(*_: object) -> NoReturn:
+        raise AssertionError("a limit is for whole cycles")
+
+    monkeypatch.setattr(BatchLimit, "carry_out", unwanted)
+    queue.add(FOUR)
+    report = cycle.run(new_jobs=True)
+    assert (report.failure, report.writes, report.snapshot) == (None, 1, None)
 
 
 def test_a_job_that_is_released_gets_its_place(queue: WaitingQueue, cycle: Cycle) -> None:
