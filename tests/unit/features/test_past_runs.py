@@ -203,6 +203,7 @@ def test_there_are_no_more_rows_of_requests_than_classes():
 def test_another_memory_is_none():
     memory = np.concatenate(PastRuns(time=1.0).to_memory())
     assert PastRuns.from_memory(memory) is not None
+    assert memory[0] == 5.0  # what releases have kept so far
     wrong = [memory[:-1], np.concatenate([memory, [0.0]]), np.empty(0), np.ones(4)]
     for place, value in ((0, 6.0), (-1, 1.0), (-2, -1.0), (-2, 0.5), (-1, np.nan)):
         changed = memory.copy()
