@@ -74,6 +74,22 @@ def _sift_up(running: Records, place: int) -> None:
         place = parent
 
 
+@compiled_borrowing
+def _first_not_before(running: Records, count: int, time: float) -> int:
+    """Place of the first of `count` running jobs whose expected end is not before `time`.
+
+    `np.searchsorted` made the simulator slower by up to a fifth.
+    """
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if running[middle].expected_end < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 class Cluster(NamedTuple):
     """The jobs and the state of a simulated cluster; functions of this module change the state."""
 
@@ -219,7 +235,7 @@ def end_next_job(cluster: Cluster) -> None:
     cluster.running[0].end_job = cluster.running[last].end_job
     _sift_down(cluster.running, last)
     expected = cluster.start[job] + jobs[job].estimate
-    place = np.searchsorted(cluster.running.expected_end[: last + 1], expected)
+    place = _first_not_before(cluster.running, last + 1, expected)
     while cluster.running[place].expected_job != job:
         place += 1
     for index in range(place, last):
