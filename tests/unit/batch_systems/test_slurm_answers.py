@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import math
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +63,26 @@ def terms(answers: Path) -> dict[int, Any]:
 
 def priorities(text: str) -> dict[int, Any]:
     return {int(job["job_id"]): job for job in parse_priorities(text).best({})}
+
+
+def test_looks_with_ever_new_marks_keep_nothing(answers: Path) -> None:
+    text = answers.joinpath("squeue.txt").read_text()
+
+    def look(number: int) -> int:
+        mark = f"{number:08x}"
+        return len(parse_queue(text.replace(f"|{MARK}|", f"|{mark}|"), mark))
+
+    re.purge()  # what is kept there may be full already
+    assert look(0) > 1
+    grown = []
+    for begin in (1, 200, 400):  # threads of other tests may end or begin meanwhile
+        gc.collect()
+        before = sys.getallocatedblocks()
+        for number in range(begin, begin + 199):
+            look(number)
+        gc.collect()
+        grown.append(sys.getallocatedblocks() - before)
+    assert min(grown) < 100  # a pattern for each look: 800
 
 
 def with_priorities(text: str, change: Callable[[int], int]) -> str:
