@@ -247,7 +247,7 @@ def clock_text(at: float, now: float, today: str = "") -> str:
 def ahead_sentence(ahead: int, of_account: int | None) -> str:
     """How many jobs are ahead."""
     if not ahead:
-        return "In the simulation no job of its partition is ahead of it."
+        return "In the simulation it is the first of its partition: it waits for running jobs."
     jobs, are = ("1 job", "is") if ahead == 1 else (f"{ahead} jobs", "are")
     own = f", {of_account} of the same account" if of_account else ""
     return f"{jobs} of its partition {are} ahead of it{own}."
