@@ -257,6 +257,23 @@ def test_who_finds_room_starts_though_nothing_happens(backfilling: str) -> None:
 
 
 @pytest.mark.parametrize("backfilling", NODE_BACKFILLING)
+def test_more_may_run_on_a_node_than_it_has(backfilling: str) -> None:
+    """Five jobs of 4 CPUs on one node of 4: a real node may be shared, and a limit outlived."""
+    one, where = site_nodes(backfilling, cpus=np.full(5, 4.0)), np.arange(5)
+    queue = QueueNow(
+        now=1000.0,
+        running=np.arange(4),
+        start=np.full(4, 990.0),
+        pending=np.array([4]),
+        usage=np.zeros(1),
+        held=HeldNodes(first=where, node=np.zeros(4, dtype=np.int64), cpus=np.full(4, 4.0)),
+    )
+    assert one.planned(queue, np.array([4])).tolist() == [1000.0]
+    everywhere = HeldNodes(first=where, node=np.array([0, 1, 0, 1]), cpus=np.full(4, 4.0))
+    assert one.planned(replace(queue, held=everywhere), np.array([4])).tolist() == [4590.0]
+
+
+@pytest.mark.parametrize("backfilling", NODE_BACKFILLING)
 def test_the_line_is_that_of_the_order_whoever_finds_room(backfilling: str) -> None:
     """Job 3 starts at once and job 2 does not; in line it is behind it."""
     one = site_nodes(backfilling)
