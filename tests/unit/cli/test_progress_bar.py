@@ -14,7 +14,7 @@ import pytest
 from slurm_rl_plugin.cli import progress
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.progress import parts_bar, resumable, said_if_long, say_of_compiling
-from slurm_rl_plugin.learning import training
+from slurm_rl_plugin.learning import algorithms
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from tests.functional.typed import Typed
 
@@ -196,7 +196,7 @@ def test_a_training_names_its_checkpoint(
             keep(checkpoint, 1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "train_policy", interrupted)
+    monkeypatch.setattr(algorithms, "train_policy", interrupted)
     status, _, said = typed("train", "mmn:seed=3,jobs=100", "-o", output, "--steps", "1")
     sentence = f"interrupted: the same command continues from {output}.checkpoint."
     assert status == 1

@@ -39,7 +39,7 @@ def test_another_clone_with_other_docstrings_compiles_nothing_a_formula_does(tmp
     one, other = tmp_path / "one", tmp_path / "other"
     for tree in (one, other):
         shutil.copytree(PACKAGE, tree / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
-    formula = other / PACKAGE.name / "features" / "schema.py"
+    formula = other / PACKAGE.name / "features" / "site.py"
     first, compiled = run_in(one, tmp_path / "kept")
     assert compiled == "0"
     formula.write_text(
