@@ -82,7 +82,7 @@ VERDICTS: list[tuple[dict[str, Any], Row, bool | None, str]] = [
     ({"kind": "least", "bound": -0.01}, REACHED, True, "-0.08 against at least -0.01"),
     ({"kind": "least", "bound": -0.01}, replace(REACHED, logs=3), False, "-0.08 against"),
     ({"kind": "least", "bound": -0.01, "alone": True}, REACHED, False, "-0.08 against"),
-    ({**LEAST, "holding": "; misprinted"}, measured(0.95), True, "0.95 against at least 0.9; mis"),
+    ({**LEAST, "holding": "; misprinted"}, measured(0.95), True, "0.95 against at least 0.9; misp"),
     ({"kind": "between", "bounds": (0.8, 0.9)}, measured(0.9), True, "0.9 against 0.80 to 0.90"),
     ({"kind": "between", "bounds": (0.8, 0.9)}, measured(0.91), False, "0.91 against 0.80 to"),
     # a gain has its whole interval above 0
