@@ -8,11 +8,13 @@ import pytest
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_2011
 from slurm_rl_plugin.learning.evaluation.paired import medians_of
 from slurm_rl_plugin.papers.non_markovian_2011.experiment import (
+    DECLARED,
     FORGETFUL,
     LEARNED,
     contenders,
     generated,
     largest_deviation,
+    memory_row,
 )
 from slurm_rl_plugin.papers.study.study import QUICK
 from slurm_rl_plugin.papers.study.trials import (
@@ -62,3 +64,10 @@ def test_one_lucky_learner_is_no_improvement_of_its_kind() -> None:
     assert found.ci95 is not None
     assert found.ci95[0] < 0.0 < found.ci95[1]
     assert measure_over_learners(differences) == found
+
+
+def test_equal_networks_show_no_worth_of_memory(trial: PairedTrial) -> None:
+    [claim] = DECLARED.claims([memory_row("a load", trial, "ORA", "NN")])
+    assert claim.measured.value == 0.0
+    assert claim.reproduces is False
+    assert "95 % interval" in claim.because
