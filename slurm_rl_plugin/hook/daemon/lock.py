@@ -42,7 +42,7 @@ def only_daemon(state_path: Path) -> Iterator[None]:
                 raise ConfigurationError(
                     f"another slurm-rl run holds {path} (pid {pid}): stop it first."
                 )
-            raise _held(path)
+            raise _held(path, lock)
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()} {_began(os.getpid())}\n".encode(), 0)
         # by the clock of the files, which another host may share
@@ -93,7 +93,7 @@ def is_looked_after(state_path: Path) -> bool:
             time.sleep(_LOCK_PAUSE)
         if not daemon_runs(state_path):
             return False
-        raise _held(path)
+        raise _held(path, lock)
     finally:
         os.close(lock)
 
@@ -165,8 +165,23 @@ def _began(pid: int) -> str | None:
     return told.rpartition(")")[2].split()[19]
 
 
-def _held(path: Path) -> LockHeld:
-    return LockHeld(
-        f"{path} is locked by a process that is no slurm-rl daemon: find it with `lslocks`, and "
-        "end it."
-    )
+def _held(path: Path, lock: int) -> LockHeld:
+    pid = _locking(lock)
+    who = "a process that is not seen from here"
+    if pid:
+        who = f"pid {pid}"
+        with suppress(OSError):
+            who += f" of uid {Path(f'/proc/{pid}').stat().st_uid}"
+    return LockHeld(f"{path} is held by {who}, which is no slurm-rl daemon: end that process.")
+
+
+def _locking(lock: int) -> int:
+    """The process that has locked the file, as the kernel lists it; 0 where it is not seen."""
+    found = os.fstat(lock)
+    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    with suppress(OSError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            words = line.split()
+            if "->" not in words and "FLOCK" in words and place in words:
+                return max(int(words[4]), 0)
+    return 0

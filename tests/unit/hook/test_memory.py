@@ -335,9 +335,9 @@ def test_who_holds_it_and_is_no_daemon_is_named(state: Path, written: str) -> No
         other.write(written.format(pid=os.getpid()))
         other.flush()
         assert daemon_runs(state) is True
-        with pytest.raises(LockHeld, match="find it with `lslocks`"):
+        with pytest.raises(LockHeld, match=rf"held by pid {os.getpid()} of uid {os.getuid()}"):
             is_looked_after(state)
-        with pytest.raises(LockHeld, match="is no slurm-rl daemon"), only_daemon(state):
+        with pytest.raises(LockHeld, match="end that process"), only_daemon(state):
             pass
 
 
