@@ -271,9 +271,7 @@ def test_a_missing_file_and_no_toml(site_fault: Site) -> None:
         site_fault, "run", "--config=x.toml"
     )
     site_fault.sections["hook"] += "cycle = 3\n"
-    assert refused(site_fault) == (
-        "site.toml:6: is not TOML: Cannot overwrite a value, in column 10."
-    )
+    assert refused(site_fault) == "site.toml:6: [hook] cycle is given twice, first in line 5."
 
 
 def test_thirty_faults_are_thirty_lines_of_every_verb(site_fault: Site) -> None:

@@ -51,6 +51,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "known.toml"
 
 
+def test_a_whole_configuration_asks_nobody_else(path: Path) -> None:
+    path.write_text('[hook]\nstate_file = "/s/state.json"\n')
+    known, asked = known_of(path)
+    assert (known.is_read, known.faults, asked) == (True, (), [])
+    assert known.beside_controllers is False
+    assert known.configuration.values["batch_system"]["adapter"] == "auto"
+
+
 def test_of_a_faulty_one_what_is_right_goes_before_what_was_left(path: Path) -> None:
     path.write_text('[hook]\nstate_file = "/s/state.json"\n[batch_system]\nadapter = "cron"\n')
     path.write_text(path.read_text() + "timeout = 8.0\n")
@@ -87,6 +95,12 @@ def test_environment_and_flags_go_before_all(path: Path) -> None:
     assert known_of(path, LEFT, flag, SLURM_RL_HOOK_STATE_FILE="/e/s")[1] == ["/f/state.json"]
     with pytest.raises(ConfigurationError, match="is not a key"):
         known_of(path, LEFT, "hook.state=/f")
+
+
+def test_a_configuration_that_is_not_there_is_told_by_the_default_file(path: Path) -> None:
+    known, asked = known_of(path)
+    assert asked == ["/var/lib/slurm-rl/state.json"]
+    assert "does not exist" in known.faults[0]
 
 
 def test_the_daemons_account_chooses_no_path_that_root_writes_to(path: Path) -> None:
