@@ -12,6 +12,7 @@ The configuration and `slurm-rl release` ask for the names of batch systems, so 
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -126,7 +127,7 @@ class SiteNames(NamedTuple):
     qos: frozenset[str] | None
 
 
-class BatchSystem:
+class BatchSystem(ABC):
     """A queue that can be read and reordered. Every call ends within the adapter's time-out.
 
     Capabilities of only some batch systems do nothing in this class.
@@ -137,25 +138,25 @@ class BatchSystem:
     #: Which pending jobs show no factor, and why: one sentence; "" for none.
     hidden_factors: str = ""
 
+    @abstractmethod
     def facts(self) -> SchedulerFacts:
         """Read how the batch system orders."""
-        raise NotImplementedError
 
+    @abstractmethod
     def load(self) -> SchedulerLoad:
         """Read how busy the batch system is, and its counters of jobs; cheap."""
-        raise NotImplementedError
 
+    @abstractmethod
     def snapshot(self) -> QueueSnapshot:
         """Read the queue, our current factors, shares and usage."""
-        raise NotImplementedError
 
+    @abstractmethod
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
         """Write factors; single refusals are reported, not raised."""
-        raise NotImplementedError
 
+    @abstractmethod
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
         """Set our factor to 0 for these jobs, or for every pending job that has one."""
-        raise NotImplementedError
 
     def pending_now(self) -> QueueSnapshot:
         """The last snapshot with the present pending jobs, priorities and factors.
@@ -164,19 +165,19 @@ class BatchSystem:
         """
         return self.snapshot()
 
-    def go_on_from(self, earlier: BatchSystem) -> None:
+    def go_on_from(self, earlier: BatchSystem) -> None:  # noqa: B027 - a capability of some
         """Take over the state of an adapter of the same kind, so that each start is reported once.
 
         The earlier adapter makes no snapshot after that; one of another kind is ignored.
         """
 
-    def tell_past(self, days: float) -> None:
+    def tell_past(self, days: float) -> None:  # noqa: B027 - a capability of some
         """Report, in the next snapshot, the runs of these days that accounting has."""
 
-    def beat(self) -> None:
+    def beat(self) -> None:  # noqa: B027 - a capability of some
         """Show that the daemon lives, every few seconds; OSError if it cannot."""
 
-    def leave(self) -> None:
+    def leave(self) -> None:  # noqa: B027 - a capability of some
         """Show that there is nothing left to undo; OSError if it cannot."""
 
     def limit_batch(self, amounts: Mapping[str, int] | None) -> None:

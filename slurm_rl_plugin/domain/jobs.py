@@ -537,11 +537,11 @@ class RequestWatch:
 def _columns(snapshot: QueueSnapshot) -> Columns:
     """Of each pending job, shape [n]; NaN for an unknown amount."""
     jobs, qos = snapshot.pending.jobs, snapshot.pending.qos
-    told: dict[str, NDArray[Any]] = {}
+    columns: dict[str, NDArray[Any]] = {}
     if jobs.requests is not None:
         for name in set(jobs.requests.names) - {CPUS}:
-            told[_PARTS_OF.get(name, name)] = jobs.requests.of(name)
-    return told | {
+            columns[_PARTS_OF.get(name, name)] = jobs.requests.of(name)
+    return columns | {
         "time_limit": np.nan_to_num(jobs.time_limit, nan=np.inf),  # NaN differs from itself
         "processors": jobs.processors,
         "partition": jobs.partition,

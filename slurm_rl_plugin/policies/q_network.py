@@ -24,8 +24,8 @@ from slurm_rl_plugin.features.history.past_runs import (
     ForetoldRuns,
     KnownPast,
     PastRuns,
-    foretold_now,
     known_past,
+    quantiles_now,
 )
 from slurm_rl_plugin.features.history.run_history import ARRIVAL_MEMORY, recent_arrivals
 from slurm_rl_plugin.features.probe import known_schema
@@ -108,7 +108,7 @@ class QNetworkPolicy:
             scores=_as_scores(answers),
             reserve=self._processors(answers, snapshot.capacity),
             memory=self._memory(after),
-            run_times=partial(foretold_now, known, after.foretold) if self.knows_past else None,
+            run_times=partial(quantiles_now, known, after.foretold) if self.knows_past else None,
         )
 
     def job_features(

@@ -289,14 +289,14 @@ def _chunks(text: str, *, torque: bool) -> list[_Chunk]:
             return []
         counted = _COUNT.fullmatch(first) is not None
         words = rest if counted or torque else [first, *rest]
-        told = dict(word.split("=", 1) for word in words if "=" in word)
+        given = dict(word.split("=", 1) for word in words if "=" in word)
         if torque:
-            cpus, gpus = _number(told.get("ppn", "") or told.get("pn", "")) or 1, "gpus"
+            cpus, gpus = _number(given.get("ppn", "") or given.get("pn", "")) or 1, "gpus"
         else:
-            cpus, gpus = _number(told["ncpus"]) if "ncpus" in told else 1, "ngpus"
-        memory = 0.0 if torque else mebibytes(told.get("mem", ""))
+            cpus, gpus = _number(given["ncpus"]) if "ncpus" in given else 1, "ngpus"
+        memory = 0.0 if torque else mebibytes(given.get("mem", ""))
         number = int(first) if counted else 1
-        found.append(_Chunk(number, cpus, memory, _number(told.get(gpus, ""))))
+        found.append(_Chunk(number, cpus, memory, _number(given.get(gpus, ""))))
     return found
 
 

@@ -67,7 +67,7 @@ class SeenRecords:
         self.key = secrets.randbits(64)
         self._stretches: list[NDArray[np.uint64]] = []
 
-    def told_before(self, digests: NDArray[np.uint64]) -> BoolArray:
+    def seen_before(self, digests: NDArray[np.uint64]) -> BoolArray:
         """Whether each record was there before, in this batch or an earlier one; remembers them."""
         order = np.argsort(digests, kind="stable")
         ordered = digests[order]
@@ -206,9 +206,9 @@ class SacctReader(AccountingReader):
             fields, places = fields.filter(~steps), places[~steps.to_numpy()]
         rows = _Columns(fields, layout)
         texts = fields.select(str(place) for place in range(len(layout.names)))
-        told = self._seen.told_before(texts.hash_rows(self._seen.key).to_numpy())
+        known = self._seen.seen_before(texts.hash_rows(self._seen.key).to_numpy())
         reason = np.full(fields.height, "", dtype=np.object_)
-        for name, at_fault in reversed([(_TWICE, told), *rows.reasons()]):
+        for name, at_fault in reversed([(_TWICE, known), *rows.reasons()]):
             reason[at_fault] = name
         kept: BoolArray = reason == ""
         faulty = dict(zip(places[~kept].tolist(), reason[~kept].tolist(), strict=True))

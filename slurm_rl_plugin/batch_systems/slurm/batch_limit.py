@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -149,7 +150,7 @@ TRES = {CPUS: "cpu", MEMORY: "mem", GPUS: "gres/gpu"}
 
 
 @dataclass(frozen=True, slots=True)
-class LimitCarrier:
+class LimitCarrier(ABC):
     """An object of Slurm that carries the limit on batch jobs."""
 
     mechanism: ClassVar[str]  #: as in [reserve] mechanism
@@ -157,17 +158,17 @@ class LimitCarrier:
     names: tuple[str, ...]  #: of the QOS, or of the licence and the reservation
     resources: tuple[str, ...] = (CPUS,)  #: every limit is in this order
 
+    @abstractmethod
     def live(self) -> Amounts:
         """The limit that slurmctld enforces; ChangeRejected if the carrier is missing."""
-        raise NotImplementedError
 
     def stored(self) -> Amounts:
         """The limit that a restart of slurmctld would find."""
         return self.live()
 
+    @abstractmethod
     def write(self, limit: Amounts) -> None:
         """Set the limit, None for no limit."""
-        raise NotImplementedError
 
     def site_own(self, found: Amounts) -> Amounts:
         """The site's own limit, given the limit found before ours."""

@@ -533,8 +533,8 @@ class ForetoldRuns:
         lines[~new] = self.lines[met[~new]]
         if new.any():
             started = running.select(order[new])
-            told = known_past(snapshot, started, past)
-            lines[new, 1:] = told.quantiles(learned.asked)
+            known = known_past(snapshot, started, past)
+            lines[new, 1:] = known.quantiles(learned.asked)
         return replace(learned, lines=lines)
 
     def _learned(self, snapshot: QueueSnapshot) -> FloatArray:
@@ -542,8 +542,8 @@ class ForetoldRuns:
         ended = snapshot.ended
         place, unknown = _places(self.lines[:, 0], ended.jobs.job_id.astype(np.float64))
         run_time = np.maximum(ended.end - ended.start, 0.0)
-        told = ~unknown & np.isfinite(run_time)
-        chosen = np.flatnonzero(told)
+        known = ~unknown & np.isfinite(run_time)
+        chosen = np.flatnonzero(known)
         for end in chosen[np.lexsort((ended.jobs.job_id[chosen], ended.end[chosen]))].tolist():
             learn_shares(asked, self.lines[place[end], 1:], run_time[end])
         return asked
@@ -557,6 +557,6 @@ def _places(known: FloatArray, wanted: FloatArray) -> tuple[IntArray, BoolArray]
     return place, known[place] != wanted
 
 
-def foretold_now(told: KnownPast | None, foretold: ForetoldRuns) -> FloatArray:
+def quantiles_now(known: KnownPast | None, foretold: ForetoldRuns) -> FloatArray:
     """Quantiles of the pending jobs by the shares that are asked for, seconds, [n, len(PARTS)]."""
-    return np.empty((0, len(PARTS))) if told is None else told.quantiles(foretold.asked)
+    return np.empty((0, len(PARTS))) if known is None else known.quantiles(foretold.asked)

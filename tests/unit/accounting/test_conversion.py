@@ -246,7 +246,7 @@ def test_a_broken_parquet_is_refused(harm, tmp_path):
 def test_what_was_seen_before_is_told(batches):
     seen, known = SeenRecords(), set()
     for batch in batches:
-        told = seen.told_before(np.array(batch, dtype=np.uint64))
+        told = seen.seen_before(np.array(batch, dtype=np.uint64))
         assert told.tolist() == [
             each in known or each in batch[:place] for place, each in enumerate(batch)
         ]
