@@ -128,7 +128,7 @@ bench-slurm: $(VENV)/installed-test
 
 bench-reserve: $(VENV)/installed-test
 	tests/real/install_daemons.sh
-	$(BIN)/python -m tests.bench.reserve_hours.campaign --output bench-output
+	$(BIN)/python -m tests.bench.live.reserve_hours --output bench-output
 
 faults: $(VENV)/installed-test
 	tests/real/install_daemons.sh
@@ -136,7 +136,7 @@ faults: $(VENV)/installed-test
 
 soak: $(VENV)/installed-test
 	tests/real/install_daemons.sh
-	$(BIN)/python -m tests.bench.soak.campaign --output soak-output
+	$(BIN)/python -m tests.bench.live.soak --output soak-output
 
 fuzz: $(VENV)/installed-test
 	$(BIN)/python -m tests.bench.fuzz.campaign --output fuzz-output

@@ -18,7 +18,7 @@ from threading import Event
 from typing import Any, NamedTuple, TypeVar
 
 from slurm_rl_plugin.whole_file import write_whole
-from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+from tests.real.private_cluster import PrivateSlurm
 
 #: Seconds that a command may take on a busy machine.
 PATIENCE = 120.0
@@ -204,14 +204,3 @@ def keep_files(cluster: PrivateSlurm, folder: Path, *configured: str) -> None:
         folder.joinpath(name).write_text(cluster.directory.joinpath("etc", name).read_text())
     log = cluster.directory.joinpath("log", CONTROLLER_LOG).read_bytes()
     folder.joinpath(f"{CONTROLLER_LOG}.gz").write_bytes(gzip.compress(log))
-
-
-def write_associations(plan: ClusterPlan, folder: Path) -> None:
-    """Writes the accounts and users of a cluster as `--cluster` reads them."""
-    lines = [f"add account {name} Fairshare={each.share}" for name, each in plan.accounts.items()]
-    lines += [
-        f"add user {user} Account={name}"
-        for name, each in plan.accounts.items()
-        for user in each.users
-    ]
-    folder.joinpath("sacctmgr.script").write_text("\n".join(lines) + "\n")

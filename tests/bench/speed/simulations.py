@@ -1,9 +1,8 @@
-"""`make bench`: speed of the simulator on processors and on nodes, of forecasts, and of two papers.
+"""`make bench`: speed of the simulator on processors and on nodes.
 
 Logs are read from the folder SLURM_RL_TRACES if it is set, and drawn otherwise. Functions import
 what an earlier release, which is measured too, may lack.
 """
-# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
@@ -21,9 +20,6 @@ from slurm_rl_plugin.domain.machine import BackfillSettings, Machine, MachinePar
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.forecasts.live.sources import KEPT
-from slurm_rl_plugin.forecasts.replays import OrderOf, QueueNow, ReplayedSite, queues_along
-from slurm_rl_plugin.learning.evaluation.paired import starts_of_order
 from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.policies.network import (
     QNetwork,
@@ -44,9 +40,8 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
-from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
 from slurm_rl_plugin.simulator.workloads.site_points import site_priority
-from slurm_rl_plugin.units import DAY, HOUR, IntArray
+from slurm_rl_plugin.units import DAY, HOUR
 from tests.bench.speed.figures.measurements import LOGS, seconds_of
 
 Values = dict[str, float]
@@ -59,10 +54,8 @@ KINDS = (
     ("m[001-096]", 96, 40.0, 187_000.0, 0.0, 70),
     ("n[001-087]", 87, 32.0, 187_000.0, 0.0, 60),
 )
-#: Jobs drawn for these nodes; pending jobs of the forecast, and jobs before them.
-JOBS, PENDING, PAST = 20_000, 10_000, 100_000
-#: Time for one forecast of the whole queue, and most replays.
-GOAL_SECONDS, MOST_DRAWS = 10.0, 64
+#: Jobs drawn for these nodes.
+JOBS = 20_000
 
 
 def static_order(policy: str, prepared: PreparedLog, workload: Workload) -> QueueOrder:
@@ -192,143 +185,4 @@ def on_nodes() -> Values:
             work()  # compiles
             seconds = seconds_of(work, 3)
             found[f"{policy}, {backfilling}"] = len(prepared.log) / seconds
-    return found
-
-
-def campaign(past: int, pending: int) -> JobLog:
-    """A past that uses three quarters of the machine, then more jobs than shall be pending."""
-    rng = np.random.default_rng(2)
-    log = drawn_log(past + 2 * pending)
-    submit = 1.3 * log.submit
-    last = submit[past - 1]
-    submit[past:] = last + np.sort(rng.uniform(0.0, DAY / 2, len(submit) - past))
-    return replace(log, submit=submit, eligible=submit)
-
-
-def first_come(workload: Workload, _: IntArray) -> QueueOrder:
-    """A static order."""
-    return QueueOrder(scores=-workload.submit)
-
-
-def default_model(workload: Workload, _: IntArray) -> QueueOrder:
-    """The shipped network, which scores all jobs at each decision."""
-    return QueueOrder(network=candidate_of("default").network)
-
-
-def site_and_queue(
-    prepared: PreparedLog, order: OrderOf, backfilling: str, pending: int
-) -> tuple[ReplayedSite, QueueNow]:
-    """The site when this number of jobs is pending, after a past of first come, first served."""
-    settings = SimulationSettings(
-        capacity=prepared.capacity, backfilling=backfilling, half_life=7 * DAY
-    )
-    workload = prepared.workload(RequestedLimit())
-    simple = replace(settings, backfilling="easy")
-    fifo = first_come(workload, np.arange(0))
-    start = starts_of_order(fifo, prepared, workload, simple)
-    waiting = np.arange(1, len(start) + 1) - np.searchsorted(np.sort(start), workload.submit)
-    job = int(np.argmax(waiting >= pending)) if (waiting >= pending).any() else len(start) - 1
-    machine = None if prepared.machine is None else node_machine(prepared.log, prepared.machine)
-    past = RecordedPast(replace(prepared, log=replace(prepared.log, start=start)), quantiles=True)
-    now = float(workload.submit[job])
-    past.run(now)
-    queue = queues_along(workload, machine, fifo, simple)(job, now)
-    site = ReplayedSite(
-        jobs=workload.having(past=past.past),
-        quantiles=past.quantiles_now,
-        order=order,
-        settings=settings,
-        machine=machine,
-        kept=KEPT,
-    )
-    return site, queue
-
-
-def replays_in(site: ReplayedSite, queue: QueueNow, seconds: float) -> int:
-    """Number of replays of the whole queue in this processor time, after one that compiles."""
-    site.starts(queue, queue.pending, 1, np.random.default_rng(1))
-    begin, longest = time.process_time(), 0.0
-
-    def goes_on(made: int) -> bool:
-        nonlocal longest
-        taken = time.process_time() - begin
-        longest = max(longest, taken / made)
-        return taken + longest < seconds
-
-    drawn = site.starts(queue, queue.pending, MOST_DRAWS, np.random.default_rng(1), goes_on)
-    return int(drawn.shape[1])
-
-
-def replays() -> Values:
-    """Replays of 10,000 pending jobs in GOAL_SECONDS, by machine, backfilling and order.
-
-    Four weeks of jobs are drawn for the nodes of UB-HPC, then a campaign that arrives within half
-    a day; the queue is replayed on these nodes and, by CPUs alone, on a pool of processors.
-    """
-    log, capacity = campaign(PAST, PENDING), int(drawn_machine().capacity[0])
-    found = {}
-    for where, backfilling in (("processors", "easy"), ("nodes", "easy"), ("nodes", "slurm")):
-        machine = drawn_machine() if where == "nodes" else None
-        prepared = prepare_log(log, machine=machine, capacity=capacity)
-        for name, order in (("fifo", first_come), ("default", default_model)):
-            site, queue = site_and_queue(prepared, order, backfilling, PENDING)
-            count = replays_in(site, queue, GOAL_SECONDS)
-            found[f"{where}, {backfilling}, {name}"] = float(count)
-    return found
-
-
-def drawn_market(jobs: int) -> Workload:
-    """Jobs of many widths with long limits, at a load of about 0.6 on 512 processors."""
-    rng = np.random.default_rng(0)
-    run_time = np.minimum(rng.lognormal(7.5, 2.0, jobs), 64800.0)
-    processors = np.minimum(2 ** rng.integers(0, 9, jobs), 336)
-    gap = (run_time * processors).mean() / (0.6 * 512)
-    limit = np.minimum(run_time * rng.integers(1, 6, jobs), 64800.0)
-    return Workload.of(
-        submit=np.cumsum(rng.exponential(gap, jobs)),
-        run_time=run_time,
-        estimate=limit,
-        time_limit=limit,
-        processors=processors.astype(np.int64),
-        account=np.zeros(jobs, dtype=np.int64),
-        interactive=np.zeros(jobs, dtype=np.bool_),
-        shares=np.ones(1),
-    )
-
-
-def market() -> Values:
-    """Seconds of the market of 2002 with MF1 and UF1, 10,000 jobs, of CTC-SP2 or drawn."""
-    from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
-    from slurm_rl_plugin.papers.economic_2002 import markets
-
-    traces, found = os.environ.get("SLURM_RL_TRACES"), {}
-    jobs = drawn_market(markets.EXTRACT_JOBS)
-    if traces:
-        jobs = markets.extract(markets.read_ctc(Path(traces)), 1).asked
-    for configuration in ("m512", "m128"):
-        for rescheduling, way in ((True, "rescheduling"), (False, "as agreed")):
-            settings = MarketSettings(
-                machines=markets.CONFIGURATIONS[configuration], rescheduling=rescheduling
-            )
-            simulate_market(drawn_market(20), settings)  # compiles
-            found[f"market, {configuration}, {way}"] = seconds_of(
-                lambda s=settings: simulate_market(jobs, s)
-            )
-    return found
-
-
-def agents() -> Values:
-    """Seconds of 6,000 ticks of the grid of 2005 (N = 1000, R = 250, g = 0.2) by agents' rule."""
-    from slurm_rl_plugin.brokers.agents.grid import GridSettings, draw_grid
-    from slurm_rl_plugin.brokers.agents.simulation import RULES, AgentRule, run_grid
-
-    size, found = GridSettings(), {}
-    small, grid = replace(size, ticks=10), draw_grid(size, 1)
-    for name in RULES:
-        for at_completion, heard in ((False, "at once"), (True, "at completion")):
-            rule = AgentRule(name=name, at_completion=at_completion)
-            run_grid(small, draw_grid(small, 1), rule, 1)  # compiles
-            found[f"agents, {name}, reported {heard}"] = seconds_of(
-                lambda r=rule: run_grid(size, grid, r, 1)
-            )
     return found

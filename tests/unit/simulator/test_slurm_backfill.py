@@ -1,4 +1,4 @@
-"""What slurmctld was seen to do on real daemons (bench/node_hours), and ours with it."""
+"""What slurmctld was seen to do on real daemons (tests/bench/live), and ours with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind, PriorityWeights
-from tests.bench.node_hours.simulated import Delays, simulated_starts
+from tests.bench.live.machine_fidelity import Delays, simulated_starts
 
 NO_DELAYS = Delays(notice=0.0, handover=0.0, calculated=0.0, looks=1)
 #: Three nodes that jobs name by a feature, and one more of the same partition.

@@ -30,11 +30,6 @@ LOGS = {
 }
 #: Measured once and for no other commit: each takes minutes.
 ONCE = frozenset({"conversion"})
-#: How agents choose a resource in the simulation of 2005.
-AGENTS = (
-    "random", "least loaded", "least loaded in turn", "optimal split", "paper's agents",
-    "probing agents",
-)  # fmt: skip
 #: Arguments of `evaluate` on a machine where nothing is compiled.
 FIRST_LOG = "egee:jobs=10000,seed=1"
 FIRST_POLICIES = tuple(f"--policy={name}" for name in ("fifo", "sjf", "saf", "default"))
@@ -128,11 +123,6 @@ def metrics() -> Values:
     from tests.bench.speed.metrics_answer import metrics_figures  # noqa: PLC0415
 
     return metrics_figures()
-
-
-def papers() -> Values:
-    """Simulations of the papers of 2002 and 2005."""
-    return {**simulated("market")(), **simulated("agents")()}
 
 
 def first_word() -> Values:
@@ -254,27 +244,6 @@ MEASUREMENTS: Mapping[str, tuple[Callable[[], Values], tuple[Figure, ...]]] = {
             Figure(name="metrics of a large site, cycle", unit=MS),
             Figure(name="metrics of a large site, answer", unit=MS),
             Figure(name="metrics of a large site, length", unit="kB", goal=300.0),
-        ),
-    ),
-    "papers": (
-        papers,
-        (
-            *(
-                Figure(name=f"market, {machines}, {way}", unit=S)
-                for machines in ("m512", "m128") for way in ("rescheduling", "as agreed")
-            ),
-            *(
-                Figure(name=f"agents, {rule}, reported {heard}", unit=S, goal=10.0)
-                for rule in AGENTS for heard in ("at once", "at completion")
-            ),
-        ),
-    ),
-    "queue-forecast": (
-        simulated("replays", "replays, "),
-        tuple(
-            Figure(name=f"replays, {machine}, {order}", unit="in 10 s", rate=True, goal=1.0)
-            for machine in ("processors, easy", "nodes, easy", "nodes, slurm")
-            for order in ("fifo", "default")
         ),
     ),
     "training": (training, (Figure(name="training", unit=RATE, rate=True),)),

@@ -43,8 +43,7 @@ from tests.bench.live.harness import (
     submit_in_time,
     wait_until_all_started,
 )
-from tests.bench.report import Goal, print_goals, write_document
-from tests.bench.reserve_hours.load import (
+from tests.bench.live.lpc_like_hour import (
     ACCOUNTS,
     PROCESSORS,
     SHARES,
@@ -52,6 +51,7 @@ from tests.bench.reserve_hours.load import (
     HourPlan,
     lpc_like_hour,
 )
+from tests.bench.report import Goal, print_goals, write_document
 from tests.real.conftest import running_slurm
 from tests.real.daemon_under_test import running_hook
 from tests.real.load import outcomes
