@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.port import AdapterParts
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
-    WAITING_OR_RUNNING,
-    WAITING_STATES,
     QueueRow,
+    to_row,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import release_numbers
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
@@ -28,7 +26,6 @@ from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, not_under
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import MachineLook, Squeue
 from slurm_rl_plugin.batch_systems.slurm.site_factor import SECONDS_A_WRITE, Scontrol, ValueWrite
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
-from slurm_rl_plugin.units import MINUTE
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +34,14 @@ PROGRAM = Path(__file__).with_name("pyslurm_program.py")
 FIRST_THAT_WRITES = (22, 5, 2)
 #: Seconds after our own time-out at which a child without a parent ends.
 ORPHAN_SECONDS = 1.0
-#: Attributes of `pyslurm.Job` that are read; the same in 22.5.2 to 25.11.2. Times are seconds since
-#: the epoch, limits minutes. An unknown, unlimited or 0 value is None, task number 0 too.
+#: Attributes of `pyslurm.Job` for QUEUE_FIELDS, and a further one; the same in 22.5.2 to 25.11.2.
+#: Times are seconds since the epoch, limits minutes. An unknown, unlimited or 0 value is None, task
+#: number 0 too.
 ATTRIBUTES = (
-    *("id", "array_id", "array_task_id", "array_tasks_waiting", "heterogeneous_id"),
-    *("state", "state_reason", "priority", "nice", "cpus", "submit_time", "eligible_time"),
-    *("accrue_time", "start_time", "end_time", "time_limit", "account", "user_name"),
-    *("partition", "qos", "is_batch_job", "allocated_nodes", "name"),
+    *("id", "array_id", "state", "state_reason", "priority", "nice", "cpus"),
+    *("submit_time", "eligible_time", "accrue_time", "start_time", "end_time", "time_limit"),
+    *("account", "user_name", "partition", "qos", "is_batch_job", "allocated_nodes"),
+    *("array_task_id", "heterogeneous_id", "name", "array_tasks_waiting"),
 )
 NO_LIMIT = (None, "UNLIMITED")
 SIGN, WHOLE = 1 << 31, 1 << 32
@@ -134,49 +132,22 @@ def ask_pyslurm(
 class PyslurmQueue(Squeue):
     """Lists jobs by one `pyslurm.Jobs.load()`, which includes ended ones, or by `squeue`."""
 
-    def __init__(
-        self, commands: CommandRunner, machine: MachineLook, *, reads_comments: bool = False
-    ) -> None:
-        super().__init__(commands, machine, reads_comments=reads_comments)
-        self._rows: list[QueueRow] = []
-        #: Jobs of the last answer that belong to no array and no heterogeneous job.
-        self.single: frozenset[int] = frozenset()
+    _rows: Sequence[QueueRow] = ()  #: the last answer of pyslurm
+    #: Jobs of the last answer that belong to no array and no heterogeneous job.
+    single: frozenset[int] = frozenset()
 
-    def waiting_and_running(self) -> list[QueueRow]:
-        """Read all jobs in the child; returns pending and running ones."""
-        if self._by_squeue:
-            return self._listed(super().waiting_and_running())
-        return [row for row in self._read_all() if row.state in WAITING_OR_RUNNING]
-
-    def waiting(self) -> list[QueueRow]:
-        """Read all jobs in the child; returns pending ones."""
-        if self._by_squeue:
-            return self._listed(super().waiting())
-        return [row for row in self._read_all() if row.state in WAITING_STATES]
-
-    def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
-        """Records with these numbers from the last answer of pyslurm, or by `squeue`."""
-        if self._by_squeue:
-            return super().of_arrays(array_ids)
-        wanted = set(array_ids)
-        return [row for row in self._rows if row.array_id in wanted or row.het_id in wanted]
-
-    @property
-    def _by_squeue(self) -> bool:
-        return self.reads_requests or self.reads_comments
-
-    def _listed(self, rows: list[QueueRow]) -> list[QueueRow]:
-        self.single = frozenset(row.job_id for row in rows if not row.tasks and not row.het_id)
-        return rows
-
-    def _read_all(self) -> list[QueueRow]:
-        answer = ask_pyslurm(self._commands, "pyslurm_read", {"read": ATTRIBUTES})
-        jobs = [dict(zip(ATTRIBUTES, values, strict=True)) for values in answer["jobs"]]
-        self._rows = [_to_row(job) for job in jobs]
-        self.single = frozenset(
-            job["id"] for job in jobs if job["array_id"] is None and job["heterogeneous_id"] is None
-        )
-        return self._rows
+    def _records(self, states: str, array_ids: Sequence[int] = ()) -> Iterable[QueueRow]:
+        if self.reads_requests or self.reads_comments:
+            found = super()._records(states, array_ids)
+        elif array_ids:
+            wanted = set(array_ids)
+            return [row for row in self._rows if row.array_id in wanted or row.het_id in wanted]
+        else:
+            answer = ask_pyslurm(self._commands, "pyslurm_read", {"read": ATTRIBUTES})
+            found = self._rows = list(map(_row, answer["jobs"]))
+        if not array_ids:
+            self.single = frozenset(row.job_id for row in found if not row.tasks and not row.het_id)
+        return found
 
 
 class PyslurmSender(Scontrol):
@@ -205,53 +176,31 @@ class PyslurmSender(Scontrol):
         return refused
 
 
-def _to_row(job: Mapping[str, Any]) -> QueueRow:
+def _row(values: Sequence[Any]) -> QueueRow:
+    job = dict(zip(ATTRIBUTES, values, strict=True))
     try:
-        nice = int(job["nice"] or 0)  # releases before 25.5 read it as unsigned
-        return QueueRow(
-            job_id=int(job["id"]),
-            array_id=int(job["array_id"] or job["id"]),
-            state=str(job["state"]),
-            reason=str(job["state_reason"] or "None"),
-            priority=int(job["priority"] or 0),
-            nice=nice - WHOLE if nice >= SIGN else nice,
-            processors=int(job["cpus"]),
-            submit=_time(job["submit_time"], math.nan),
-            eligible=_time(job["eligible_time"], math.inf),
-            accrue=_time(job["accrue_time"], math.inf),
-            start=_time(job["start_time"], math.nan),
-            end=_end(job),
-            time_limit=_limit(job["time_limit"]),
-            account=job["account"] or "",
-            user=job["user_name"] or "",
-            partitions=tuple((job["partition"] or "").split(",")),
-            qos=job["qos"] or "",
-            has_batch_script=bool(job["is_batch_job"]),
-            nodes=job["allocated_nodes"] or "",
-            tasks=_tasks(job),
-            name=job["name"] or "",
-            het_id=int(job["heterogeneous_id"] or 0),
-        )
+        return to_row(_as_printed(job))
     except (TypeError, ValueError) as error:
-        raise not_understood("pyslurm", str(dict(job))) from error
+        raise not_understood("pyslurm", str(job)) from error
 
 
-def _time(value: int | None, missing: float) -> float:
-    return missing if value is None else float(value)
-
-
-def _limit(minutes: int | str | None) -> float:
-    return math.nan if minutes in NO_LIMIT else float(minutes or 0) * MINUTE
-
-
-def _end(job: Mapping[str, Any]) -> float:
-    """When it ended or will end; NaN without a limit, since pyslurm's end is a year ahead then."""
-    endless = job["time_limit"] in NO_LIMIT and job["state"] not in FINAL_STATES
-    return math.nan if endless else _time(job["end_time"], math.nan)
-
-
-def _tasks(job: Mapping[str, Any]) -> str:
-    """Task numbers of a record; pyslurm shows task number 0 as None."""
-    if job["array_id"] is None:
-        return ""
-    return job["array_tasks_waiting"] or str(job["array_task_id"] or 0)
+def _as_printed(job: Mapping[str, Any]) -> list[str]:
+    """The values of QUEUE_FIELDS as `squeue` prints them."""
+    nice, limit = int(job["nice"] or 0), job["time_limit"]
+    has_limit = limit not in NO_LIMIT
+    is_over = job["state"] in FINAL_STATES
+    tasks = job["array_tasks_waiting"] or job["array_task_id"] or 0
+    shown = {
+        **job,
+        "array_id": job["array_id"] or job["id"],
+        "state_reason": job["state_reason"] or "None",
+        "priority": job["priority"] or 0,
+        "nice": nice - WHOLE if nice >= SIGN else nice,  # unsigned in releases before 25.5
+        # without a limit the expected end of pyslurm is a year ahead
+        "end_time": job["end_time"] if has_limit or is_over else None,
+        "time_limit": f"{limit}:00" if has_limit else None,
+        "is_batch_job": int(job["is_batch_job"]),
+        "array_task_id": None if job["array_id"] is None else tasks,
+        "heterogeneous_id": job["heterogeneous_id"] or 0,
+    }
+    return ["" if shown[name] is None else str(shown[name]) for name in ATTRIBUTES[:-1]]

@@ -359,7 +359,7 @@ def _parse_record(record: str, names: Sequence[str]) -> QueueRow:
     if len(values) != len(names):
         raise not_understood("squeue", record)
     try:
-        return _to_row(values, names)
+        return to_row(values, names)
     except ValueError as error:
         raise not_understood("squeue", record) from error
 
@@ -370,8 +370,11 @@ def _shared(text: str) -> str:
     return text
 
 
-def _to_row(values: Sequence[str], names: Sequence[str]) -> QueueRow:
-    """A row from its fields in their order; text that many rows share is kept once."""
+def to_row(values: Sequence[str], names: Sequence[str] = QUEUE_FIELDS) -> QueueRow:
+    """A row from its fields in their order; text that many rows share is kept once.
+
+    ValueError for a field in another form.
+    """
     job, array, state, reason, priority, nice, processors = values[:7]
     submit, eligible, accrue, start, end, limit = values[7:13]
     account, user, partitions, qos, batch_flag, nodes, tasks, het, *asked, name = values[13:]

@@ -489,22 +489,19 @@ class Squeue:
         return self._machine is not None and self._machine.seen is not None
 
     def waiting_and_running(self) -> list[QueueRow]:
-        """Ask `squeue` for pending and running jobs, and keep the answer for the next time."""
-        self._known = self._read("--states", ASK_WAITING_OR_RUNNING)
-        return [row for row in self._known.values() if row.state in WAITING_OR_RUNNING]
+        """Pending and running jobs; the answer is kept for the next time."""
+        records = self._records(ASK_WAITING_OR_RUNNING)
+        return [row for row in records if row.state in WAITING_OR_RUNNING]
 
     def waiting(self) -> list[QueueRow]:
-        """Ask `squeue` for pending jobs only."""
-        answer = self._read("--states", ASK_WAITING)
-        return [row for row in answer.values() if row.state in WAITING_STATES]
+        """Pending jobs only."""
+        return [row for row in self._records(ASK_WAITING) if row.state in WAITING_STATES]
 
     def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
-        """Ask `squeue` for these numbers in all states; unknown ones are left out."""
-        # squeue fails for one unknown job but not for several, so name one twice
-        named = ",".join(str(array_id) for array_id in [array_ids[0], *array_ids])
-        return list(self._read("--states", "all", "--jobs", named).values())
+        """Records with these numbers, at least one, in all states; unknown ones are left out."""
+        return list(self._records("all", array_ids))
 
-    def _read(self, *options: str) -> dict[int, QueueRow]:
+    def _records(self, states: str, array_ids: Sequence[int] = ()) -> Iterable[QueueRow]:
         fields: tuple[str, ...] = QUEUE_FIELDS
         if self._machine is not None and self.reads_requests:
             fields = self._machine.request_fields
@@ -512,6 +509,13 @@ class Squeue:
             fields = with_comment(fields)
         if fields != self._fields:
             self._fields, self._known = fields, {}
+        options = ["--states", states]
+        if array_ids:
+            # squeue fails for one unknown job but not for several, so name one twice
+            options += ["--jobs", ",".join(map(str, [array_ids[0], *array_ids]))]
         mark = secrets.token_hex(4)
         answer = self._commands.read([*SQUEUE, *options], queue_format(mark, fields))
-        return parse_records(answer, mark, self._known, fields)
+        found = parse_records(answer, mark, self._known, fields)
+        if states == ASK_WAITING_OR_RUNNING:
+            self._known = found
+        return found.values()
