@@ -197,14 +197,16 @@ def test_batch_is_limited_interactive_starts_and_release_restores(
 def test_a_user_without_the_right_is_told_so(server: InstalledPbs) -> None:
     server.create_queues(BATCH)
     program = (
-        "import os, pwd; from slurm_rl_plugin.batch_systems.pbs.batch_limit import PbsBatchLimit;"
+        "import os, pathlib, pwd, tempfile;"
+        "from slurm_rl_plugin.batch_systems.pbs.batch_limit import PbsBatchLimit;"
         "from slurm_rl_plugin.batch_systems.port import LimitKeys;"
         "from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands;"
         f"user = pwd.getpwnam('{USER}');"  # the interpreter itself may be root's alone
         "os.setgroups([]); os.setgid(user.pw_gid); os.setuid(user.pw_uid);"
         f"keys = LimitKeys(mechanism='max_run_res', queues=('{BATCH}',));"
         "commands = PbsCommands(timeout=30.0);"
-        "PbsBatchLimit(commands, keys, None).set(1)"
+        "record = pathlib.Path(tempfile.mkdtemp(), 'limits');"
+        "PbsBatchLimit(commands, keys, record).set({'cpus': 1})"
     )
     words = ["env", f"PYTHONPATH={TOP}", sys.executable, "-c", program]
     try:

@@ -24,8 +24,14 @@ from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, parse
 from slurm_rl_plugin.batch_systems.pbs.process import QSTAT_QUEUES, PbsCommands, failure, section
 from slurm_rl_plugin.batch_systems.port import LimitKeys
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
-from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
-from slurm_rl_plugin.whole_file import UNREADABLE, as_json, typed
+from slurm_rl_plugin.errors import (
+    BatchSystemError,
+    BatchSystemUnavailable,
+    ChangeRejected,
+    ConfigurationError,
+    SlurmRLError,
+)
+from slurm_rl_plugin.whole_file import as_json, typed
 
 MAX_RUN_RES = "max_run_res"
 #: PBS's names of the resources that can be limited; amounts of memory are in kb, as in PBS.
@@ -157,7 +163,7 @@ class PbsBatchLimit:
     def __init__(self, commands: PbsCommands, limit: LimitKeys, path: Path | None) -> None:
         self._commands = commands
         self._queues = limit.queues if limit.mechanism == MAX_RUN_RES else ()
-        self._path = path
+        self._file = KeptRecord(path, f"qmgr -c 'list queue @default {MAX_RUN_RES}' shows them")
         #: Queues that we may have limited, even if the mechanism is now off.
         self._configured = frozenset(limit.queues) if limit.is_known else None
         self._known: dict[Limited, QueueLimit] = {}
@@ -172,17 +178,19 @@ class PbsBatchLimit:
 
         A queue or a resource that is no longer limited gets its own limit again.
         """
-        self._known = self._read_record()
-        self._refuse_unconfigured()
+        self._known = self._file.read(parse_record) or {}
+        named = {queue for queue, _ in self._known}
+        if self._configured is not None and (others := sorted(named - self._configured)):
+            raise self._file.of_others(f"queue {', '.join(others)}", "queues")
         if amounts is not None and not self._queues:
             raise ChangeRejected("[reserve] queues names no batch queue to limit")
         wanted = {} if amounts is None else self._parts(amounts, gpus or {})
         rose: list[bool] = []
-        refused: ChangeRejected | None = None
+        refused: SlurmRLError | None = None
         for limited in [each for each in self._known if each not in wanted]:
             try:
                 rose.append(self._restore(limited))
-            except ChangeRejected as error:  # go on with the other queues
+            except (ChangeRejected, ConfigurationError) as error:  # go on with the other queues
                 refused = refused or error
         rose += [self._limit(limited, part) for limited, part in wanted.items()]
         if any(rose):
@@ -197,18 +205,6 @@ class PbsBatchLimit:
                 self._commands.read(["qmgr", "-c", "set server scheduling = True"])
         except BatchSystemError as error:
             logger.warning("batch_limit=raised look=none reason=%s", error)
-
-    def _refuse_unconfigured(self) -> None:
-        """Refuse a record with other queues: its writer must not choose what we change in PBS."""
-        named = {queue for queue, _ in self._known}
-        others = [] if self._configured is None else sorted(named - self._configured)
-        if others:
-            what = ", ".join(others)
-            raise ChangeRejected(
-                f"{self._path} names queue {what}, but [reserve] queues does not, so nothing was "
-                f"changed: if the daemon limited {what}, name it there (mechanism may stay off) "
-                "and run `slurm-rl release`, else remove the file"
-            )
 
     def _parts(self, amounts: Mapping[str, int], gpus: Mapping[str, int]) -> dict[Limited, int]:
         queues: Mapping[str, Any] = {}
@@ -282,37 +278,13 @@ class PbsBatchLimit:
                 "else changes it"
             )
 
-    def _read_record(self) -> dict[Limited, QueueLimit]:
-        if self._path is None:
-            return self._known
-        try:
-            return KeptRecord(self._path).read(parse_record)
-        except FileNotFoundError:
-            return {}
-        except UNREADABLE as error:
-            raise ChangeRejected(
-                f"the record of the site's own limits, {self._path}, cannot be read ({error}): see "
-                f"`qmgr -c 'list queue @default {MAX_RUN_RES}'`, set them, then remove the file"
-            ) from None
-
     def _record(self, limited: Limited, limit: QueueLimit | None) -> None:
         """Store the former limit on disk before the limit is written."""
         if limit is None:
             self._known.pop(limited, None)
         else:
             self._known[limited] = limit
-        if self._path is None:
-            return
-        try:
-            if self._known:
-                KeptRecord(self._path).write(record_of(self._known))
-            else:
-                KeptRecord(self._path).remove()
-        except OSError as error:
-            raise ChangeRejected(
-                f"{self._path} cannot be written ({error.strerror}): make its folder writable for "
-                "this user; without it the site's own limits could not be restored"
-            ) from None
+        self._file.write(record_of(self._known) if self._known else None)
 
 
 def _refusal(error: BatchSystemError, limit: str, queue: str) -> BatchSystemError:

@@ -12,8 +12,8 @@ import logging
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,10 +33,14 @@ from slurm_rl_plugin.errors import (
     ConfigurationError,
     NothingCarriesLimit,
 )
-from slurm_rl_plugin.whole_file import UNREADABLE, as_json, typed
+from slurm_rl_plugin.whole_file import as_json, typed
 
 #: Versions of the record. The first has processors alone; it is written if nothing else is limited.
 _PROCESSORS, _RESOURCES = 1, 2
+BY_HAND = (
+    "sacctmgr -i modify qos NAME set GrpTRES=cpu=N, -1 for none, or scontrol delete "
+    "reservation=NAME"
+)
 #: A limit of each resource in their order, None for no limit.
 Amounts = tuple[int | None, ...]
 
@@ -56,59 +60,17 @@ class OutstandingLimit:
     confirmed: bool = False  #: the last write was read back
 
 
-@dataclass(frozen=True, slots=True)
-class LimitFile:
-    """The record of an outstanding limit, which is written before the limit.
-
-    ConfigurationError if the file cannot be read or changed: then nothing may be limited.
-    """
-
-    path: Path | None  #: None for a command that only reads the limit
-
-    def read(self) -> OutstandingLimit | None:
-        """The record; None if our limit cannot be outstanding."""
-        try:
-            return KeptRecord(self.path).read(_parsed) if self.path else None
-        except FileNotFoundError:
-            return None
-        except UNREADABLE as error:
-            raise ConfigurationError(
-                f"{self.path}, which keeps the site's own limit, cannot be read ({error}), nor "
-                "can its copy: set the limit by hand (sacctmgr -i modify qos NAME set "
-                "GrpTRES=cpu=N, -1 for none, or scontrol delete reservation=NAME; "
-                "docs/reserve.md), then remove the file."
-            ) from None
-
-    def write(self, limit: OutstandingLimit) -> None:
-        """Replace the record."""
-        if self.path is None:
-            raise ConfigurationError("no file is given to keep the site's own limit in.")
-        content = {"version": _RESOURCES, **as_json(limit)}
-        if limit.resources == (CPUS,):
-            content |= {
-                "version": _PROCESSORS,
-                "own": limit.own[0],
-                "ours": [n for (n,) in limit.ours],
-            }
-            del content["resources"]
-        with self._explained("written"):
-            KeptRecord(self.path).write(content)
-
-    def remove(self) -> None:
-        """Remove the record, since our limit is not outstanding."""
-        if self.path is not None:
-            with self._explained("removed"):
-                KeptRecord(self.path).remove()
-
-    @contextmanager
-    def _explained(self, done: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise ConfigurationError(
-                f"{self.path}, which keeps the site's own limit, cannot be {done} "
-                f"({error.strerror}): make its folder writable for this user."
-            ) from None
+def record_of(limit: OutstandingLimit) -> dict[str, Any]:
+    """The record of a limit."""
+    content = {"version": _RESOURCES, **as_json(limit)}
+    if limit.resources == (CPUS,):
+        content |= {
+            "version": _PROCESSORS,
+            "own": limit.own[0],
+            "ours": [n for (n,) in limit.ours],
+        }
+        del content["resources"]
+    return content
 
 
 def lower(wanted: Amounts, own: Amounts) -> Amounts:
@@ -374,7 +336,7 @@ class SlurmBatchLimit:
     def __init__(self, commands: CommandRunner, limit: LimitKeys, path: Path | None) -> None:
         self._commands = commands
         self._limit = limit
-        self._file = LimitFile(path)
+        self._file = KeptRecord(path, BY_HAND)
         #: Mechanism and names of each carrier that we may have limited, even if now off.
         self._configured = (
             frozenset((each, names_of(limit, each)) for each in (QOS, LICENSES))
@@ -396,7 +358,7 @@ class SlurmBatchLimit:
             )
         carrier = carrier_as_configured(self._commands, self._limit)
         asked = tuple(amounts.get(name) for name in carrier.resources)
-        kept = self._file.read()
+        kept = self._file.read(_parsed)
         own = (carrier.mechanism, carrier.names, carrier.resources)
         if kept is not None and (kept.mechanism, kept.names, kept.resources) != own:
             self.take_back()
@@ -414,22 +376,29 @@ class SlurmBatchLimit:
         if wanted == kept.own:
             self._restore(carrier, kept)
             return
-        self._file.write(replace(kept, ours=tuple({*kept.ours, wanted}), confirmed=False))
+        self._file.write(
+            record_of(replace(kept, ours=tuple({*kept.ours, wanted}), confirmed=False))
+        )
         try:
             carrier.write(wanted)
         except ChangeRejected:  # the limit is as before
-            self._file.write(kept) if kept.ours else self._file.remove()
+            self._file.write(record_of(kept) if kept.ours else None)
             raise
         _wait_until_shown(carrier, wanted)
-        self._file.write(replace(kept, ours=(wanted,), confirmed=True))
+        self._file.write(record_of(replace(kept, ours=(wanted,), confirmed=True)))
         limits = limit_words(carrier.resources, wanted), limit_words(carrier.resources, kept.own)
         logger.info("batch_limit=%s own=%s by=%s", *limits, carrier.mechanism)
 
     def take_back(self) -> None:
         """Restore the site's own limit, also if the configuration has changed."""
-        kept = self._file.read()
+        kept = self._file.read(_parsed)
         if kept is not None:
-            self._refuse_unconfigured(kept)
+            if (
+                self._configured is not None
+                and (kept.mechanism, kept.names) not in self._configured
+            ):
+                key = "qos" if kept.mechanism == QOS else "license and reservation"
+                raise self._file.of_others(" ".join(kept.names), key)
             carrier = carrier_of(self._commands, kept.mechanism, kept.names, kept.resources)
             try:
                 stored = carrier.stored()
@@ -437,17 +406,6 @@ class SlurmBatchLimit:
                 self._forget_with(carrier)
             else:
                 self._restore(carrier, _after_changes_by_hand(kept, carrier, stored))
-
-    def _refuse_unconfigured(self, kept: OutstandingLimit) -> None:
-        """Refuse a record with other names: its writer must not choose what we change in Slurm."""
-        if self._configured is not None and (kept.mechanism, kept.names) not in self._configured:
-            what = " ".join(kept.names)
-            key = "qos" if kept.mechanism == QOS else "license and reservation"
-            raise ConfigurationError(
-                f"{self._file.path} names {what}, but [reserve] {key} does not, so nothing was "
-                f"changed: if the daemon limited {what}, name it there (mechanism may stay off) "
-                "and run `slurm-rl release`, else remove the file."
-            )
 
     def _forget_with(self, carrier: LimitCarrier) -> None:
         """Remove the record, since the site has removed the carrier."""
@@ -457,7 +415,7 @@ class SlurmBatchLimit:
                 f"slurmctld enforces {' '.join(carrier.names)}, which slurmdbd does not have; "
                 "check slurmdbd"
             )
-        self._file.remove()
+        self._file.write(None)
         logger.warning("batch_limit=gone with=%s", " ".join(carrier.names))
 
     def _restore(self, carrier: LimitCarrier, kept: OutstandingLimit) -> None:
@@ -472,7 +430,7 @@ class SlurmBatchLimit:
         if not _is_shown(carrier, kept.own):
             carrier.write(kept.own)  # slurmdbd did not notify slurmctld
             _wait_until_shown(carrier, kept.own)
-        self._file.remove()
+        self._file.write(None)
         own = limit_words(carrier.resources, kept.own)
         logger.info("batch_limit=taken_back own=%s by=%s", own, carrier.mechanism)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.batch_systems.pbs.batch_limit import QueueUse, limit_of, parts_of
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.port import LimitKeys
-from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
+from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected, ConfigurationError
 from tests.fakes.fake_pbs_cluster import NOW, FakePbs
 
 ALL = "o:PBS_ALL"
@@ -156,9 +156,9 @@ def test_without_a_queue_nothing_can_be_limited(fake: FakePbs, record: Path) -> 
 def test_a_broken_record_changes_nothing(fake: FakePbs, record: Path, content: str) -> None:
     record.write_text(content)
     for processors in (6, None):
-        with pytest.raises(ChangeRejected, match="cannot be read"):
+        with pytest.raises(ConfigurationError, match="cannot be read"):
             adapter(fake, record).limit_batch({"cpus": processors})
-    with pytest.raises(ChangeRejected, match="cannot be written"):
+    with pytest.raises(ConfigurationError, match="cannot be written"):
         adapter(fake, record.parent / "none" / "limits").limit_batch({"cpus": 6})
     assert changes(fake) == []
     assert record.read_text() == content
@@ -245,11 +245,11 @@ def test_a_queue_that_the_site_does_not_name_is_not_touched(fake: FakePbs, recor
     before.limit_batch({"cpus": 3})
     later = fake.adapter(limits_file=record, limit=LimitKeys(is_known=True))
     kept = record.read_text()
-    with pytest.raises(ChangeRejected, match=r"names queue batch, but .* does not"):
+    with pytest.raises(ConfigurationError, match=r"names queue batch, but .* does not"):
         later.limit_batch(None)
     assert record.read_text() == kept
     later.go_on_from(adapter(fake, record))  # which heeds the file alone
-    with pytest.raises(ChangeRejected):
+    with pytest.raises(ConfigurationError):
         later.limit_batch(None)
     record.write_text("{")
     before.limit_batch(None)  # from the copy

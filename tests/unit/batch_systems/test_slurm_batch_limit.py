@@ -11,7 +11,7 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.kept_record import KeptRecord
 from slurm_rl_plugin.batch_systems.port import LimitKeys
-from slurm_rl_plugin.batch_systems.slurm.batch_limit import LimitFile, OutstandingLimit, parse_live
+from slurm_rl_plugin.batch_systems.slurm.batch_limit import OutstandingLimit, parse_live, record_of
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.errors import (
     BatchSystemError,
@@ -19,6 +19,7 @@ from slurm_rl_plugin.errors import (
     ChangeRejected,
     ConfigurationError,
 )
+from slurm_rl_plugin.whole_file import beside
 from tests.fakes.fake_cluster import FakeCluster
 
 BY_QOS = LimitKeys(mechanism="qos", qos="batch")
@@ -121,7 +122,7 @@ def test_who_comes_after_a_kill_gives_back_what_was_there(
     """Killed between the file and the limit, or between the limit and its confirmation."""
     ours = ((5,), (6,))
     standing = OutstandingLimit(mechanism="qos", names=("batch",), own=(own,), ours=ours)
-    LimitFile(site.file).write(standing)
+    KeptRecord(site.file, "").write(record_of(standing))
     site.set_by_hand(6 if written else own)
     site.adapter(LimitKeys()).limit_batch(None)
     assert (site.cpu, site.kept) == (own, None)
@@ -184,7 +185,8 @@ def test_a_change_that_a_killed_daemon_had_begun_is_waited_for(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The killed one's sacctmgr writes while we take the limit back."""
-    LimitFile(site.file).write(OutstandingLimit(mechanism="qos", names=("batch",), ours=((6,),)))
+    begun = OutstandingLimit(mechanism="qos", names=("batch",), ours=((6,),))
+    KeptRecord(site.file, "").write(record_of(begun))
     monkeypatch.setattr(
         "slurm_rl_plugin.batch_systems.slurm.batch_limit.time.sleep",
         lambda seconds: site.set_by_hand(6) if seconds == 1.0 and not site.writes else None,
@@ -219,7 +221,8 @@ def test_a_broken_file_stops_us_and_names_the_mend(site: Site, content: str) -> 
 
 
 def test_a_file_of_another_batch_system_is_left_alone(site: Site) -> None:
-    LimitFile(site.file).write(OutstandingLimit(mechanism="max_run_res", names=("workq",)))
+    of_pbs = OutstandingLimit(mechanism="max_run_res", names=("workq",))
+    KeptRecord(site.file, "").write(record_of(of_pbs))
     with pytest.raises(ConfigurationError, match=r"max_run_res.*not Slurm's"):
         site.slurm.limit_batch(None)
     assert site.kept
@@ -381,7 +384,7 @@ def test_a_record_of_resources_that_cannot_be_changes_nothing(
     site.cluster.set(tres=["mem", "gres/gpu"])
     slurm = site.adapter(LimitKeys(mechanism="qos", qos="batch", resources=("gpus",)))
     slurm.limit_batch({"cpus": 6, "gpus": 2})
-    for path in (site.file, KeptRecord(site.file).copy):
+    for path in (site.file, beside(site.file, "copy")):
         path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(ConfigurationError, match="cannot be read"):
         slurm.limit_batch(None)
@@ -415,12 +418,12 @@ def test_a_broken_file_loses_nothing(limited: LimitedSite, content: str) -> None
     limited.before.limit_batch(None)
     assert limited.cpu == 7
     assert not limited.file.exists()
-    assert not KeptRecord(limited.file).copy.exists()
+    assert not beside(limited.file, "copy").exists()
 
 
 def test_where_both_are_broken_the_command_that_mends_it_is_named(limited: LimitedSite) -> None:
     limited.file.write_text("{")
-    KeptRecord(limited.file).copy.write_text("{")
+    beside(limited.file, "copy").write_text("{")
     with pytest.raises(ConfigurationError, match="sacctmgr -i modify qos NAME set GrpTRES=cpu=N"):
         limited.before.limit_batch(None)
     assert limited.cpu == 6
@@ -435,7 +438,7 @@ def test_a_copy_alone_says_nothing(limited: LimitedSite) -> None:
 
 def test_a_limit_above_the_sites_own_is_none_that_we_set(limited: LimitedSite) -> None:
     document = json.loads(limited.file.read_text())
-    for path in (limited.file, KeptRecord(limited.file).copy):
+    for path in (limited.file, beside(limited.file, "copy")):
         path.write_text(json.dumps({**document, "own": 1}))
     with pytest.raises(ConfigurationError, match="our limit is not below"):
         limited.before.limit_batch(None)
@@ -455,5 +458,5 @@ def test_a_faulty_configuration_keeps_no_limit(limited: LimitedSite) -> None:
 
 
 def test_both_are_for_the_group_at_most(limited: LimitedSite) -> None:
-    for path in (limited.file, KeptRecord(limited.file).copy):
+    for path in (limited.file, beside(limited.file, "copy")):
         assert not stat.S_IMODE(path.stat().st_mode) & 0o027
