@@ -7,10 +7,14 @@ import math
 import os
 import re
 from collections.abc import Callable
+from dataclasses import fields, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from slurm_rl_plugin.accounting.slurm.resources import asked_seconds
+from slurm_rl_plugin.configuration.sections import KEYS
+from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.errors import ConfigurationError
 
 #: The largest number that compiled code and random generators take.
@@ -25,6 +29,7 @@ _UNITED = re.compile(r"(?:\d{1,9}[smhdw])+", re.ASCII)
 _LONGEST_SPAN = 3650 * 86400.0
 #: A job, a job array, one task of it or a list of tasks in brackets, or a component.
 _JOB = re.compile(r"(?P<number>\d{1,10})(?:_(?:\d+|\[[\d,%:-]+\])|\+\d+)?")
+_GOALS = tuple(each.name for each in fields(Goals))
 
 
 def whole_number(least: int, most: int = LARGEST) -> Callable[[str], int]:
@@ -165,6 +170,35 @@ def job_number(text: str) -> int:
 def job_numbers(text: str) -> frozenset[int]:
     """Numbers of jobs from a list separated by commas."""
     return frozenset(job_number(each) for each in re.split(r",(?![^\[]*\])", text))
+
+
+def add_goal_option(parser: argparse.ArgumentParser) -> None:
+    """Add --goal; `options.goal` is a list of (name, value)."""
+    parser.add_argument(
+        "--goal",
+        action="append",
+        type=partial(goal_of, refused=argparse.ArgumentTypeError),
+        default=[],
+        metavar="NAME=VALUE",
+        help=f"weight in a model's order, as in [goals]: {', '.join(_GOALS)}; may be repeated",
+    )
+
+
+def goals_of(options: argparse.Namespace, configured: Goals = AS_TRAINED) -> Goals:
+    """The configured goals, changed by the options."""
+    return replace(configured, **dict(options.goal))
+
+
+def goal_of(text: str, refused: type[Exception] = ConfigurationError) -> tuple[str, float]:
+    """Name and value of NAME=VALUE."""
+    name, _, value = text.partition("=")
+    if name not in _GOALS:
+        raise refused(f"{name!r} is not a goal: give one of {', '.join(_GOALS)}")
+    key = KEYS["goals"][name]
+    number = key.parsed(value)
+    if fault := key.fault(number):
+        raise refused(f"goal {name} {fault}")
+    return name, float(number)
 
 
 def names(text: str) -> frozenset[str]:

@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.cli.argument_types import (
+    add_goal_option,
     add_seed_option,
     at_least_one,
+    goals_of,
     make_folder,
     number_from_zero,
     positive_number,
     whole_number,
 )
-from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs
-from slurm_rl_plugin.cli.policy_arguments import (
-    add_goal_option,
+from slurm_rl_plugin.cli.log_arguments import (
+    add_log_options,
     add_reserve_option,
-    goals_of,
-    reserve_words,
+    class_limit_of,
+    read_named_logs,
 )
 from slurm_rl_plugin.cli.progress import parts_bar, progress_bar, said_if_long, say_of_compiling
 from slurm_rl_plugin.cli.study_text import (
@@ -39,7 +40,7 @@ from slurm_rl_plugin.cli.this_cluster import print_origin
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.named_log import LogOptions, NamedLog, configured_classifier
-from slurm_rl_plugin.evaluation.protocols import continuous_study, heldout_study, resampled_study
+from slurm_rl_plugin.evaluation.protocols import continuous_study, heldout_study
 from slurm_rl_plugin.evaluation.schedule_files import export_schedules
 from slurm_rl_plugin.evaluation.site_replay import replay_site, settings_in_force
 from slurm_rl_plugin.evaluation.study import Study, as_json, machine_entry, policy_entry
@@ -55,6 +56,7 @@ from slurm_rl_plugin.learning.evaluation.paired import (
 from slurm_rl_plugin.learning.training_load import class_known_at_submission
 from slurm_rl_plugin.policies.registry import NATIVE
 from slurm_rl_plugin.services.candidates import candidate_of
+from slurm_rl_plugin.simulator.kernel.class_limit import FREE, LIMIT
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.run import AS_SLURM, NODE_BACKFILLING
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -75,8 +77,7 @@ _NOT_TAKEN: dict[str, Any] = {
     "--estimates-from": None,
     "--drop": (0, 0),
     "--reserve": 0,
-    "--reserve-as": None,
-    "--resample": None,
+    "--reserve-as": FREE,
     "--timing": False,
 }
 _NOT_BY_SITE: dict[str, Any] = {"--scale-load": 1.0, "--partitions": None}
@@ -153,12 +154,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=1.0,
         metavar="F",
         help="divide the times between arrivals by F; run times do not change",
-    )
-    parser.add_argument(
-        "--resample",
-        type=whole_number(2),
-        metavar="N",
-        help="also compare on N logs of weeks that are sampled from LOG with replacement",
     )
     add_seed_option(parser)
     parser.add_argument(
@@ -293,7 +288,7 @@ def _side_by_side(
         backfilling=_backfilling(options),
         cycle=options.cycle,
         reserve=options.reserve,
-        class_limit=options.reserve_as,
+        class_limit=class_limit_of(options),
         goals=goals_of(options),
     )
     (first, last), jobs = options.drop, len(log.prepared.log)
@@ -323,25 +318,12 @@ def _side_by_side(
         "policies": policies,
         "study": as_json(study),
     }
-    resampled = None
-    if options.resample is not None:
-        resampled = resampled_study(
-            candidates,
-            log.prepared,
-            estimates,
-            settings,
-            options.resample,
-            options.seed,
-            options.drop,
-            progress_bar,
-        )
-        document["resampled"] = as_json(resampled)
     system = (
         f"--backfill {_backfilling(options)} --estimates {options.estimates} "
         f"--cycle {options.cycle:g} --reserve {options.reserve} --scale-load {options.scale_load:g}"
     )
-    system = " ".join([system, *reserve_words(options.reserve_as)])
-    show = partial(print_evaluation, document["log"], policies, study, resampled)
+    system += f" --reserve-as {LIMIT}" if options.reserve_as == LIMIT else ""
+    show = partial(print_evaluation, document["log"], policies, study)
     return document, show, partial(_files, options, log, schedules, study, system)
 
 
@@ -470,7 +452,7 @@ def _backfilling(options: argparse.Namespace) -> str:
 
 def _log_entry(options: argparse.Namespace, log: NamedLog, drop: tuple[int, int]) -> dict[str, Any]:
     """The entry `log`: what was read, the simulated batch system, and what is not counted."""
-    prepared, report, limit = log.prepared, log.report, options.reserve_as
+    prepared, report, limit = log.prepared, log.report, class_limit_of(options)
     later = prepared.eligible_after
     return {
         **log.origin,
@@ -492,7 +474,7 @@ def _log_entry(options: argparse.Namespace, log: NamedLog, drop: tuple[int, int]
         "backfill": _backfilling(options),
         "drop": list(drop),
         "scale_load": options.scale_load,
-        **({} if limit is None else {"reserve_as": "limit", "class_limit": limit.entry()}),
+        **({} if limit is None else {"reserve_as": LIMIT, "class_limit": limit.entry()}),
         **({} if prepared.machine is None else {"machine": machine_entry(prepared.machine)}),
         "eligible_later": 0 if later is None else int((later > 0).sum()),
     }

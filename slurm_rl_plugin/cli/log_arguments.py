@@ -43,6 +43,7 @@ from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.named_log import LogOptions, NamedLog, ReadJobs
 from slurm_rl_plugin.readable import printable
+from slurm_rl_plugin.simulator.kernel.class_limit import FREE, LIMIT, ClassLimit
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
 from slurm_rl_plugin.simulator.workloads.log_workload import (
     OTHER_ACCOUNT,
@@ -130,6 +131,22 @@ def add_log_options(
     add_cluster_option(parser)
     parser.add_argument("--config", type=Path, metavar="FILE", help=config)
     add_slurm_options(parser)
+
+
+def add_reserve_option(parser: argparse.ArgumentParser) -> None:
+    """Add --reserve-as; see `class_limit_of`."""
+    parser.add_argument(
+        "--reserve-as",
+        choices=[FREE, LIMIT],
+        default=FREE,
+        help="how a reserve is kept: free processors, or the limit on batch jobs of [reserve] with "
+        "its default numbers (default: free)",
+    )
+
+
+def class_limit_of(options: argparse.Namespace) -> ClassLimit | None:
+    """The limit that --reserve-as asks for; None if processors are kept free."""
+    return ClassLimit() if options.reserve_as == LIMIT else None
 
 
 def read_named_logs(arguments: Sequence[str], options: LogOptions) -> list[NamedLog]:

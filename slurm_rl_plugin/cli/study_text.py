@@ -9,7 +9,7 @@ from typing import Any
 
 from slurm_rl_plugin.cli.tables import WAIT_UNITS, print_table, waiting_time
 from slurm_rl_plugin.cli.this_cluster import PEAK
-from slurm_rl_plugin.evaluation.protocols import ContinuousStudy, HeldoutStudy, ResampledStudy
+from slurm_rl_plugin.evaluation.protocols import ContinuousStudy, HeldoutStudy
 from slurm_rl_plugin.evaluation.site_replay import Prediction, figure_name
 from slurm_rl_plugin.evaluation.study import ACCOUNTS, InForce, Study, shown_groups
 from slurm_rl_plugin.learning.evaluation.group_waits import Loser
@@ -37,12 +37,6 @@ _BACKFILLING = {
 }
 #: Figures that only some policies have -> their columns.
 _FURTHER = {"mean_wait_since_submit": "SINCE-SUBMIT", "jobs_per_second": "JOBS/S"}
-#: Column -> figure that is compared on resampled logs.
-_RESAMPLED = {
-    "WAIT": "mean_wait",
-    "BSLD": "mean_bounded_slowdown",
-    "I-WAIT": "interactive_mean_wait",
-}
 _POLICIES_LEGEND = f"""\
 WAIT, MAXWAIT: mean and longest wait, {WAIT_UNITS}. I-, B-: interactive and batch jobs.
 I<=120S: fraction of the interactive jobs that started within 120 s. BSLD: mean bounded \
@@ -66,10 +60,7 @@ account."""
 
 
 def print_evaluation(
-    log: Mapping[str, Any],
-    policies: Mapping[str, Mapping[str, Any]],
-    study: Study,
-    resampled: ResampledStudy | None,
+    log: Mapping[str, Any], policies: Mapping[str, Mapping[str, Any]], study: Study
 ) -> None:
     """Policies side by side on one log."""
     print_policies(policies)
@@ -92,8 +83,6 @@ def print_evaluation(
     print_groups(study)
     print_losers(study)
     print_users(policies)
-    if resampled is not None:
-        _print_resampled(resampled)
 
 
 def print_policies(policies: Mapping[str, Mapping[str, Any]]) -> None:
@@ -146,19 +135,6 @@ def print_users(policies: Mapping[str, Mapping[str, Any]]) -> None:
         rows.sort(key=lambda row: (-row[2], row[0]))
         print()
         print_table(["USER", "POLICY", "JOBS", "WAIT", "BSLD"], rows)
-
-
-def _print_resampled(found: ResampledStudy) -> None:
-    first = next(iter(found.ratio_to_first_policy))
-    print(f"\nratios to {first} on {found.samples} logs of resampled weeks (95 % interval):")
-    header = ["POLICY", *(each for name in _RESAMPLED for each in (name, "(95 %)"))]
-    rows = []
-    for policy, ratios in found.ratio_to_first_policy.items():
-        shown = (ratios[key] for key in _RESAMPLED.values())
-        rows.append(
-            [policy, *(cell for each in shown for cell in (each.mean, _between(each.ci95)))]
-        )
-    print_table(header, rows)
 
 
 def print_utility_classes(policies: Mapping[str, Mapping[str, Any]]) -> None:

@@ -12,8 +12,13 @@ from typing import Any
 
 from slurm_rl_plugin.cli.argument_types import add_seed_option, at_least_one, result_file
 from slurm_rl_plugin.cli.evaluate import HELDOUT
-from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs, sampled
-from slurm_rl_plugin.cli.policy_arguments import add_reserve_option, reserve_words
+from slurm_rl_plugin.cli.log_arguments import (
+    add_log_options,
+    add_reserve_option,
+    class_limit_of,
+    read_named_logs,
+    sampled,
+)
 from slurm_rl_plugin.cli.progress import progress_bar, resumable, say_of_compiling
 from slurm_rl_plugin.cli.tables import answer, print_table
 from slurm_rl_plugin.cli.this_cluster import SLURM, print_origin
@@ -29,6 +34,7 @@ from slurm_rl_plugin.learning.training_load import TrainedPolicy
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.services.hook import model_path
+from slurm_rl_plugin.simulator.kernel.class_limit import LIMIT
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.workloads.log_workload import PAST_WORK
@@ -222,7 +228,7 @@ def _check_protocol(options: argparse.Namespace) -> None:
         fault = "trains with requested times under EASY: leave out --estimates and --backfill."
     elif not ALGORITHMS[options.algorithm].heldout:
         fault = f"does not take {options.algorithm}: choose another."
-    elif options.reserve_as is not None:
+    elif options.reserve_as == LIMIT:
         fault = "learns no limit on batch jobs: leave out --reserve-as."
     elif options.runs is not None:
         fault = "trains on windows: leave out --runs."
@@ -246,7 +252,7 @@ def _plan(
         heldout=options.protocol == HELDOUT,
         classifier=configured_classifier(options.config),
         start=start,
-        class_limit=options.reserve_as,
+        class_limit=class_limit_of(options),
         leave_one_out=options.leave_one_out,
         goals=None if options.config is None else read_configuration(options.config).goals,
     )
@@ -273,7 +279,7 @@ def _command(options: argparse.Namespace, logs: list[NamedLog]) -> str:
         ("--from", f"./{start}" if start == SLURM else start),
         ("--hidden", options.hidden),
         ("--steps", options.steps),
-        ("", " ".join(reserve_words(options.reserve_as)) or None),
+        ("--reserve-as", LIMIT if options.reserve_as == LIMIT else None),
         ("--hold", "" if options.hold else None),
         *(("--set", each) for each in options.set),
         ("--config", options.config and options.config.name),

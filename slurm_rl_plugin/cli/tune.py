@@ -11,11 +11,11 @@ from typing import Any
 from slurm_rl_plugin.cli.argument_types import (
     add_seed_option,
     at_least_one,
+    goal_of,
     make_folder,
     result_file,
 )
 from slurm_rl_plugin.cli.log_arguments import add_log_options
-from slurm_rl_plugin.cli.policy_arguments import goal_of
 from slurm_rl_plugin.cli.progress import (
     parts_bar,
     progress_bar,

@@ -9,14 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.cli.argument_types import add_seed_option, make_folder
+from slurm_rl_plugin.cli.argument_types import add_seed_option, goal_of, make_folder
 from slurm_rl_plugin.cli.log_arguments import (
     add_log_options,
     check_machine_options,
     read_logs,
     site_adapter,
 )
-from slurm_rl_plugin.cli.policy_arguments import goal_of
 from slurm_rl_plugin.cli.progress import parts_bar, resumable, said_if_long, say_of_compiling
 from slurm_rl_plugin.cli.tables import answer, print_table
 from slurm_rl_plugin.cli.this_cluster import LIVE, described_cluster

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,7 @@ from slurm_rl_plugin.units import (
     HOUR,
     INTERACTIVE_WAIT_GOAL,
     MINUTE,
-    BoolArray,
     FloatArray,
-    IntArray,
 )
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
 from slurm_rl_plugin.utility.summary import ScheduledJobs
@@ -30,8 +27,6 @@ from slurm_rl_plugin.whole_file import replacing
 
 mpl.use("Agg")  # head nodes have no display
 from matplotlib import pyplot as plt
-from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
 
 #: Waits of groups below are drawn there: one minute, in hours.
 _SHORTEST = MINUTE / HOUR
@@ -42,19 +37,10 @@ _EDGE = 100.0
 #: Accounts whose moves are drawn; the largest.
 _MOVED_ACCOUNTS = 10
 _COLOURS = {BETTER: "tab:green", WORSE: "tab:red", NO_DIFFERENCE: "tab:blue", INCONCLUSIVE: "0.6"}
-#: Jobs that start in the window of the Gantt chart.
-_WINDOW_JOBS = 100
-#: Rounding of epoch seconds must not make a job end after its successor starts.
-_ROUNDING = 1e-5
 #: Steps of a line over time; a longer log shows the largest value of each stretch.
 _STEPS = 1000
 #: Lines that may lie on each other differ in their dashes.
 _STYLES = ("-", "-", "-", "--", ":")
-_CLASS_COLOURS = {True: "tab:orange", False: "tab:blue"}
-#: Of jobs that ran before the window of the Gantt chart began.
-_PALE_COLOURS = {True: "#ffd9b3", False: "#c6dbef"}
-#: Narrower jobs, as a fraction of the window, get a thinner edge: it would hide them.
-_NARROW = 0.004
 
 
 def save_png(figure: Any, path: Path) -> str:
@@ -231,17 +217,12 @@ def draw_learning_curve(
 
 
 def draw_schedules(folder: Path, schedules: Mapping[str, ScheduledJobs]) -> list[str]:
-    """Draw wait-cdf.png, fairness.png, queue-length.png and gantt.png; the paths.
-
-    Each policy is a line; gantt.png shows the first and the last one around the longest queue of
-    the last, where about a hundred of its jobs start.
-    """
+    """Draw wait-cdf.png, fairness.png and queue-length.png, a line for each policy; the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     drawings = {
         "wait-cdf.png": _draw_waits,
         "fairness.png": _draw_fairness,
         "queue-length.png": _draw_queues,
-        "gantt.png": _draw_gantt,
     }
     return [save_png(draw(schedules), folder / name) for name, draw in drawings.items()]
 
@@ -317,75 +298,6 @@ def _queue_length(jobs: ScheduledJobs) -> tuple[FloatArray, FloatArray]:
     return times, (come - gone).astype(np.float64)
 
 
-def _draw_gantt(schedules: Mapping[str, ScheduledJobs]) -> Any:
-    names = list(schedules)
-    begin, end = busiest_window(schedules[names[-1]])
-    shown = names if len(names) == 1 else [names[0], names[-1]]
-    unit, symbol = _time_unit(end - begin)
-    size = (10, 1 + 3.5 * len(shown))
-    figure, axes = plt.subplots(
-        len(shown), 1, figsize=size, sharex=True, squeeze=False, layout="constrained"
-    )
-    rows = {name: processor_rows(schedules[name], begin, end) for name in shown}
-    capacity = schedules[names[-1]].capacity
-    top = max([capacity, *(block.top for blocks in rows.values() for block in blocks)])
-    unchanged = min(_first_changed_row(blocks, capacity) for blocks in rows.values())
-    for axis, name in zip(axes[:, 0], shown, strict=True):
-        _draw_blocks(axis, rows[name], (begin, end), unit)
-        if top > capacity:
-            axis.axhline(capacity, color="black", linestyle="--", linewidth=1.0)
-        # most of the lowest processors where no job begins or ends are left out
-        bottom = max(unchanged - max((top - unchanged) // 5, 2), 0) if 2 * unchanged > top else 0
-        axis.set_ylim(bottom, top)
-        axis.set_ylabel(
-            "processors" if bottom == 0 else f"processors\n(below {unchanged} no change)"
-        )
-        axis.yaxis.set_major_locator(MaxNLocator(integer=True))
-        axis.set_title(f"{name}: {_waiting(schedules[name], begin, end)}", fontsize="medium")
-    axes[-1, 0].set_xlim(0, (end - begin) / unit)
-    since = begin - float(schedules[names[-1]].submit.min())
-    axes[-1, 0].set_xlabel(f"time ({symbol}) from {_duration(since)} after the first submit")
-    colours = {
-        "interactive": _CLASS_COLOURS[True],
-        "batch": _CLASS_COLOURS[False],
-        "interactive, began before": _PALE_COLOURS[True],
-        "batch, began before": _PALE_COLOURS[False],
-    }
-    legend = [Patch(color=colour, label=label) for label, colour in colours.items()]
-    legend.append(Patch(facecolor="white", edgecolor="grey", label="idle"))
-    figure.legend(handles=legend, loc="outside upper center", ncols=5)
-    return figure
-
-
-def _draw_blocks(axis: Any, blocks: list[Block], window: tuple[float, float], unit: float) -> None:
-    narrow = _NARROW * (window[1] - window[0])
-    for each in blocks:
-        length = each.end - each.begin
-        axis.broken_barh(
-            [((each.begin - window[0]) / unit, length / unit)],
-            (each.bottom, each.top - each.bottom),
-            facecolors=(_PALE_COLOURS if each.began_before else _CLASS_COLOURS)[each.interactive],
-            edgecolors="white",
-            linewidths=0.4 if length >= narrow else 0.15,
-        )
-
-
-def _first_changed_row(blocks: list[Block], capacity: int) -> int:
-    """The lowest row that a job takes or frees in the window; the capacity if none does."""
-    through = [each.top for each in blocks if each.began_before and each.ends_after]
-    changed = [each.bottom for each in blocks if not (each.began_before and each.ends_after)]
-    return min(changed) if changed else max([capacity, *through])
-
-
-def _waiting(jobs: ScheduledJobs, begin: float, end: float) -> str:
-    started = (jobs.start >= begin) & (jobs.start <= end)
-    quick = int((started & jobs.interactive).sum())
-    times, pending = _queue_length(jobs)
-    inside = pending[(times >= begin) & (times <= end)]
-    queue = f", up to {int(inside.max())} pending" if len(inside) else ""
-    return f"{quick} interactive and {int(started.sum()) - quick} batch jobs start{queue}"
-
-
 def _time_unit(span: float) -> tuple[float, str]:
     if span > 10 * DAY:
         return DAY, "d"
@@ -398,82 +310,3 @@ def _duration(seconds: float) -> str:
     unit, symbol = _time_unit(seconds)
     value = seconds / unit
     return f"{value:.0f} {symbol}" if value >= 100 else f"{value:.3g} {symbol}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """A stretch of processors [bottom, top) that a job holds in [begin, end), seconds.
-
-    `began_before` and `ends_after` say that the job goes beyond the window.
-    """
-
-    begin: float
-    end: float
-    bottom: int
-    top: int
-    interactive: bool
-    began_before: bool
-    ends_after: bool
-
-
-def busiest_window(jobs: ScheduledJobs, window_jobs: int = _WINDOW_JOBS) -> tuple[float, float]:
-    """Begin and end, in seconds, of the stretch of job starts around the longest queue."""
-    starts = np.sort(jobs.start)
-    come = np.searchsorted(np.sort(jobs.submit), starts, side="right")
-    gone = np.searchsorted(starts, starts, side="left")
-    peak = int(np.argmax(come - gone))  # a queue is longest just before a start
-    first = min(max(peak - window_jobs // 2, 0), max(len(starts) - window_jobs, 0))
-    last = min(first + window_jobs, len(starts)) - 1
-    begin, end = float(starts[first]), float(starts[last])
-    if end <= begin:  # all start at once: show the shortest of them whole
-        end = begin + float(jobs.run_time[(jobs.start >= begin) & (jobs.start <= end)].min())
-    return begin, end
-
-
-def processor_rows(jobs: ScheduledJobs, begin: float, end: float) -> list[Block]:
-    """Give the jobs that run in a window rows of processors, greedily in order of their starts.
-
-    Jobs that run all through it lie at the bottom. A job takes the lowest gap that holds it whole,
-    else the lowest free rows, in pieces. Rows beyond the capacity are used only where a recorded
-    schedule ran more than it.
-    """
-    ends = jobs.start + jobs.run_time
-    inside = np.flatnonzero((jobs.start < end) & (ends > begin))
-    shown = np.maximum(jobs.start, begin)  # all that began before run at the begin of the window
-    throughout = (jobs.start <= begin) & (ends >= end)
-    inside = inside[np.lexsort((jobs.start[inside], shown[inside], ~throughout[inside]))]
-    times = np.concatenate([shown[inside] + _ROUNDING, ends[inside]])
-    change = np.concatenate([jobs.processors[inside], -jobs.processors[inside]])
-    needed = int(np.cumsum(change[np.argsort(times, kind="stable")]).max(initial=0))
-    held_until = np.full(max(needed, jobs.capacity), -np.inf)
-    blocks = []
-    for job in inside.tolist():
-        rows = _lowest(held_until <= shown[job] + _ROUNDING, int(jobs.processors[job]))
-        held_until[rows] = ends[job]
-        blocks += [
-            Block(
-                begin=float(shown[job]),
-                end=min(float(ends[job]), end),
-                bottom=bottom,
-                top=top,
-                interactive=bool(jobs.interactive[job]),
-                began_before=bool(jobs.start[job] < begin),
-                ends_after=bool(ends[job] > end),
-            )
-            for bottom, top in (
-                (int(piece[0]), int(piece[-1]) + 1)  # without a gap
-                for piece in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
-                if len(piece)
-            )
-        ]
-    return blocks
-
-
-def _lowest(free: BoolArray, width: int) -> IntArray:
-    """Rows for a job of that width: the lowest gap that holds it, else the lowest free rows."""
-    rows = np.flatnonzero(free)
-    if width <= len(rows):
-        whole = np.flatnonzero(rows[width - 1 :] - rows[: len(rows) - width + 1] == width - 1)
-        if len(whole):
-            return rows[whole[0] : whole[0] + width]
-    return rows[:width]

@@ -1,4 +1,4 @@
-"""Policies measured on jobs that no choice has seen, and on logs made of weeks of one."""
+"""Policies measured on jobs that no choice has seen."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.study import absent
-from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
+from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.continuous import (
     ContinuousProtocol,
     Replayed,
@@ -28,20 +27,17 @@ from slurm_rl_plugin.learning.evaluation.heldout import (
     heuristics_on_training_part,
     training_and_test_windows,
 )
-from slurm_rl_plugin.learning.evaluation.paired import Candidate, evaluate, knowing_recent_runs
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, knowing_recent_runs
 from slurm_rl_plugin.learning.evaluation.run_time_scores import run_time_scores
 from slurm_rl_plugin.learning.evaluation.schedule_waits import FIGURES
 from slurm_rl_plugin.learning.training_load import training_jobs
 from slurm_rl_plugin.measure.intervals import WindowRatio, overlapping_windows, ratio_over_windows
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.simulator.workloads.resampling import resample_prepared, resampled_ratio
-from slurm_rl_plugin.units import DAY, FloatArray
+from slurm_rl_plugin.units import DAY
 
 #: Always simulated: what the others are compared with, and what most sites run.
 FIRST_COME, MULTIFACTOR = "fifo", "multifactor"
-#: Figures that are compared on resampled logs.
-RESAMPLED = ("mean_wait", "mean_bounded_slowdown", "interactive_mean_wait")
 
 #: Opens a progress bar by title, steps and measure; yields a function of a step and its figure.
 FigureBar = Callable[[str, int, str], AbstractContextManager[Callable[[int, float], None]]]
@@ -81,23 +77,6 @@ class ContinuousStudy:
     ratio_to_multifactor: _Ratios
     ratio_to_best_heuristic: _Ratios | None = absent()
     figures: list[str] | None = absent()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeanRatio:
-    """A ratio over resampled logs with its 95 % interval; None where too few have the figure."""
-
-    mean: float | None
-    ci95: tuple[float, float] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResampledStudy:
-    """Policies on logs made of weeks of one: figures over those of the first."""
-
-    samples: int
-    seed: int
-    ratio_to_first_policy: dict[str, dict[str, MeanRatio]]
 
 
 def heldout_study(
@@ -213,51 +192,3 @@ def continuous_study(
         ratio_to_multifactor=ratios(MULTIFACTOR),
         ratio_to_best_heuristic=None if best is None else ratios(best),
     )
-
-
-def resampled_study(
-    candidates: Sequence[Candidate],
-    prepared: PreparedLog,
-    estimates: RunTimeEstimate | None,
-    settings: SimulationSettings,
-    samples: int,
-    seed: int,
-    drop: tuple[int, int],
-    bar: FigureBar,
-) -> ResampledStudy:
-    """Compare policies on logs made of weeks of one, drawn with replacement."""
-    if len(candidates) < 2:
-        raise ConfigurationError("--resample compares policies: give --policy twice at least.")
-    rng = np.random.default_rng(seed)
-    figures = np.empty((len(candidates), len(RESAMPLED), samples))
-    with bar("resampling", samples, "mean_wait") as progress:
-        for sample in range(samples):
-            drawn = resample_prepared(prepared, rng)
-            if sum(drop) >= len(drawn.log):
-                raise ConfigurationError(
-                    f"--drop {drop[0]},{drop[1]} leaves none of the {len(drawn.log)} jobs of a "
-                    "resampled log to count."
-                )
-            for place, each in enumerate(candidates):
-                entry = evaluate(each, drawn, estimates, settings, drop=drop)
-                entry["interactive_mean_wait"] = entry["classes"]["interactive"]["mean_wait"]
-                # without an interactive job None, which numpy takes for NaN
-                figures[place, :, sample] = [entry[name] for name in RESAMPLED]
-            progress(sample + 1, float(figures[-1, 0, sample]))
-    ratios = {
-        each.name: {
-            name: _mean_ratio(figures[place, row], figures[0, row])
-            for row, name in enumerate(RESAMPLED)
-        }
-        for place, each in enumerate(candidates)
-    }
-    return ResampledStudy(samples=samples, seed=seed, ratio_to_first_policy=ratios)
-
-
-def _mean_ratio(numerators: FloatArray, denominators: FloatArray) -> MeanRatio:
-    """None over the logs that have the figure, where the first policy has it nowhere above 0."""
-    known = np.isfinite(numerators) & np.isfinite(denominators)
-    if known.sum() < 2 or not denominators[known].any():
-        return MeanRatio(mean=None, ci95=None)
-    mean, ci95 = resampled_ratio(numerators[known], denominators[known])
-    return MeanRatio(mean=mean, ci95=ci95)

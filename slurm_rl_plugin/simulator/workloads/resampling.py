@@ -13,10 +13,6 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.measure.intervals import ENDS
-from slurm_rl_plugin.simulator.workloads.log_workload import (
-    PreparedLog,
-    select_prepared,
-)
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
 WEEK = 7 * DAY
@@ -52,14 +48,13 @@ def resample_weeks(log: JobLog, rng: np.random.Generator) -> JobLog:
     eligible times and recorded starts move with the submit.
     """
     index, shift = _draw(log, rng)
-    return _moved(log.select(index), shift)
-
-
-def resample_prepared(prepared: PreparedLog, rng: np.random.Generator) -> PreparedLog:
-    """`resample_weeks` of a prepared log; classes, accounts and shares stay those of the whole."""
-    index, shift = _draw(prepared.log, rng)
-    drawn = select_prepared(prepared, index)
-    return replace(drawn, log=_moved(drawn.log, shift))
+    return replace(
+        log.select(index),
+        job_id=np.arange(1, len(index) + 1),
+        submit=log.submit[index] + shift,
+        eligible=log.eligible[index] + shift,
+        start=log.start[index] + shift,
+    )
 
 
 def whole_weeks(log: JobLog) -> int:
@@ -89,16 +84,6 @@ def _draw(log: JobLog, rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
         raise ConfigurationError("the weeks drawn hold no job: the log is too thin to resample.")
     moved_by = WEEK * (np.arange(len(drawn)) - drawn)
     return index, np.repeat(moved_by, [len(part) for part in parts])
-
-
-def _moved(log: JobLog, shift: FloatArray) -> JobLog:
-    return replace(
-        log,
-        job_id=np.arange(1, len(log) + 1),
-        submit=log.submit + shift,
-        eligible=log.eligible + shift,
-        start=log.start + shift,
-    )
 
 
 def _check_not_empty(log: JobLog) -> None:

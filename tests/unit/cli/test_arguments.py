@@ -5,52 +5,23 @@ from __future__ import annotations
 import argparse
 import shlex
 
-import pytest
-
-from slurm_rl_plugin.cli.policy_arguments import (
-    add_goal_option,
-    add_reserve_option,
-    goals_of,
-    reserve_words,
-)
+from slurm_rl_plugin.cli.argument_types import add_goal_option, goals_of
 from slurm_rl_plugin.cli.train import _command, add_arguments
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.services.forecast_service import build_source
-from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from tests.functional.typed import Typed
 from tests.unit.configuration.given_content import configuration_of
-
-GIVEN = ClassLimit(
-    widest_batch_job=4, change_interval=5.0, lift_after=600.0, idle_after=60.0, narrow_first=True
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "limit"),
-    [
-        ("free", None),
-        ("limit", ClassLimit()),
-        ("limit:change=5,widest=4,lift=600,idle=60,narrow=1", GIVEN),
-        ("limit:narrow=0", ClassLimit()),
-        ("limit:most=3", ClassLimit(most=3.0)),
-    ],
-)
-def test_the_words_of_a_limit_give_it_again(text: str, limit: ClassLimit | None) -> None:
-    parser = argparse.ArgumentParser()
-    add_reserve_option(parser)
-    for words in (["--reserve-as", text], " ".join(reserve_words(limit)).split()):
-        assert parser.parse_args(words).reserve_as == limit
 
 
 def test_evaluate_says_how_the_reserve_was_kept(typed: Typed) -> None:
     words = ["evaluate", "egee:load=.9,jobs=300,seed=3", "--policy", "fifo", "--reserve", "4"]
     plain, free, limited = (
         typed.json(*words, "--processors", "20", *more)
-        for more in ([], ["--reserve-as", "free"], ["--reserve-as", "limit:lift=60,change=0"])
+        for more in ([], ["--reserve-as", "free"], ["--reserve-as", "limit"])
     )
     assert plain == free
     assert "class_limit" not in plain["log"]
-    assert limited["log"]["class_limit"]["lift_after"] == 60.0
+    assert limited["log"]["class_limit"]["lift_after"] == 86400.0
     assert limited["policies"]["fifo"]["mean_wait"] != plain["policies"]["fifo"]["mean_wait"]
 
 

@@ -1,4 +1,4 @@
-"""`slurm-rl evaluate` with other loads, resampled logs, users and exports."""
+"""`slurm-rl evaluate` with other loads, users and exports."""
 
 import csv
 
@@ -10,7 +10,6 @@ from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 
 PROCESSORS = 5
-RESAMPLED = ("mean_wait", "mean_bounded_slowdown", "interactive_mean_wait")
 
 
 @pytest.fixture
@@ -30,44 +29,6 @@ def test_a_scaled_load_makes_the_same_jobs_wait_longer(typed, log):
         before, after = plain["policies"][policy], dense["policies"][policy]
         assert after["mean_wait"] > before["mean_wait"]
         assert after["jobs"] == before["jobs"]
-
-
-def test_resampled_logs_give_ratios_to_the_first_policy(typed, log):
-    words = ["evaluate", log, "--policy", "sjf", "--policy", "fifo", "--resample", 8, "--seed"]
-    document = typed.json(*words, 3)
-    resampled = document["resampled"]
-    assert (resampled["samples"], resampled["seed"]) == (8, 3)
-    ratios = resampled["ratio_to_first_policy"]
-    assert list(ratios) == ["sjf", "fifo"]
-    for figure in RESAMPLED:
-        assert ratios["sjf"][figure] == {"mean": 1.0, "ci95": [1.0, 1.0]}
-        low, high = ratios["fifo"][figure]["ci95"]
-        assert 1.0 < low <= ratios["fifo"][figure]["mean"] <= high
-    other = typed.json(*words, 4)
-    assert other["resampled"]["ratio_to_first_policy"] != ratios
-    assert other["policies"] == document["policies"]
-    paired = typed.json(*words, 3, "--policy", "edf")["resampled"]["ratio_to_first_policy"]
-    assert paired["fifo"] == ratios["fifo"]  # another policy on the same logs changes nothing
-    text = typed.out(*words, 3)
-    assert "ratios to sjf on 8 logs" in text
-    rows = [line.split() for line in text.splitlines() if line.startswith("fifo")]
-    assert len(rows) == 3  # figures, accounts, ratios
-    low, _, high = rows[2][2].partition("-")
-    assert float(low) <= float(rows[2][1]) <= float(high)
-
-
-def test_a_figure_that_the_first_policy_does_not_have_is_null(typed, tmp_path):
-    path = tmp_path / "long.swf"
-    rows = [
-        f"{job + 1} {job * 30000} 0 20000 1 -1 -1 1 -1 -1 1 1 1 -1 1 -1 -1 -1" for job in range(80)
-    ]
-    path.write_text("; MaxProcs: 2\n" + "\n".join(rows) + "\n")
-    resampled = typed.json("evaluate", path, "--resample", 3)["resampled"]
-    ratios = resampled["ratio_to_first_policy"]["sjf"]
-    assert ratios["interactive_mean_wait"] == {"mean": None, "ci95": None}  # no such jobs
-    assert ratios["mean_wait"] == {"mean": None, "ci95": None}  # no job waits
-    assert ratios["mean_bounded_slowdown"]["mean"] == 1.0
-    assert "-" in typed.out("evaluate", path, "--resample", 3)
 
 
 def test_users_are_summed_up_under_their_own_names(typed, log):

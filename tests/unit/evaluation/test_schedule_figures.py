@@ -2,26 +2,22 @@
 
 import csv
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation import figures
-from slurm_rl_plugin.evaluation.figures import busiest_window, draw_schedules, processor_rows
+from slurm_rl_plugin.evaluation.figures import draw_schedules
 from slurm_rl_plugin.evaluation.schedule_files import COLUMNS, export_schedule, file_names
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of as paired_schedule_of
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
-from tests.reference.loads import workload_of
 
-NAMES = ["wait-cdf.png", "fairness.png", "queue-length.png", "gantt.png"]
+NAMES = ["wait-cdf.png", "fairness.png", "queue-length.png"]
 
 
 def jobs_of(seed, count, capacity=16):
@@ -70,74 +66,9 @@ def test_a_queue_that_does_not_change_for_long_is_still_shown():
     assert line[-1] == line[len(line) // 2] == 2
 
 
-def schedule_of(seed, jobs=150, capacity=12, start=None):
-    rng = np.random.default_rng(seed)
-    submit = np.cumsum(rng.exponential(20.0, size=jobs)) + 1.7e9
-    run_time = np.maximum(rng.lognormal(4.0, 1.5, size=jobs), 0.01)
-    processors = rng.integers(1, capacity + 1, size=jobs)
-    workload = workload_of(submit, run_time, processors=processors, interactive=run_time < 60)
-    if start is None:
-        options = SimulationSettings(capacity=capacity, backfilling="easy")
-        start = simulate_scores(workload, -submit, options).start
-    return ScheduledJobs(
-        submit=submit,
-        start=start,
-        run_time=run_time,
-        processors=processors,
-        account=workload.account,
-        interactive=workload.interactive,
-        shares=workload.shares,
-        capacity=capacity,
-    )
-
-
 def rows_of(table):
     with table.open(newline="") as file:
         return list(csv.DictReader(file))
-
-
-@settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10_000), window=st.integers(1, 150))
-def test_all_jobs_of_the_window_have_their_processors_and_share_none(seed, window):
-    jobs = schedule_of(seed)
-    begin, end = busiest_window(jobs, window)
-    assert end > begin
-    blocks = processor_rows(jobs, begin, end)
-    assert all(0 <= each.bottom < each.top <= jobs.capacity for each in blocks)
-    assert all(begin <= each.begin < each.end <= end for each in blocks)
-    ends = jobs.start + jobs.run_time
-    cut = np.minimum(ends, end) - np.maximum(jobs.start, begin)
-    expected = (np.maximum(cut, 0) * jobs.processors).sum()
-    drawn = sum((each.end - each.begin) * (each.top - each.bottom) for each in blocks)
-    np.testing.assert_allclose(drawn, expected, rtol=1e-6, atol=1e-3)
-    for row in range(jobs.capacity):
-        mine = sorted((e.begin, e.end) for e in blocks if e.bottom <= row < e.top)
-        for (_, over), (next_begin, _) in pairwise(mine):
-            assert over <= next_begin + 1e-4
-
-
-def test_jobs_that_run_throughout_lie_at_the_bottom():
-    jobs = schedule_of(3)
-    begin, end = busiest_window(jobs, 4)
-    blocks = processor_rows(jobs, begin, end)
-    through = [each for each in blocks if each.began_before and each.ends_after]
-    rest = [each for each in blocks if not (each.began_before and each.ends_after)]
-    assert max(each.top for each in through) <= min(each.bottom for each in rest)
-
-
-def test_a_recorded_schedule_beyond_the_capacity_gets_more_rows():
-    jobs = schedule_of(1, jobs=5, start=np.full(5, 1.7e9 + 1000))
-    begin, end = busiest_window(jobs)
-    blocks = processor_rows(jobs, begin, end)
-    assert max(each.top for each in blocks) == jobs.processors.sum() > jobs.capacity
-
-
-def test_the_window_holds_the_longest_queue():
-    jobs = schedule_of(5)
-    begin, end = busiest_window(jobs, 20)
-    assert ((jobs.start >= begin) & (jobs.start <= end)).sum() >= 20
-    pending = [((jobs.submit <= now) & (jobs.start >= now)).sum() for now in jobs.start]
-    assert begin <= jobs.start[int(np.argmax(pending))] <= end
 
 
 @pytest.fixture
