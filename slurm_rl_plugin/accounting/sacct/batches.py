@@ -32,7 +32,6 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: A record of more lines than this is taken as broken.
 MOST_LINES = 50
-_LINE_END, _RETURN = ord("\n"), ord("\r")
 #: Bytes of a record at most; `max_submit_line_size` of Slurm is 1 MiB.
 LONGEST_RECORD = 4 << 20
 _BAR = SEPARATOR.encode()
@@ -123,27 +122,37 @@ class RecordCutter:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
+        self._bars = len(layout.names) - 1 + layout.trailing
+        self._header = layout.header.encode()
         self._odd = RecordsOfLines(layout)
-        self._rest = b""
+        self._rest: list[bytes] = []
 
     def cut(self, data: bytes, *, last: bool = False) -> Batch:
         """The records that end in these whole lines, which follow those of the last call."""
         # what waits is mended already: a second return before a line's end is a letter of the text
-        lines = Lines(self._rest + mended(data), self._layout)
-        done = lines.count if last else lines.last_plain()
+        lines = self._rest + mended(data).removesuffix(b"\n").split(b"\n") * bool(data)
+        bars = np.array([-1 if b"\r" in line else line.count(_BAR) for line in lines], np.int64)
+        ends = _BAR if self._layout.trailing else b""
+        right = (bars == self._bars) & _of_lines(lines, lambda line: line.endswith(ends))
+        fields, sound = cut_rows([lines[i] for i in np.flatnonzero(right)], self._layout)
+        plain = right.copy()
+        plain[right] = sound
+        done = len(lines) if last else int(np.max(np.flatnonzero(plain), initial=0))
         if not (last or done):  # any line but the first may be more of the one before it
-            found = list(self._odd.cut(lines.texts(0, lines.count), last=False))
-            self._rest = lines.text(self._odd.position, lines.count)
-            return lines.batch_of(enumerate(found))
-        self._rest = lines.text(done, lines.count)
+            found = list(self._odd.cut(_texts(lines), last=False))
+            self._rest = lines[self._odd.position :]
+            return _batch_of(enumerate(found), self._layout)
+        self._rest = lines[done:]
+        # these surely begin a record, though it may be a broken one
+        begins = (bars >= self._bars) & _of_lines(lines, lambda line: line != self._header)
         # a plain row before a line that begins none may go on in it
-        alone = lines.plain[:done] & np.append(lines.begins[1:done], True)
+        alone = plain[:done] & np.append(begins[1:done], True)
         others = self._one_by_one(lines, np.flatnonzero(~alone))
-        fields = pl.concat([lines.rows(alone), others.fields])
+        kept = np.append(alone, np.zeros(len(lines) - done, dtype=np.bool_))[right]
         places = np.concatenate([np.flatnonzero(alone) + 1, others.places])
-        return Batch(fields, places, others.lost)
+        return Batch(pl.concat([fields.filter(kept), others.fields]), places, others.lost)
 
-    def _one_by_one(self, lines: Lines, odd: IntArray) -> Batch:
+    def _one_by_one(self, lines: Sequence[bytes], odd: IntArray) -> Batch:
         """The records in odd lines, and the one that began before all lines."""
         found: list[tuple[int, list[str] | str]] = []
         if not (len(odd) and odd[0] == 0):
@@ -153,94 +162,49 @@ class RecordCutter:
             first, after = int(run[0]), int(run[-1]) + 1
             # the one from before may be one more than there are lines
             started = 0 if first == 0 else first + 1
-            found += enumerate(self._odd.cut(lines.texts(first, after)), start=started)
-        return lines.batch_of(found)
+            found += enumerate(self._odd.cut(_texts(lines[first:after])), start=started)
+        return _batch_of(found, self._layout)
 
 
-class Lines:
-    """Lines of a dump.
+def cut_rows(lines: Sequence[bytes], layout: Layout) -> tuple[pl.DataFrame, BoolArray]:
+    """The fields of lines with a separator for each, with numbers, and which lines are sound."""
+    names = _names(len(layout.names))
+    schema = dict.fromkeys(_names(len(names) + layout.trailing), pl.String)
+    fields = pl.DataFrame(schema=schema)
+    if lines:
+        fields = pl.read_csv(
+            b"\n".join(lines),
+            has_header=False,
+            schema=schema,
+            separator=SEPARATOR,
+            quote_char=None,
+            empty_string_is_null=False,
+        )
+    fields = with_numbers(fields.select(names), layout)
+    return fields, sound_rows(fields, layout)
 
-    Attributes:
-        plain: those that polars could cut, with sound values; shape [lines].
-        begins: those that surely begin a record, though it may be a broken one; shape [lines].
-    """
 
-    def __init__(self, data: bytes, layout: Layout) -> None:
-        self._data = data if not data or data.endswith(b"\n") else data + b"\n"
-        self._layout = layout
-        letters = np.frombuffer(self._data, dtype=np.uint8)
-        self._ends = np.flatnonzero(letters == _LINE_END)
-        self.count = len(self._ends)
-        fields = _cut_all(self._data, layout)
-        if fields.height != self.count:  # never seen; then none is plain
-            fields = pl.DataFrame([[""] * self.count] * fields.width, schema=fields.schema)
-        lengths = fields.select(pl.sum_horizontal(pl.all().str.len_bytes().cast(pl.Int64)))
-        whole = np.diff(self._ends, prepend=-1) - 1
-        # in addition to the fields: separators, and one separator too many
-        beside = whole - lengths.to_series().to_numpy()
-        if b"\r" in self._data:  # polars would take one at a line's end for a part of that
-            beside[np.searchsorted(self._ends, np.flatnonzero(letters == _RETURN))] = -1
-        right = beside == fields.width - 1
-        if layout.trailing:
-            right &= (fields.to_series(-1) == "").to_numpy()
-        self._fields = with_numbers(fields.select(_names(len(layout.names))), layout)
-        self.plain: BoolArray = sound_rows(self._fields, layout, right)
-        # a line as long as the header may be one: that ends no record, nor begins one
-        others = (beside >= fields.width - 1) & (whole != len(layout.header.encode()))
-        self.begins: BoolArray = self.plain | others
+def _of_lines(lines: Sequence[bytes], holds: Callable[[bytes], bool]) -> BoolArray:
+    return np.array([holds(line) for line in lines], dtype=np.bool_)
 
-    def last_plain(self) -> int:
-        """Number of the last plain line, or 0."""
-        found = np.flatnonzero(self.plain)
-        return int(found[-1]) if len(found) else 0
 
-    def text(self, first: int, after: int) -> bytes:
-        """Lines from `first` until before `after`, with their ends."""
-        if first >= after:
-            return b""
-        begin = self._ends[first - 1] + 1 if first else 0
-        return self._data[begin : self._ends[after - 1] + 1]
+def _texts(lines: Sequence[bytes]) -> list[str]:
+    return [line.decode() for line in lines]
 
-    def texts(self, first: int, after: int) -> list[str]:
-        """The same lines one by one, without their ends."""
-        return self.text(first, after).decode().split("\n")[:-1]
 
-    def rows(self, wanted: BoolArray) -> pl.DataFrame:
-        """The fields of plain lines among the first, with their numbers."""
-        fields = self._fields.head(len(wanted))
-        return fields if wanted.all() else fields.filter(wanted)
-
-    def batch_of(self, found: Iterable[tuple[int, list[str] | str]]) -> Batch:
-        """Records with their places, and why for lines that are none."""
-        placed = list(found)
-        whole = [(place, fields) for place, fields in placed if not isinstance(fields, str)]
-        schema = dict.fromkeys(_names(len(self._layout.names)), pl.String)
-        rows = pl.DataFrame([fields for _, fields in whole], schema=schema, orient="row")
-        places = np.array([place for place, _ in whole], dtype=np.int64)
-        lost = {place: each for place, each in placed if isinstance(each, str)}
-        return Batch(with_numbers(rows, self._layout), places, lost)
+def _batch_of(found: Iterable[tuple[int, list[str] | str]], layout: Layout) -> Batch:
+    """Records with their places, and why for lines that are none."""
+    placed = list(found)
+    whole = [(place, fields) for place, fields in placed if not isinstance(fields, str)]
+    schema = dict.fromkeys(_names(len(layout.names)), pl.String)
+    rows = pl.DataFrame([fields for _, fields in whole], schema=schema, orient="row")
+    places = np.array([place for place, _ in whole], dtype=np.int64)
+    lost = {place: each for place, each in placed if isinstance(each, str)}
+    return Batch(with_numbers(rows, layout), places, lost)
 
 
 def _names(count: int) -> list[str]:
     return [str(place) for place in range(count)]
-
-
-def _cut_all(data: bytes, layout: Layout) -> pl.DataFrame:
-    """The parts of lines, empty where one has fewer; those to spare are left out."""
-    schema = dict.fromkeys(_names(len(layout.names) + layout.trailing), pl.String)
-    if not data:
-        return pl.DataFrame(schema=schema)
-    return pl.read_csv(
-        data,
-        has_header=False,
-        schema=schema,
-        separator=SEPARATOR,
-        quote_char=None,
-        empty_string_is_null=False,
-        truncate_ragged_lines=True,
-        missing_columns="insert",
-        extra_columns="ignore",
-    )
 
 
 def mended(data: bytes) -> bytes:
@@ -309,11 +273,11 @@ class MarkedCutter:
             else:
                 odd.append((place, self._fields(line.decode())))
                 quoted += sum(each.count(_BAR) >= self._bars for each in line.split(b"\n")[1:])
-        cut = Lines(b"\n".join([*lines, b""]), self._layout)
-        sound, others = cut.plain, cut.batch_of(odd)
+        rows, sound = cut_rows(lines, self._layout)
+        others = _batch_of(odd, self._layout)
         faulty = np.flatnonzero(~sound).tolist()
         lost = {places[i]: self._layout.why_no_record(lines[i].decode()) for i in faulty}
-        fields = pl.concat([cut.rows(sound), others.fields])
+        fields = pl.concat([rows.filter(sound), others.fields])
         found = np.concatenate([np.array(places, dtype=np.int64)[sound], others.places])
         return Batch(fields, found, lost | others.lost, quoted)
 
@@ -364,9 +328,9 @@ def _numbers(texts: pl.Series) -> IntArray:
     return np.where(numbers >= least, numbers, _NONE)
 
 
-def sound_rows(fields: pl.DataFrame, layout: Layout, rows: BoolArray) -> BoolArray:
+def sound_rows(fields: pl.DataFrame, layout: Layout) -> BoolArray:
     """Which of these rows, with numbers, hold in every strict field what its pattern wants."""
-    sound = rows.copy()
+    sound = np.ones(fields.height, dtype=np.bool_)
     for place, pattern in layout.strict:
         name, texts = layout.names[place], fields[str(place)]
         if name in _DIGITS:
