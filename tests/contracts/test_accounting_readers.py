@@ -2,8 +2,8 @@
 
 import gzip
 import hashlib
-import lzma
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,78 +17,28 @@ from slurm_rl_plugin.accounting.sbatch.reader import SbatchReader
 from slurm_rl_plugin.accounting.swf.reader import SwfReader
 from slurm_rl_plugin.errors import AccountingLogError
 
-SWF = """\
-; MaxProcs: 64
-3 200 10 50 4 -1 -1 4 600 -1 1 7 1 -1 2 -1 -1 -1
-1 100 -1 60 2 -1 -1 2 -1 -1 1 8 2 -1 1 -1 -1 -1
-4 300 5 0 2 -1 -1 2 60 -1 0 8 2 -1 1 -1 -1 -1
-5 300 5 9 0 -1 -1 2 60 -1 0 8 2 -1 1 -1 -1 -1
-"""
-SACCT = """\
-JobID|JobIDRaw|Submit|Eligible|Start|End|Elapsed|State|NCPUS|Timelimit|Account|User|Partition|JobName
-3|3|200|200|210|260|00:00:50|COMPLETED|4|00:10:00|physics|ann|main|a
-1|1|100|Unknown|110|170|00:01:00|FAILED|2|UNLIMITED|biology|bob|main|b|c
-4|4|300|300|305|305|00:00:00|CANCELLED by 0|2|00:01:00|biology|bob|main|d
-5|5|300|300|305|314|00:00:09|COMPLETED|0|00:01:00|biology|bob|main|e
-"""
-XDMOD = """\
-3|3|c|main|n|physics|g||ann|7|200|200|210|260|00:00:50||COMPLETED|1|4|4|1|cpu=4|cpu=4|00:10:00|n1|a
-1|1|c|main|n|biology|g||bob|8|100|Unknown|110|170|00:01:00||FAILED|1|2|2|1|cpu=2|cpu=2|UNLIMITED|n1|b|c
-4|4|c|main|n|biology|g||bob|8|300|300|305|305|00:00:00||CANCELLED by 0|1|2|2|1|cpu=2||00:01:00|n1|d
-5|5|c|main|n|biology|g||bob|8|300|300|305|314|00:00:09||COMPLETED|1|0|0|1|cpu=2||00:01:00|n1|e
-"""
-PBS = """\
-01/01/1970 00:04:20;E;3.s;user=ann group=physics queue=main jobname=a ctime=200 \
-qtime=200 etime=200 start=210 exec_vnode=(n1:ncpus=4) \
-Resource_List.ncpus=4 Resource_List.walltime=00:10:00 end=260
-01/01/1970 00:02:50;E;1.s;user=bob group=g account="biology" queue=main jobname=b ctime=100 \
-start=110 exec_vnode=(n1:ncpus=2) Resource_List.ncpus=2 end=170
-01/01/1970 00:05:05;E;4.s;user=bob group=biology queue=main ctime=300 etime=300 \
-exec_vnode=(n1:ncpus=2) Resource_List.ncpus=2 start=0 end=305
-01/01/1970 00:05:14;E;5.s;user=bob group=biology queue=main ctime=300 etime=300 start=305 end=314
-"""
-TORQUE = """\
-01/01/1970 00:04:20;E;3.s;user=ann group=physics jobname=a queue=main ctime=200 \
-qtime=200 etime=200 start=210 owner=ann@h exec_host=n1/0+n1/1+n2/0-1 \
-Resource_List.neednodes=2:ppn=2 \
-Resource_List.nodes=2:ppn=2 Resource_List.walltime=00:10:00 session=9 end=260
-01/01/1970 00:02:50;E;1.s;user=bob group=biology jobname=b queue=main ctime=100 qtime=100 \
-etime=100 start=110 owner=bob@h exec_host=n1/2+n1/3 session=9 end=170
-01/01/1970 00:05:05;E;4.s;user=bob group=biology queue=main ctime=300 start=305 end=305 \
-exec_host=n/0
-01/01/1970 00:05:14;E;5.s;user=bob group=biology queue=main ctime=300 start=305 end=314
-"""
-SBATCH = """\
--dt 200 -e submit_batch_job | -sim-walltime 50.00 --uid=ann -J jobid_3 -A physics -N 2 -n 4 \
--t 00:10:00 -q normal -p main --mem=4G job.sh
--e submit_batch_job -dt 100 | --uid=bob -sim-walltime 60 -J jobid_1 -A biology -c2 -p main job.sh
--dt 300 -e submit_batch_job | -sim-walltime 0 --uid=bob -J jobid_4 -n 2 -t 1 -p main job.sh
--dt 300 -e submit_batch_job | -sim-walltime 9 --uid=bob -J jobid_5 -n 0 -t 1 -p main job.sh
-"""
-F_DATA = """\
-jid,usr,adt,sdt,duration,cnumr,nnumr,elpl
-jid_3,ann,1970-01-01 00:03:20+00,1970-01-01 00:03:30+00,50,4,1,600
-jid_1,bob,1970-01-01 00:01:40+00,1970-01-01 00:01:50+00,60,2,1,
-jid_4,bob,1970-01-01 00:05:00+00,1970-01-01 00:05:05+00,0,2,1,60
-jid_5,bob,1970-01-01 00:05:00+00,1970-01-01 00:05:05+00,9,0,1,60
-"""
+LOGS = Path(__file__).parents[1] / "assets" / "accounting_logs"
 
 
 @dataclass(frozen=True)
 class Case:
     reader: type[AccountingReader]
-    text: str
+    name: str
     starts: list[float]
+
+    @property
+    def text(self) -> str:
+        return (LOGS / f"{self.name}.txt").read_text()
 
 
 CASES = {
-    "swf": Case(SwfReader, SWF, [np.nan, 210.0]),
-    "sacct with a header": Case(SacctReader, SACCT, [110.0, 210.0]),
-    "sacct as XDMoD asks": Case(SacctReader, XDMOD, [110.0, 210.0]),
-    "sbatch": Case(SbatchReader, SBATCH, [np.nan, np.nan]),
-    "pbs": Case(PbsReader, PBS, [110.0, 210.0]),
-    "f-data": Case(PublishedReader, F_DATA, [110.0, 210.0]),
-    "torque": Case(PbsReader, TORQUE, [110.0, 210.0]),
+    "swf": Case(SwfReader, "swf", [np.nan, 210.0]),
+    "sacct with a header": Case(SacctReader, "sacct", [110.0, 210.0]),
+    "sacct as XDMoD asks": Case(SacctReader, "xdmod", [110.0, 210.0]),
+    "sbatch": Case(SbatchReader, "sbatch", [np.nan, np.nan]),
+    "pbs": Case(PbsReader, "pbs", [110.0, 210.0]),
+    "f-data": Case(PublishedReader, "f-data", [110.0, 210.0]),
+    "torque": Case(PbsReader, "torque", [110.0, 210.0]),
 }
 
 
@@ -158,27 +108,21 @@ def test_jobs_of_equal_submit_keep_the_order_of_the_log(case, tmp_path):
     assert log.job_id.tolist() == [3, 1]
 
 
-def test_the_same_bytes_give_the_same_table(case, path, tmp_path):
-    copy = tmp_path / "copy.swf"
-    copy.write_bytes(path.read_bytes())
-    (log, report), (again, report_again) = case.reader().read(path), case.reader().read(copy)
+FORMS = {
+    "a copy": bytes,
+    "gzip, told by content": gzip.compress,
+    "Windows": lambda content: b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_the_form_of_a_file_changes_no_job(case, path, tmp_path, form):
+    other = tmp_path / "no-suffix"
+    other.write_bytes(form(path.read_bytes()))
+    (log, report), (again, report_again) = case.reader().read(path), case.reader().read(other)
     assert columns(log) == columns(again)
-    assert report == report_again
-
-
-def test_gzip_is_told_by_content_and_the_checksum_is_of_the_stored_bytes(case, path, tmp_path):
-    packed = tmp_path / "no-suffix"
-    packed.write_bytes(gzip.compress(path.read_bytes()))
-    (log, report), (unpacked, plain_report) = case.reader().read(packed), case.reader().read(path)
-    assert columns(log) == columns(unpacked)
-    assert report.checksum == hashlib.sha256(packed.read_bytes()).hexdigest()
-    assert plain_report.checksum == hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def test_windows_line_ends_and_a_byte_order_mark_change_nothing(case, path, tmp_path):
-    windows = tmp_path / "windows.txt"
-    windows.write_bytes(b"\xef\xbb\xbf" + case.text.replace("\n", "\r\n").encode())
-    assert columns(case.reader().read(windows)[0]) == columns(case.reader().read(path)[0])
+    checksum = hashlib.sha256(other.read_bytes()).hexdigest()
+    assert report_again == replace(report, checksum=checksum)
 
 
 def faulty_file(tmp_path, kind, text):
@@ -191,8 +135,6 @@ def faulty_file(tmp_path, kind, text):
         "corrupt gzip": packed[:12] + b"\xff" * 8 + packed[20:],
         "empty gzip": gzip.compress(b""),
         "binary": b"\x7fELF\0\0\1\2" + text.encode(),
-        "bzip2": b"BZh91AY",
-        "xz": lzma.compress(text.encode()),
     }
     if kind == "directory":
         path.mkdir()
@@ -212,8 +154,6 @@ def faulty_file(tmp_path, kind, text):
         ("truncated gzip", "truncated"),
         ("corrupt gzip", "corrupt"),
         ("binary", "is binary"),
-        ("bzip2", "bzip2"),
-        ("xz", "with xz"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_sentence(case, tmp_path, kind, words):

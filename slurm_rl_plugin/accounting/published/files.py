@@ -15,7 +15,6 @@ import polars as pl
 
 from slurm_rl_plugin.accounting.published.layouts import (
     PublishedLayout,
-    header_columns,
     layout_of,
 )
 from slurm_rl_plugin.errors import AccountingLogError
@@ -32,11 +31,6 @@ _ROWS = 1 << 18
 _RECORDS = 1 << 15
 #: Characters of the longest field; a field of PM100 lists the power of all nodes at all times.
 _LONGEST_FIELD = 1 << 28
-_CSV_FAULTS = {
-    "unexpected end of data": "a quote does not end; mend the record",
-    f"field larger than field limit ({_LONGEST_FIELD})": "a quote does not end; mend the record",
-    "',' expected after '\"'": "there is a quote within a field; correct the record",
-}
 #: What polars raises for a file that is broken.
 _BROKEN = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
@@ -159,43 +153,34 @@ def rows_of_csv(
 ) -> Iterator[PublishedRows]:
     """The records of a csv file by batches of whole lines; a quoted field may span several."""
     texts = (io.StringIO(data.decode(errors="replace"), newline="\n") for data in batches)
-    lines = enumerate(chain.from_iterable(texts), start=1)
-    head, first = next((number, line) for number, line in lines if line.strip())
-    columns = header_columns(first)
+    records = _records(path, csv.reader(chain.from_iterable(texts), strict=True))
+    head, columns = next(records)
+    columns = [name.strip() for name in columns]
     chosen = _chosen(path, layout, columns, line=head)
-    schema = dict.fromkeys(("line", *map(layout.today, chosen)), pl.String) | {"line": pl.Int64}
-    records = _records(path, lines, columns, [columns.index(name) for name in chosen])
+    places = [columns.index(name) for name in chosen]
     while some := list(islice(records, _RECORDS)):
-        frame = pl.DataFrame(some, schema=schema, orient="row")
-        yield PublishedRows(path, frame.drop("line"), frame["line"].to_numpy(), "line")
+        fields = [[record[place] for place in places] for _, record in some]
+        schema = dict.fromkeys(map(layout.today, chosen), pl.String)
+        lines = np.array([line for line, _ in some])
+        yield PublishedRows(path, pl.DataFrame(fields, schema, orient="row"), lines, "line")
 
 
-def _records(
-    path: Path, lines: Iterator[tuple[int, str]], columns: list[str], places: list[int]
-) -> Iterator[list[Any]]:
-    """The line on which each record begins, and its fields at some places."""
-    begin = 0
-
-    def texts() -> Iterator[str]:
-        nonlocal begin
-        for number, line in lines:
-            begin = begin or number
-            yield line
-
+def _records(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
+    """The fields of each record of a csv file, and the line on which it begins."""
     csv.field_size_limit(_LONGEST_FIELD)
+    begin = width = 0
     try:
-        for record in csv.reader(texts(), strict=True):
-            if record and len(record) != len(columns):
-                found = f"{len(record)} fields, and the header names {len(columns)}"
-                raise AccountingLogError(path, f"{found}; mend the record", line=begin)
+        for record in reader:
+            width = width or len(record)
+            if record and len(record) != width:
+                found = f"{len(record)} fields, and the header names {width}"
+                raise AccountingLogError(path, f"{found}; mend the record", line=begin + 1)
             if record:
-                yield [begin, *(record[place] for place in places)]
-            begin = 0
-    except csv.Error as error:
-        problem = _CSV_FAULTS.get(
-            str(error), "a carriage return is outside quotes; mend the record"
-        )
-        raise AccountingLogError(path, problem, line=begin) from None
+                yield begin + 1, record
+            begin = reader.line_num
+    except csv.Error:
+        problem = "a quote or a carriage return is out of place; mend the record"
+        raise AccountingLogError(path, problem, line=begin + 1) from None
 
 
 def _chosen(
