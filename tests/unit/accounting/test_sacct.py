@@ -6,7 +6,6 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +25,6 @@ FIELDS = (
     "TimelimitRaw", "NCPUS", "Constraints", "State", "SubmitLine",
 )  # fmt: skip
 HEADER = "|".join(FIELDS)
-FORGEABLE = "the text of another job could have forged it"
 JOB = {
     "JobID": "7", "JobIDRaw": "7", "User": "ann", "Account": "physics", "Partition": "main",
     "QOS": "normal", "JobName": "run", "Submit": "2024-02-29T00:00:00",
@@ -34,12 +32,6 @@ JOB = {
     "End": "2024-02-29T01:01:00", "ElapsedRaw": "3600", "TimelimitRaw": "120", "NCPUS": "8",
     "Constraints": "", "State": "COMPLETED", "SubmitLine": "sbatch run.sh",
 }  # fmt: skip
-SUBMIT = 1_709_164_800.0
-XDMOD_ROW = (
-    "7_3|9|lab|main|normal|physics|staff|100|ann|1000|2024-02-29T00:00:00|2024-02-29T00:00:10|"
-    "2024-02-29T00:01:00|2024-02-29T01:01:00|01:00:00|0:0|COMPLETED|1|8|8|1G|cpu=8,mem=1G|"
-    "cpu=8,mem=1G|02:00:00|n[1-2]|run"
-)
 RELEASES = sorted(
     path for path in Path(__file__).parents[2].glob("assets/slurm/*") if path.is_dir()
 )
@@ -58,89 +50,6 @@ def read(tmp_path):
         return SacctReader().read(path)
 
     return read_lines
-
-
-def test_a_record_becomes_a_job(read):
-    log, report = read(HEADER, line())
-    assert log.job_id.tolist() == [7]
-    assert log.submit.tolist() == [SUBMIT]
-    assert (log.eligible - SUBMIT).tolist() == [10.0]
-    assert (log.start - SUBMIT).tolist() == [60.0]
-    assert (log.run_time.tolist(), log.processors.tolist()) == ([3600.0], [8])
-    assert log.time_limit.tolist() == [7200.0]
-    assert (log.accounts, log.users, log.partitions) == (("physics",), ("ann",), ("main",))
-    assert (log.qos, log.job_name, log.submit_line) == (("normal",), ("run",), ("sbatch run.sh",))
-    assert (log.kind, log.processors_available) == ("sacct", None)
-    assert report.noticed == {FORGEABLE: 1}
-
-
-@pytest.mark.parametrize(
-    "given", ["sbatch run.sh", "sbatch --comment=slurm-rl:class=old run.sh", ""]
-)
-def test_what_a_comment_says_for_us_stands_behind_the_submit_line(read, given):
-    header = HEADER.replace("|SubmitLine", "|Comment|SubmitLine")
-    first = line(SubmitLine="@").replace("|@", f"|due slurm-rl:class=due today|{given}")
-    second = line(JobIDRaw="8", SubmitLine="@").replace("|@", "|(null)|sbatch run.sh")
-    log, _ = read(header, first, second)
-    assert log.submit_line == (f"{given} --comment=slurm-rl:class=due", "sbatch run.sh")
-
-
-def test_xdmods_form_is_read_without_a_header(read):
-    log, _ = read(XDMOD_ROW + "|with|bars", XDMOD_ROW.replace("|9|", "|10|"))
-    assert log.job_id.tolist() == [9, 10]
-    assert log.job_name == ("run|with|bars", "run")
-    assert log.time_limit.tolist() == [7200.0, 7200.0]
-    assert (log.submit == SUBMIT).all()
-
-
-def test_xdmods_form_with_trailing_separators(read):
-    assert read(XDMOD_ROW + "|")[0].job_name == ("run",)
-
-
-def test_field_names_are_told_in_any_case_and_order(read):
-    log, _ = read("ncpus|SUBMIT|start|elapsed|jobid|User", "4|100|150|1-00:00:05|12_[1-3%2]|bob")
-    assert (log.job_id.tolist(), log.users) == ([12], ("bob",))
-    assert log.run_time.tolist() == [86405.0]
-
-
-@pytest.mark.parametrize("text", ["\x1e\x1e", "\x1c\n\x1f"])
-def test_a_dump_of_blanks_that_are_none_to_the_file_is_refused(read, text):
-    with pytest.raises(AccountingLogError, match="no dump of `sacct -P`"):
-        read(text)
-
-
-def test_trailing_separators_of_sacct_p(read):
-    log, report = read(HEADER + "|", line() + "|", line(JobIDRaw="8", JobName="a|b") + "|")
-    assert report.kept == 2
-    assert log.job_name == ("run", "a|b")
-    assert log.submit_line == ("sbatch run.sh", "sbatch run.sh")
-
-
-def test_missing_optional_columns_leave_empty_names(read):
-    log, _ = read("JobID|Submit|Start|End|ReqCPUS", "1|100|110|170|2")
-    assert log.run_time.tolist() == [60.0]
-    assert log.accounts == log.users == log.partitions == ("",)
-    assert log.qos == log.job_name == log.submit_line == ("",)
-    assert log.eligible.tolist() == [100.0]
-    assert np.isnan(log.time_limit).all()
-
-
-@pytest.mark.parametrize(
-    ("without", "named"),
-    [
-        ({"JobID", "JobIDRaw"}, "JobIDRaw"),
-        ({"Submit"}, "Submit"),
-        ({"Start"}, "Start"),
-        ({"ElapsedRaw", "End"}, "ElapsedRaw"),
-        ({"NCPUS"}, "NCPUS"),
-        ({"Submit", "NCPUS"}, "Submit, NCPUS"),
-    ],
-)
-def test_a_missing_field_is_named_with_the_line_that_prints_it(read, without, named):
-    header = "|".join(name for name in FIELDS if name not in without)
-    with pytest.raises(AccountingLogError, match=r"sacct -a -X .*-o .*JobIDRaw.*Submit") as caught:
-        read(header, "1|2|3")
-    assert (caught.value.field, caught.value.line) == (named, 1)
 
 
 @pytest.mark.parametrize(
@@ -172,25 +81,6 @@ def test_an_impossible_record_is_counted_and_dropped(read, changes, reason):
     assert (report.read, report.kept, len(log)) == (2, 1, 1)
 
 
-def test_steps_are_no_records(read):
-    log, report = read(
-        HEADER, line(), line(JobID="7.batch", JobIDRaw="7.batch"), line(JobID="7.0", JobIDRaw="7.0")
-    )
-    assert (report.read, report.dropped, len(log)) == (1, {}, 1)
-
-
-def test_runs_of_a_requeued_job_and_tasks_of_an_array_are_jobs_of_their_own(read):
-    log, report = read(
-        HEADER,
-        line(State="REQUEUED"),
-        line(Submit="2024-02-29T00:00:59"),
-        line(JobID="9_1", JobIDRaw="10"),
-        line(JobID="9_2", JobIDRaw="9"),
-    )
-    assert (report.kept, report.dropped) == (4, {})
-    assert sorted(log.job_id.tolist()) == [7, 7, 9, 10]
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -217,34 +107,6 @@ def test_separators_and_line_breaks_go_to_the_free_text_that_holds_them(read, ch
     assert log.processors.tolist() == [8, 8, 8]
 
 
-def test_between_two_free_texts_the_job_name_is_likelier_to_hold_the_separator(read):
-    header = "JobID|Submit|Start|ElapsedRaw|NCPUS|Comment|JobName|State"
-    log, _ = read(header, "1|100|110|60|2|note|a|b|COMPLETED")
-    assert log.job_name == ("a|b",)
-
-
-def test_other_fields_give_hints_where_a_separator_belongs(read):
-    header = "JobID|Submit|Start|ElapsedRaw|NCPUS|Comment|UID|JobName|State"
-    log, _ = read(header, "1|100|110|60|2|a|b|1000|run|COMPLETED")
-    assert log.job_name == ("run",)
-
-
-def test_no_line_break_is_read_into_a_field_that_cannot_hold_one(read):
-    header = "JobID|Submit|Start|ElapsedRaw|NCPUS|JobName|Partition|State"
-    good = "1|100|110|60|2|a|main|COMPLETED"
-    log, report = read(
-        header, good, "2|100|110|60|2|a|ma", "in|COMPLETED", good.replace("1|", "3|", 1)
-    )
-    assert log.job_id.tolist() == [1, 3]
-    assert report.dropped == {"truncated record": 1}
-
-
-def test_line_breaks_in_the_last_field_of_xdmods_form(read):
-    log, report = read(XDMOD_ROW, "second line", "third | line", XDMOD_ROW.replace("|9|", "|10|"))
-    assert (report.kept, report.dropped) == (2, {})
-    assert log.job_name == ("run\nsecond line\nthird | line", "run")
-
-
 @pytest.mark.parametrize("broken_off", range(20, len(line()) - len("sbatch run.sh") - 1, 7))
 def test_a_record_cut_off_is_counted_and_costs_no_other(read, broken_off):
     cut = line()[:broken_off]
@@ -253,25 +115,6 @@ def test_a_record_cut_off_is_counted_and_costs_no_other(read, broken_off):
         assert report.dropped == {"truncated record": 1}
         assert (report.read, log.job_id.tolist()) == (len(kept) + 1, kept)
         assert log.submit_line[0] == "sbatch run.sh"
-
-
-def test_the_end_of_a_lost_record_is_no_part_of_the_one_before(read):
-    log, report = read(HEADER, line(), line()[-60:])
-    assert report.dropped == {"truncated record": 1}
-    assert log.submit_line == ("sbatch run.sh",)
-
-
-def test_both_halves_of_a_record_with_a_faulty_value_are_one_loss(read):
-    faulty = line(NCPUS="many", JobName="a\nb")
-    log, report = read(HEADER, line(), faulty, line(JobIDRaw="8"))
-    assert report.dropped == {"truncated record": 1}
-    assert log.job_id.tolist() == [7, 8]
-
-
-def test_every_whole_row_with_a_faulty_value_is_counted(read):
-    log, report = read(HEADER, line(), *[line(JobIDRaw=str(i), NCPUS="many") for i in range(9)])
-    assert report.dropped == {"unreadable ncpus": 9}
-    assert (report.read, log.submit_line) == (10, ("sbatch run.sh",))
 
 
 @pytest.mark.parametrize(
@@ -291,71 +134,11 @@ def test_a_whole_row_says_which_field_cannot_be_read(read, changes, reason):
     assert report.dropped == {reason: 1}
 
 
-def test_a_value_behind_all_free_text_is_told_where_separators_are_to_spare(read):
-    header = "JobID|JobName|Submit|Start|ElapsedRaw|NCPUS"
-    _, report = read(header, "1|a|100|110|60|2", "2|a|b|100|110|60|two")
-    assert report.dropped == {"unreadable ncpus": 1}
-
-
 def test_a_long_stretch_of_garbage_ends_in_bounded_time_and_costs_no_job(read):
     garbage = ["garbage | line", "7|7" + "|g" * 100] * 400
     log, report = read(HEADER, line(), *garbage, line(JobIDRaw="8"))
     assert log.job_id.tolist() == [7, 8]
     assert report.dropped["truncated record"] >= 400
-
-
-def test_a_header_repeated_by_joining_files_is_skipped(read):
-    log, report = read(HEADER, line(), HEADER, line(JobIDRaw="8"), "")
-    assert (report.read, report.dropped) == (2, {})
-    assert log.job_name == ("run", "run")
-
-
-def test_times_in_another_style_name_the_line_and_field(read):
-    with pytest.raises(AccountingLogError, match="'Mon 12:03' is not what sacct prints") as caught:
-        read(HEADER, line(Submit="Mon 12:03"))
-    assert (caught.value.line, caught.value.field) == (2, "submit")
-
-
-@pytest.mark.parametrize("lines", [[HEADER], [HEADER, line(JobID="7.0", JobIDRaw="7.0")]])
-def test_a_dump_without_a_job_is_refused(read, lines):
-    with pytest.raises(AccountingLogError, match="no whole job record"):
-        read(*lines)
-
-
-def test_a_dump_without_header_in_another_form_is_refused(read):
-    with pytest.raises(AccountingLogError, match="no dump of `sacct -P`"):
-        read(
-            "324543.batch|batch|||2013-10-28T04:27:26|2013-10-28T04:27:27|00:00:01|1||1|1|wn65|0|0|OK"
-        )
-
-
-@pytest.mark.parametrize(
-    ("timelimit", "seconds"),
-    [
-        ("3-00:00:00", 259200.0), ("01:30:00", 5400.0), ("UNLIMITED", np.nan),
-        ("Partition_Limit", np.nan), ("", np.nan), ("00:00:00", np.nan),
-    ],
-)  # fmt: skip
-def test_time_limits(read, timelimit, seconds):
-    log, _ = read("JobID|Submit|Start|Elapsed|NCPUS|Timelimit", f"1|100|110|00:01:00|2|{timelimit}")
-    np.testing.assert_array_equal(log.time_limit, [seconds])
-
-
-def test_oddities_are_noticed_and_kept(read):
-    log, report = read(
-        HEADER,
-        line(Eligible="2024-02-29T00:02:00"),
-        line(JobIDRaw="8", ElapsedRaw="1800"),
-        line(JobIDRaw="9", Submit="2024-02-28T00:00:00"),
-    )
-    assert report.noticed == {
-        FORGEABLE: 3,
-        "eligible outside submit to start": 1,
-        "elapsed is not end minus start": 1,
-        "submit going backwards": 1,
-    }
-    assert log.eligible[1] == log.submit[1] == SUBMIT
-    assert log.run_time[2] == 1800.0
 
 
 FREE_TEXT = st.text(st.sampled_from("ab |\n=7"), min_size=0, max_size=12)

@@ -66,95 +66,9 @@ def test_an_impossible_value_is_counted_and_dropped(read, changes, reason):
     assert (report.read, report.kept, len(log)) == (2, 1, 1)
 
 
-def test_a_job_that_ran_in_portions_is_one_job_whole_or_as_a_stream(read, tmp_path):
-    portions = [row(status=2, run=25), row(status=2, run=15, submit=-1), row(status=3, run=20)]
-    log, report = read(row(run=60), *portions, row(job=2, status=0), row(job=3, status=5))
-    assert (log.job_id.tolist(), log.run_time.tolist()) == ([1, 2, 3], [60.0, 60.0, 60.0])
-    assert report.dropped == {"part of a job": 3}
-
-
-def test_a_log_where_nothing_ran_is_an_empty_table(read):
-    log, report = read(row(run=0))
-    assert (len(log), report.read, report.dropped) == (0, 1, {"never ran": 1})
-
-
-@pytest.mark.parametrize(("wait", "noticed"), [(-1, {}), (-4, {"negative wait": 1})])
-def test_an_unknown_wait_leaves_the_start_unknown(read, wait, noticed):
-    log, report = read(row(wait=wait, allocated=-1, requested=9))
-    assert np.isnan(log.start).all()
-    assert report.noticed == noticed
-    assert log.processors.tolist() == [9]  # those that were given are not known either
-
-
-@pytest.mark.parametrize("limit", [-1, 0, -5])
-def test_no_requested_time_is_nan(read, limit):
-    log, _ = read(row(limit=limit))
-    assert np.isnan(log.time_limit).all()
-
-
-@pytest.mark.parametrize(
-    ("other", "accounts", "account"),
-    [
-        ({"group": 30}, ("4", "30"), [0, 1]),
-        ({"group": 4}, ("9", "10"), [1, 0]),
-        ({"group": -1}, ("9", "10"), [1, 0]),
-        ({"group": 30, "run": 0}, ("10",), [0]),  # groups of dropped jobs do not count
-    ],
-)
-def test_accounts_are_groups_where_there_are_two_and_else_users(read, other, accounts, account):
-    log, _ = read(row(user=10, group=4), row(user=9, **other))
-    assert (log.accounts, log.account.tolist()) == (accounts, account)
-    assert log.users == ("9", "10")[-len(log) :]
-
-
-@pytest.mark.parametrize(
-    ("header", "size"),
-    [
-        ([], None),
-        (["; MaxProcs: 64"], 64),
-        (["; MaxNodes: 70  (dual)", ";   MaxProcs: 140"], 140),
-        (["; MaxNodes: 32"], 32),
-        (["; MaxNodes: 32", "; MaxProcs: -1"], 32),
-        (["; Note: MaxProcs: 7 once"], None),
-        (["; Operator: \xc5ke"], None),
-    ],
-)
-def test_the_header_tells_the_size_of_the_machine(read, header, size):
-    assert read(*header, row())[0].processors_available == size
-
-
-@pytest.mark.parametrize(
-    ("line", "field", "words"),
-    [
-        (row(user="x"), "12 (user)", "no number"),
-        (row(run="1_0"), "4 (run time)", "no number"),
-        (row(submit="nan"), "2 (submit time)", "out of range"),
-        (row(wait="inf"), "3 (wait time)", "out of range"),
-        (row(job="1e30"), "1 (job number)", "out of range"),
-        (row(allocated=1.5), "5 (allocated processors)", "no whole number"),
-        (row() + " 1", None, "19 columns"),
-        (row()[:-3], None, "17 columns"),
-        ("garbage", None, "1 columns"),
-    ],
-)
-def test_a_structural_fault_stops_with_line_and_field(read, line, field, words):
-    with pytest.raises(AccountingLogError, match=words) as caught:
-        read("; a comment", "", row(), line, row())
-    assert (caught.value.line, caught.value.field) == (4, field)
-    assert "log.swf:4: " in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("lines", "words"), [([row()[:-3]] * 2, "17 columns"), (["; MaxProcs: 4", ""], "no job")]
-)
-def test_a_log_without_any_sound_row_is_refused(read, lines, words):
-    with pytest.raises(AccountingLogError, match=words):
-        read(*lines)
-
-
-def test_tabs_and_comments_between_the_rows_are_read(read):
-    log, report = read(row().replace(" ", "\t"), "; half", "  " + row(job=2) + "  ")
-    assert (log.job_id.tolist(), report.read) == ([1, 2], 2)
+@pytest.mark.parametrize("header", ["; Note: MaxProcs: 7 once", "; Operator: \xc5ke"])
+def test_a_header_without_the_size_of_the_machine(read, header):
+    assert read(header, row())[0].processors_available is None
 
 
 def at_random(numbers):
@@ -295,21 +209,8 @@ def test_the_real_traces_hold_the_published_number_of_jobs(name, read_count, kep
     assert (np.diff(log.submit) >= 0).all()
 
 
-def test_a_log_without_requested_memory_asks_for_processors_alone(read):
-    assert read(row(memory=500))[0].requests is None
-
-
-def test_requested_memory_is_told_by_processor(read, tmp_path):
+def test_requested_memory_survives(read, tmp_path):
     log, _ = read(row(requested_memory=1536, allocated=4), row(memory=99))
-    np.testing.assert_array_equal(log.requests.total, [[4, 6, 0], [2, 0, 0]])
-    assert log.requests.memory_per_cpu.tolist() == [True, False]
-    assert log.requests.nodes.tolist() == [0, 0]
     write_swf(tmp_path / "out.swf", log, comments=[])
     again, _ = SwfReader().read(tmp_path / "out.swf")
     np.testing.assert_array_equal(again.requests.total, log.requests.total)
-
-
-def test_a_start_after_a_whole_wait_is_the_one_that_was_written(read):
-    log, _ = read(row(submit=0.14, wait=1, run=60.0))
-    assert 0.14 + 1 != 1.14
-    assert log.start.tolist() == [1.14]
