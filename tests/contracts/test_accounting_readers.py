@@ -110,7 +110,7 @@ def test_jobs_of_equal_submit_keep_the_order_of_the_log(case, tmp_path):
 
 FORMS = {
     "a copy": bytes,
-    "gzip, told by content": gzip.compress,
+    "gzip, known by content": gzip.compress,
     "Windows": lambda content: b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n"),
 }
 
