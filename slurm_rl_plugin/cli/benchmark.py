@@ -15,7 +15,7 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY
 from slurm_rl_plugin.cli.argument_types import add_seed_option, at_least_one
-from slurm_rl_plugin.cli.progress import parts_bar
+from slurm_rl_plugin.cli.progress import said_if_long
 from slurm_rl_plugin.cli.tables import answer, print_table
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
 from slurm_rl_plugin.hook.order.queue_plan import LOWEST_PRIORITY, order_changes
@@ -57,7 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Measure, and print one row for each figure; 1 if the hook sends more writes than needed."""
-    document = _hook(options) if options.what == "hook" else _simulator(options)
+    with said_if_long("measuring"):
+        document = _hook(options) if options.what == "hook" else _simulator(options)
     rows = [[key, value] for key, value in _flat(document).items()]
     answer(options, document, lambda: print_table(["MEASURE", "VALUE"], rows))
     writes, fewest = document.get("writes", 0), document.get("minimum_writes", 0)
@@ -81,53 +82,40 @@ def _flat(document: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-#: Work and repetitions -> seconds of each repetition.
-_Stopwatch = Callable[[Callable[[], Any], int], list[float]]
-
-
-def _stopwatch(report: Callable[[int], None]) -> _Stopwatch:
-    """A function that measures repeated work after a first run, and reports progress."""
-
-    def seconds(work: Callable[[], Any], repeats: int) -> list[float]:
-        work()  # fills caches and loads lazy imports
-        report(1)
-        times = []
-        for _ in range(repeats):
-            begin = time.perf_counter()
-            work()
-            times.append(time.perf_counter() - begin)
-            report(1)
-        return times
-
-    return seconds
+def _seconds(work: Callable[[], Any], repeats: int) -> list[float]:
+    """Of each repetition after a first run."""
+    work()  # fills caches and loads lazy imports
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+    return times
 
 
 def _hook(options: argparse.Namespace) -> dict[str, Any]:
     rng = np.random.default_rng(options.seed)
     loaded = load_policy(options.policy)
-    # a decision has two floors; each figure has a first run, and there is a first decision
-    runs = _DRAWS + _ORDERS + 3 * options.repeats + 6
-    with parts_bar("measuring", runs, drawn_by_itself=False) as report:
-        seconds = _stopwatch(report)
-        drawn = seconds(lambda: random_snapshot(options.jobs, rng), _DRAWS)
-        snapshot = random_snapshot(options.jobs, rng)
-        if loaded.learns_from_runs:
-            past = replace(snapshot, ended=past_runs(PAST_RUNS, rng))
-        else:
-            past = snapshot
-        document = {"jobs": options.jobs, "snapshot_seconds": float(np.median(drawn))}
-        begin = time.perf_counter()
-        first = loaded.policy.decide(past)
-        document["first_decide_seconds"] = time.perf_counter() - begin
-        report(1)
-        return document | _decisions(loaded.policy, snapshot, first, options.repeats, seconds)
+    drawn = _seconds(lambda: random_snapshot(options.jobs, rng), _DRAWS)
+    snapshot = random_snapshot(options.jobs, rng)
+    past = snapshot
+    if loaded.learns_from_runs:
+        past = replace(snapshot, ended=past_runs(PAST_RUNS, rng))
+    begin = time.perf_counter()
+    first = loaded.policy.decide(past)
+    return {
+        "jobs": options.jobs,
+        "snapshot_seconds": float(np.median(drawn)),
+        "first_decide_seconds": time.perf_counter() - begin,
+        **_decisions(loaded.policy, snapshot, first, options.repeats),
+    }
 
 
 def _decisions(
-    policy: Policy, snapshot: QueueSnapshot, first: Decision, repeats: int, seconds: _Stopwatch
+    policy: Policy, snapshot: QueueSnapshot, first: Decision, repeats: int
 ) -> dict[str, Any]:
     """Seconds of later decisions and of the order, and the number of its writes."""
-    decide = seconds(
+    decide = _seconds(
         lambda: np.argsort(-policy.decide(snapshot, first.memory).scores, kind="stable"), repeats
     )
     priority = snapshot.pending.total_priority[np.argsort(-first.scores, kind="stable")]
@@ -136,9 +124,9 @@ def _decisions(
     if isinstance(policy, QNetworkPolicy):
         jobs = policy.job_features(snapshot, first.memory)
         runs = policy.scores_of(snapshot, first.memory, repeat(jobs))
-        floor["inference"] = float(np.median(seconds(lambda: next(runs), repeats)))
-    sort = seconds(lambda: np.argsort(-scores, kind="stable"), repeats)
-    order = seconds(lambda: order_changes(priority), _ORDERS)
+        floor["inference"] = float(np.median(_seconds(lambda: next(runs), repeats)))
+    sort = _seconds(lambda: np.argsort(-scores, kind="stable"), repeats)
+    order = _seconds(lambda: order_changes(priority), _ORDERS)
     return {
         "decide_seconds": {
             "median": float(np.median(decide)),
@@ -166,16 +154,12 @@ def _simulator(options: argparse.Namespace) -> dict[str, Any]:
     chosen = candidate_of(options.policy)
     is_rule = chosen.network is None and chosen.policy is None
     candidates[chosen.name if is_rule else "model"] = chosen
-    runs = 2 * len(candidates) * (_SIMULATIONS + 1)
-    with parts_bar("measuring", runs, drawn_by_itself=False) as report:
-        for backfilling in ("none", "easy"):
-            settings = SimulationSettings(capacity=prepared.capacity, backfilling=backfilling)
-            for name, each in candidates.items():
-                taken = _stopwatch(report)(
-                    partial(starts_under, each, prepared, workload, settings), _SIMULATIONS
-                )
-                what = f"{name} {backfilling}"
-                document["jobs_per_second"][what] = options.jobs / float(np.median(taken))
+    for backfilling in ("none", "easy"):
+        settings = SimulationSettings(capacity=prepared.capacity, backfilling=backfilling)
+        for name, each in candidates.items():
+            work = partial(starts_under, each, prepared, workload, settings)
+            speed = options.jobs / float(np.median(_seconds(work, _SIMULATIONS)))
+            document["jobs_per_second"][f"{name} {backfilling}"] = speed
     return document
 
 

@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from difflib import get_close_matches
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -185,6 +186,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for message, _ in _NEEDS_OF_PROCESSORS.values():
         warnings.filterwarnings("error", message, RuntimeWarning)
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if words and words[0] not in VERBS and not words[0].startswith("-"):
+        near = get_close_matches(words[0], VERBS, n=1)
+        hint = f": did you mean {near[0]}?" if near else ""
+        program_parser().error(f"{words[0]!r} is not a command{hint}")
     chosen, rest = program_parser().parse_args(words[:1]), words[1:]
     try:
         if {"-h", "--help"} & {*rest[: rest.index("--") if "--" in rest else None]}:

@@ -6,22 +6,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
+from importlib import import_module
 from pathlib import Path
 from threading import Timer
 
 #: Printed before the first run on a machine.
 COMPILES_FIRST = "the first run compiles the simulator for this machine: a minute or two"
-#: Seconds without output after which the current work is shown.
+#: Seconds after which the current work is shown.
 PATIENCE = 2.0
 #: Minimum seconds, and minimum fraction of the work, between two lines of a log.
 LOG_SECONDS, LOG_PART = 60.0, 0.1
-#: Monotonic time of the last output.
-_SILENT_SINCE = [time.monotonic()]
-
-
-def _silence_ends() -> None:
-    _SILENT_SINCE[0] = time.monotonic()
 
 
 def _is_seen() -> bool:
@@ -48,22 +42,15 @@ def _log_lines(title: str, steps: int) -> Callable[[int, float], None]:
     return report
 
 
-def _plain_progress(title: str, steps: int, step: int, value: float) -> None:
-    del value
-    sys.stderr.write(f"\r{title} {step / max(steps, 1):.0%}")
-    sys.stderr.flush()
-
-
 def say_of_compiling(compiled_before: Callable[[], bool]) -> None:
     """Say on a terminal that this run takes longer, if it compiles first."""
     if _is_seen() and not compiled_before():
         print(f"slurm-rl: {COMPILES_FIRST}", file=sys.stderr)
-        _silence_ends()
 
 
 @contextmanager
 def said_if_long(what: str) -> Iterator[None]:
-    """Show `what` on a terminal after PATIENCE without output, and remove it at the end.
+    """Show `what` on a terminal after PATIENCE, and remove it at the end.
 
     Nothing else may write to the terminal meanwhile.
     """
@@ -77,7 +64,7 @@ def said_if_long(what: str) -> Iterator[None]:
         sys.stderr.write(f"{what} ...")
         sys.stderr.flush()
 
-    timer = Timer(max(_SILENT_SINCE[0] + PATIENCE - time.monotonic(), 0.0), say)
+    timer = Timer(PATIENCE, say)
     timer.daemon = True
     with suppress(RuntimeError):  # the host has no thread left, and the work needs none
         timer.start()
@@ -89,57 +76,37 @@ def said_if_long(what: str) -> Iterator[None]:
             timer.join()
         if said:
             sys.stderr.write("\r\033[K")
-            _silence_ends()
 
 
 @contextmanager
-def progress_bar(
-    title: str, steps: int, measure: str, *, drawn_by_itself: bool = True
-) -> Iterator[Callable[[int, float], None]]:
-    """Show progress on standard error; yields a function of the step and a figure.
+def progress_bar(title: str, steps: int, measure: str) -> Iterator[Callable[[int, float], None]]:
+    """Show progress on standard error; yields a function of the step, of `steps`, and a figure.
 
     Args:
-        steps: number of steps in all.
         measure: name of the figure.
-        drawn_by_itself: a thread redraws the bar between steps, which disturbs measurements.
     """
-    if not _is_seen():
+    rich = None
+    with suppress(ModuleNotFoundError):  # a head node has no more than the daemon needs
+        rich = import_module("rich.progress") if _is_seen() else None
+    if rich is None:
         yield _log_lines(title, steps)
         return
-    try:
-        from rich.console import Console  # noqa: PLC0415 - only where a terminal shows it
-        from rich.progress import Progress  # noqa: PLC0415
-    except ModuleNotFoundError:  # on a head node, which has no more than the daemon needs
-        _plain_progress(title, steps, 0, 0.0)
-        yield partial(_plain_progress, title, steps)
-        sys.stderr.write("\r\033[K")
-        _silence_ends()
-        return
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, auto_refresh=drawn_by_itself) as progress:
+    console = import_module("rich.console").Console(stderr=True)
+    with rich.Progress(console=console, transient=True) as progress:
         task = progress.add_task(title, total=steps)
 
         def update(step: int, value: float) -> None:
             figure = f"{value:,.0f}" if float(value).is_integer() else f"{value:.4f}"
-            progress.update(
-                task,
-                completed=step,
-                description=f"{title} {measure}={figure}",
-                refresh=not drawn_by_itself,
-            )
+            progress.update(task, completed=step, description=f"{title} {measure}={figure}")
 
         yield update
-    _silence_ends()
 
 
 @contextmanager
-def parts_bar(
-    title: str, parts: int, *, drawn_by_itself: bool = True
-) -> Iterator[Callable[[int], None]]:
+def parts_bar(title: str, parts: int) -> Iterator[Callable[[int], None]]:
     """Show progress; yields a function of the number of parts done since the last call."""
     done = 0
-    with progress_bar(title, parts, "part", drawn_by_itself=drawn_by_itself) as progress:
+    with progress_bar(title, parts, "part") as progress:
 
         def add(more: int) -> None:
             nonlocal done

@@ -71,7 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         *("-o", "--format"),
         type=fields,
         metavar="FIELDS",
-        help=f"columns, out of {','.join(FIELDS)}",
+        help=f"columns, out of {','.join(FIELDS)}; rank, siterank and nowrank are places in our "
+        "order, by the site's own priority and by the present one; native, factor and total are "
+        "the site's own priority, what we add, and both; untouched says why we add nothing",
     )
     parser.add_argument("-n", "--noheader", action="store_true", help="print no header")
     parser.add_argument("--limit", type=at_least_one, metavar="N", help="only the first N jobs")

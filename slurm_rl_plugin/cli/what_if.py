@@ -70,6 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_log_options(parser)
     add_seed_option(parser)
     add_result_options(parser, "run", "variant")
+    parser.epilog = (
+        "Example: slurm-rl what-if site.parquet --cluster /etc/slurm/slurm.conf --change "
+        "PriorityWeightAge=2000 --change 'partition batch MaxTime=1-00:00:00'"
+    )
 
 
 def add_result_options(parser: argparse.ArgumentParser, work: str, drawn: str) -> None:

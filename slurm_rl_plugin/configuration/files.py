@@ -154,7 +154,9 @@ def _not_toml(path: Path, text: str, problem: str) -> str:
     line, column = int(found[1]), found[2]
     twice = _given_twice(text, line) if re.search("overwrite|twice", problem) else None
     if twice is None:
-        return f"{path}:{line}: is not TOML: {problem[: found.start()]}, in column {column}."
+        bare = re.match(r"[A-Za-z/]", text.splitlines()[line - 1][int(column) - 1 :])
+        hint = ": text needs quotation marks" if bare and "Invalid value" in problem else ""
+        return f"{path}:{line}: is not TOML: {problem[: found.start()]}, in column {column}{hint}."
     keys, first, again = twice
     return f"{path}:{again}: {shown_path(keys)} is given twice, first in line {first}."
 

@@ -394,7 +394,8 @@ def test_what_does_not_go_together_is_one_sentence(
             f"--processors: must be a whole number from 1 to {2**31 - 1}",
         ),
         ("", "slurm-rl: "),
-        ("fly", "slurm-rl: "),
+        ("fly", "slurm-rl: 'fly' is not a command (see slurm-rl --help)"),
+        ("stauts", "slurm-rl: 'stauts' is not a command: did you mean status?"),
     ],
 )
 def test_what_other_verbs_do_not_take(typed: Typed, words: str, named: str) -> None:

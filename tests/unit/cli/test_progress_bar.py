@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli import progress
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.progress import parts_bar, resumable, said_if_long, say_of_compiling
 from slurm_rl_plugin.learning import algorithms
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
@@ -36,30 +34,11 @@ def shown(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> Heard:
     return heard
 
 
-def silent_for(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_SILENT_SINCE", [time.monotonic() - seconds])
-
-
-def test_a_terminal_without_rich_gets_a_plain_line(
-    shown: Heard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    silent_for(3600.0, monkeypatch)
-    with parts_bar("audit log", 200) as add:
-        assert "audit log 0%" in shown()
-        add(50)
-        add(150)
-    said = shown()
-    assert "audit log 25%" in said
-    assert "audit log 100%" in said
-    assert said.endswith("\r\033[K")
-    assert time.monotonic() - progress._SILENT_SINCE[0] < 3600.0
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_long_work_is_shown_until_it_ends(
     shown: Heard, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    silent_for(progress.PATIENCE, monkeypatch)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
     with suppress(ValueError), said_if_long("reading a.log"):
         said, until = "", time.monotonic() + 60.0
         while "reading a.log ..." not in said and time.monotonic() < until:
@@ -69,15 +48,6 @@ def test_long_work_is_shown_until_it_ends(
         if fails:
             raise ValueError("of the work")
     assert shown() == "\r\033[K"
-    assert time.monotonic() - progress._SILENT_SINCE[0] < progress.PATIENCE
-
-
-def test_nothing_is_said_of_short_work(shown: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    silent_for(0.0, monkeypatch)
-    monkeypatch.setattr(progress, "PATIENCE", 3600.0)
-    with said_if_long("reading a.log"):
-        pass
-    assert shown() == ""
 
 
 def test_a_first_run_says_that_it_compiles(shown: Heard) -> None:
@@ -106,15 +76,18 @@ def test_work_continues_without_standard_error_or_a_thread(
     say_of_compiling(lambda: False)
 
 
-def test_elsewhere_nothing_is_shown_of_short_work(
-    heard: Heard, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("terminal", [False, True])
+def test_nothing_is_shown_of_short_work(
+    terminal: bool, request: pytest.FixtureRequest, heard: Heard
 ) -> None:
-    silent_for(3600.0, monkeypatch)
+    if terminal:  # without rich
+        request.getfixturevalue("shown")
     with parts_bar("audit log", 200) as add:
         add(50)
     with said_if_long("reading a.log"):
         pass
-    say_of_compiling(lambda: False)
+    if not terminal:
+        say_of_compiling(lambda: False)
     assert heard() == ""
 
 
@@ -150,16 +123,6 @@ def test_work_goes_on_where_the_reader_of_its_log_has_gone_away(
         patched.setattr(sys.stderr, "write", gone)
         add(1)
     assert heard() == ""
-
-
-@pytest.mark.parametrize("what", ["hook", "simulator"])
-def test_a_benchmark_shows_how_far_it_is(shown: Heard, what: str) -> None:
-    words = ["--jobs", "40", "--repeats", "2", "--policy", "sjf", "--json"]
-    assert main(["benchmark", what, *words]) == 0
-    parts = [int(each) for each in re.findall(r"measuring (\d+)%", shown())]
-    assert parts == sorted(parts)
-    assert len(set(parts)) > 10
-    assert 80 <= parts[-1] <= 100
 
 
 def words_of(path: Path | None, *, several: bool = False) -> str:

@@ -259,6 +259,7 @@ class TestFlags:
         ("[metrics]\ntls_certificate = 'x'", "2: [metrics] tls_certificate needs tls_key: give"),
         ("[hook]\nx = [1,\n", "is not TOML: Invalid value"),
         ("[hook]\ncycle == 1\n", "2: is not TOML: Invalid value, in column 8."),
+        ("[hook]\nmode = active\n", "2: is not TOML: Invalid value, in column 8: text needs quot"),
         ("[hook]\ncycle = 1\ncycle = 2\n", "3: [hook] cycle is given twice, first in line 2."),
         (
             "[hook]\ncycle = 1\ncycle = [\n1,\n2]\nport = = 3",
