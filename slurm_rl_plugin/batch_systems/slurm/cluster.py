@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -394,90 +394,32 @@ def _record_of(rows: Sequence[QueueRow]) -> JobRecord:
     )
 
 
-_ADMINISTRATORS = "ask the administrators"
-_DECAY = f"wait until the usage decays, or {_ADMINISTRATORS}"
-
-
 @cache
-def _reasons() -> dict[str, tuple[str, str]]:
-    """Reason -> what it means for the job, and what its user can do."""
+def _reasons() -> dict[str, Any]:
     return tomllib.loads(read_whole(Path(__file__).with_name("reasons.toml")).decode())
-
-
-#: Limited resource in the name of a reason -> its amount, and its amount times minutes.
-_RESOURCES = {
-    "cpu": ("processors", "processor-minutes"),
-    "mem": ("memory", "memory-minutes"),
-    "memory": ("memory", "memory-minutes"),
-    "node": ("nodes", "node-minutes"),
-    "gres": ("GPUs or other GRES", "minutes of GPUs or other GRES"),
-    "license": ("licences", "licence-minutes"),
-    "bb": ("burst buffer space", "minutes of burst buffer space"),
-    "energy": ("energy", "energy-minutes"),
-    "billing": ("billing units", "minutes of billing units"),
-    "unknown": ("units of an unnamed resource", "minutes of an unnamed resource"),
-}
-_OWNERS = {"assoc": "the account or user", "qos": "the QOS", "": "the QOS"}
-_SHARERS = {"user": "the user in this QOS", "account": "the account in this QOS"}
-_LIMIT = re.compile(
-    rf"""
-    (?P<owner>assoc|qos)? (?P<of>grp|max|min)
-    (?: (?P<resource>{"|".join(_RESOURCES)})
-      | (?P<jobs>submitjobs?|jobs) | (?P<wall>wall(?:duration)?) )
-    (?P<time>minutes|runminutes|runmins)?
-    (?: per(?P<per>job|node|user|account) )?
-    (?: limit | notsatisfied )?
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
 
 
 def reason_sentence(reason: str) -> str:
     """What a reason means for the job, and what its user can do: one sentence, no full stop."""
     word = reason_word(reason)
-    meaning, advice = (
-        _reasons().get(word)
-        or _limit(word)
-        or ("this release of slurm-rl does not know the reason", _ADMINISTRATORS)
-    )
-    return f"{meaning}; {advice}"
+    known: Mapping[str, Sequence[str]] = _reasons()["reasons"]
+    unknown = "this release of slurm-rl does not know the reason; ask the administrators"
+    return "; ".join(known[word]) if word in known else _of_limit(word) or unknown
 
 
-def _limit(word: str) -> tuple[str, str] | None:
-    found = _LIMIT.fullmatch(word)
+def _of_limit(word: str) -> str:
+    """The sentence on a limit; "" for another reason."""
+    limits = _reasons()["limits"]
+    found = re.fullmatch(limits["form"], word, re.VERBOSE | re.IGNORECASE)
     if found is None:
-        return None
+        return ""
     part = {name: (value or "").lower() for name, value in found.groupdict().items()}
-    owner, per = _OWNERS[part["owner"]], part["per"]
-    who = _SHARERS.get(per, owner)
-    if part["of"] == "max" and owner == _OWNERS["assoc"]:
-        who = "the user"
-    if part["jobs"].startswith("submit"):
-        said = f"{who} has as many pending and running jobs as allowed", "wait until some end"
-    elif part["jobs"]:
-        said = f"{who} has as many running jobs as allowed", "wait until one ends"
-    elif part["wall"] and per == "job":
-        said = f"the time limit is longer than {owner} allows", "shorten TimeLimit"
-    elif part["wall"]:
-        said = f"{who} has used up the limit on hours of running", _DECAY
-    else:
-        said = _of_resource(part, owner, who)
-    return said
-
-
-def _of_resource(part: dict[str, str], owner: str, who: str) -> tuple[str, str]:
-    (amount, minutes), time, per = _RESOURCES[part["resource"]], part["time"], part["per"]
-    if part["of"] == "min":
-        return f"the job asks for less than {owner} requires of {amount}", "ask for more"
-    if time.startswith("run"):
-        return f"running jobs of {who} hold the allowed {minutes}", "wait, or shorten TimeLimit"
-    if time and per == "job":
-        return (
-            f"the job asks for more {minutes} than {owner} allows for one job",
-            "shorten TimeLimit, or ask for less",
-        )
-    if time:
-        return f"{who} has used up the limit on {minutes}", _DECAY
-    if per in ("job", "node"):
-        return f"the job asks for more {amount} than {owner} allows for one {per}", "ask for less"
-    return f"{who} has too little left of the limit on {amount}", "wait, or ask for less"
+    owner, sharers = limits["owners"][part["owner"]], limits["sharers"]
+    who = sharers.get(part["owner"] + part["of"]) or sharers.get(part["per"], owner)
+    amount, minutes = limits["resources"][part["resource"]]
+    said: str = next(
+        f"{meaning}; {advice}"
+        for form, meaning, advice in limits["sentences"]
+        if re.search(form, word.lower())
+    )
+    return said.format(owner=owner, who=who, amount=amount, minutes=minutes, per=part["per"])
