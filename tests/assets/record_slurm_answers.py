@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_COMMAND, marked_format
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import SINFO, queue_format, request_fields
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import SINFO, queue_fields, queue_format
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SHOW_ASSOCIATIONS,
     SHOW_NODES,
@@ -167,7 +167,7 @@ def _requests(cluster: PrivateSlurm) -> dict[str, str]:
     """What waiting jobs ask of nodes; file name -> its text."""
     for options in REQUESTS:
         cluster.submit(*options, "--partition=gpu", user="alice", account="physics")
-    fields = request_fields(cluster.number)
+    fields = queue_fields(requests=True, release=cluster.number)
     form = {"SLURM_TIME_FORMAT": "%s"} | queue_format(MARK, fields)
     return {"squeue": cluster.run(*SQUEUE, env=form).stdout}
 

@@ -25,7 +25,7 @@ from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, some_jobs
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.nodes import resources_now
-from slurm_rl_plugin.errors import BatchSystemError, ChangeRejected
+from slurm_rl_plugin.errors import BatchSystemError
 
 #: A query of slurmdbd that costs it nothing.
 SACCT = ("sacct", "--noheader", "-X", "-S", "now-1minutes", "-o", "JobIDRaw")
@@ -36,65 +36,66 @@ _SHOWN = 5
 _ANSWERED = re.compile(r"^sdiag output at .*\((?P<time>\d+)\)", re.MULTILINE)
 
 
+#: PASS, WARN or FAIL, and what a check found with the fix.
+Finding = tuple[str, str]
+
+
+def _found(name: str, find: Callable[[], Finding], failed: str = FAIL, rest: str = "") -> Check:
+    """Make a check of a finding; an error of the batch system is one with the result `failed`."""
+    try:
+        result, what = find()
+    except BatchSystemError as error:
+        result, what = failed, f"{error}{rest}"
+    return Check(result, name, what)
+
+
 def slurm_checks(
     site: AdapterParts, commands: CommandRunner, *, wants_runs: bool
 ) -> Iterator[Check]:
-    """Every check of a site with Slurm."""
-    yield _clock(commands, site.clock)
-    yield _accounting(commands, wants_runs=wants_runs)
-    yield _shares(commands, site.shares)
+    """Every check of a site with Slurm; with `wants_runs` accounting must answer."""
+    yield _found("clock", lambda: _clock(commands, site.clock))
+    # without accounting a model that learns from runs begins without any
+    rest = "; the model begins without past runs" if wants_runs else "; only reports need it"
+    failed = FAIL if wants_runs else WARN
+    yield _found("accounting", lambda: _accounting(commands), failed, rest)
+    yield _found("shares", lambda: _shares(commands, site.shares))
     yield resource_check(commands)
 
 
-def _clock(commands: CommandRunner, clock: Callable[[], float]) -> Check:
+def _clock(commands: CommandRunner, clock: Callable[[], float]) -> Finding:
     before = clock()
-    try:
-        found = _ANSWERED.search(commands.read(SDIAG))
-    except BatchSystemError as error:
-        return Check(FAIL, "clock", str(error))
+    found = _ANSWERED.search(commands.read(SDIAG))
     if found is None:
-        return Check(WARN, "clock", "not compared: sdiag does not say when slurmctld answered")
+        return WARN, "not compared: sdiag does not say when slurmctld answered"
     answered, after = float(found["time"]), clock()
     apart = max(before - 1.0 - answered, answered - after, 0.0)  # whole seconds, rounded down
     what = f"slurmctld's is {apart:.0f} s off this host's"
     if apart > _FAR:
-        return Check(FAIL, "clock", f"{what}: waits are wrong; set both by NTP")
+        return FAIL, f"{what}: waits are wrong; set both by NTP"
     if apart > _NEAR:
-        return Check(WARN, "clock", f"{what}: set both by NTP")
-    return Check(PASS, "clock", "slurmctld's and this host's agree")
+        return WARN, f"{what}: set both by NTP"
+    return PASS, "slurmctld's and this host's agree"
 
 
-def _accounting(commands: CommandRunner, *, wants_runs: bool) -> Check:
-    """Whether `sacct` answers; otherwise a model that learns from runs begins without any."""
-    try:
-        commands.read(SACCT)
-    except BatchSystemError as error:
-        rest = "the model begins without past runs" if wants_runs else "only reports need it"
-        return Check(FAIL if wants_runs else WARN, "accounting", f"{error}; {rest}")
-    return Check(PASS, "accounting", "sacct answers")
+def _accounting(commands: CommandRunner) -> Finding:
+    commands.read(SACCT)
+    return PASS, "sacct answers"
 
 
-def _shares(commands: CommandRunner, configured: Mapping[str, float] | None) -> Check:
-    try:
-        tree = parse_shares(commands.read(SSHARE))
-    except BatchSystemError as error:
-        return Check(FAIL, "shares", str(error))
+def _shares(commands: CommandRunner, configured: Mapping[str, float] | None) -> Finding:
+    tree = parse_shares(commands.read(SSHARE))
     if configured is None:
         if any(tree.shares.values()):
-            return Check(PASS, "shares", f"Slurm's own, of {len(tree.shares)} accounts")
-        return Check(WARN, "shares", "sshare shows none: set them with sacctmgr, or in [shares]")
-    unknown = sorted(set(configured) - set(tree.shares))
-    if unknown:
-        return Check(
-            FAIL,
-            "shares",
+            return PASS, f"Slurm's own, of {len(tree.shares)} accounts"
+        return WARN, "sshare shows none: set them with sacctmgr, or in [shares]"
+    if unknown := sorted(set(configured) - set(tree.shares)):
+        return FAIL, (
             f"Slurm has no account with users called {_names(unknown)}: write the names as in "
-            "`sacctmgr show assoc`, or remove them from [shares]",
+            "`sacctmgr show assoc`, or remove them from [shares]"
         )
-    missing = sorted(set(tree.shares) - set(configured))
-    if missing:
-        return Check(WARN, "shares", f"not in [shares], so with share 0: {_names(missing)}")
-    return Check(PASS, "shares", f"all {len(configured)} accounts are Slurm's too")
+    if missing := sorted(set(tree.shares) - set(configured)):
+        return WARN, f"not in [shares], so with share 0: {_names(missing)}"
+    return PASS, f"all {len(configured)} accounts are Slurm's too"
 
 
 def _names(names: list[str]) -> str:
@@ -121,7 +122,8 @@ def limit_checks(
         return
     carrier = carrier_as_configured(commands, limit)
     if isinstance(carrier, LicenseLimit):
-        yield _licenses(carrier, commands)
+        licenses = carrier
+        yield _found("reserve licences", lambda: _licenses(licenses, commands))
         what = f"licence {limit.license}"
         fix = f"let a job_submit.lua of the site add --licenses={limit.license}:<processors>"
         having = _with_license(commands.read(LICENSES_OF_JOBS), limit.license)
@@ -129,22 +131,19 @@ def limit_checks(
         unlimited = parse_settings(commands.read(SHOW_CONFIG)).unlimited
         words = "slurmctld enforces limits of a QOS"
         yield Check(FAIL if unlimited else PASS, "reserve limits", unlimited or words)
-        yield _qos(carrier, given)
+        yield _found("reserve QOS", lambda: _qos(carrier, given))
         yield _only_this_cluster(commands, limit.qos)
         what = f"QOS {limit.qos}"
         fix = f"make {limit.qos} their DefaultQOS, or set it in a job_submit.lua of the site"
         having = {row.job_id for row in rows if row.qos.lower() == limit.qos.lower()}
     yield _jobs(rows, given.classifier, having, what, fix)
-    yield _right(carrier, writes=writes)
+    yield _found("reserve right", lambda: _right(carrier, writes=writes))
 
 
-def _qos(carrier: LimitCarrier, given: AdapterParts) -> Check:
+def _qos(carrier: LimitCarrier, given: AdapterParts) -> Finding:
     (name,) = carrier.names
-    try:
-        own = carrier.stored()
-        carrier.live()
-    except ChangeRejected as error:
-        return Check(FAIL, "reserve QOS", str(error))
+    own = carrier.stored()
+    carrier.live()
     limited = {
         TRES[each]: amount
         for each, amount in zip(carrier.resources, own, strict=True)
@@ -153,8 +152,8 @@ def _qos(carrier: LimitCarrier, given: AdapterParts) -> Check:
     if limited and (given.limits_file is None or not given.limits_file.exists()):
         said = ",".join(f"{tres}={amount}" for tres, amount in limited.items())
         what = f"{name} has GrpTRES={said} already: our limit is never higher, and it is restored"
-        return Check(WARN, "reserve QOS", what)
-    return Check(PASS, "reserve QOS", f"{name} is there")
+        return WARN, what
+    return PASS, f"{name} is there"
 
 
 def _only_this_cluster(commands: CommandRunner, name: str) -> Check:
@@ -192,17 +191,13 @@ def _jobs(
     return Check(PASS, "reserve jobs", f"all {len(batch)} batch jobs have {what}")
 
 
-def _licenses(carrier: LicenseLimit, commands: CommandRunner) -> Check:
-    try:
-        total = carrier.total()
-        carrier.live()
-    except ChangeRejected as error:
-        return Check(FAIL, "reserve licences", str(error))
+def _licenses(carrier: LicenseLimit, commands: CommandRunner) -> Finding:
+    total = carrier.total()
+    carrier.live()
     capacity = parse_capacity(commands.read(SINFO)).usable
     if total != capacity:
-        what = f"{total} licences for {capacity} usable processors: set an equal number"
-        return Check(WARN, "reserve licences", what)
-    return Check(PASS, "reserve licences", f"{total}, as many as processors")
+        return WARN, f"{total} licences for {capacity} usable processors: set an equal number"
+    return PASS, f"{total}, as many as processors"
 
 
 def _with_license(text: str, name: str) -> set[int]:
@@ -216,17 +211,14 @@ def _with_license(text: str, name: str) -> set[int]:
     return having
 
 
-def _right(carrier: LimitCarrier, *, writes: bool) -> Check:
+def _right(carrier: LimitCarrier, *, writes: bool) -> Finding:
     if not writes:
-        return Check(WARN, "reserve right", "not tried: a daemon runs")
-    try:
-        if isinstance(carrier, LicenseLimit):
-            carrier.try_right()
-        else:
-            carrier.write(carrier.stored())
-    except BatchSystemError as error:
-        return Check(FAIL, "reserve right", str(error))
-    return Check(PASS, "reserve right", "this user may limit batch jobs: nothing was changed")
+        return WARN, "not tried: a daemon runs"
+    if isinstance(carrier, LicenseLimit):
+        carrier.try_right()
+    else:
+        carrier.write(carrier.stored())
+    return PASS, "this user may limit batch jobs: nothing was changed"
 
 
 _GPU_TYPE = "gres/gpu:"
@@ -234,25 +226,25 @@ _GPU_TYPE = "gres/gpu:"
 
 def resource_check(commands: CommandRunner) -> Check:
     """Report resources of nodes; warns if they cannot be read or types of GPUs stay unknown."""
-    try:
-        settings = parse_settings(commands.read(SHOW_CONFIG))
-        if not (settings.counts_memory or settings.counts_gres):
-            return Check(PASS, "resources", "slurm.conf counts processors alone")
-        nodes = read_nodes(commands.read, counts_memory=settings.counts_memory)
-        machine = resources_now(nodes)
-    except BatchSystemError as error:
-        return Check(WARN, "resources", f"{error}; until then processors alone count")
+    rest = "; until then processors alone count"
+    return _found("resources", lambda: _resources(commands), WARN, rest)
+
+
+def _resources(commands: CommandRunner) -> Finding:
+    settings = parse_settings(commands.read(SHOW_CONFIG))
+    if not (settings.counts_memory or settings.counts_gres):
+        return PASS, "slurm.conf counts processors alone"
+    nodes = read_nodes(commands.read, counts_memory=settings.counts_memory)
+    machine = resources_now(nodes)
     if machine is None:
-        return Check(PASS, "resources", "usable nodes have processors alone")
+        return PASS, "usable nodes have processors alone"
     types = [name for name in machine.names if name.startswith(_GPU_TYPE)]
     unknown = [name for name in types if name not in settings.tracked]
     if unknown and len(types) > 1:
-        return Check(
-            WARN,
-            "resources",
+        return WARN, (
             f"a job that names no type of GPU counts for no type of {', '.join(unknown)}: add "
-            "these to AccountingStorageTRES in slurm.conf",
+            "these to AccountingStorageTRES in slurm.conf"
         )
     amounts = zip(machine.names, machine.capacity.tolist(), strict=True)
     words = ", ".join(f"{name} {amount:g}" for name, amount in amounts if amount)
-    return Check(PASS, "resources", f"of usable nodes (memory in MiB): {words}")
+    return PASS, f"of usable nodes (memory in MiB): {words}"

@@ -20,11 +20,10 @@ from slurm_rl_plugin.batch_systems.command_process import first_line
 from slurm_rl_plugin.batch_systems.port import LogDump
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES, SINFO, parse_capacity
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import SSHARE, parse_shares, read_billing
-from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure
 from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.errors import (
     AccountingLogError,
-    BatchSystemError,
     BatchSystemUnavailable,
     ConfigurationError,
 )
@@ -102,22 +101,19 @@ def _answer(
             "more time, or check slurmdbd with `sacctmgr show cluster`"
         ) from error
     if answer.status:
-        raise _refusal(answer.errors or answer.output)
+        words = answer.errors or answer.output
+        if _DISABLED in words:
+            raise ConfigurationError(
+                "sacct says that this cluster keeps no accounting (AccountingStorageType in "
+                "slurm.conf): set up slurmdbd, or name a LOG."
+            )
+        if any(phrase in words for phrase in _NO_DATABASE):
+            raise BatchSystemUnavailable(
+                f"sacct cannot reach slurmdbd ({first_line(words)}); check it with "
+                "`sacctmgr show cluster`"
+            )
+        raise failure("sacct", words)
     return answer.output
-
-
-def _refusal(words: str) -> ConfigurationError | BatchSystemError:
-    first = first_line(words)
-    if _DISABLED in words:
-        return ConfigurationError(
-            "sacct says that this cluster keeps no accounting (AccountingStorageType in "
-            "slurm.conf): set up slurmdbd, or name a LOG."
-        )
-    if any(phrase in words for phrase in _NO_DATABASE):
-        return BatchSystemUnavailable(
-            f"sacct cannot reach slurmdbd ({first}); check it with `sacctmgr show cluster`"
-        )
-    return BatchSystemError(f"sacct failed: {first}; run it by hand to see more")
 
 
 class SlurmAccounting:

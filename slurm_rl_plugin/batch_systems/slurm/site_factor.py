@@ -17,7 +17,6 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     SEPARATOR,
     QueueRow,
     bounded,
-    parse_integer,
 )
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import Lines
@@ -100,22 +99,21 @@ def parse_priorities(text: str) -> Priorities:
 def _listed(lines: list[str], numbers: dict[str, int]) -> Listed:
     """These lines; partitions that `numbers` lacks are added to it."""
     try:
-        printed = np.loadtxt(
-            lines, _PRINTED, comments=None, delimiter=SEPARATOR, ndmin=1, encoding=None
-        )
-        for name in ("job_id", *PRINTED_TERMS):
-            bounded(float(np.abs(printed[name]).max()))
-        return _without_ours(printed, numbers)
+        return _without_ours(_printed(lines), numbers)
     except ValueError as error:
-        raise not_understood("sprio", next(filter(_is_odd, lines), lines[0])) from error
+        if len(lines) > 1:
+            for line in filter(None, lines):
+                _listed([line], {})  # its error names the line
+        raise not_understood("sprio", lines[0]) from error
 
 
-def _is_odd(line: str) -> bool:
-    try:
-        _cut(line)
-    except ValueError:
-        return True
-    return False
+def _printed(lines: list[str]) -> NDArray[Any]:
+    printed = np.loadtxt(
+        lines, _PRINTED, comments=None, delimiter=SEPARATOR, ndmin=1, encoding=None
+    )
+    for name in ("job_id", *PRINTED_TERMS):
+        bounded(float(np.abs(printed[name]).max()))
+    return printed
 
 
 def _without_ours(printed: NDArray[Any], numbers: dict[str, int]) -> Listed:
@@ -153,32 +151,22 @@ def places_in(rising: IntArray, wanted: IntArray) -> IntArray:
 
 def parse_terms(text: str, jobs: Collection[int]) -> dict[str, dict[str, int]]:
     """Partition -> term -> points of a job, 0 left out but for the total and our term."""
+    lines = [line for line in text.splitlines() if SEPARATOR in line]
     terms: dict[str, dict[str, int]] = {}
-    for line in text.splitlines():
-        if SEPARATOR not in line:
-            continue
-        try:
-            job_id, partition, numbers, tres = _cut(line)
-            points = dict(zip(PRINTED_TERMS, numbers, strict=True))
-            points |= {f"tres_{name}": round(value) for name, value in tres}
-        except ValueError as error:
-            raise not_understood("sprio", line) from error
-        if job_id in jobs and partition not in terms:
-            terms[partition] = {
-                name: each
-                for name, each in points.items()
-                if each != NO_TERM and (each != 0 or name in ("total", "site"))
-            }
+    try:
+        for row in _printed(lines) if lines else ():
+            points = {name: int(row[name]) for name in PRINTED_TERMS}
+            points |= {f"tres_{name}": round(each) for name, each in _points_of_tres(row["tres"])}
+            if row["job_id"] in jobs:
+                shown = {
+                    name: each
+                    for name, each in points.items()
+                    if each != NO_TERM and (each or name in ("total", "site"))
+                }
+                terms.setdefault(row["in_partition"], shown)
+    except ValueError as error:
+        raise not_understood("sprio", lines[0]) from error
     return terms
-
-
-def _cut(line: str) -> tuple[int, str, list[int], tuple[tuple[str, float], ...]]:
-    """Job, partition, the numbers of PRINTED_TERMS, and name and points of each TRES."""
-    job_id, partition, *numbers, tres = line.split(SEPARATOR, len(PRINTED_TERMS) + 2)
-    if len(numbers) != len(PRINTED_TERMS):
-        raise ValueError(line)
-    values = [parse_integer(number) for number in numbers]
-    return parse_integer(job_id), partition, values, _points_of_tres(tres)
 
 
 @lru_cache(maxsize=4096)

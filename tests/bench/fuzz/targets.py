@@ -28,7 +28,7 @@ from slurm_rl_plugin.accounting.swf.reader import SwfReader
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     QUEUE_FIELDS,
     parse_records,
-    request_fields,
+    queue_fields,
 )
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
     RowNumbers,
@@ -75,7 +75,7 @@ def read_queue(content: bytes, folder: Path) -> bool:
     """Output of squeue in each cycle, without and with memory and GPUs."""
     text = content.decode("utf-8", "replace")
     plain, with_requests = (
-        _read(text, fields) for fields in (QUEUE_FIELDS, request_fields((24, 11)))
+        _read(text, fields) for fields in (QUEUE_FIELDS, queue_fields(requests=True))
     )
     return plain or with_requests
 

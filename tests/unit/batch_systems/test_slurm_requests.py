@@ -13,7 +13,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     NodeRequest,
     node_request,
     parse_records,
-    request_fields,
+    queue_fields,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SHOW_ASSOCIATIONS,
@@ -71,7 +71,7 @@ def cluster(cluster: FakeCluster) -> FakeCluster:
 def test_requests_of_each_release(answers: Path):
     text = (answers / "machine-squeue.txt").read_text()
     year, month = answers.name.split(".")
-    fields = request_fields((int(year), int(month)))
+    fields = queue_fields(requests=True, release=(int(year), int(month)))
     rows = {
         row.job_id: row for row in whole_jobs([*parse_records(text, MARK, {}, fields).values()])
     }
@@ -182,7 +182,8 @@ def test_exclusive_constraints_and_licences_are_in_the_columns(
     assert requests.of("license/matlab").tolist() == [0.0, 0.0, 2.0]
     assert "license/matlab" not in snapshot.resources.names  # no node has any
     assert snapshot.weighed(jobs).size.max() < 8.0  # and no job weighs by them
-    assert any(field in each for each in system._machine.request_fields)
+    fields = queue_fields(requests=True, release=system._machine.release)
+    assert any(field in each for each in fields)
 
 
 def test_what_is_left_on_a_node_taken_whole_is_not_free(cluster: FakeCluster):

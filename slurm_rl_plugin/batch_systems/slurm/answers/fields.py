@@ -191,17 +191,12 @@ QUEUE_FIELDS = (
 )
 #: Added before the name if users may choose classes; a user's text.
 COMMENT = "Comment"
-#: Fields if the machine has more than processors.
-FIELDS_WITH_REQUESTS = (*QUEUE_FIELDS[:-1], *REQUEST_FIELDS, QUEUE_FIELDS[-1])
 _PRIORITY = QUEUE_FIELDS.index("PriorityLong")
 _CPUS_PER_GPU = REQUEST_FIELDS.index("cpus-per-tres")
 #: `cpus-per-tres` of most jobs, which have no --cpus-per-gpu.
 _NO_CPUS_PER_GPU = "N/A"
 #: From this release on squeue has the field EXCLUSIVE.
 _SHOWS_EXCLUSIVE = (26, 5)
-_FIELDS_OF_26_05 = tuple(
-    EXCLUSIVE if each == "OverSubscribe" else each for each in FIELDS_WITH_REQUESTS
-)
 SEPARATOR = "|"
 #: PriorityTier unless slurm.conf sets one; also of partitions without nodes.
 LOWEST_TIER = 1
@@ -294,14 +289,13 @@ def queue_format(mark: str, names: Sequence[str] = QUEUE_FIELDS) -> dict[str, st
     return {"SQUEUE_FORMAT2": ",".join([*ends, f"{last}:"]), **_AT_GREENWICH}
 
 
-def request_fields(release: tuple[int, int]) -> tuple[str, ...]:
-    """Fields with the requests of jobs on a release (year and month)."""
-    return _FIELDS_OF_26_05 if release >= _SHOWS_EXCLUSIVE else FIELDS_WITH_REQUESTS
-
-
-def with_comment(names: Sequence[str]) -> tuple[str, ...]:
-    """These fields and the job's comment."""
-    return (*names[:-1], COMMENT, names[-1])
+def queue_fields(
+    *, requests: bool, comments: bool = False, release: tuple[int, int] = (0, 0)
+) -> tuple[str, ...]:
+    """Fields of `squeue` with requests or comments of jobs on a release (year and month)."""
+    instead = {"OverSubscribe": EXCLUSIVE} if release >= _SHOWS_EXCLUSIVE else {}
+    asked = [instead.get(each, each) for each in REQUEST_FIELDS] if requests else []
+    return (*QUEUE_FIELDS[:-1], *asked, *([COMMENT] if comments else []), QUEUE_FIELDS[-1])
 
 
 def end_of(name: str) -> str:

@@ -18,7 +18,6 @@ from slurm_rl_plugin.batch_systems.port import FAIL, WARN, Check
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     ASK_WAITING,
     ASK_WAITING_OR_RUNNING,
-    FIELDS_WITH_REQUESTS,
     FINAL_STATES,
     QUEUE_FIELDS,
     RUNNING_STATES,
@@ -28,11 +27,10 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     QueueRow,
     is_own_doing,
     parse_records,
+    queue_fields,
     queue_format,
-    request_fields,
     request_of_tres,
     together,
-    with_comment,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import read_nodes
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SlurmSettings
@@ -294,8 +292,7 @@ class MachineLook:
         self._clock = clock
         self._counts_memory = self._counts_any = False
         self._next = -math.inf
-        #: Fields of squeue with the requests of jobs, on this release.
-        self.request_fields: tuple[str, ...] = FIELDS_WITH_REQUESTS
+        self.release = (0, 0)  #: year and month of Slurm's release; 0 before `counts`
         self._licences: tuple[str, ...] = ()
         self._nodes: Mapping[str, NodeNow] = {}
         #: The last answer; None if the machine has only processors, or is not known.
@@ -306,7 +303,7 @@ class MachineLook:
         self._counts_memory = settings.counts_memory
         self._counts_any = settings.counts_memory or settings.counts_gres
         self._licences = settings.licences
-        self.request_fields = request_fields(settings.release_number)
+        self.release = settings.release_number
 
     @property
     def asked_for(self) -> tuple[str, ...]:
@@ -502,11 +499,11 @@ class Squeue:
         return list(self._records("all", array_ids))
 
     def _records(self, states: str, array_ids: Sequence[int] = ()) -> Iterable[QueueRow]:
-        fields: tuple[str, ...] = QUEUE_FIELDS
-        if self._machine is not None and self.reads_requests:
-            fields = self._machine.request_fields
-        if self.reads_comments:
-            fields = with_comment(fields)
+        fields = queue_fields(
+            requests=self.reads_requests,
+            comments=self.reads_comments,
+            release=self._machine.release if self._machine else (0, 0),
+        )
         if fields != self._fields:
             self._fields, self._known = fields, {}
         options = ["--states", states]
