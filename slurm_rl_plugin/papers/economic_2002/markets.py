@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -292,6 +292,11 @@ class Market:
     hops: int | None = None
 
     @property
+    def name(self) -> str:
+        """Machines, functions and way."""
+        return f"{self.configuration} {self.owner} {self.user}, {self.way}"
+
+    @property
     def settings(self) -> MarketSettings:
         """Settings of `simulate_market`."""
         return MarketSettings(
@@ -304,8 +309,7 @@ class Market:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarketFigures:
+class MarketFigures(NamedTuple):
     """Figures of a market's schedule."""
 
     response: float  #: average weighted response time, seconds
@@ -315,19 +319,19 @@ class MarketFigures:
     utilization: Sequence[float]
 
 
-def run_market(log: EconomicLog, market: Market) -> dict[str, Any]:
-    """Simulate a market; `MarketFigures` as a document."""
+def run_market(log: EconomicLog, market: Market) -> MarketFigures:
+    """Simulate a market."""
     schedule = simulate_market(log.exact if market.way == EXACT else log.asked, market.settings)
     run_time = log.exact.run_time
     area = (schedule.parts * run_time[:, None]).sum(axis=0)
     span = (schedule.start + run_time).max() - log.exact.submit.min()
     capacity = np.array(CONFIGURATIONS[market.configuration])
-    return {
-        "response": log.response(schedule.start),
-        "wait": log.weighted(schedule.start - log.exact.submit),
-        "squashed_area": area.tolist(),
-        "utilization": (area / (capacity * span)).tolist(),
-    }
+    return MarketFigures(
+        response=log.response(schedule.start),
+        wait=log.weighted(schedule.start - log.exact.submit),
+        squashed_area=area.tolist(),
+        utilization=(area / (capacity * span)).tolist(),
+    )
 
 
 def run_conventional(log: EconomicLog) -> dict[str, float]:
@@ -397,8 +401,7 @@ class LogResults:
 
     def best(self, configuration: str) -> Market:
         """The functions with the lowest average weighted response time, with exact times."""
-        tried = [each for each in combinations(configuration, EXACT) if each in self.markets]
-        return min(tried, key=self.response)
+        return min(combinations(configuration, EXACT), key=self.response)
 
     def control(self, market: Market) -> tuple[str, float]:
         """The best conventional scheduler on its machines, and its response time, seconds."""
@@ -466,5 +469,5 @@ def _run(
         same_machines={
             each: kept({"machines": each}, run_on_machines, each) for each in configurations
         },
-        markets={each: MarketFigures(**kept(asdict(each), run_market, each)) for each in markets},
+        markets={each: MarketFigures(*kept(asdict(each), run_market, each)) for each in markets},
     )
