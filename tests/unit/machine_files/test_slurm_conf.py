@@ -1,35 +1,17 @@
-"""Lines of slurm.conf, and what they say of scheduling."""
+"""Files that slurm.conf includes, and what is wrong with files of Slurm."""
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.domain.machine import BackfillSettings, Machine, PriorityWeights
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.whole_file import LONGEST_FILE
 from tests.unit.machine_files.written_files import NODES, PARTITION, machine_of_lines
-
-
-def test_comments_continuations_quotes_and_cases(tmp_path: Path) -> None:
-    machine = machine_of_lines(
-        tmp_path,
-        "# a comment \\",
-        "clusterNAME=site # and one more",
-        "nodename=n[1-2] CPUS=8 \\",
-        '   realmemory = 16000 Reason="two words" \\',
-        "   Feature=a,b",
-        PARTITION,
-    )
-    assert machine.name == "site"
-    (kind,) = machine.kinds
-    assert (kind.name, kind.count, kind.resources) == ("n[1-2]", 2, (8.0, 16000.0, 0.0))
-    assert kind.features == {"a", "b"}
 
 
 def test_a_file_of_windows_with_a_mark_at_its_head(tmp_path: Path) -> None:
@@ -37,19 +19,6 @@ def test_a_file_of_windows_with_a_mark_at_its_head(tmp_path: Path) -> None:
         b"\xef\xbb\xbfClusterName=site\r\n" + f"{NODES}\r\n{PARTITION}\r\n".encode()
     )
     assert read_machine(tmp_path / "slurm.conf").nodes == 4
-
-
-def test_files_included_where_they_are_named(tmp_path: Path) -> None:
-    machine = machine_of_lines(
-        tmp_path,
-        "ClusterName=site",
-        "NodeName=DEFAULT RealMemory=500",
-        "include nodes.conf",
-        "Include partitions-%c.conf",
-        nodes_conf="NodeName=n1 CPUs=2\nNodeName=DEFAULT CPUs=4\nNodeName=n2\n",
-        **{"partitions-site_conf": PARTITION},
-    )
-    assert [kind.resources for kind in machine.kinds] == [(2.0, 500.0, 0.0), (4.0, 500.0, 0.0)]
 
 
 @pytest.mark.parametrize(
@@ -167,143 +136,33 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
         read_machine(tmp_path)
 
 
-def machine_with(folder: Path, *lines: str) -> Machine:
-    return machine_of_lines(folder, NODES, PARTITION, *lines)
-
-
-def test_what_holds_where_nothing_is_said(tmp_path: Path) -> None:
-    machine = machine_with(tmp_path)
-    assert machine.backfill == BackfillSettings()
-    assert machine.weights == PriorityWeights()
-    assert (machine.counts_memory, machine.whole_nodes) == (True, False)
-    assert (machine.name, machine.licences, machine.left_out) == ("", {}, ())
-
-
-#: Lines, and what follows from them.
-FOLLOWS = [
-    (
-        "SchedulerParameters=bf_interval=120,bf_window=4320,BF_resolution=300,bf_max_job_test=9,"
-        "bf_max_job_user=5,bf_continue,default_queue_depth=7,sched_interval=30,max_script_size=1",
-        BackfillSettings(
-            interval=120.0,
-            window=259200.0,
-            resolution=300.0,
-            most_jobs=9,
-            most_of_user=5,
-            depth=7,
-            main_interval=30.0,
-        ),
-    ),
-    # of two values of a parameter Slurm's first holds
-    (
-        "SchedulerParameters=bf_window=60,max_job_bf=5,BF_MAX_JOB_TEST=9,bf_window=30",
-        BackfillSettings(window=3600.0, most_jobs=9),
-    ),
-    ("SchedulerType=sched/builtin", BackfillSettings(backfills=False)),
-    (
-        "SchedulerParameters=bf_interval=-1,sched_interval=-1",
-        BackfillSettings(backfills=False, main_interval=math.inf),
-    ),
-    (
-        "PriorityWeightAge=1\nPriorityWeightFairshare=2\nPriorityWeightJobSize=3\n"
-        "PriorityWeightPartition=4\nPriorityWeightQOS=5\nPriorityWeightAssoc=6\n"
-        "FairShareDampeningFactor=7\nPriorityUsageResetPeriod=monthly\nPriorityMaxAge=14-0\n"
-        "PriorityWeightTRES=CPU=10,Mem=.03,GRES/gpu=30000\nPriorityDecayHalfLife=0\n"
-        "PriorityFavorSmall=YES\nPriorityFlags=no_normal_tres,MAX_TRES",
-        PriorityWeights(
-            age=1.0,
-            fairshare=2.0,
-            size=3.0,
-            partition=4.0,
-            qos=5.0,
-            association=6.0,
-            dampening=7.0,
-            reset_period="MONTHLY",
-            resources={"cpus": 10.0, "memory": 0.03, "gpus": 30000.0},
-            highest_age=14 * 86400.0,
-            half_life=math.inf,
-            favours_small=True,
-            flags=frozenset({"NO_NORMAL_TRES", "MAX_TRES"}),
-        ),
-    ),
-    # Slurm accepts an age that is whole at once, by which no one can divide
-    ("PriorityMaxAge=0", PriorityWeights(highest_age=1.0)),
-    ("PriorityMaxAge=UNLIMITED", PriorityWeights(highest_age=math.inf)),
-    ("PriorityType=priority/basic\nPriorityWeightAge=9", PriorityWeights()),
-    ("SelectTypeParameters=CR_Core", {"counts_memory": False, "whole_nodes": False}),
-    ("SelectTypeParameters=CR_CPU_Memory", {"counts_memory": True, "whole_nodes": False}),
-    ("SelectType=select/linear", {"counts_memory": False, "whole_nodes": True}),
-    (
-        "SelectType=select/linear\nSelectTypeParameters=CR_Memory",
-        {"counts_memory": True, "whole_nodes": True},
-    ),
-    (
-        "Licenses=matlab:10,ansys,foo@server:3",
-        {"licences": {"matlab": 10.0, "ansys": 1.0, "foo@server": 3.0}},
-    ),
-]
-
-
-@pytest.mark.parametrize(("lines", "expected"), FOLLOWS)
-def test_what_follows_from_lines(tmp_path: Path, lines: str, expected: object) -> None:
-    machine = machine_with(tmp_path, lines)
-    if not isinstance(expected, dict):
-        expected = {"backfill" if isinstance(expected, BackfillSettings) else "weights": expected}
-    assert {name: getattr(machine, name) for name in expected} == expected
-    assert isinstance(machine.backfill.most_jobs, int)
-    assert machine.left_out == ()
-
-
-def test_a_value_that_slurm_would_not_take(tmp_path: Path) -> None:
-    machine = machine_with(tmp_path, "SchedulerParameters=bf_interval=0,bf_window=long")
-    assert machine.backfill == BackfillSettings()
-    assert [each.split(":")[0] for each in machine.left_out] == [
-        "SchedulerParameters bf_interval=0",
-        "SchedulerParameters bf_window=long",
-    ]
-
-
-def test_ends_count_where_limits_are_enforced(tmp_path: Path) -> None:
-    assert machine_with(tmp_path, "AccountingStorageEnforce=safe").weights.counts_ends
-
-
 @pytest.mark.parametrize("period", ["0", "UNLIMITED"])
 def test_priorities_that_would_never_be_calculated_are_refused(tmp_path: Path, period: str) -> None:
     with pytest.raises(ConfigurationError, match=f"PriorityCalcPeriod={period}: Slurm refuses"):
-        machine_with(tmp_path, f"PriorityCalcPeriod={period}")
+        machine_of_lines(tmp_path, NODES, PARTITION, f"PriorityCalcPeriod={period}")
 
 
 @pytest.mark.parametrize(
-    ("line", "sentence"),
+    ("file", "text", "words"),
     [
-        ("PreemptType=preempt/qos", "PreemptType=preempt/qos: no job is preempted."),
-        ("TopologyPlugin=topology/tree", "jobs are not kept on near nodes."),
-        ("SchedulerParameters=defer,bf_max_time=0", "defer: a job is tried as it comes."),
-        ("SchedulerParameters=bf_max_job_part=9", "backfill has no bound by partition."),
-        ("SchedulerParameters=bf_new=9", "bf_new=9: not known here, so it has no effect."),
-        ("SelectTypeParameters=CR_CPU_Memory,CR_LLN", "CR_LLN: nodes are not filled evenly."),
-        ("ShedulerType=sched/backfill", "not known here, so it has no effect."),
-        ("SlurmctldParameters=cloud_dns", "nodes are there at once."),
+        ("sacctmgr_script", "Name Priority\n", "sacctmgr.script:1: 'Name' is no verb of sacctmgr"),
+        ("sacctmgr_script", "add qos 'x\n", "a quote is not closed"),
+        ("sacctmgr_script", "modify user where account=a set MaxJobs=1\n", "names no user"),
+        ("sacctmgr_script", "add qos x GrpTRES=cpu\n", "is no RESOURCE=NUMBER"),
+        ("sacctmgr_script", "add account x Fairshare=much\n", "this is no whole number"),
+        (
+            "sacctmgr_script",
+            "add account a\nadd qos x UsageFactor=two\n",
+            "UsageFactor=two: this is no factor",
+        ),
+        ("site_cfg", "Cluster - 'site'\nwhat\n", "site.cfg:2: this is no line of `sacctmgr dump`"),
+        ("qos_txt", "Name|Priority\nlong|5|6\n", "qos.txt:2: this row has 3 values"),
+        ("qos_txt", "long|5\n", "qos.txt:1: this row has 2 values and its header 0"),
     ],
-)  # fmt: skip
-def test_what_is_not_modelled_is_told(tmp_path: Path, line: str, sentence: str) -> None:
-    (told,) = machine_with(tmp_path, line).left_out
-    assert told.endswith(sentence)
-
-
-def test_what_says_the_same_is_not_told(tmp_path: Path) -> None:
-    lines = """PreemptType=preempt/none
-PreemptMode=OFF
-TopologyPlugin=topology/flat
-OverTimeLimit=0
-SuspendTime=INFINITE
-PriorityWeightAssoc=7
-PriorityUsageResetPeriod=WEEKLY
-AuthType=auth/munge
-FairShareDampeningFactor=5
-SlurmctldParameters=idle_on_node_suspend
-PriorityCalcPeriod=5
-EnforcePartLimits=ALL
-GresTypes=gpu
-KillWait=30"""
-    assert machine_with(tmp_path, lines).left_out == ()
+)
+def test_faults_of_sacctmgr_are_one_sentence(
+    tmp_path: Path, file: str, text: str, words: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=words) as caught:
+        machine_of_lines(tmp_path, "ClusterName=site", NODES, PARTITION, **{file: text})
+    assert "\n" not in str(caught.value)
