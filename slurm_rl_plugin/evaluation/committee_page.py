@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from slurm_rl_plugin.html_pages.pages import render
 from slurm_rl_plugin.learning.evaluation.group_waits import LEAST_LOSS
 from slurm_rl_plugin.learning.evaluation.recorded_replay import RECORDED_ORDER
 from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
-from slurm_rl_plugin.readable import printable, span_text
+from slurm_rl_plugin.readable import printable
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 from slurm_rl_plugin.what_if.effects import ALL
 from slurm_rl_plugin.what_if.group_hours import (
@@ -43,7 +43,7 @@ _LONGEST_NAME, _LONGEST_LABEL = 32, 22
 _SECONDS, _MINUTES, _HOURS = 2 * MINUTE, 2 * HOUR, 100 * HOUR
 #: Class of what changed beyond chance. The verdict is printed too: many readers do not see red and
 #: green apart, and many printers are black.
-_CLASSES, _UNSURE = {BETTER: "better", WORSE: "worse"}, "after"
+_CLASSES = {BETTER: "better", WORSE: "worse"}
 _KINDS = {
     "account": "By account",
     "width": "By width: how much of the machine a job takes",
@@ -60,55 +60,26 @@ _RESOURCES = {"cpus": "processors", "gpus": "GPUs"}
 _SURE = {BETTER: "better with {}", WORSE: "worse with {}", INCONCLUSIVE: "inconclusive so far"}
 
 
-def page_html(
-    *,
-    title: str,
-    about: str,
-    before: str,
-    after: str,
-    hours: HoursWaited,
-    verdict: str = "",
-    goals: Sequence[str] = (),
-    warnings: Sequence[str] = (),
-    found: Sequence[str] = (),
-) -> str:
-    """The whole page; all texts are plain text.
+def page_html(hours: HoursWaited, template: str = "committee.html", **texts: Any) -> str:
+    """The whole page.
 
     Args:
-        about: which jobs and which time, one sentence or two.
-        before, after: whose order it was and is, for the key of the pictures.
-        verdict: one sentence; "" for none.
-        goals: what is known of each goal of an experiment, a sentence each.
-        warnings: what limits the result; a sentence each.
-        found: how the result was found, and what it does not cover; a sentence each.
+        template: what it says of the replay or the experiment.
+        texts: what the template fills in; plain text.
     """
-    sure = f"With {hours.stretches} {hours.unit} there are no intervals: all is inconclusive."
-    if hours.has_intervals:
-        sure = (
-            f"Intervals hold 95 % and come from {hours.stretches} {hours.unit}, drawn again. Of "
-            f"{len(hours.groups)} judged groups, about one in twenty seems to gain or to lose by "
-            "chance alone. A longest wait is that of one job and has no interval."
-        )
-    summary = (
-        sentence(hours.everybody, each=hours.each),
-        longest_sentence(hours.everybody),
-        counts_sentence(hours),
-    )
     return render(
-        "committee.html",
-        title=title,
-        about=about,
-        warnings=warnings,
-        summary=" ".join(summary),
-        verdict=verdict,
-        before=before,
-        after=after,
-        mean="Hours waited each, mean" if hours.each else "Hours waited together in an hour",
+        template,
+        hours=hours,
+        summary=(
+            f"{sentence(hours.everybody, each=hours.each)} {longest_sentence(hours.everybody)} "
+            f"{counts_sentence(hours)}"
+        ),
         tables=list(_tables(hours)),
+        label=_label,
+        kinds=_CLASSES,
         gains=_sentences(hours, BETTER),
         loses=_losers(hours),
-        goals=goals,
-        found=" ".join([*found, sure]),
+        **texts,
     )
 
 
@@ -239,83 +210,41 @@ def counts_sentence(hours: HoursWaited) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    """A row of a table; bars are parts of the longest bar of their column."""
-
-    name: str
-    mean: str
-    mean_bars: tuple[float, float]
-    longest: str
-    longest_bars: tuple[float, float]
-    word: str
-    kind: str  #: class of the bar after
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether the change is beyond chance."""
-        return self.kind != _UNSURE
-
-
-def _tables(hours: HoursWaited) -> Iterator[tuple[str, list[_Row]]]:
+def _tables(hours: HoursWaited) -> Iterator[tuple[str, list[GroupHours]]]:
     for by in GROUPED_BY:
         judged = hours.grouped(by)
         rows = judged[:ACCOUNTS] if by == "account" else judged
-        if not rows:
-            continue
-        title, hidden = _KINDS[by], len(judged) - len(rows)
-        if hidden:
-            title += f" (the {len(rows)} with most jobs; {hidden} more are judged)"
-        most = max(max(row.before, row.after) for row in rows) or 1.0
-        longest = max(max(row.longest_before, row.longest_after) for row in rows) or 1.0
-        yield title, [_row(row, most, longest) for row in rows]
+        if rows:
+            hidden = len(judged) - len(rows)
+            more = f" (the {len(rows)} with most jobs; {hidden} more are judged)" if hidden else ""
+            yield f"{_KINDS[by]}{more}", rows
 
 
-def _row(row: GroupHours, most: float, longest: float) -> _Row:
+def _label(row: GroupHours) -> str:
     name = resource_word(row.group) if row.by == "resource" else row.group
-    return _Row(
-        name=short_name(name, _LONGEST_LABEL),
-        mean=f"{_span(row.before)} → {_span(row.after)}",
-        mean_bars=(row.before / most, row.after / most),
-        longest=f"{_span(row.longest_before)} → {_span(row.longest_after)}",
-        longest_bars=(row.longest_before / longest, row.longest_after / longest),
-        word=row.word,
-        kind=_CLASSES.get(row.word, _UNSURE),
-    )
-
-
-def _span(hours: float) -> str:
-    return span_text(hours * HOUR)
+    return short_name(name, _LONGEST_LABEL)
 
 
 def replay_page(found: SiteReplay, warning: str | None) -> str:
     """The page of a replay, in which both orders are simulated."""
-    study, replayed = found.study, found.replayed
-    model = found.prediction.model
+    replayed, model = found.replayed, found.prediction.model
+    hours = hours_in_replays(
+        found.known,
+        replayed.schedules[RECORDED_ORDER],
+        replayed.schedules[model],
+        replayed.measured,
+        np.random.default_rng(_SEED),
+    )
     return page_html(
-        title="What the new order of the queue would have done to your waits",
-        about=(
-            f"{replayed.counted:,} jobs of {_days(*found.days)}. Nothing was changed on the "
-            "cluster: both orders were simulated, on the same jobs."
-        ),
-        before="the site's own order, simulated",
-        after=f"our order ({model}), simulated",
-        hours=hours_in_replays(
-            found.known,
-            replayed.schedules[RECORDED_ORDER],
-            replayed.schedules[model],
-            replayed.measured,
-            np.random.default_rng(_SEED),
-        ),
+        hours,
+        "committee_replay.html",
+        jobs=f"{replayed.counted:,}",
+        days=_days(*found.days),
+        model=model,
         warnings=(warning,) if warning else (),
-        found=(
-            "Before: the jobs in the order in which the site really started them, on a simulated "
-            "machine. After: the same jobs on the same machine in our order, as it is configured. "
-            "The page does not use recorded waits: they contain outages, which are not simulated.",
-            f"The verdict of the whole report: {found.prediction.sentence}",
-            *(study.notices or ()),
-            f"Not known: {'; '.join(found.prediction.not_known)}.",
-        ),
+        report=found.prediction.sentence,
+        notices=found.study.notices or (),
+        not_known="; ".join(found.prediction.not_known),
     )
 
 
@@ -352,29 +281,18 @@ def experiment_page(
     )
     blocks = declared.blocks[: declared.closed(now)]
     lengths = [f"{end(each.end - each.begin for each in blocks) / HOUR:.2g}" for end in (min, max)]
-    present = "the order as it was" if declared.candidate else "the site's own order"
     trial = "the new order" if declared.candidate else "our order"
     return page_html(
-        title="What the new order of the queue did to your waits",
-        about=(
-            f"An experiment of {_days(declared.begin, blocks[-1].end)}: {present} and {trial} "
-            f"({declared.policy or 'a rule'}) held the queue in turns, for {len(blocks)} stretches "
-            f"of {' to '.join(dict.fromkeys(lengths))} hours; the order of each pair was drawn."
-        ),
-        before=f"{present}, in the same hours",
-        after=trial,
-        hours=hours,
+        hours,
+        "committee_experiment.html",
+        days=_days(declared.begin, blocks[-1].end),
+        present="the order as it was" if declared.candidate else "the site's own order",
+        trial=trial,
+        policy=declared.policy or "a rule",
+        stretches=len(blocks),
+        lengths=" to ".join(dict.fromkeys(lengths)),
         verdict=verdict,
-        goals=tuple(_goal(each, trial) for each in findings),
-        found=(
-            "Each hour of a wait counts for the order that was in force then. The first eighth of "
-            "a stretch (at most an hour) does not count, because the order before it still acts. "
-            "Hours waited together in an hour are the mean number of pending jobs.",
-            f"After: as measured. Before: what {present} would have cost in the same hours, "
-            "estimated from the measurements of both orders; replays of each stretch under both "
-            "remove the effect of the load. Longest waits are as measured, each order in its own "
-            "stretches.",
-        ),
+        goals=[_goal(each, trial) for each in findings],
     )
 
 

@@ -60,8 +60,9 @@ def waited(*groups: GroupHours, each: bool = True, has_intervals: bool = True) -
     )
 
 
-def page_of(hours: HoursWaited, about: str = "") -> str:
-    return page_html(title="Waits", about=about, before="theirs", after="ours", hours=hours)
+def page_of(hours: HoursWaited, model: str = "ours") -> str:
+    texts = dict.fromkeys(("jobs", "days", "report", "not_known"), "1")
+    return page_html(hours, "committee_replay.html", model=model, notices=(), **texts)
 
 
 class Elements(HTMLParser):
@@ -159,7 +160,7 @@ def test_counts_of_groups() -> None:
 
 
 def test_who_loses_is_told_with_the_name_escaped() -> None:
-    page = page_of(waited(PHYSICS, LOSER), about=EVIL)
+    page = page_of(waited(PHYSICS, LOSER), model=EVIL)
     assert "&lt;script&gt;" in part(page, "loses")
     assert "50 % more" in part(page, "loses")
     # a longest wait that grows is a loss too, of who else gains
