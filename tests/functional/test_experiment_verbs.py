@@ -32,6 +32,7 @@ from slurm_rl_plugin.papers.switchback.clusters import (
 from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster
 from tests.architecture.markdown_documents import TOP
 from tests.functional.fake_site import FakeSite
+from tests.functional.typed import refused
 
 
 @dataclass
@@ -260,18 +261,9 @@ def test_a_second_one_is_refused(site: FakeSite) -> None:
     assert "declared already" in failing(site, "start")
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ("--set hook.mode=shadow", "mode is shadow"),
-        ("", "queue_file"),
-        ("--hours 5", "5"),
-        ("--hours x", "whole numbers"),
-        ("--day 1", "--day 1"),
-    ],
-)
-def test_what_cannot_begin_is_refused(site: FakeSite, words: str, sentence: str) -> None:
-    assert sentence in failing(site, "start", *words.split())
+@refused("experiment start")
+def test_what_cannot_begin_is_refused(site: FakeSite, words: str, said: str) -> None:
+    assert said in failing(site, "start", *words.split())
 
 
 def test_a_candidate_is_declared_against_the_model_in_service(

@@ -369,33 +369,6 @@ class TestCheck:
         assert "AdminLevel=Operator" in found["reserve right"][1]
 
 
-@pytest.mark.parametrize(
-    ("reserve", "words"),
-    [
-        ({"mechanism": "qos", "most_processors": 4}, '"qos" needs qos'),
-        ({"mechanism": "qos", "qos": "batch"}, "needs most_processors"),
-        ({"mechanism": "max_run_res", "most_processors": 4}, "needs queues"),
-        ({"mechanism": "qos", "qos": "a,b", "most_processors": 4}, "must be one name"),
-        (
-            {
-                "mechanism": "qos",
-                "qos": "batch",
-                "most_processors": 4,
-                "lift_hours": 0,
-                "idle_minutes": 0,
-            },
-            "a wide batch job might never start",
-        ),
-    ],
-)
-def test_faults_of_the_section_name_the_mend(
-    site: ReserveSite, reserve: dict[str, Any], words: str
-) -> None:
-    site.configure("reserve")
-    site.configure("reserve", **reserve)
-    assert words in site.refused("run", "--once")
-
-
 @pytest.mark.parametrize("left", ["factors", "batch_limit"])
 def test_every_command_agrees_on_what_is_outstanding(site: ReserveSite, left: str) -> None:
     """Each entry of the list by itself: no command says that all is well where another fails."""

@@ -15,7 +15,7 @@ import pytest
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.running_daemon import free_port
-from tests.functional.typed import Typed
+from tests.functional.typed import Typed, refused
 from tests.real.offer_under_test import OfferService, offer_service
 from tests.real.two_sites import write_sites
 
@@ -365,26 +365,11 @@ def test_users_of_a_login_node_share_what_they_met(
     assert "experience is not shared" in route(*words, *JOB)[2]
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("--", "srun", "true"), "give the command that submits"),
-        ((), "give the command that submits"),
-        (("--", "sbatch", "--dependency=afterok:5", "--wrap=true"), "--dependency waits for jobs"),
-        (("--", "sbatch", "-M", "far", "--wrap=true"), "--clusters names clusters itself"),
-        (("--", "sbatch", "-n", "x", "--wrap=true"), "--ntasks 'x' is no number"),
-        (("--", "sbatch", "--frob", "--wrap=true"), "--frob is not known here"),
-        (("--", "sbatch", "/nowhere/job.sh"), "script /nowhere/job.sh cannot be read"),
-        (("--", "sbatch", "-n1", ":", "-n2", "job.sh"), "heterogeneous job"),
-    ],
-)
+@refused("route")
 def test_what_cannot_be_routed_is_said_in_one_sentence(
-    sites: Sites, route: Typed, words: tuple[str, ...], sentence: str
+    sites: Sites, route: Typed, words: str, said: str
 ) -> None:
-    status, out, err = route(*words)
-    assert (status, out) == (2, "")
-    assert sentence in err
-    assert err.count("\n") == 1
+    assert said in route.refused(*words.split())
 
 
 def test_every_fault_of_the_list_of_sites_is_told(sites: Sites, route: Typed) -> None:

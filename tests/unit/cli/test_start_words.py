@@ -12,37 +12,19 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.services.forecast_client import ServiceClient
-from tests.functional.typed import Typed
-
-_NO_ADDRESS = "is none: give one such as https://host:9344."
-_BOTH = "is neither a job nor a command: give a job's number, such as 123"
+from tests.functional.typed import Typed, refused
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ("abc", _BOTH),
-        ("-1", _BOTH),
-        ("job.sh", "give the command that submits after --, as in -- sbatch job.sh."),
-        ("12x", "'12x' is not a job ID: give NUMBER"),
-        ("--url https://host:port --token-file token 1", _NO_ADDRESS),
-        ("--url https://[::1 --token-file token 1", _NO_ADDRESS),
-        ("--url ftp://host --token-file token 1", _NO_ADDRESS),
-        (
-            "--url http://host.example --token-file token 1",
-            "would show the token to the network: give https.",
-        ),
-    ],
-)
+@refused("start")
 def test_what_cannot_be_asked_is_one_sentence(
-    words: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed
+    words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("job.sh").touch()
     Path("token").write_text("t" * 40)
-    said = typed.refused("start", *words.split())
-    assert sentence in said
-    assert (_BOTH in said) == (sentence == _BOTH)
+    sentence, both = typed.refused("start", *words.split()), "is neither a job nor a command"
+    assert said in sentence
+    assert (both in sentence) == (both in said)
 
 
 @pytest.mark.parametrize(
