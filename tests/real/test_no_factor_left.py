@@ -8,8 +8,9 @@ import pytest
 
 from tests.contracts.batch_system_contract import set_factor
 from tests.real.daemon_under_test import running_hook
+from tests.real.drawn_order import adapter_of
 from tests.real.private_cluster import PrivateSlurm
-from tests.real.test_slurm_commands_real import adapter, submit
+from tests.real.test_slurm_adapters_real import submit
 
 pytestmark = [pytest.mark.real, pytest.mark.promise]
 
@@ -27,7 +28,7 @@ def test_a_low_priority_set_by_hand_is_seen_after_two_writes(
     jobs = (submit(closed_slurm), submit(closed_slurm))
     closed_slurm.wait_eligible(jobs)
     closed_slurm.scontrol("update", f"jobid={jobs[0]}", f"priority={by_hand}")
-    system = adapter(closed_slurm)
+    system = adapter_of(closed_slurm)
     for _ in range(2):  # one may have been lost
         system.snapshot()
         system.apply([set_factor(job, 5000) for job in jobs])
@@ -42,7 +43,7 @@ def test_a_factor_taken_back_while_the_job_runs_is_not_there_after_a_requeue(
     slurm = closed_slurm
     job = submit(slurm)
     slurm.wait_eligible((job,))
-    system = adapter(slurm)
+    system = adapter_of(slurm)
     system.apply([set_factor(job, 3000)])
     assert site_of(slurm, job) == 3000
     slurm.set_partition("up")

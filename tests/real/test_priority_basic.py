@@ -13,7 +13,7 @@ from tests.real.cluster_files import CLOSED_PARTITIONS
 from tests.real.conftest import ACCOUNTS, StartSlurm
 from tests.real.daemon_under_test import running_hook, write_configuration
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.test_slurm_commands_real import submit
+from tests.real.test_slurm_adapters_real import submit
 
 pytestmark = pytest.mark.real
 
