@@ -15,7 +15,6 @@ from slurm_rl_plugin.features.history.past_runs import KnownPast, PastRuns, hist
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
-    REACTIVE_GRID_WAIT,
     grid_columns,
 )
 from slurm_rl_plugin.features.site import (
@@ -107,7 +106,7 @@ def site_job_features(
     return features
 
 
-KNOWN_SCHEMAS = (SITE, REACTIVE_GRID, REACTIVE_GRID_2011, REACTIVE_GRID_WAIT)
+KNOWN_SCHEMAS = (SITE, REACTIVE_GRID, REACTIVE_GRID_2011)
 
 
 def feature_columns(

@@ -1,8 +1,7 @@
 """The papers' own 11 inputs: 8 of the grid and 3 of a job (2008, section III.B; 2011, section 3.3).
 
 The simulator compiles the very same functions for one job at a time. Nothing that the papers see
-of a job changes while it waits; a third schema adds the wait, without which jobs of one class, one
-VO and one estimate cannot be distinguished.
+of a job changes while it waits.
 """
 
 from __future__ import annotations
@@ -46,13 +45,6 @@ REACTIVE_GRID_2011 = FeatureSchema(
     ),
     static_jobs=_JOBS,
     dynamic_jobs=(),
-)
-REACTIVE_GRID_WAIT = FeatureSchema(
-    name="reactive-grid-wait",
-    version=1,
-    queue=REACTIVE_GRID.queue,
-    static_jobs=_JOBS,
-    dynamic_jobs=("log_wait",),
 )
 #: The papers' schemas; the place in this tuple plus 1 is the code that the compiled loop uses.
 REACTIVE_GRID_SCHEMAS = (REACTIVE_GRID, REACTIVE_GRID_2011)
@@ -127,7 +119,7 @@ def grid_features_2011(
 
 
 def grid_job_features(estimate: Any, interactive: Any, place: Any) -> tuple[Any, ...]:
-    """Static job features of all three schemas in their order, in about [0, 1].
+    """Static job features of both schemas in their order, in about [0, 1].
 
     `estimate` is in seconds, `interactive` 1.0 or 0.0, `place` the VO place of the job's account.
     """
@@ -144,7 +136,7 @@ def grid_columns(
     estimate: FloatArray,
     running_estimate: FloatArray,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Queue features float32[8] and job features float32[n, Fx] of one of the three schemas.
+    """Queue features float32[8] and job features float32[n, Fx] of one of the two schemas.
 
     Estimated run times of pending and running jobs are in seconds.
     """
@@ -170,6 +162,4 @@ def grid_columns(
         received = np.bincount(places, weights=snapshot.usage, minlength=VO_PLACES)
         queue = grid_features(*machine, float(np.mean(utility)) if len(running) else 1.0, received)
     jobs = grid_job_features(estimate, waiting.interactive.astype(np.float64), place)
-    if schema == REACTIVE_GRID_WAIT:
-        jobs += (log_seconds(snapshot.counted_wait),)
     return np.array(queue, dtype=np.float32), np.column_stack(jobs).astype(np.float32)

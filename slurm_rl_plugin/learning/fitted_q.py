@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_SCHEMAS, REACTIVE_GRID_WAIT
-from slurm_rl_plugin.features.site import SITE, log_seconds
+from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_SCHEMAS
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning import policy_search, rollout
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.regression import EchoStateRegressor, FeedForwardRegressor, Samples
@@ -35,7 +35,7 @@ from slurm_rl_plugin.units import BoolArray, FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 #: Rewards of a start on the papers' schemas; see `rewards`.
-GRID_REWARDS = ("literal", "difference", "interchange")
+GRID_REWARDS = ("literal", "difference")
 #: Rewards on the `site` schema; see `slowdown_rewards`.
 SITE_REWARDS = ("slowdown",)
 REWARDS = (*GRID_REWARDS, *SITE_REWARDS)
@@ -48,13 +48,12 @@ def rewards(experience: rollout.Experience, kind: str, utility_weight: float) ->
     start. Neither depends on the jobs left waiting, so it favours the longest jobs, whose
     responsiveness hardly depends on their wait. "difference" takes the effect of the start: minus
     the responsiveness that the jobs left waiting lose, and the fairness gained until the next
-    start. "interchange" adds the loss of the job itself if another job had gone first, which
-    depends on its wait, for a schema with the wait. `utility_weight` is lambda.
+    start. `utility_weight` is lambda.
     """
     if kind == "literal":
         utility, fairness = experience.responsiveness, experience.fairness
     else:
-        utility = experience.spared * (kind == "interchange") - experience.lost
+        utility = -experience.lost
         fairness = np.diff(experience.fairness, append=experience.fairness[-1:])
     return utility_weight * utility + (1.0 - utility_weight) * fairness
 
@@ -94,9 +93,7 @@ def targets(
     if network is None or gamma == 0.0:
         value = np.zeros(len(reward))
     else:
-        value = rollout.best_action_values(
-            compile_echo_state(network, workload), experience, workload.submit
-        )
+        value = rollout.best_action_values(compile_echo_state(network, workload), experience)
     free = with_a_choice(experience)
     found = np.empty(len(reward))
     ahead = 0.0
@@ -124,7 +121,7 @@ def site_targets(
 #: Regressors of the Q-function.
 REGRESSORS = ("feed-forward", "echo-state")
 #: Schemas of a trained network by name.
-SCHEMAS = {schema.name: schema for schema in (*REACTIVE_GRID_SCHEMAS, REACTIVE_GRID_WAIT, SITE)}
+SCHEMAS = {schema.name: schema for schema in (*REACTIVE_GRID_SCHEMAS, SITE)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,14 +130,11 @@ class FittedQSettings:
 
     The defaults use the paper's 11 inputs, which lack the wait. With known run times that suffices
     for the level of shortest job first. With class medians all jobs of one class and VO have equal
-    inputs: schema "reactive-grid-wait" with reward "interchange" distinguishes them and reaches
-    min(run + wait). With known run times that pair starves jobs that have waited long. Schema
-    "site" requires reward "slowdown"; see SLOWDOWN.
+    inputs. Schema "site" requires reward "slowdown"; see SLOWDOWN.
     """
 
     regressor: str = "echo-state"  #: one of REGRESSORS
-    #: Name of one of the papers' schemas, "reactive-grid-wait" or "site".
-    schema: str = "reactive-grid-2011"
+    schema: str = "reactive-grid-2011"  #: one of SCHEMAS
     iterations: int = 12  #: N of Algorithm 1; experience is collected anew before each
     kept: int = 3  #: number of last collections to learn from
     gamma: float = 0.9  #: discount of one start
@@ -254,9 +248,6 @@ class GridPatterns:
             found = targets(experience, reward, network, workload, settings.gamma)
             free = with_a_choice(experience)
             jobs = grid_job_table(workload)[experience.job]
-            if SCHEMAS[settings.schema].dynamic_jobs:
-                wait = experience.now - workload.submit[experience.job]
-                jobs = np.column_stack([jobs, log_seconds(wait)])
             parts.append((experience.queue[free], jobs[free], experience.state[free], found[free]))
         return Samples(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 

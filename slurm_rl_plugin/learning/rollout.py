@@ -60,7 +60,6 @@ class Experience(NamedTuple):
     """The starts of one simulation in the order in which they happened; shape [n] each."""
 
     queue: FloatArray  #: queue features when the job was chosen, shape [n, Fq]
-    now: FloatArray  #: when, seconds
     #: Reservoir after the job was chosen, shape [n, H]; the memory of the next start.
     state: FloatArray
     job: IntArray  #: that was started
@@ -68,8 +67,6 @@ class Experience(NamedTuple):
     #: Mean responsiveness that the jobs left waiting lose while the job holds its processors, each
     #: delayed by its work over the capacity; 0 where none waits.
     lost: FloatArray
-    #: Mean responsiveness that the job would have lost had one of these gone first.
-    spared: FloatArray
     fairness: FloatArray  #: eq. 4 at the start.
     first_action: IntArray  #: where the actions of each start begin in `actions`, shape [n + 1]
     #: Numbers of the jobs that could have been started, the chosen one mostly included.
@@ -77,26 +74,19 @@ class Experience(NamedTuple):
 
 
 @compiled
-def _loss(cluster: Cluster, job: int, now: float, delay: float) -> float:
-    wait, run_time = now - cluster.jobs[job].submit, cluster.jobs[job].run_time
-    return _responsiveness(wait, run_time) - _responsiveness(wait + delay, run_time)
-
-
-@compiled
-def _interchange(cluster: Cluster, chosen: int) -> tuple[float, float]:
+def _lost(cluster: Cluster, chosen: int) -> float:
     waiting = cluster.state[0].pending - 1
     if waiting <= 0:
-        return 0.0, 0.0
-    now, capacity = cluster.state[0].now, cluster.state[0].capacity
+        return 0.0
     work = cluster.jobs[chosen].run_time * cluster.jobs[chosen].processors
-    lost, spared = 0.0, 0.0
+    delay, lost = work / cluster.state[0].capacity, 0.0
     for place in range(waiting + 1):
         job = cluster.pending[place]
         if job != chosen:
-            other = cluster.jobs[job].run_time * cluster.jobs[job].processors
-            lost += _loss(cluster, job, now, work / capacity)
-            spared += _loss(cluster, chosen, now, other / capacity)
-    return lost / waiting, spared / waiting
+            wait = cluster.state[0].now - cluster.jobs[job].submit
+            run_time = cluster.jobs[job].run_time
+            lost += _responsiveness(wait, run_time) - _responsiveness(wait + delay, run_time)
+    return lost / waiting
 
 
 @compiled
@@ -104,14 +94,10 @@ def keep_start(
     cluster: Cluster, experience: Experience, start: int, job: int, jobs: IntArray, count: int
 ) -> None:
     """Record a pending job that starts now, without features, of the first `count` of `jobs`."""
-    now = cluster.state[0].now
-    wait = now - cluster.jobs[job].submit
-    experience.now[start] = now
+    wait = cluster.state[0].now - cluster.jobs[job].submit
     experience.job[start] = job
     experience.responsiveness[start] = _responsiveness(wait, cluster.jobs[job].run_time)
-    lost, spared = _interchange(cluster, job)
-    experience.lost[start] = lost
-    experience.spared[start] = spared
+    experience.lost[start] = _lost(cluster, job)
     experience.fairness[start] = fairness(cluster.shares, current_usage(cluster))
     kept, first = min(count, MOST_ACTIONS), experience.first_action[start]
     for place in range(kept):
@@ -120,13 +106,8 @@ def keep_start(
 
 
 @compiled
-def best_action_values(
-    network: CompiledEchoState, experience: Experience, submit: FloatArray
-) -> FloatArray:
-    """max_b Q(s, b) at every start, float64[n].
-
-    The experience is of any readout of this network's reservoir; `submit` is of each job, seconds.
-    """
+def best_action_values(network: CompiledEchoState, experience: Experience) -> FloatArray:
+    """max_b Q(s, b) at every start, float64[n], of any readout of this network's reservoir."""
     starts = len(experience.job)
     values = np.empty(starts)
     memory = np.zeros(len(network.bias))
@@ -137,8 +118,7 @@ def best_action_values(
         best = -np.inf
         for place in range(experience.first_action[start], experience.first_action[start + 1]):
             job = experience.actions[place]
-            wait = experience.now[start] - submit[job]
-            best = max(best, job_score(network, seen_inner, common, job, wait))
+            best = max(best, job_score(network, seen_inner, common, job))
         values[start] = best
         memory = experience.state[start]
     return values
@@ -166,15 +146,13 @@ def _by_mix(cluster: Cluster, jobs: IntArray, count: int, draws: FloatArray) -> 
 
 
 @compiled
-def _by_network(
-    network: CompiledEchoState, inner: FloatArray, jobs: IntArray, waits: FloatArray
-) -> int:
+def _by_network(network: CompiledEchoState, inner: FloatArray, jobs: IntArray) -> int:
     seen_inner = inner[network.seen]
     best, highest = jobs[0], -np.inf
-    for place in range(len(waits)):
-        score = job_score(network, seen_inner, 0.0, jobs[place], waits[place])
+    for job in jobs:
+        score = job_score(network, seen_inner, 0.0, job)
         if score > highest:
-            best, highest = jobs[place], score
+            best, highest = job, score
     return best
 
 
@@ -205,10 +183,8 @@ def _collect(
             elif draws[start, 0] < epsilon:
                 job = jobs[int(draws[start, 2] * count)]
             else:
-                waits = cluster.state[0].now - cluster.jobs.submit[jobs[:count]]
-                job = _by_network(network, inner, jobs, waits)
-            wait = cluster.state[0].now - cluster.jobs[job].submit
-            step_memory(network, inner, job, wait, memory)
+                job = _by_network(network, inner, jobs[:count])
+            step_memory(network, inner, job, memory)
             experience.queue[start] = state
             experience.state[start] = memory
             keep_start(cluster, experience, start, job, jobs, count)
@@ -237,12 +213,10 @@ def collect_experience(
     jobs = len(workload.submit)
     experience = Experience(
         queue=np.empty((jobs, len(network.schema.queue))),
-        now=np.empty(jobs),
         state=np.empty((jobs, network.memory_size)),
         job=np.empty(jobs, dtype=np.int64),
         responsiveness=np.empty(jobs),
         lost=np.zeros(jobs),
-        spared=np.zeros(jobs),
         fairness=np.empty(jobs),
         first_action=np.zeros(jobs + 1, dtype=np.int64),
         actions=np.empty(jobs * MOST_ACTIONS, dtype=np.int64),

@@ -10,18 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.reactive_grid import (
-    REACTIVE_GRID,
-    REACTIVE_GRID_WAIT,
-    VO_PLACES,
-    account_places,
-)
-from slurm_rl_plugin.features.site import FeatureSchema
+from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID, VO_PLACES, account_places
 from slurm_rl_plugin.learning import sarsa_loop as loop
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.training_load import (
@@ -32,7 +26,7 @@ from slurm_rl_plugin.learning.training_load import (
     mean_objective,
 )
 from slurm_rl_plugin.policies.network import QNetwork, Scaler
-from slurm_rl_plugin.simulator.scoring.queue_features import grid_code, grid_job_table
+from slurm_rl_plugin.simulator.scoring.queue_features import grid_job_table
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.time_utility import job_rows
@@ -41,12 +35,10 @@ from slurm_rl_plugin.utility.time_utility import job_rows
 REWARDS = {
     "literal": loop.LITERAL,
     "difference": loop.DIFFERENCE,
-    "difference-reached": loop.DIFFERENCE_REACHED,
     "completed": loop.COMPLETED,
     "running": loop.RUNNING,
 }
 #: Allowed values of the settings of the same names.
-SCHEMAS = {each.name: each for each in (REACTIVE_GRID, REACTIVE_GRID_WAIT)}
 PRETRAININGS = ("edf", "none", "recorded")
 UPDATES = ("online", "batch")
 KEPT = ("best", "last")
@@ -64,11 +56,9 @@ class SarsaSettings:
     learning_rate: float = 0.1  #: step of the back-propagation, eta
     hidden: int = 20  #: sigmoid units of the network
     sweeps: int = 20  #: total number of passes, including pre-training
-    #: "reactive-grid", the paper's 11 inputs, or "reactive-grid-wait", with the wait.
-    schema: str = "reactive-grid"
+    schema: ClassVar[str] = REACTIVE_GRID.name  #: of the network's inputs
     #: "literal": lambda U + (1 - lambda) F; "difference": with the saving by the choice of the job
-    #: instead of U; "difference-reached": the saving counted from the waits so far, for the schema
-    #: with the wait; "completed" and "running": with U of the jobs that end before the next start,
+    #: instead of U; "completed" and "running": with U of the jobs that end before the next start,
     #: or run at it (see `learning/sarsa_loop.py`).
     reward: str = "difference"
     utility_weight: float = 0.5  #: lambda, the weight of time utility against fairness
@@ -88,7 +78,6 @@ class SarsaSettings:
 
     def __post_init__(self) -> None:
         for name, allowed in (
-            ("schema", tuple(SCHEMAS)),
             ("reward", REWARDS),
             ("pretraining", PRETRAININGS),
             ("update", UPDATES),
@@ -107,11 +96,6 @@ class SarsaSettings:
         for name, least in (("hidden", 1), ("sweeps", 1), ("epochs", 1), ("pretraining_sweeps", 0)):
             check(name, getattr(self, name), getattr(self, name) >= least, f"at least {least}")
 
-    @property
-    def inputs(self) -> FeatureSchema:
-        """The feature schema that the network's inputs follow."""
-        return SCHEMAS[self.schema]
-
 
 #: As printed in 2008, section V.A; it learns to start interactive jobs last (see the reward). The
 #: utility_weight is that of 2011 (section 4.3): 2008 prints neither it nor epochs nor sweeps.
@@ -128,54 +112,48 @@ PAPER = SarsaSettings(
 )
 
 
-def input_width(schema: FeatureSchema) -> int:
-    """Number of inputs of a network of the schema."""
-    return len(schema.queue) + len(schema.jobs)
+#: Inputs of the state, of the state and the job.
+_STATE, INPUTS = len(REACTIVE_GRID.queue), len(REACTIVE_GRID.queue) + len(REACTIVE_GRID.jobs)
 
 
-def grid_scaler(schema: FeatureSchema) -> Scaler:
+def grid_scaler() -> Scaler:
     """Fixed mean and scale of the inputs.
 
     Times from seconds to a day fill a third of their logarithmic inputs, so these are spread out
     for the sigmoids.
     """
-    state, job = np.full(len(schema.queue), 0.5), np.full(len(schema.jobs), 0.5)
-    spread = np.array([0.15 if name.startswith("log_") else 0.5 for name in schema.jobs])
+    state, job = np.full(_STATE, 0.5), np.full(len(REACTIVE_GRID.jobs), 0.5)
+    spread = np.array([0.15 if name.startswith("log_") else 0.5 for name in REACTIVE_GRID.jobs])
     return state, state.copy(), job, spread
 
 
-def grid_inputs(load: TrainingLoad, schema: FeatureSchema) -> loop.GridInputs:
+def grid_inputs(load: TrainingLoad) -> loop.GridInputs:
     """The inputs of a load's jobs, scaled."""
-    queue_mean, queue_scale, job_mean, job_scale = grid_scaler(schema)
-    known = len(schema.static_jobs)
+    queue_mean, queue_scale, job_mean, job_scale = grid_scaler()
     return loop.GridInputs(
-        jobs=(grid_job_table(load.workload) - job_mean[:known]) / job_scale[:known],
+        jobs=(grid_job_table(load.workload) - job_mean) / job_scale,
         places=account_places(load.workload.shares),
         queue_mean=queue_mean,
         queue_scale=queue_scale,
-        wait_mean=float(job_mean[-1]),
-        wait_scale=float(job_scale[-1]),
-        grid=grid_code(schema),
         rows=job_rows(load.workload.interactive, load.prepared.utilities),
     )
 
 
-def network_of(parameters: FloatArray, schema: FeatureSchema) -> QNetwork:
+def network_of(parameters: FloatArray) -> QNetwork:
     """The frozen network of a SARSA learner's parameters, which are copied."""
-    learned = loop.perceptron_of(parameters.copy(), input_width(schema))
-    queue_mean, queue_scale, job_mean, job_scale = grid_scaler(schema)
-    state = len(schema.queue)
+    learned = loop.perceptron_of(parameters.copy(), INPUTS)
+    queue_mean, queue_scale, job_mean, job_scale = grid_scaler()
     return QNetwork(
-        schema=schema,
+        schema=REACTIVE_GRID,
         queue_mean=queue_mean,
         queue_scale=queue_scale,
         job_mean=job_mean,
         job_scale=job_scale,
-        queue_weights=learned.weights[:state],
-        job_weights=learned.weights[state:],
+        queue_weights=learned.weights[:_STATE],
+        job_weights=learned.weights[_STATE:],
         bias=learned.bias,
         output=learned.output,
-        linear=np.zeros(len(schema.jobs)),
+        linear=np.zeros(len(REACTIVE_GRID.jobs)),
         output_bias=float(learned.offset[0]),
         activation="sigmoid",
     )
@@ -233,10 +211,9 @@ def acted_starts(
 
     `by_deadline` acts by early deadline first, not by the network.
     """
-    grid = grid_inputs(load, settings.inputs)
     sweep = sweep_settings(settings, load, by_deadline=by_deadline)
-    nothing = loop.Transitions(np.empty((0, input_width(settings.inputs))), np.empty(0))
-    return _swept(load, grid, sweep, parameters, rng, nothing, parameters)[0]
+    nothing = loop.Transitions(np.empty((0, INPUTS)), np.empty(0))
+    return _swept(load, grid_inputs(load), sweep, parameters, rng, nothing, parameters)[0]
 
 
 def recorded_starts(load: TrainingLoad, settings: SarsaSettings) -> loop.Transitions:
@@ -248,8 +225,8 @@ def recorded_starts(load: TrainingLoad, settings: SarsaSettings) -> loop.Transit
             "log lack theirs; choose edf or none."
         )
     sweep = sweep_settings(settings, load, by_deadline=False)
-    grid = grid_inputs(load, settings.inputs)
-    return loop.recorded_transitions(load.workload, load.settings.capacity, start, grid, sweep)
+    inputs = grid_inputs(load)
+    return loop.recorded_transitions(load.workload, load.settings.capacity, start, inputs, sweep)
 
 
 def learn_afresh(
@@ -260,8 +237,8 @@ def learn_afresh(
     rng: np.random.Generator,
 ) -> FloatArray:
     """Batch learning: a new network fitted to SARSA's targets for all collected starts."""
-    fitted, width = initial.copy(), input_width(settings.inputs)
-    old, network = loop.perceptron_of(parameters, width), loop.perceptron_of(fitted, width)
+    fitted = initial.copy()
+    old, network = loop.perceptron_of(parameters, INPUTS), loop.perceptron_of(fitted, INPUTS)
     examples = np.concatenate([each.inputs[:-1] for each in collected])
     targets = np.concatenate(
         [
@@ -285,7 +262,6 @@ class SarsaLearner:
 
     def __init__(self, settings: SarsaSettings) -> None:
         self._settings = settings
-        self._width = input_width(settings.inputs)
         self.parameters = self._initial(0)
         self.collected: list[loop.Transitions] = []
 
@@ -294,7 +270,7 @@ class SarsaLearner:
         return np.random.default_rng([self._settings.seed, sweep, purpose])
 
     def _initial(self, sweep: int) -> FloatArray:
-        return loop.random_parameters(self._generator(sweep, 0), self._width, self._settings.hidden)
+        return loop.random_parameters(self._generator(sweep, 0), INPUTS, self._settings.hidden)
 
     def sweep(self, number: int, load: TrainingLoad) -> None:
         """Act and learn on one load; sweeps count from 1."""
@@ -317,7 +293,7 @@ class SarsaLearner:
         if pretraining and settings.pretraining == "recorded":
             starts = recorded_starts(load, settings)
             if settings.update == "online":
-                network = loop.perceptron_of(self.parameters, self._width)
+                network = loop.perceptron_of(self.parameters, INPUTS)
                 loop.learn_in_order(network, starts, settings.gamma, settings.learning_rate)
             return starts
         by_deadline = pretraining and settings.pretraining == "edf"
@@ -361,7 +337,7 @@ def train_sarsa(
         progress(number, best["validation"])
     jobs = [len(load.workload.submit) for load in training]
     return TrainedPolicy(
-        network=network_of(np.array(best["parameters"]), settings.inputs),
+        network=network_of(np.array(best["parameters"])),
         validation_objective=best["validation"],
         curve=tuple(
             (number, step["training"], step["validation"]) for number, step in enumerate(steps)
@@ -377,7 +353,7 @@ def _step(
     settings: SarsaSettings,
 ) -> dict[str, Any]:
     """A sweep in the checkpoint: the network and its objectives when greedy."""
-    network = network_of(learner.parameters, settings.inputs)
+    network = network_of(learner.parameters)
     return {
         "parameters": learner.parameters.tolist(),
         "training": mean_objective(network, training, settings.weights),
@@ -425,7 +401,7 @@ class OnLineLearner:
         return self._swept(load, rng, self._past, learning=learning)[1]
 
     def _inputs(self, load: TrainingLoad) -> loop.GridInputs:
-        grid = grid_inputs(load, self._settings.inputs)
+        grid = grid_inputs(load)
         if not self._one_hot:
             return grid
         place = grid.places[load.workload.account]

@@ -18,10 +18,10 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     start_job,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
-from slurm_rl_plugin.simulator.kernel.compiled_features import fairness, log_seconds, time_utility
+from slurm_rl_plugin.simulator.kernel.compiled_features import fairness, time_utility
 from slurm_rl_plugin.simulator.kernel.dispatch import processors_needed
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.scoring.queue_features import GRID_WAIT, grid_state, running_utility
+from slurm_rl_plugin.simulator.scoring.queue_features import GRID, grid_state, running_utility
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -120,7 +120,7 @@ def descend_through(
 
 
 #: Codes of the rewards; the last two are known only at the next start.
-LITERAL, DIFFERENCE, DIFFERENCE_REACHED, COMPLETED, RUNNING = 0, 1, 2, 3, 4
+LITERAL, DIFFERENCE, COMPLETED, RUNNING = 0, 1, 2, 3
 
 
 @compiled
@@ -130,8 +130,7 @@ def start_reward(
     """Reward of starting a waiting job now, counted before it starts.
 
     literal (2008, section III.B): lambda * U(job at its completion) + (1 - lambda) * F (eq. 4).
-    difference: the same with the job's `interchange_gain` in place of U; counted from the waits
-    reached for a learner that sees the waits.
+    difference: the same with the job's `interchange_gain` in place of U.
 
     With the literal reward a long batch job nearly always reaches a utility near 1, an interactive
     job that had to wait does not, and the learner does not see what a start costs the others: it
@@ -142,14 +141,14 @@ def start_reward(
     Args:
         rows: of each job's class, shape [n, places]; see `time_utility`.
         utility_weight: lambda.
-        reward: LITERAL, DIFFERENCE or DIFFERENCE_REACHED.
+        reward: LITERAL or DIFFERENCE.
     """
     if reward == LITERAL:
         run_time = cluster.jobs[job].run_time
         turnaround = cluster.state[0].now - cluster.jobs[job].submit + run_time
         value = time_utility(turnaround, run_time, rows[job])
     else:
-        value = interchange_gain(cluster, rows, job, reward == DIFFERENCE_REACHED)
+        value = interchange_gain(cluster, rows, job)
     fair = fairness(cluster.shares, current_usage(cluster))
     return utility_weight * value + (1.0 - utility_weight) * fair
 
@@ -178,29 +177,25 @@ def reward_at_next_start(
 
 
 @compiled
-def _lost(cluster: Cluster, rows: FloatArray, job: int, delay: float, reached: bool) -> float:
-    """Time utility that a waiting job loses by `delay` seconds more."""
+def _lost(cluster: Cluster, rows: FloatArray, job: int, delay: float) -> float:
+    """Time utility that a job loses by a start `delay` seconds after its deadline."""
     run_time = cluster.jobs[job].run_time
     row = rows[job]
     turnaround = row[RUN_ROW] * run_time + row[SIGMA_ROW]
-    if reached:
-        turnaround = max(turnaround, cluster.state[0].now - cluster.jobs[job].submit + run_time)
     before = time_utility(turnaround, run_time, row)
     return before - time_utility(turnaround + delay, run_time, row)
 
 
 @compiled
-def interchange_gain(cluster: Cluster, rows: FloatArray, job: int, reached: bool) -> float:
+def interchange_gain(cluster: Cluster, rows: FloatArray, job: int) -> float:
     """Utility that starting `job` first saves over starting another first, mean over the others.
 
     A difference reward (Wolpert and Tumer 2002) for the adjacent interchange of two jobs that
     compete for a machine: with `job` first the other one is put off by the run time of `job`;
     with the other first, `job` is put off by that of the other. In [-1, 1]; 0 for a lone job.
 
-    Unless `reached`, the cost of a delay counts from the deadline of each job (eq. 2 and 3),
-    whatever its wait. Counted from the waits reached, an interactive job that has lost its utility
-    has nothing more to lose; a learner that does not see the waits cannot distinguish it from a new
-    one, and while many such jobs wait, longest job first seems to cost nothing.
+    The cost of a delay counts from the deadline of each job (eq. 2 and 3), whatever its wait: the
+    learner does not see the waits, and a job that has lost its utility has nothing more to lose.
     """
     pending = cluster.state[0].pending
     if pending < 2:
@@ -209,8 +204,8 @@ def interchange_gain(cluster: Cluster, rows: FloatArray, job: int, reached: bool
     for place in range(pending):
         other = cluster.pending[place]
         if other != job:
-            gain += _lost(cluster, rows, job, jobs[other].run_time, reached)
-            gain -= _lost(cluster, rows, other, jobs[job].run_time, reached)
+            gain += _lost(cluster, rows, job, jobs[other].run_time)
+            gain -= _lost(cluster, rows, other, jobs[job].run_time)
     return gain / (pending - 1)
 
 
@@ -233,22 +228,18 @@ class SweepSettings(NamedTuple):
 class GridInputs(NamedTuple):
     """What the inputs of the network are made of."""
 
-    jobs: FloatArray  #: scaled static features of each job, shape [n, 3]
+    jobs: FloatArray  #: scaled features of each job, shape [n, 3], or [n, 6] with VO one-hot
     places: IntArray  #: VO place of each account, shape [accounts]
     #: queue_mean, queue_scale: scaler of the state, shape [8].
     queue_mean: FloatArray
     queue_scale: FloatArray
-    #: wait_mean, wait_scale: scaler of the wait.
-    wait_mean: float
-    wait_scale: float
-    grid: int  #: GRID, GRID_2011, or GRID_WAIT for the wait as a 12th input
     rows: FloatArray  #: time utility of each job's class, for rewards, shape [n, places]
 
 
 class Transitions(NamedTuple):
     """The starts of a sweep in their order; row t + 1 is the next state and action of row t."""
 
-    inputs: FloatArray  #: scaled state and action, shape [n, 11], or [n, 12] with the wait
+    inputs: FloatArray  #: scaled state and action, shape [n, 11], or [n, 14] with VO one-hot
     reward: FloatArray  #: shape [n]
 
 
@@ -258,24 +249,15 @@ _GOLDEN = 0.6180339887498949
 
 @compiled
 def input_count(grid: GridInputs) -> int:
-    """Inputs of the network: 11, or 12 with the wait."""
-    return len(grid.queue_mean) + grid.jobs.shape[1] + (grid.grid == GRID_WAIT)
+    """Inputs of the network."""
+    return len(grid.queue_mean) + grid.jobs.shape[1]
 
 
 @compiled
 def scaled_state(cluster: Cluster, grid: GridInputs) -> FloatArray:
     """The 8 scaled state inputs now."""
-    state = np.array(grid_state(cluster, grid.places, grid.grid))
+    state = np.array(grid_state(cluster, grid.places, GRID))
     return (state - grid.queue_mean) / grid.queue_scale
-
-
-@compiled
-def _take_job(cluster: Cluster, grid: GridInputs, job: int, row: FloatArray) -> None:
-    known = grid.jobs.shape[1]
-    row[:known] = grid.jobs[job]
-    if grid.grid == GRID_WAIT:
-        waited = log_seconds(cluster.state[0].now - cluster.jobs[job].submit)
-        row[known] = (waited - grid.wait_mean) / grid.wait_scale
 
 
 @compiled
@@ -289,9 +271,8 @@ def score_by_perceptron(
         for unit in range(hidden):
             from_queue[unit] += state[place] * network.weights[place, unit]
     scores = np.full(cluster.state[0].pending, network.offset[0])
-    row = np.empty(len(network.weights) - first)
     for place in range(len(scores)):
-        _take_job(cluster, grid, cluster.pending[place], row)
+        row = grid.jobs[cluster.pending[place]]
         for unit in range(hidden):
             inner = from_queue[unit]
             for column in range(len(row)):
@@ -347,7 +328,7 @@ def _note_start(
     """
     row, weight = seen.inputs[taken], sweep.utility_weight
     row[: len(state)] = state
-    _take_job(cluster, grid, job, row[len(state) :])
+    row[len(state) :] = grid.jobs[job]
     if sweep.reward < COMPLETED:
         seen.reward[taken] = start_reward(cluster, grid.rows, job, weight, sweep.reward)
         return

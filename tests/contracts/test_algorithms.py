@@ -195,13 +195,6 @@ def test_settings_are_checked_with_one_sentence(name: str) -> None:
             assert settings_of(name, {}, preset=preset) != settings_of(name, {})
 
 
-@pytest.mark.parametrize("schema", ["reactive-grid", "reactive-grid-wait"])
-def test_sarsa_trains_for_the_schema_it_is_told(schema: str) -> None:
-    settings = settings_of("sarsa", {**SMALL["sarsa"], "schema": schema})
-    assert schema_of(settings).name == schema
-    assert train_policy(TRAINING, VALIDATION, settings).network.schema == schema_of(settings)
-
-
 @EVERY_KIND
 def test_training_needs_loads(name: str) -> None:
     settings = small_settings(name)
@@ -233,7 +226,7 @@ WRONG = {
     },
     "sarsa": {
         "SARSA setting {name} is": """
-            schema=site reward=other pretraining= update=often epsilon=1.5 utility_weight=-0.1
+            reward=other pretraining= update=often epsilon=1.5 utility_weight=-0.1
             gamma=1 learning_rate=0 hidden=0 sweeps=0 epochs=0 pretraining_sweeps=-1""",
         _RANGE: f"epochs=-1{'0' * 320}",
     },

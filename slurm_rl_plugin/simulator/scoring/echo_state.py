@@ -16,10 +16,8 @@ from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_inline
-from slurm_rl_plugin.simulator.kernel.compiled_features import log_seconds
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.queue_features import (
-    GRID_WAIT,
     NO_GRID,
     grid_code,
     grid_job_table,
@@ -41,16 +39,12 @@ class CompiledEchoState(NamedTuple):
     job_weights: FloatArray  #: shape [Fx, H]
     bias: FloatArray  #: shape [H]
     jobs: FloatArray  #: static features of every job, shape [n, static features]
-    #: Weights of the wait as a job feature, shape [H]; 0 in the papers' own schemas.
-    waits: FloatArray
     seen: IntArray  #: units that the output sees, shape [R]
     readout: FloatArray  #: their output weights, shape [R]
     job_inner: FloatArray  #: static part of each job in what these units sum up, shape [n, R]
-    waits_seen: FloatArray  #: entries of `waits` for these units, shape [R]
     queue_linear: FloatArray  #: direct weights of the queue features, shape [Fq]
     #: Direct static part of each job in its score, biases included, shape [n].
     job_score: FloatArray
-    wait_linear: FloatArray  #: direct weight of the wait, shape [1]
     leak: FloatArray  #: shape [1]
     memory: FloatArray  #: empty at first, shape [H]; each start steps it
     asked: FloatArray  #: queue features of the last decision, shape [Fq]
@@ -95,8 +89,6 @@ def compile_echo_state(network: EchoStateNetwork, workload: Workload) -> Compile
     bias = network.bias - network.queue_mean @ queue_weights - network.job_mean @ job_weights
     constant = network.queue_mean @ queue_linear + network.job_mean @ job_linear
     jobs = grid_job_table(workload)
-    static = jobs.shape[1]
-    waits = job_weights[static:].sum(axis=0)  # one row, or none
     seen = np.flatnonzero(network.connected)
     unit, column = np.nonzero(network.reservoir_weights)
     return CompiledEchoState(
@@ -106,17 +98,14 @@ def compile_echo_state(network: EchoStateNetwork, workload: Workload) -> Compile
         column=column,
         weight=network.reservoir_weights[unit, column],
         queue_weights=np.ascontiguousarray(queue_weights),
-        job_weights=np.ascontiguousarray(job_weights[:static]),
+        job_weights=np.ascontiguousarray(job_weights),
         bias=np.ascontiguousarray(bias),
         jobs=np.ascontiguousarray(jobs),
-        waits=waits,
         seen=seen,
         readout=np.ascontiguousarray(network.readout[seen]),
-        job_inner=np.ascontiguousarray(jobs @ job_weights[:static, seen]),
-        waits_seen=waits[seen],
+        job_inner=np.ascontiguousarray(jobs @ job_weights[:, seen]),
         queue_linear=np.ascontiguousarray(queue_linear),
-        job_score=jobs @ job_linear[:static] + (network.output_bias - float(constant)),
-        wait_linear=np.array([job_linear[static:].sum()]),
+        job_score=jobs @ job_linear + (network.output_bias - float(constant)),
         leak=np.array([network.leak]),
         memory=network.empty_memory(),
         asked=np.zeros(features),
@@ -155,30 +144,21 @@ def shared_score(network: CompiledEchoState, state: FloatArray, memory: FloatArr
 
 
 @compiled_inline
-def job_score(
-    network: CompiledEchoState, seen_inner: FloatArray, common: float, job: int, wait: float
-) -> float:
-    """Score of a job that has waited so long, seconds, from `shared_inner` and `shared_score`.
-
-    `seen_inner` has the units that the output sees, shape [R].
-    """
-    waited = log_seconds(wait) if network.grid[0] == GRID_WAIT else 0.0
+def job_score(network: CompiledEchoState, seen_inner: FloatArray, common: float, job: int) -> float:
+    """Score of a job from `shared_inner` of the units that the output sees, and `shared_score`."""
     score = 0.0
     row = network.job_inner[job]
     for place in range(len(seen_inner)):
-        inner = seen_inner[place] + row[place] + waited * network.waits_seen[place]
+        inner = seen_inner[place] + row[place]
         score += network.readout[place] / (1.0 + np.exp(-inner))
-    direct = network.job_score[job] + waited * network.wait_linear[0]
-    return common + direct + network.leak[0] * score
+    return common + network.job_score[job] + network.leak[0] * score
 
 
 @compiled
 def step_memory(
-    network: CompiledEchoState, inner: FloatArray, job: int, wait: float, memory: FloatArray
+    network: CompiledEchoState, inner: FloatArray, job: int, memory: FloatArray
 ) -> None:
     """Let the memory become the state of the chosen job; `inner` is used up."""
-    if network.grid[0] == GRID_WAIT:
-        inner += log_seconds(wait) * network.waits
     for feature in range(network.jobs.shape[1]):
         inner += network.jobs[job, feature] * network.job_weights[feature]
     leak = network.leak[0]
@@ -193,8 +173,7 @@ def _hear_of_starts(cluster: Cluster, network: CompiledEchoState) -> None:
         for place in range(network.heard[0], count):
             job = cluster.started[place]
             inner = shared_inner(network, network.asked, network.memory)
-            wait = cluster.start[job] - cluster.jobs[job].submit
-            step_memory(network, inner, job, wait, network.memory)
+            step_memory(network, inner, job, network.memory)
     network.heard[0] = count
 
 
@@ -220,9 +199,7 @@ def score_pending_from_memory(
     inner = shared_inner(network, state, network.memory)
     common = shared_score(network, state, network.memory)
     seen_inner = inner[network.seen]
-    now = cluster.state[0].now
     for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
         jobs[place] = job
-        wait = now - cluster.jobs[job].submit
-        scores[place] = job_score(network, seen_inner, common, job, wait)
+        scores[place] = job_score(network, seen_inner, common, job)

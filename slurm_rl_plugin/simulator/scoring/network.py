@@ -29,7 +29,6 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
     dynamic_job_features,
     expected_run,
     history_features,
-    log_seconds,
     longest_wait,
 )
 from slurm_rl_plugin.simulator.kernel.workload import (
@@ -43,7 +42,6 @@ from slurm_rl_plugin.simulator.kernel.workload import (
     past_speaks,
 )
 from slurm_rl_plugin.simulator.scoring.queue_features import (
-    GRID_WAIT,
     NO_GRID,
     grid_code,
     grid_job_table,
@@ -408,15 +406,9 @@ def _waiting_part(
     inner: FloatArray,
 ) -> float:
     """Add the features that change while a job waits to `inner`; their part of the linear term."""
-    wait = now - cluster.jobs[job].submit
-    if network.grid.code == GRID_WAIT:
-        waited = log_seconds(wait)
-        for unit in range(len(inner)):
-            inner[unit] += waited * network.dynamic_weights[0, unit]
-        return waited * network.dynamic_linear[0]
     account = cluster.jobs[job].account
     features = dynamic_job_features(
-        wait,
+        now - cluster.jobs[job].submit,
         network.longest[_LONGEST],
         cluster.shares[account],
         usage[account],

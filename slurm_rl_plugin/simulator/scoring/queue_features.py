@@ -9,7 +9,6 @@ import numpy as np
 from slurm_rl_plugin.features.history.run_history import ARRIVAL_MEMORY, FADING_TIMES
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID_SCHEMAS,
-    REACTIVE_GRID_WAIT,
     VO_PLACES,
     account_places,
     grid_job_features,
@@ -99,12 +98,12 @@ def queue_features_now(cluster: Cluster, usage: FloatArray, arrived: FloatArray)
 
 
 #: Codes of the schemas in the compiled loop; NO_GRID is any other schema.
-NO_GRID, GRID, GRID_2011, GRID_WAIT = 0, 1, 2, 3
+NO_GRID, GRID, GRID_2011 = 0, 1, 2
 
 
 def grid_code(schema: FeatureSchema) -> int:
     """The code of a schema with the papers' state; NO_GRID for any other."""
-    digests = [each.digest for each in (*REACTIVE_GRID_SCHEMAS, REACTIVE_GRID_WAIT)]
+    digests = [each.digest for each in REACTIVE_GRID_SCHEMAS]
     return digests.index(schema.digest) + 1 if schema.digest in digests else NO_GRID
 
 

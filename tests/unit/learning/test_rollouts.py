@@ -10,7 +10,6 @@ from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.rollout import MOST_OTHERS, NO_JOB, site_experience
 from slurm_rl_plugin.learning.sarsa_loop import (
     DIFFERENCE,
-    DIFFERENCE_REACHED,
     LITERAL,
     descend,
     interchange_gain,
@@ -82,21 +81,11 @@ def test_the_difference_is_what_this_order_keeps_over_the_other_one():
     against_batch = batch_kept(60.0) - interactive_kept(940.0)
     against_interactive = interactive_kept(60.0) - interactive_kept(120.0)
     expected = (against_batch + against_interactive) / 2
-    assert interchange_gain(*load, 1, False) == pytest.approx(expected)
+    assert interchange_gain(*load, 1) == pytest.approx(expected)
     assert start_reward(*load, 1, 0.4, DIFFERENCE) == pytest.approx(0.4 * expected)
     against_both = interactive_kept(940.0) - batch_kept(60.0)
     against_both += interactive_kept(940.0) - batch_kept(120.0)
-    assert interchange_gain(*load, 2, False) == pytest.approx(against_both / 2)
-
-
-def test_counted_from_the_waits_reached_a_job_has_only_its_last_utility_to_lose():
-    load = waiting()
-    left = interactive_kept(140.0)  # job 1 is 140 s past its deadline, job 3 not yet
-    expected = left * (1.0 - interactive_kept(120.0)) - (1.0 - interactive_kept(60.0))
-    expected += left * (1.0 - interactive_kept(940.0)) - (batch_kept(40.0) - batch_kept(100.0))
-    assert interchange_gain(*load, 1, True) == pytest.approx(expected / 2)
-    reward = start_reward(*load, 1, 1.0, DIFFERENCE_REACHED)
-    assert reward == pytest.approx(expected / 2)
+    assert interchange_gain(*load, 2) == pytest.approx(against_both / 2)
 
 
 def test_a_class_of_the_sites_own_is_rewarded_by_its_own_utility():
@@ -108,7 +97,7 @@ def test_a_class_of_the_sites_own_is_rewarded_by_its_own_utility():
     assert start_reward(*load, 1, 1.0, LITERAL) == 0.0  # it waited for 200 s
     assert start_reward(*load, 3, 1.0, LITERAL) == 1.0
     expected = (1.0 - (1.0 - batch_kept(60.0))) / 2  # job 3 loses as much by job 1 as 1 by 3
-    assert interchange_gain(*load, 1, False) == pytest.approx(expected)
+    assert interchange_gain(*load, 1) == pytest.approx(expected)
 
 
 RNG = np.random.default_rng(4)

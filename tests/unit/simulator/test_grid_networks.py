@@ -10,11 +10,10 @@ from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
-    REACTIVE_GRID_WAIT,
     account_places,
     grid_columns,
 )
-from slurm_rl_plugin.features.site import SITE, log_seconds
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.onnx_file import export_echo_state
 from slurm_rl_plugin.learning.rollout import (
     MOST_ACTIONS,
@@ -59,7 +58,9 @@ from tests.reference.readable_simulator import Moment
 from tests.reference.test_network_against_readable_simulator import probe
 
 SETTINGS = SimulationSettings(capacity=5)
-SCHEMAS = pytest.mark.parametrize("schema", [REACTIVE_GRID, REACTIVE_GRID_2011, REACTIVE_GRID_WAIT])
+SCHEMAS = pytest.mark.parametrize(
+    "schema", [REACTIVE_GRID, REACTIVE_GRID_2011], ids=lambda schema: schema.name
+)
 
 
 def network(seed=1, schema=REACTIVE_GRID_2011, leak=0.5):
@@ -74,13 +75,6 @@ def network(seed=1, schema=REACTIVE_GRID_2011, leak=0.5):
         job_linear=rng.normal(0, 1, jobs),
         output_bias=0.25,
     )
-
-
-def job_table(schema, workload, jobs, now):
-    """Job features as the schema lists them."""
-    table = grid_job_table(workload)[jobs]
-    wait = log_seconds(now - workload.submit[jobs])
-    return np.column_stack([table, wait]) if schema.dynamic_jobs else table
 
 
 def prepared(seed=1, jobs=300):
@@ -107,14 +101,14 @@ def test_scores_and_memory_of_every_decision_are_the_networks_own(schema, parall
         waiting = cluster.pending[:count].copy()
         score_pending_from_memory(cluster, compiled, True, scores, jobs)
         np.testing.assert_allclose(compiled.memory, expected, rtol=0, atol=1e-9)
-        table = job_table(schema, workload, waiting, cluster.state[0].now)
+        table = grid_job_table(workload)[waiting]
         wanted = here.scores(queue, table, expected)[0]
         np.testing.assert_array_equal(jobs[:count], waiting)
         np.testing.assert_allclose(scores[:count], wanted, rtol=0, atol=1e-9)
         before = cluster.state[0].started
         dispatch_by_score(cluster, scores, jobs, 0, 0)
         for job in cluster.started[before : cluster.state[0].started]:
-            row = job_table(schema, workload, np.array([job]), cluster.state[0].now)
+            row = grid_job_table(workload)[[job]]
             expected = here.scores(queue, row, expected)[1][0]
         decisions += count > 1
     assert decisions > 20
@@ -174,16 +168,15 @@ def test_a_rollout_without_exploration_is_the_simulation():
     assert (np.diff(simulated[found.job]) >= 0).all()
 
 
-@pytest.mark.parametrize("schema", [REACTIVE_GRID_2011, REACTIVE_GRID_WAIT])
 @pytest.mark.parametrize("epsilon", [None, 0.0, 0.5])
-def test_a_rollout_keeps_states_actions_and_rewards_of_every_start(epsilon, schema):
-    workload, here = prepared(3).workload(None), network(8, schema)
+def test_a_rollout_keeps_states_actions_and_rewards_of_every_start(epsilon):
+    workload, here = prepared(3).workload(None), network(8)
     found = collect_experience(workload, here, SETTINGS, epsilon=epsilon, rng=_rng())
     memory = here.empty_memory()
-    values = best_action_values(compile_echo_state(here, workload), found, workload.submit)
+    values = best_action_values(compile_echo_state(here, workload), found)
     for start in range(300):
         actions = found.actions[found.first_action[start] : found.first_action[start + 1]]
-        table = job_table(schema, workload, actions, found.now[start])
+        table = grid_job_table(workload)[actions]
         scores, states = here.scores(found.queue[start], table, memory)
         assert found.job[start] in actions or len(actions) == MOST_ACTIONS
         chosen = int(np.flatnonzero(actions == found.job[start])[0])
@@ -191,15 +184,13 @@ def test_a_rollout_keeps_states_actions_and_rewards_of_every_start(epsilon, sche
         assert values[start] == pytest.approx(scores.max(), abs=1e-9)
         assert epsilon != 0.0 or scores[chosen] == pytest.approx(scores.max(), abs=1e-9)
         assert 0.0 <= found.lost[start] < 1.0
-        assert (found.lost[start] > 0.0) == (found.spared[start] > 0.0) == (len(actions) > 1)
+        assert (found.lost[start] > 0.0) == (len(actions) > 1)
         memory = found.state[start]
     assert 0.0 < found.responsiveness.min() <= found.responsiveness.max() <= 1.0
     assert 0.0 <= found.fairness.min() <= found.fairness.max() <= 1.0
 
 
 CAPACITY = 12
-THREE = (REACTIVE_GRID, REACTIVE_GRID_2011, REACTIVE_GRID_WAIT)
-SCHEMAS_GRID = pytest.mark.parametrize("schema", THREE, ids=lambda schema: schema.name)
 
 
 def network_grid(schema, seed=1, hidden=6):
@@ -225,7 +216,7 @@ def moments(workload, capacity=CAPACITY, half_life=5000.0):
         dispatch_in_order(cluster, order, len(order), EASY, 0)
 
 
-@SCHEMAS_GRID
+@SCHEMAS
 @pytest.mark.parametrize("accounts", [2, 6])
 def test_compiled_features_equal_those_of_the_head_node(schema, accounts):
     workload = random_workload(3, jobs=120, parallel=True, accounts=accounts)
@@ -242,7 +233,7 @@ def test_compiled_features_equal_those_of_the_head_node(schema, accounts):
     assert varied.sum() >= (6 if accounts == 2 else 8)  # two accounts leave two places empty
 
 
-@SCHEMAS_GRID
+@SCHEMAS
 def test_the_compiled_loop_scores_as_the_network_does(schema):
     workload, scorer = random_workload(4, jobs=100, parallel=False), network_grid(schema)
     in_loop = compile_network(scorer, workload)
