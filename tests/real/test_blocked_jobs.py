@@ -55,40 +55,27 @@ def check_ordered_again(
     assert cluster.site_factors() == dict.fromkeys(jobs, 0)
 
 
+@pytest.mark.parametrize(("command", "why"), [("requeue", "not_eligible"), ("requeuehold", "held")])
 def test_a_requeued_job_is_left_alone_until_it_may_start(
-    closed_slurm: PrivateSlurm, tmp_path: Path
+    closed_slurm: PrivateSlurm, tmp_path: Path, command: str, why: str
 ) -> None:
     cluster = closed_slurm
     jobs, policy, cycle = run_one_of_three(cluster, tmp_path)
     before = written(tmp_path)
-    cluster.scontrol("requeue", str(jobs[0]))
-    cluster.wait_state(jobs[0], "PENDING", 60)
-    policy.sign = -1
-    report = cycle.run()
-    assert report.suppressed["not_eligible"] == 1
-    assert jobs[0] not in written(tmp_path)[len(before) :]
-    policy.sign = 1
-    check_ordered_again(cluster, jobs, policy, cycle)
-
-
-def test_a_job_requeued_and_held_stays_so(closed_slurm: PrivateSlurm, tmp_path: Path) -> None:
-    cluster = closed_slurm
-    jobs, policy, cycle = run_one_of_three(cluster, tmp_path)
-    before = written(tmp_path)
-    cluster.scontrol("requeuehold", str(jobs[0]))
+    cluster.scontrol(command, str(jobs[0]))
     cluster.wait_state(jobs[0], "PENDING", 60)
 
     def shown() -> str:
         return cluster.run("squeue", "-h", "-j", str(jobs[0]), "-o", "%Q %r").stdout.strip()
 
-    held = shown()
-    assert held.startswith("0 ")
+    was = shown()
     for policy.sign in (-1, 1, -1):
-        assert cycle.run().suppressed["held"] == 1
-    assert shown() == held
+        assert cycle.run().suppressed[why] == 1
+    assert (shown() == was, was.startswith("0 ")) == (True, why == "held")
     assert jobs[0] not in written(tmp_path)[len(before) :]
     policy.sign = 1
-    cluster.scontrol("release", str(jobs[0]))
+    if why == "held":
+        cluster.scontrol("release", str(jobs[0]))
     check_ordered_again(cluster, jobs, policy, cycle)
 
 
@@ -105,14 +92,23 @@ def test_they_get_no_factor_before_and_their_place_afterwards(
     parent = submit(seconds=1)
     after = submit(f"--dependency=afterok:{parent}")
     later = submit("--begin=now+15")
+    cancelled = submit()
+    never = submit(f"--dependency=afterok:{cancelled}")
     plain = [submit() for _ in range(3)]
     cluster.wait_eligible((parent, *plain))
+    cluster.run("scancel", str(cancelled))
+    cluster.wait_until(
+        lambda: "DependencyNeverSatisfied" in cluster.run("squeue", "-h", "-o", "%r").stdout,
+        30,
+        "a dependency that cannot be met",
+    )
     policy = DrawnOrder(seed=9, scores={parent: 9.0, after: 8.0, later: 0.5})
     cycle = cycle_of(adapter_of(cluster), policy, tmp_path)
     for policy.sign in (-1, 1):
         report = cycle.run()
-        assert report.suppressed["not_eligible"] == 2
-    assert {after, later}.isdisjoint(written(tmp_path))
+        assert report.suppressed["not_eligible"] == 3
+    assert {after, later, never}.isdisjoint(written(tmp_path))
+    cluster.run("scancel", str(never))
     cluster.set_partition("up")
     cluster.wait_state(parent, "RUNNING")
     cluster.set_partition("down")
@@ -125,28 +121,6 @@ def test_they_get_no_factor_before_and_their_place_afterwards(
     assert cluster.by_priority() == sorted(jobs, key=lambda job: -policy.score(job))
     cycle.release()
     assert cluster.site_factors() == dict.fromkeys(jobs, 0)
-
-
-def test_a_dependency_that_can_never_be_met_is_left_alone(
-    closed_slurm: PrivateSlurm, tmp_path: Path
-) -> None:
-    cluster = closed_slurm
-    parent = cluster.submit(user="alice", account="physics")
-    after = cluster.submit(f"--dependency=afterok:{parent}", user="alice", account="physics")
-    plain = [cluster.submit(user="bob", account="biology") for _ in range(2)]
-    cluster.wait_eligible((parent, *plain))
-    cluster.run("scancel", str(parent))
-    cluster.wait_until(
-        lambda: "DependencyNeverSatisfied" in cluster.run("squeue", "-h", "-o", "%r").stdout,
-        30,
-        "a dependency that cannot be met",
-    )
-    cycle = cycle_of(adapter_of(cluster), policy := DrawnOrder(seed=3), tmp_path)
-    for policy.sign in (1, -1):
-        report = cycle.run()
-        assert report.succeeded
-        assert report.suppressed["not_eligible"] == 1
-    assert after not in written(tmp_path)
 
 
 def test_a_job_whose_reservation_has_ended_is_ordered_and_keeps_no_factor(
@@ -185,18 +159,6 @@ def test_a_job_whose_reservation_has_ended_is_ordered_and_keeps_no_factor(
     assert cluster.site_factors() == {inside: 0, plain: 0}
     cluster.set_partition("up")
     cluster.wait_state(inside, "RUNNING")
-
-
-def test_a_stopped_job_occupies_its_processors(closed_slurm: PrivateSlurm) -> None:
-    cluster = closed_slurm
-    cluster.set_partition("up")
-    job = cluster.submit(user="alice", account="physics", processors=4, seconds=60)
-    cluster.wait_state(job, "RUNNING")
-    cluster.run("scancel", "--signal=STOP", str(job))
-    cluster.wait_state(job, "STOPPED")
-    running = adapter_of(cluster).snapshot().running
-    assert running.jobs.job_id.tolist() == [job]
-    assert running.jobs.processors.tolist() == [4]
 
 
 #: What makes a job preempt others, by PreemptType.

@@ -160,15 +160,6 @@ def test_a_declared_class_goes_first_within_the_bound_of_its_user(
     assert "none of those that users may choose: urgent" in ignored["utility"]["ignored"]
 
 
-def test_without_a_reserve_no_choice_counts(cluster: PrivateSlurm, tmp_path: Path) -> None:
-    with full_machine(cluster):
-        urgent = submit(cluster, "urgent", "alice", 300)
-        with running_hook(cluster, tmp_path, MODEL, cycle=1, site=SITE):
-            found = explained(cluster, tmp_path, urgent)
-    assert (found["class"], found["as_batch"]) == ("batch", {"reason": "no_reserve"})
-    assert found["utility"]["class"] == "urgent"
-
-
 def utilities(jobs: dict[int, str], done: dict[int, Outcome]) -> dict[str, list[float]]:
     """The time utility of each job, by the class that it has."""
     found: dict[str, list[float]] = {name: [] for name in CLASSES}

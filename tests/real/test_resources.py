@@ -1,25 +1,22 @@
-"""Memory, GPUs, whole nodes, features and licences: read, ordered, explained, measured."""
+"""Memory, GPUs, whole nodes, features and licences: read, ordered, measured."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
-from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
-from slurm_rl_plugin.machine_files.statements import expand
+from slurm_rl_plugin.domain import JobTable
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourcesNow
 from tests.real.conftest import ACCOUNTS, private_slurm, running_slurm, skip_without_daemons
-from tests.real.daemon_under_test import running_hook, write_configuration
-from tests.real.drawn_order import settings_of
+from tests.real.daemon_under_test import running_hook
+from tests.real.drawn_order import adapter_of
 from tests.real.load import outcomes
 from tests.real.private_cluster import ClusterPlan, NodeKind, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
-from tests.real.test_operator_commands import Operator
 
 pytestmark = pytest.mark.real
 
@@ -39,55 +36,6 @@ PLAN = ClusterPlan(
         "PartitionName=gpu Nodes=g1 DefMemPerCPU=1000 PriorityTier=2 State=UP",
     ),
 )
-#: sbatch's options, processors, and where it runs; those that wait are the last, because a plan for
-#: one keeps its whole nodes from all later ones.
-JOBS: tuple[tuple[tuple[str, ...], int, list[str] | None], ...] = (
-    (("--nodes=1",), 3, ["n1"]),
-    (("--nodes=1", "--mem=8000"), 1, ["n2"]),  # n1 has a processor left and 5000 MB
-    (("--nodes=1", "--mem=60000"), 1, ["b1"]),
-    (("--nodes=1", "--partition=gpu", "--gres=gpu:1"), 1, ["g1"]),
-    (("--nodes=1", "--gres=gpu:1"), 1, ["g1"]),
-    (("--nodes=2", "--mem=1000"), 2, ["b1", "n1"]),
-    (("--nodes=1", "--partition=gpu", "--gres=gpu:1"), 1, []),  # one of its processors is free
-    (("--nodes=1", "--constraint=old", "--mem=6000"), 1, []),  # three are free on n2
-    (("--nodes=1", "--mem=20000"), 1, []),  # two are free on b1
-    (("--nodes=1", "--mem=70000"), 1, None),
-    (("--nodes=1", "--exclusive", "--partition=gpu"), 1, []),
-    (("--nodes=1", "--partition=gpu"), 1, []),  # would fit, after its turn
-)
-
-
-mixed = private_slurm(PLAN)
-
-
-def test_memory_and_gpus_bind(mixed: PrivateSlurm) -> None:
-    wanted = {}
-    for options, processors, where in JOBS:
-        words = (*options, "--chdir=/", "--output=/dev/null", f"--ntasks={processors}", "--time=5")
-        done = mixed.run("sbatch", "--parsable", *words, "--wrap=sleep 300", check=False)
-        if where is None:
-            assert "configuration is not available" in done.stderr
-            continue
-        job = int(done.stdout)
-        wanted[job] = where
-        if where:
-            mixed.wait_until(lambda job=job: placed(mixed, job) != [], 20, str(options))  # type: ignore[misc]
-    time.sleep(4.0)  # rounds of both schedulers
-    assert {job: placed(mixed, job) for job in wanted} == wanted
-    assert " Nodes=n1 CPU_IDs=0-2 Mem=3000" in shown(mixed, 1)  # DefMemPerCPU
-    assert " JOB_GRES=gpu:1 " in shown(mixed, 4)
-    assert re.search(r" Nodes=g1 CPU_IDs=\d Mem=1000", shown(mixed, 4))
-
-
-def shown(cluster: PrivateSlurm, job: int) -> str:
-    return cluster.run("scontrol", "-o", "-d", "show", "job", str(job)).stdout
-
-
-def placed(cluster: PrivateSlurm, job: int) -> list[str]:
-    """Names of its nodes; none while it waits."""
-    return expand(cluster.run("squeue", "-h", "-j", str(job), "-o", "%N").stdout.strip())
-
-
 PARTITIONS = ("all", "gpu")
 TYPED = [
     NodeKind(name=name, count=1, processors=4, gpus=gpus, gpu_type=kind)
@@ -118,6 +66,14 @@ def close(cluster: PrivateSlurm, state: str = "down") -> None:
         cluster.set_partition(state, name)
 
 
+def looked(cluster: PrivateSlurm) -> tuple[JobTable, ResourcesNow]:
+    """The pending jobs and the machine."""
+    snapshot = adapter_of(cluster, timeout=10.0).snapshot()
+    assert snapshot.pending.jobs.requests is not None
+    assert snapshot.resources is not None
+    return snapshot.pending.jobs, snapshot.resources
+
+
 def test_requests_of_each_kind_and_what_is_free(cluster: PrivateSlurm) -> None:
     holder = submit(cluster, "--gres=gpu:1", "--mem=2000")
     cluster.wait_until(lambda: "R" in states(cluster, holder), 20, "a running job")
@@ -132,20 +88,14 @@ def test_requests_of_each_kind_and_what_is_free(cluster: PrivateSlurm) -> None:
         submit(cluster, "--array=1-3", "--gpus-per-node=1"): [1.0, 1000.0, 1.0],
         submit(cluster, "--gres=gpu:1", ":", "--ntasks=2"): [3.0, 3000.0, 1.0],
     }
-    snapshot = SlurmCommands(settings_of(cluster, timeout=10.0)).snapshot()
-    jobs, now = snapshot.pending.jobs, snapshot.resources
-    assert jobs.requests is not None
-    assert now is not None
+    jobs, now = looked(cluster)
     assert jobs.requests.names == now.names == BASIC_RESOURCES
-    told = dict(zip(jobs.job_id.tolist(), jobs.requests.total.tolist(), strict=True))
-    assert told == asked
+    assert dict(zip(jobs.job_id.tolist(), jobs.requests.total.tolist(), strict=True)) == asked
     assert now.capacity.tolist() == [16.0, 88000.0, 2.0]
     assert now.free.tolist() == [15.0, 86000.0, 1.0]
 
 
-def test_jobs_of_gpus_are_ordered_explained_and_counted(
-    cluster: PrivateSlurm, tmp_path: Path
-) -> None:
+def test_jobs_of_gpus_are_ordered_and_counted(cluster: PrivateSlurm, tmp_path: Path) -> None:
     close(cluster)
     jobs = {
         submit(cluster, "--gres=gpu:2", minutes=minutes, seconds=1): minutes for minutes in LIMITS
@@ -162,23 +112,9 @@ def test_jobs_of_gpus_are_ordered_explained_and_counted(
     done = outcomes(cluster, list(jobs))
     assert [jobs[job] for job in sorted(done, key=lambda job: done[job].start)] == sorted(LIMITS)
 
-    write_configuration(tmp_path, "sjf", mode="shadow", cycle=1)
-    operator = Operator(cluster=cluster, folder=tmp_path)
-    holder = submit(cluster, "--gres=gpu:1")
-    cluster.wait_until(lambda: "R" in states(cluster, holder), 20, "a running job")
-    job = submit(cluster, "--gres=gpu:2")
-    out = operator.types("explain", str(job)).stdout
-    assert "It asks for 1 processor, 1000M of memory, 2 GPUs, on one node at least." in out
-    assert "It waits for 2 GPUs; 1 is free on one node, none has 2 (1 on all nodes)." in out
-    assert operator.queue()[job]["gpus"] == 2.0
-    assert re.search(r"GPUS\s+MEMORY", operator.types("queue").stdout)
-    status = operator.types("status").stdout
-    assert "gpus: 1 of 2 in use, 2 asked for by pending jobs" in status
-    assert "cpus: 1 of 16 in use, 1 asked for by pending jobs" in status
-
 
 @pytest.mark.parametrize("tracked", ["gres/gpu,gres/gpu:a100,gres/gpu:v100", "gres/gpu"])
-def test_types_of_gpus(release: SlurmRelease | None, tmp_path: Path, tracked: str) -> None:
+def test_types_of_gpus(release: SlurmRelease | None, tracked: str) -> None:
     """Tracked by name, and by what the user wrote where only GPUs as such are."""
     skip_without_daemons(release)
     options = {**PLAN.options, "AccountingStorageTRES": tracked}
@@ -188,19 +124,12 @@ def test_types_of_gpus(release: SlurmRelease | None, tmp_path: Path, tracked: st
         cluster.wait_until(lambda: "R" in states(cluster, holder), 20, "a running job")
         first = submit(cluster, "--gres=gpu:v100:2")
         second = submit(cluster, "--hold", "--gpus=a100:3")
-        snapshot = SlurmCommands(settings_of(cluster, timeout=10.0)).snapshot()
-        jobs, now = snapshot.pending.jobs, snapshot.resources
-        assert jobs.requests is not None
-        assert now is not None
+        jobs, now = looked(cluster)
         assert now.names == (*BASIC_RESOURCES, "gres/gpu:a100", "gres/gpu:v100")
         assert now.capacity.tolist() == [8.0, 32000.0, 6.0, 4.0, 2.0]
         assert now.free.tolist() == [7.0, 30000.0, 5.0, 4.0, 1.0]
         told = dict(zip(jobs.job_id.tolist(), jobs.requests.total.tolist(), strict=True))
         assert told == {first: [1, 1000, 2, 0, 2], second: [1, 1000, 3, 3, 0]}
-        write_configuration(tmp_path, "sjf", mode="shadow", cycle=1)
-        operator = Operator(cluster=cluster, folder=tmp_path)
-        lacks = "2 gres/gpu:v100; 1 is free on one node, none has 2 (1 on all nodes)."
-        assert f"It waits for {lacks}" in operator.types("explain", str(first)).stdout
 
 
 def resource_metrics(text: str) -> dict[tuple[str, str], float]:
@@ -217,7 +146,7 @@ def states(cluster: PrivateSlurm, job: int) -> list[str]:
 licensing = private_slurm(replace(PLAN, options={**PLAN.options, "Licenses": "matlab:2"}))
 
 
-def test_what_jobs_wait_for_is_told(licensing: PrivateSlurm, tmp_path: Path) -> None:
+def test_whole_nodes_features_and_licences(licensing: PrivateSlurm) -> None:
     whole = submit(licensing, "--exclusive", "--constraint=old", "--mem=1000")
     licensed = submit(licensing, "--licenses=matlab:2", "--constraint=old", "--mem=2000")
     for job in (whole, licensed):
@@ -226,12 +155,8 @@ def test_what_jobs_wait_for_is_told(licensing: PrivateSlurm, tmp_path: Path) -> 
     alone = submit(licensing, "--exclusive", "--constraint=old|old")
     plain = submit(licensing, "--hold", "--constraint=(old|old)&old")
 
-    system = SlurmCommands(settings_of(licensing, timeout=10.0))
-    system.facts()  # which release it is
-    snapshot = system.snapshot()
-    jobs, requests, now = snapshot.pending.jobs, snapshot.pending.jobs.requests, snapshot.resources
-    assert requests is not None
-    assert now is not None
+    jobs, now = looked(licensing)
+    requests = jobs.requests
     place = {job: row for row, job in enumerate(jobs.job_id.tolist())}
     exclusive = {job: bool(requests.exclusive[row]) for job, row in place.items()}
     assert exclusive == {third: False, alone: True, plain: False}
@@ -240,14 +165,6 @@ def test_what_jobs_wait_for_is_told(licensing: PrivateSlurm, tmp_path: Path) -> 
     assert requests.of("license/matlab")[place[third]] == 1.0
     # the first job has its node whole, whatever it asked for, of another the second has 2000 MB
     assert now.free.tolist() == [16.0 - 4 - 1, 88000.0 - 8000 - 2000, 2.0]
-
-    write_configuration(tmp_path, "sjf", mode="shadow", cycle=1)
-    operator = Operator(cluster=licensing, folder=tmp_path)
-    out = operator.types("explain", str(third)).stdout
-    assert "It waits for 1 licence of matlab; 0 are free." in out
-    out = operator.types("explain", str(alone)).stdout
-    assert "with old|old, for itself." in out
-    assert "It waits for a whole node with old|old; of 2 0 are idle." in out
     licensing.run("scancel", *(str(job) for job in (whole, licensed, third, alone, plain)))
     licensing.wait_empty(30)
 
