@@ -116,11 +116,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="train N times, from --seed on, and keep the model that validates best",
     )
     parser.add_argument(
-        "--leave-one-out",
-        action="store_true",
-        help="also train without each LOG in turn, and print the objective on it",
-    )
-    parser.add_argument(
         "--protocol",
         choices=[HELDOUT],
         help="heldout: do not use the last 40 %% of each LOG; if no training beats the best rule, "
@@ -253,7 +248,6 @@ def _plan(
         classifier=configured_classifier(options.config),
         start=start,
         class_limit=class_limit_of(options),
-        leave_one_out=options.leave_one_out,
         goals=None if options.config is None else read_configuration(options.config).goals,
     )
 
@@ -292,7 +286,6 @@ def _command(options: argparse.Namespace, logs: list[NamedLog]) -> str:
         ("--runs", (options.runs or _RUNS) if own else None),
         ("--seed", options.seed),
         ("--seeds", options.seeds if options.seeds > 1 else None),
-        ("--leave-one-out", "" if options.leave_one_out else None),
     ]
     words = [f"{name} {value}".strip() for name, value in given if value is not None]
     return " ".join(["slurm-rl train", *(log.words for log in logs), *words])
@@ -320,14 +313,6 @@ def _told(manifest: Mapping[str, Any], trained: TrainedPolicy) -> Iterator[str]:
             )
         elif not heldout["beats_best_rule"]:
             yield (f"{beaten}, but the best of those that a network can represent: it is written.")
-    for log, objectives in manifest.get("leave_one_out", {}).items():
-        values = dict(objectives)
-        without, having = values.pop("trained_without"), values.pop("trained_with")
-        name = max(list(values), key=values.__getitem__)
-        yield (
-            f"{log}: objective {without:.3f} trained without it, {having:.3f} with it; best rule "
-            f"{name} {values[name]:.3f}"
-        )
     for name, value in trained.compared:
         if trained.validation_objective <= value:
             yield (

@@ -127,39 +127,14 @@ class TrainingPlan:
     start: QNetwork | None = None  #: a network to start the search from
     #: How the simulated batch system keeps a reserve; None keeps processors free.
     class_limit: ClassLimit | None = None
-    leave_one_out: bool = False  #: also train without each log, and report the effect on it
     #: Goals that the model will run with: they order the simulated queue too, so that no goal
     #: counts twice; None for those of the default model.
     goals: Goals | None = None
 
-    def __post_init__(self) -> None:
-        if self.leave_one_out and not algorithms.ALGORITHMS[self.algorithm].orders:
-            raise ConfigurationError(
-                f"--leave-one-out compares orders of the queue, and {self.algorithm} orders none: "
-                "leave it out."
-            )
-        if self.leave_one_out and len(self.logs) < 2:
-            raise ConfigurationError("--leave-one-out needs two logs at least: give another LOG.")
-
-    @property
-    def folds(self) -> list[TrainingPlan]:
-        """The plan without the first log, without the second, ..., for `leave_one_out`."""
-        if not self.leave_one_out:
-            return []
-        return [
-            replace(
-                self,
-                logs=[*self.logs[:out], *self.logs[out + 1 :]],
-                sources=[*self.sources[:out], *self.sources[out + 1 :]],
-                leave_one_out=False,
-            )
-            for out in range(len(self.logs))
-        ]
-
     @property
     def steps(self) -> int:
-        """Steps of all trainings: every seed, and every fold of each."""
-        return self.seeds * (1 + len(self.folds)) * algorithms.steps_of(self.settings)
+        """Steps of the trainings of all seeds."""
+        return self.seeds * algorithms.steps_of(self.settings)
 
 
 def train_model(
@@ -170,29 +145,23 @@ def train_model(
     An interrupted training leaves OUTPUT.checkpoint; the same command continues from it. `progress`
     counts the steps of all trainings.
     """
-    loads = [loads_of(each) for each in (plan, *plan.folds)]
+    loads = loads_of(plan)
     policies, checkpoints = _train_all(plan, loads, output, progress)
-    first, *without = [
-        policies[each : each + plan.seeds] for each in range(0, len(policies), plan.seeds)
-    ]
-    trained = _best_of_seeds(first)
+    trained = _best_of_seeds(policies)
     seeds = range(plan.settings.seed, plan.settings.seed + plan.seeds)
     by_seed = {
-        str(seed): each.validation_objective for seed, each in zip(seeds, first, strict=True)
+        str(seed): each.validation_objective for seed, each in zip(seeds, policies, strict=True)
     }
     comparisons = _comparisons(plan, trained) if plan.heldout else {}
     shipped = shipped_rule(comparisons.values())
     if shipped is not None:
         network = rule_network(shipped)
-        objective = mean_objective(network, loads[0].validation, plan.settings.weights)
+        objective = mean_objective(network, loads.validation, plan.settings.weights)
         trained = replace(trained, network=network, validation_objective=objective)
-    manifest = _manifest(plan, trained, loads[0].validation)
+    manifest = _manifest(plan, trained, loads.validation)
     manifest["seeds"] = by_seed
     if plan.heldout:
         manifest["heldout"] = heldout_entry(comparisons, shipped)
-    if plan.leave_one_out:
-        best = [_best_of_seeds(each) for each in without]
-        manifest["leave_one_out"] = _leave_one_out(plan, trained, best)
     sources = json.dumps(list(plan.sources), sort_keys=True, default=np.ndarray.tolist)
     export_model(
         trained.network,
@@ -204,7 +173,7 @@ def train_model(
             "seed": str(plan.settings.seed),
             "package_version": __version__,
             **{name: json.dumps(own, sort_keys=True) for name, own in _own_classes(plan).items()},
-            **_estimate_metadata(plan, loads[0].training),
+            **_estimate_metadata(plan, loads.training),
         },
     )
     manifest["sha256"] = file_checksum(output)
@@ -229,12 +198,9 @@ def _load_key(plan: TrainingPlan) -> str:
 
 
 def _train_all(
-    plan: TrainingPlan, loads: Sequence[TrainingLoads], output: Path, progress: Progress | None
+    plan: TrainingPlan, loads: TrainingLoads, output: Path, progress: Progress | None
 ) -> tuple[list[TrainedPolicy], list[Path]]:
-    """Train each seed on all logs, then each seed on each fold; policies and checkpoints.
-
-    Steps in a checkpoint are not repeated.
-    """
+    """Train each seed; policies and checkpoints. Steps in a checkpoint are not repeated."""
     policies: list[TrainedPolicy] = []
     checkpoints: list[Path] = []
 
@@ -242,23 +208,20 @@ def _train_all(
         if progress is not None:
             progress(len(policies) * algorithms.steps_of(plan.settings) + step, value)
 
-    for fold, part in enumerate((plan, *plan.folds)):
-        key, ending = _load_key(part), f".without-{fold}" if fold else ""
-        for turn in range(plan.seeds):
-            settings = replace(plan.settings, seed=plan.settings.seed + turn)
-            seed = f".{settings.seed}" if plan.seeds > 1 else ""
-            checkpoints.append(output.with_name(f"{output.name}.checkpoint{ending}{seed}"))
-            policies.append(
-                algorithms.train_policy(
-                    loads[fold].training,
-                    loads[fold].validation,
-                    settings,
-                    checkpoint=checkpoints[-1],
-                    load_key=key,
-                    progress=shown,
-                    start=plan.start,
-                )
+    key = _load_key(plan)
+    for turn in range(plan.seeds):
+        settings = replace(plan.settings, seed=plan.settings.seed + turn)
+        seed = f".{settings.seed}" if plan.seeds > 1 else ""
+        checkpoints.append(output.with_name(f"{output.name}.checkpoint{seed}"))
+        policies.append(
+            algorithms.train_policy(
+                *(loads.training, loads.validation, settings),
+                checkpoint=checkpoints[-1],
+                load_key=key,
+                progress=shown,
+                start=plan.start,
             )
+        )
     return policies, checkpoints
 
 
@@ -266,23 +229,6 @@ def _best_of_seeds(trained: Sequence[TrainedPolicy]) -> TrainedPolicy:
     """The policy that validates best; on a tie the first."""
     best = max(trained, key=lambda each: each.validation_objective)
     return replace(best, simulated_jobs=sum(each.simulated_jobs for each in trained))
-
-
-def _leave_one_out(
-    plan: TrainingPlan, trained: TrainedPolicy, without: Sequence[TrainedPolicy]
-) -> dict[str, dict[str, float]]:
-    found = {}
-    weights = plan.settings.weights
-    names = _names(plan.sources)
-    for name, source, prepared, policy in zip(names, plan.sources, plan.logs, without, strict=True):
-        alone = replace(plan, logs=[prepared], sources=[source], leave_one_out=False)
-        loads = loads_of(alone).validation
-        found[name] = {
-            "trained_without": mean_objective(policy.network, loads, weights),
-            "trained_with": mean_objective(trained.network, loads, weights),
-            **{rule: rule_objective(rule, loads, weights) for rule in COMPARED_RULES},
-        }
-    return found
 
 
 def _comparisons(plan: TrainingPlan, trained: TrainedPolicy) -> dict[str, RuleComparison]:

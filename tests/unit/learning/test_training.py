@@ -1,4 +1,4 @@
-"""From prepared logs to a model with its manifest; seeds, folds and steps kept."""
+"""From prepared logs to a model with its manifest; seeds and steps kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from slurm_rl_plugin.learning.policy_search import (
     unsearched_network,
 )
 from slurm_rl_plugin.learning.side_by_side import processors_here, side_by_side
-from slurm_rl_plugin.learning.site_utility import SiteUtilitySettings
 from slurm_rl_plugin.learning.training import (
     TrainingPlan,
     _load_key,
@@ -34,7 +33,7 @@ from slurm_rl_plugin.learning.training import (
     parts_too_small,
     train_model,
 )
-from slurm_rl_plugin.learning.training_load import log_window, mean_objective, split_stretches
+from slurm_rl_plugin.learning.training_load import log_window, split_stretches
 from slurm_rl_plugin.policies.network import (
     QNetwork,
 )
@@ -47,9 +46,8 @@ from tests.fakes.power_cut import Interrupted, stop_at
 from tests.reference.test_weighed_jobs import load as node_load
 
 LOG = prepare_log(mmn_log(np.random.default_rng(1), processors=5, jobs=400))
-LOGS = [prepare_log(mmn_log(np.random.default_rng(n), processors=5, jobs=300)) for n in (1, 2)]
-#: Two files of one name.
-SOURCES = [{"log": "site.swf", "sha256": f"{n}", "jobs": 300, "processors": 5} for n in (1, 2)]
+ONE = prepare_log(mmn_log(np.random.default_rng(1), processors=5, jobs=300))
+SOURCE = {"log": "site.swf", "sha256": "1", "jobs": 300, "processors": 5}
 PLAN = TrainingPlan(
     logs=[LOG],
     sources=[{"log": "mmn", "sha256": "", "jobs": 400, "processors": 5}],
@@ -64,12 +62,11 @@ PLAN = TrainingPlan(
 
 PLAN_STEPS = replace(
     PLAN,
-    logs=LOGS[:1],
-    sources=SOURCES[:1],
+    logs=[ONE],
+    sources=[SOURCE],
     estimates=["requested"],
     settings=replace(PLAN.settings, hidden=1),
 )
-WITHOUT = replace(PLAN_STEPS, logs=LOGS, sources=SOURCES, leave_one_out=True)
 
 
 def test_training_writes_model_manifest_and_card_that_agree(tmp_path):
@@ -166,23 +163,6 @@ def test_parts_of_several_logs_count_together_and_generated_ones_in_jobs() -> No
     assert parts_too_small([log], heldout=False) is None
 
 
-def test_a_fold_has_not_seen_the_log_it_leaves_out(tmp_path):
-    _, manifest = train_model(WITHOUT, tmp_path / "all.onnx")
-    for out, source in enumerate(SOURCES):
-        only = replace(PLAN_STEPS, logs=[LOGS[1 - out]], sources=[SOURCES[1 - out]])
-        other, _ = train_model(only, tmp_path / f"{out}.onnx")
-        left = replace(PLAN_STEPS, logs=[LOGS[out]], sources=[source])
-        loads = loads_of(left).validation
-        expected = mean_objective(other.network, loads, PLAN_STEPS.settings.weights)
-        name = ("site.swf", "site.swf (2)")[out]
-        assert manifest["leave_one_out"][name]["trained_without"] == expected
-    assert len(json.loads((tmp_path / "all.json").read_text())["leave_one_out"]) == 2
-    with pytest.raises(ConfigurationError, match="needs two logs at least"):
-        replace(PLAN_STEPS, leave_one_out=True)
-    with pytest.raises(ConfigurationError, match="site-utility orders none"):
-        replace(WITHOUT, algorithm="site-utility", settings=SiteUtilitySettings())
-
-
 def test_a_checkpoint_is_taken_up_by_nothing_that_shapes_its_loads_otherwise():
     log, start = node_load(1), unsearched_network(PLAN_STEPS.settings)
     requests = log.log.requests
@@ -205,9 +185,9 @@ def test_a_checkpoint_is_taken_up_by_nothing_that_shapes_its_loads_otherwise():
         {"runs": 2},
         {"backfilling": "easy"},
         {"estimates": ["oracle"]},
-        {"sources": [{**SOURCES[0], "sha256": "12"}]},
-        {"logs": [replace(LOGS[0], shares=LOGS[0].shares[::-1].copy())]},
-        {"logs": [replace(LOGS[0], log=replace(LOGS[0].log, run_time=LOGS[0].log.run_time / 2))]},
+        {"sources": [{**SOURCE, "sha256": "12"}]},
+        {"logs": [replace(ONE, shares=ONE.shares[::-1].copy())]},
+        {"logs": [replace(ONE, log=replace(ONE.log, run_time=ONE.log.run_time / 2))]},
         {"settings": replace(PLAN_STEPS.settings, seed=2)},
         {"start": start},
         {"start": replace(start, bias=start.bias + 1.0)},
