@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest, SiteOffer
@@ -38,9 +39,12 @@ _ID = re.compile(r"[A-Za-z0-9-]{8,64}")
 #: All fields of a request; the desk reads FORMULA, and `forwarding_of` those of forwarding.
 FORMULA = "formula"
 FIELDS = (*TEXTS, "processors", "time_limit", "has_batch_script", "needs", FORMULA, *FORWARDED)
-_NUMBERS = ("expected_start", "utility", "price")
-#: The year 9999, the last that Python's clock can format.
-_LATEST = 253_370_764_800.0
+#: Bounds of the numbers of an offer; the latest start is in 9999, the last year of Python's clock.
+_BOUNDS = {
+    "expected_start": (0.0, 253_370_764_800.0),
+    "utility": (0.0, 1.0),
+    "price": (-sys.float_info.max, sys.float_info.max),
+}
 #: Maximum number of offers of other sites in a response.
 MOST_FORWARDED = 64
 #: A name that sbatch takes for one cluster.
@@ -101,14 +105,16 @@ def forwarding_of(document: Mapping[str, Any]) -> Forwarding | None:
         return None
     request_id, hops, life = (document.get(name) for name in FORWARDED)
     if not isinstance(request_id, str) or _ID.fullmatch(request_id) is None:
-        raise RequestRefused(BAD, "request_id is no text of 8 to 64 letters, digits and hyphens.")
+        raise _refusal("request_id", "is no text of 8 to 64 letters, digits and hyphens")
     if type(hops) is not int or not 0 <= hops <= MOST_HOPS:
-        raise RequestRefused(BAD, f"hops is no whole number from 0 to {MOST_HOPS}.")
-    if isinstance(life, bool) or not isinstance(life, int | float) or not 0 < life <= LONGEST_LIFE:
-        raise RequestRefused(
-            BAD, f"time_to_live is not above 0 and at most {LONGEST_LIFE:.0f} seconds."
-        )
+        raise _refusal("hops", f"is no whole number from 0 to {MOST_HOPS}")
+    if not _is_number(life) or not 0 < life <= LONGEST_LIFE:
+        raise _refusal("time_to_live", f"is not above 0 and at most {LONGEST_LIFE:.0f} seconds")
     return Forwarding(request_id=request_id, hops=hops, time_to_live=float(life))
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def job_document(request: JobRequest) -> dict[str, Any]:
@@ -148,7 +154,7 @@ def job_request(document: Mapping[str, Any]) -> JobRequest:
 def _time_limit(value: Any) -> float:
     if value is None:
         return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not _is_number(value):
         raise _refusal("time_limit", "is no number of seconds, nor null")
     if not 0 < value <= LONGEST_TIME:
         raise _refusal("time_limit", f"is not above 0 and at most {LONGEST_TIME:.0f} s")
@@ -187,11 +193,6 @@ def _refusal(field: str, problem: str) -> RequestRefused:
     return RequestRefused(BAD, f"{field} {problem}.")
 
 
-def offer_document(offer: SiteOffer) -> dict[str, Any]:
-    """The object that `site_offer` reads."""
-    return asdict(offer)
-
-
 def forwarded_offers(document: Mapping[str, Any]) -> list[SiteOffer]:
     """Valid offers of other sites in a response; the responding site vouches for them."""
     given = document.get("forwarded", [])
@@ -210,30 +211,18 @@ def site_offer(document: Mapping[str, Any], site: str) -> SiteOffer:
     if named != site:
         shown = named[:LONGEST_TEXT] if isinstance(named, str) else named
         raise RequestRefused(NOT_UNDERSTOOD, f"answers for site {shown!r}: check its url.")
-    numbers = {name: _finite(name, document.get(name)) for name in _NUMBERS}
+    found: dict[str, Any] = {name: document.get(name) for name in _BOUNDS}
+    for name, (least, most) in _BOUNDS.items():
+        if not _is_number(found[name]) or not least <= found[name] <= most:
+            raise _unusable(name)
     processors = document.get("processors")
     if type(processors) is not int or not 1 <= processors <= MOST_PROCESSORS:
         raise _unusable("processors")
-    if not 0.0 <= numbers["expected_start"] <= _LATEST:
-        raise _unusable("expected_start")
-    if not 0.0 <= numbers["utility"] <= 1.0:
-        raise _unusable("utility")
     published = document.get("published", False)  # earlier releases do not have the field
     if type(published) is not bool:
         raise _unusable("published")
+    numbers = {name: float(value) for name, value in found.items()}
     return SiteOffer(site=site, processors=processors, published=published, **numbers)
-
-
-def _finite(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _unusable(name)
-    try:
-        number = float(value)
-    except OverflowError:
-        raise _unusable(name) from None
-    if not math.isfinite(number):
-        raise _unusable(name)
-    return number
 
 
 def _unusable(field: str) -> RequestRefused:

@@ -14,7 +14,7 @@ import math
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from slurm_rl_plugin.brokers.live.bound_offers import BoundOffers
@@ -25,7 +25,6 @@ from slurm_rl_plugin.brokers.live.job_document import (
     Forwarding,
     forwarding_of,
     job_request,
-    offer_document,
     strict_object,
 )
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
@@ -171,7 +170,7 @@ class OfferDesk:
             raise RequestRefused(
                 CANNOT_RUN, "the site's price has no value for this job."
             ) from None
-        document = offer_document(offer)
+        document = asdict(offer)
         if formula is not None:
             try:
                 document["value"] = self.worth.value(formula, request, offer, now)
@@ -181,7 +180,7 @@ class OfferDesk:
 
 
 def _forwarded(offers: Sequence[SiteOffer]) -> dict[str, Any]:
-    return {"forwarded": [offer_document(each) for each in offers[:MOST_FORWARDED]]}
+    return {"forwarded": [asdict(each) for each in offers[:MOST_FORWARDED]]}
 
 
 def _formula(document: Mapping[str, Any]) -> str | None:

@@ -13,6 +13,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities
@@ -38,17 +39,10 @@ PERIOD = 60.0
 
 @dataclass(slots=True)
 class _Question:
-    """An outstanding query to the batch system, or its response."""
+    """A query to the batch system, and its response or error."""
 
-    done: threading.Event = field(default_factory=threading.Event)
-    start: float | None = None
-    error: SlurmRLError | None = None
-    until: float = 0.0
-
-    def answer(self) -> float | None:
-        if self.error is not None:
-            raise self.error
-        return self.start
+    answer: Future[float | None] = field(default_factory=Future)
+    until: float = math.inf  #: when it is no longer used; known with the response
 
 
 @dataclass(slots=True)
@@ -80,26 +74,26 @@ class RecentStarts:
         asked = replace(request, job=replace(request.job, user=""))  # not part of the query
         with self._changed:
             question = self._questions.get(asked)
-            if question is None or (question.done.is_set() and question.until < self.monotonic()):
+            mine = question is None or question.until < self.monotonic()
+            if question is None or mine:
                 question = self._questions[asked] = _Question()
                 self._questions.move_to_end(asked)
                 while len(self._questions) > MOST_KEPT:
                     self._questions.popitem(last=False)
-                mine = True
-            else:
-                mine = False
         if mine:
             self._find_out(asked, question)
-        elif not question.done.wait(2.0 * self.patience):
-            raise RequestRefused(BUSY, "the batch system is slow: ask again.", retry_after=5.0)
-        return question.answer()
+        try:
+            return question.answer.result(2.0 * self.patience)
+        except TimeoutError:
+            words = "the batch system is slow: ask again."
+            raise RequestRefused(BUSY, words, retry_after=5.0) from None
 
     def _find_out(self, request: JobRequest, question: _Question) -> None:
         try:
             self._take_place()
             began = self.monotonic()
             try:
-                question.start = self.ask(request)
+                question.answer.set_result(self.ask(request))
             finally:
                 took = self.monotonic() - began
                 pause = min(took * (1.0 / self.busy_share - 1.0), LONGEST_PAUSE)
@@ -107,17 +101,17 @@ class RecentStarts:
                     self._places.append(self.monotonic() + pause)
                     self._changed.notify_all()
         except BatchSystemUnavailable as error:
-            question.error = error
             self._rest_until = self.monotonic() + REST
+            question.answer.set_exception(error)
         except (BatchSystemError, RequestRefused) as error:
-            question.error = error
+            question.answer.set_exception(error)
         except BaseException:
-            question.error = RequestRefused("500 Internal Server Error", "see the log of the site.")
+            fault = RequestRefused("500 Internal Server Error", "see the log of the site.")
+            question.answer.set_exception(fault)
             raise
         finally:
-            kept = 0.0 if isinstance(question.error, RequestRefused) else self.keep
+            kept = 0.0 if isinstance(question.answer.exception(), RequestRefused) else self.keep
             question.until = self.monotonic() + kept
-            question.done.set()
 
     def _take_place(self) -> None:
         end = self.monotonic() + self.patience

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from slurm_rl_plugin.brokers.live.job_document import job_document, job_request, strict_object
 from slurm_rl_plugin.brokers.port import Outcome, RoutedJob
@@ -31,7 +31,14 @@ from slurm_rl_plugin.whole_file import own_file, read_whole, write_whole
 MOST_JOBS = 500
 #: Seconds after which an outstanding job without an accounting record is dropped.
 FORGOTTEN = 90 * 86400.0
-_OUTCOMES: Mapping[str, Outcome] = {name: name for name in get_args(Outcome)}
+#: Field of a job -> reads it.
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "site": str,
+    "job_id": int,
+    **dict.fromkeys(("submitted", "started", "ended"), float),
+    "outcome": {name: name for name in get_args(Outcome)}.__getitem__,
+    "request": job_request,
+}
 #: Maximum bytes of a user's file, number of files, and sites in a file.
 LONGEST_VOICE, MOST_VOICES, MOST_SITES = 16384, 5000, 100
 #: The name of a user's file: the user ID without a leading zero.
@@ -39,6 +46,7 @@ _VOICE = re.compile(r"(0|[1-9][0-9]{0,9})\.json")
 #: Longest shared wait, seconds.
 LONGEST_WAIT = FADING
 _CLOCKS_DIFFER = HOUR
+T = TypeVar("T", "JobOnItsWay", RoutedJob)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +122,8 @@ class RoutedJobsFile:
         try:
             document = json.loads(read_whole(self.path))
             return RoutedJobs(
-                on_their_way=tuple(_on_its_way(each) for each in document["on_their_way"]),
-                ended=tuple(_ended(each) for each in document["ended"]),
+                on_their_way=tuple(_job(JobOnItsWay, each) for each in document["on_their_way"]),
+                ended=tuple(_job(RoutedJob, each) for each in document["ended"]),
                 asked={str(site): float(at) for site, at in document.get("asked", {}).items()},
             )
         except (
@@ -137,16 +145,13 @@ class RoutedJobsFile:
         with os.fdopen(opened, "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             jobs = update(self.read())
-            write_whole(self.path, json.dumps(_document(jobs)), mode=0o600)
+            document = {
+                "on_their_way": [_fields(job) for job in jobs.on_their_way],
+                "ended": [_fields(job) for job in jobs.ended],
+                "asked": dict(jobs.asked),
+            }
+            write_whole(self.path, json.dumps(document), mode=0o600)
         return jobs
-
-
-def _document(jobs: RoutedJobs) -> dict[str, Any]:
-    return {
-        "on_their_way": [_fields(job) for job in jobs.on_their_way],
-        "ended": [_fields(job) for job in jobs.ended],
-        "asked": dict(jobs.asked),
-    }
 
 
 def _fields(job: JobOnItsWay | RoutedJob) -> dict[str, Any]:
@@ -154,24 +159,9 @@ def _fields(job: JobOnItsWay | RoutedJob) -> dict[str, Any]:
     return found | {"request": job_document(job.request)}
 
 
-def _on_its_way(found: Mapping[str, Any]) -> JobOnItsWay:
-    return JobOnItsWay(
-        site=str(found["site"]),
-        job_id=int(found["job_id"]),
-        submitted=float(found["submitted"]),
-        request=job_request(found["request"]),
-    )
-
-
-def _ended(found: Mapping[str, Any]) -> RoutedJob:
-    return RoutedJob(
-        site=str(found["site"]),
-        submitted=float(found["submitted"]),
-        started=float(found["started"]),
-        ended=float(found["ended"]),
-        outcome=_OUTCOMES[found.get("outcome", "ran")],
-        request=job_request(found["request"]),
-    )
+def _job(kind: type[T], found: Mapping[str, Any]) -> T:
+    known = {"outcome": "ran", **found}
+    return kind(**{each.name: _READ[each.name](known[each.name]) for each in fields(kind)})
 
 
 @dataclass(frozen=True, slots=True)

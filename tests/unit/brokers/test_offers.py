@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -28,7 +28,6 @@ from slurm_rl_plugin.brokers.live.job_document import (
     forwarding_of,
     job_document,
     job_request,
-    offer_document,
     site_offer,
     strict_object,
 )
@@ -98,10 +97,10 @@ OFFER = offer("north")
 
 
 def test_an_offer_comes_back_as_it_was_and_new_fields_are_left_alone() -> None:
-    document = offer_document(OFFER)
+    document = asdict(OFFER)
     assert site_offer({**document, "later": [1]}, "north") == OFFER
     published = replace(OFFER, published=True)
-    assert site_offer(offer_document(published), "north") == published
+    assert site_offer(asdict(published), "north") == published
     del document["published"]  # a site of an earlier release publishes nothing
     assert site_offer(document, "north") == OFFER
 
@@ -120,7 +119,7 @@ def test_an_offer_comes_back_as_it_was_and_new_fields_are_left_alone() -> None:
 def test_an_offer_that_cannot_be_is_none(field: str, values: tuple[Any, ...]) -> None:
     for value in values:
         with pytest.raises(RequestRefused):
-            site_offer({**offer_document(OFFER), field: value}, "north")
+            site_offer({**asdict(OFFER), field: value}, "north")
 
 
 def test_nothing_that_sbatch_shows_can_sound_as_if_slurmctld_did_not_answer() -> None:
@@ -331,7 +330,7 @@ def test_others_are_not_waited_for_longer_than_the_time_to_live() -> None:
 
 
 def test_of_the_offers_of_others_faulty_ones_are_left_out() -> None:
-    good = offer_document(offer("far"))
+    good = asdict(offer("far"))
     faulty: list[Any] = [7, None, {}, {**good, "utility": 2.0}]
     faulty += [{**good, "site": name} for name in ("a,b", "--x", "", "a b", "x" * 65, 7)]
     assert forwarded_offers({"forwarded": [*faulty, good]}) == [offer("far")]
