@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain.site import PublishedUtilities
@@ -216,30 +214,6 @@ def test_each_page_has_one_method_and_there_is_no_other(service: OfferService) -
     assert ask(service, b"", method="GET", path="/utilities", Authorization="")[0] == 401
     for method in ("GET", "PUT", "DELETE", "X" * 50):
         assert ask(service, JOB, method=method)[0] == 405
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=30),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=8,
-)
-OPTIONAL = ("time_limit", "partition", "name", "needs", "formula", "has_batch_script")
-FIELDS = st.fixed_dictionaries(
-    {"processors": st.integers(-3, 10**8) | JSON},
-    optional=dict.fromkeys(OPTIONAL, JSON),
-)
-BODIES = st.binary(max_size=300) | JSON.map(json.dumps) | FIELDS.map(json.dumps)
-
-
-@settings(max_examples=40, deadline=None)
-@given(body=BODIES)
-def test_whatever_is_sent_is_answered_or_refused(
-    shared_service: OfferService, body: bytes | str
-) -> None:
-    content = body if isinstance(body, bytes) else body.encode("utf-8", "replace")
-    status, document = ask(shared_service, content)
-    assert status in (200, 400, 409), document
-    assert ("error" in document) == (status != 200)
 
 
 def test_a_new_token_counts_at_once(service: OfferService) -> None:

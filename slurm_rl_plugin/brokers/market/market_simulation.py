@@ -16,13 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.brokers.market.formula import MACHINE_FUNCTIONS, USER_FUNCTIONS, Formula
-from slurm_rl_plugin.brokers.market.offers import (
-    Offer,
-    Request,
-    Terms,
-    best_offer,
-    offered_start,
-)
+from slurm_rl_plugin.brokers.market.offers import Offer, Terms, best_offer, offered_start
 from slurm_rl_plugin.brokers.market.timetable import (
     NEXT,
     RUNNING,
@@ -312,19 +306,16 @@ def simulate_market(workload: Workload, settings: MarketSettings) -> MarketSched
     """
     capacity = np.array(settings.machines, dtype=np.int64)
     jobs = _market_jobs(workload, settings, capacity)
-    terms = Terms(settings.owner.program, settings.user.program)
+    margin = settings.margin if settings.rescheduling else 0.0
+    terms = Terms(settings.owner.program, settings.user.program, margin, settings.rescheduling)
     state = no_agreements(len(jobs.submit), capacity)
     lanes = empty_lanes(capacity, len(jobs.submit) + 1)
     draft = empty_draft(len(jobs.submit), len(capacity))
-    margin = settings.margin if settings.rescheduling else 0.0
-    _trade(jobs, state, lanes, draft, terms, margin, settings.rescheduling)
+    _trade(jobs, state, lanes, draft, terms)
     if np.isnan(state.start).any() or (state.start > state.promised).any():
         raise SimulationError("a market broke an agreement.")
     return MarketSchedule(
-        start=state.start,
-        promised=state.promised,
-        price=state.price,
-        parts=state.parts,
+        start=state.start, promised=state.promised, price=state.price, parts=state.parts
     )
 
 
@@ -355,26 +346,15 @@ def _market_jobs(workload: Workload, settings: MarketSettings, capacity: IntArra
 
 
 @compiled
-def _agree(state: Agreements, lanes: Lanes, job: int, request: Request, offer: Offer) -> None:
+def _agree(
+    jobs: MarketJobs, state: Agreements, lanes: Lanes, job: int, offer: Offer, margin: float
+) -> None:
     """Take an offer: its price, its start, and processors of each machine."""
     state.price[job], state.planned[job] = offer.worth[1], offer.worth[2]
-    state.promised[job] = offered_start(offer.worth[2], request)
+    state.promised[job] = offered_start(offer.worth[2], jobs.submit[job], margin)
     for lane in offer.lanes[: offer.used[0]]:
         machine = np.searchsorted(lanes.first, lane, side="right") - 1
         state.parts[job, machine] += 1
-
-
-@compiled
-def _request(jobs: MarketJobs, job: int, margin: float) -> Request:
-    return Request(
-        jobs.submit[job],
-        jobs.processors[job],
-        jobs.allocated[job],
-        jobs.splits[job],
-        margin,
-        jobs.interactive[job],
-        jobs.reach[job],
-    )
 
 
 @compiled
@@ -407,20 +387,11 @@ def _allocate_planned(jobs: MarketJobs, state: Agreements, lanes: Lanes, job: in
 
 
 @compiled
-def _sell(
-    jobs: MarketJobs,
-    state: Agreements,
-    lanes: Lanes,
-    draft: Draft,
-    terms: Terms,
-    margin: float,
-    rescheduling: bool,
-) -> None:
+def _sell(jobs: MarketJobs, state: Agreements, lanes: Lanes, draft: Draft, terms: Terms) -> None:
     """Give the next job the best offer; without rescheduling it keeps the offered processors."""
     counts = state.counts
     job = counts[NEXT]
-    request = _request(jobs, job, margin)
-    if rescheduling:
+    if terms.rescheduling:
         _rebuild(jobs, state, lanes, draft.trial)
     else:
         drop_ended(lanes, jobs.run_time, jobs.submit[job])
@@ -428,9 +399,9 @@ def _sell(
     tabulate_running(jobs, state, table, jobs.submit[job])
     for place in range(counts[WAITING]):
         take_planned(jobs, state, table, state.waiting[place])
-    offer = best_offer(lanes, table, request, terms)
-    _agree(state, lanes, job, request, offer)
-    if not rescheduling:
+    offer = best_offer(lanes, table, jobs, job, terms)
+    _agree(jobs, state, lanes, job, offer, terms.margin)
+    if not terms.rescheduling:
         begin = state.planned[job]
         for lane in offer.lanes[: offer.used[0]]:
             allocate(lanes, lane, begin, begin + jobs.allocated[job], job)
@@ -440,15 +411,7 @@ def _sell(
 
 
 @compiled
-def _trade(
-    jobs: MarketJobs,
-    state: Agreements,
-    lanes: Lanes,
-    draft: Draft,
-    terms: Terms,
-    margin: float,
-    rescheduling: bool,
-) -> None:
+def _trade(jobs: MarketJobs, state: Agreements, lanes: Lanes, draft: Draft, terms: Terms) -> None:
     """The market; with rescheduling it starts jobs early if possible, else as agreed."""
     while True:
         now = next_event(jobs, state)
@@ -456,8 +419,8 @@ def _trade(
             return
         end_jobs(jobs, state, now)
         while state.counts[NEXT] < len(jobs.submit) and jobs.submit[state.counts[NEXT]] <= now:
-            _sell(jobs, state, lanes, draft, terms, margin, rescheduling)
+            _sell(jobs, state, lanes, draft, terms)
         start_planned(state, now)
-        if rescheduling:
+        if terms.rescheduling:
             reschedule(jobs, state, draft, now)
             start_planned(state, now)

@@ -22,7 +22,9 @@ from slurm_rl_plugin.brokers.market.formula import MACHINE_VARIABLES, Program
 from slurm_rl_plugin.brokers.market.timetable import (
     Gaps,
     Lanes,
+    MarketJobs,
     Timetable,
+    blocked,
     empty_gaps,
     end_of_schedule,
     look,
@@ -33,7 +35,7 @@ from slurm_rl_plugin.simulator.kernel.compilation import (
     compiled_borrowing,
     compiled_copy,
 )
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 formula_value = compiled_copy(
     formula.run_program,
@@ -45,28 +47,18 @@ _UTILIZATION = MACHINE_VARIABLES.index("utilization")
 
 
 class Terms(NamedTuple):
-    """The owner's price function and the user's utility function, compiled."""
+    """The terms of a market."""
 
-    owner: Program
-    user: Program
-
-
-class Request(NamedTuple):
-    """A request for offers for a job."""
-
-    now: float  #: time of the request, seconds
-    processors: int
-    duration: float  #: allocated seconds
-    splits: bool  #: whether the job may run on several machines at once
+    owner: Program  #: price function of every machine
+    user: Program  #: utility function of every job
     margin: float  #: added by owners to a start that is not now, seconds
-    interactive: bool  #: whether the job is of that class
-    reach: BoolArray  #: machines that the request reaches, shape [machines]
+    rescheduling: bool  #: whether jobs may start before the agreed time
 
 
 @compiled_borrowing
-def offered_start(start: float, request: Request) -> float:
+def offered_start(start: float, now: float, margin: float) -> float:
     """The offered start for a planned one, seconds."""
-    return start if start <= request.now else start + request.margin
+    return start if start <= now else start + margin
 
 
 @compiled
@@ -76,7 +68,8 @@ def price(
     machine: int,
     chosen: IntArray,
     start: float,
-    request: Request,
+    jobs: MarketJobs,
+    job: int,
     owner: Program,
 ) -> float:
     """The owner's function for a job on chosen lanes of a machine (MV = MF(Pm)); -inf for no value.
@@ -85,7 +78,7 @@ def price(
         gaps: each lane's gap at or before `start`, seconds.
         chosen: lanes, each free from `start` on for the duration.
     """
-    duration, now, count = request.duration, request.now, len(chosen)
+    duration, now, count = jobs.allocated[job], jobs.submit[job], len(chosen)
     end = start + duration
     horizon = end_of_schedule(lanes, machine, end)
     under, over = 0.0, 0.0
@@ -99,22 +92,25 @@ def price(
         allocated = taken_area(lanes, machine, now, horizon) + area
         utilization = allocated / (capacity * (horizon - now))
     schedule = (over, under, left_right, left_right / area, utilization)
-    interactive = 1.0 if request.interactive else 0.0
+    interactive = 1.0 if jobs.interactive[job] else 0.0
     values = np.array([count, duration, *schedule, start - now, end - now, capacity, interactive])
     return formula_value(owner, values)
 
 
 @compiled
-def worth(start: float, cost: float, capacity: int, request: Request, user: Program) -> float:
+def worth(
+    start: float, cost: float, capacity: int, jobs: MarketJobs, job: int, terms: Terms
+) -> float:
     """The user's function for a planned start, seconds, at a price."""
     if not np.isfinite(cost):
         return -np.inf
-    wait, duration = offered_start(start, request) - request.now, request.duration
-    interactive = 1.0 if request.interactive else 0.0
+    now, duration, processors = jobs.submit[job], jobs.allocated[job], jobs.processors[job]
+    wait = offered_start(start, now, terms.margin) - now
+    interactive = 1.0 if jobs.interactive[job] else 0.0
     values = np.array(
-        [wait, wait + duration, duration, request.processors, cost, 0.0, capacity, interactive]
+        [wait, wait + duration, duration, processors, cost, 0.0, capacity, interactive]
     )
-    return formula_value(user, values)
+    return formula_value(terms.user, values)
 
 
 #: Number of later starts in the fine selection.
@@ -130,6 +126,11 @@ class Offer(NamedTuple):
     worth: FloatArray
     lanes: IntArray  #: the processors, the first `used[0]` entries
     used: IntArray  #: number of lanes; 0 without an offer; shape [1]
+
+
+@compiled
+def _no_offer(processors: int) -> Offer:
+    return Offer(np.zeros(3), np.empty(processors, dtype=np.int64), np.zeros(1, dtype=np.int64))
 
 
 @compiled_borrowing
@@ -197,20 +198,20 @@ def _keep_better(offer: Offer, value: float, cost: float, start: float, chosen: 
 
 @compiled
 def _offer_of_machine(
-    lanes: Lanes, gaps: Gaps, machine: int, time: float, request: Request, terms: Terms
+    lanes: Lanes, gaps: Gaps, machine: int, time: float, jobs: MarketJobs, job: int, terms: Terms
 ) -> Offer:
     """The offer of a machine at its first instant with room: coarse, then fine selection."""
-    needed, duration = request.processors, request.duration
+    needed, duration = jobs.processors[job], jobs.allocated[job]
     capacity = lanes.first[machine + 1] - lanes.first[machine]
-    best = Offer(np.zeros(3), np.empty(needed, dtype=np.int64), np.zeros(1, dtype=np.int64))
+    best = _no_offer(needed)
     room = _room(lanes, gaps, machine, time, duration)
     for way in range(_WAYS):
         chosen = room
         if len(room) > needed:
             order = np.argsort(_key(gaps, room, way), kind="mergesort")
             chosen = room[order[:needed]]
-        cost = price(lanes, gaps, machine, chosen, time, request, terms.owner)
-        value = worth(time, cost, capacity, request, terms.user)
+        cost = price(lanes, gaps, machine, chosen, time, jobs, job, terms.owner)
+        value = worth(time, cost, capacity, jobs, job, terms)
         _keep_better(best, value, cost, time, chosen)
         if len(room) == needed:
             break  # there is one choice
@@ -221,8 +222,8 @@ def _offer_of_machine(
         start = time + (latest - time) * step / FINE_STEPS
         if start <= time or start + duration > gaps.end[chosen].min():
             break
-        cost = price(lanes, gaps, machine, chosen, start, request, terms.owner)
-        value = worth(start, cost, capacity, request, terms.user)
+        cost = price(lanes, gaps, machine, chosen, start, jobs, job, terms.owner)
+        value = worth(start, cost, capacity, jobs, job, terms)
         if value > best.worth[0]:
             _keep_better(best, value, cost, start, chosen)
     return best
@@ -230,101 +231,80 @@ def _offer_of_machine(
 
 @compiled
 def _split_offer(
-    lanes: Lanes, gaps: Gaps, available: IntArray, time: float, request: Request, terms: Terms
+    lanes: Lanes,
+    gaps: Gaps,
+    available: IntArray,
+    time: float,
+    jobs: MarketJobs,
+    job: int,
+    terms: Terms,
 ) -> Offer:
     """An offer of parts on several machines, the largest on the machine with the most room."""
-    left, cost = request.processors, 0.0
-    found = Offer(np.zeros(3), np.empty(left, dtype=np.int64), np.zeros(1, dtype=np.int64))
+    processors, cost = jobs.processors[job], 0.0
+    left, found = processors, _no_offer(processors)
     rest, capacity = available.copy(), 0
     while left > 0:
         machine = int(np.argmax(rest))
-        room = _room(lanes, gaps, machine, time, request.duration)[:left]
-        cost += price(lanes, gaps, machine, room, time, request, terms.owner)
-        done = request.processors - left
+        room = _room(lanes, gaps, machine, time, jobs.allocated[job])[:left]
+        cost += price(lanes, gaps, machine, room, time, jobs, job, terms.owner)
+        done = processors - left
         found.lanes[done : done + len(room)] = room
         left -= len(room)
         rest[machine] = 0
         capacity += lanes.first[machine + 1] - lanes.first[machine]
-    found.used[0] = request.processors
-    value = worth(time, cost, capacity, request, terms.user)
-    found.worth[0], found.worth[1], found.worth[2] = value, cost, time
+    value = worth(time, cost, capacity, jobs, job, terms)
+    _keep_better(found, value, cost, time, found.lanes)
     return found
 
 
 @compiled_borrowing
-def _may_have_room(
-    table: Timetable, first: int, request: Request, missing: BoolArray, may_split: bool
-) -> bool:
-    """Whether enough processors stay free from an instant on for an offer.
-
-    Only their number is checked: single processors may be allocated in between.
-    """
-    room, end = table.room, table.time[first] + request.duration
-    for machine in range(len(room)):
-        room[machine] = table.free[first, machine] if request.reach[machine] else 0
-    for place in range(first, table.points[0]):
-        if place > first and table.time[place] >= end:
-            break
-        total, enough = 0, False
-        for machine in range(len(room)):
-            room[machine] = min(room[machine], table.free[place, machine])
-            total += room[machine]
-            enough = enough or (missing[machine] and room[machine] >= request.processors)
-        if not enough and not (may_split and total >= request.processors):
-            return False
-    return True
-
-
-@compiled_borrowing
 def _count_room(
-    lanes: Lanes, gaps: Gaps, time: float, request: Request, available: IntArray
+    lanes: Lanes, gaps: Gaps, time: float, jobs: MarketJobs, job: int, available: IntArray
 ) -> None:
     """Count each machine's lanes with room at an instant."""
     for machine in range(len(available)):
         available[machine] = 0
-        if not request.reach[machine]:
+        if not jobs.reach[job, machine]:
             continue
         for lane in range(lanes.first[machine], lanes.first[machine + 1]):
-            look(lanes, gaps, lane, time, request.now)
-            available[machine] += _long_enough(gaps, lane, time, request.duration)
+            look(lanes, gaps, lane, time, jobs.submit[job])
+            available[machine] += _long_enough(gaps, lane, time, jobs.allocated[job])
 
 
 @compiled
-def best_offer(lanes: Lanes, table: Timetable, request: Request, terms: Terms) -> Offer:
+def best_offer(lanes: Lanes, table: Timetable, jobs: MarketJobs, job: int, terms: Terms) -> Offer:
     """The offer of all machines with the highest value for the user.
 
     Args:
         lanes: the schedule of all processors, without ended jobs.
-        table: numbers of free processors from now on, to skip instants without an offer quickly.
+        table: numbers of free processors from now on, to skip instants without an offer quickly;
+            single processors may be allocated in between.
 
     Returns:
         On a tie the cheaper offer, then that of the machine that could start first. No lanes if the
         job is too wide.
     """
-    machines = len(lanes.first) - 1
+    machines, processors = len(lanes.first) - 1, jobs.processors[job]
+    reach, may_split, best = jobs.reach[job], jobs.splits[job], _no_offer(processors)
     missing = np.zeros(machines, dtype=np.bool_)  # machines still to make an offer
     for machine in range(machines):
         size = lanes.first[machine + 1] - lanes.first[machine]
-        missing[machine] = request.reach[machine] and size >= request.processors
-    may_split = request.splits
-    best = Offer(
-        np.zeros(3), np.empty(request.processors, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    )
+        missing[machine] = reach[machine] and size >= processors
     gaps, available = empty_gaps(lanes), np.zeros(machines, dtype=np.int64)
     for place in range(table.points[0]):
-        if not _may_have_room(table, place, request, missing, may_split):
+        if blocked(table, place, jobs.allocated[job], processors, reach, missing, may_split) >= 0:
             continue
         time = table.time[place]
-        _count_room(lanes, gaps, time, request, available)
+        _count_room(lanes, gaps, time, jobs, job, available)
         for machine in range(machines):
-            if missing[machine] and available[machine] >= request.processors:
+            if missing[machine] and available[machine] >= processors:
                 missing[machine] = False
                 may_split = False  # a machine alone starts it as early
-                made = _offer_of_machine(lanes, gaps, machine, time, request, terms)
+                made = _offer_of_machine(lanes, gaps, machine, time, jobs, job, terms)
                 _keep_better(best, made.worth[0], made.worth[1], made.worth[2], made.lanes)
-        if may_split and available.sum() >= request.processors:
+        if may_split and available.sum() >= processors:
             may_split = False
-            made = _split_offer(lanes, gaps, available, time, request, terms)
+            made = _split_offer(lanes, gaps, available, time, jobs, job, terms)
             _keep_better(best, made.worth[0], made.worth[1], made.worth[2], made.lanes)
         if not (may_split or missing.any()):
             break

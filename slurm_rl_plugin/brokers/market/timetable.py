@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -130,13 +131,14 @@ def sort_waiting(state: Agreements, key: FloatArray, found: IntArray) -> None:
     found[: len(waiting)] = waiting[np.argsort(key[waiting], kind="mergesort")]
 
 
+#: Begin and end of an allocation, seconds, and its job's number.
+ALLOCATION = np.dtype([("begin", np.float64), ("finish", np.float64), ("owner", np.int64)])
+
+
 class Lanes(NamedTuple):
     """Allocations of every processor in order of time, changed in place."""
 
-    #: begin, finish: seconds, shape [places, lanes]: neighbouring lanes are read together.
-    begin: FloatArray
-    finish: FloatArray
-    owner: IntArray  #: job number, shape [places, lanes]
+    taken: NDArray[np.void]  #: of ALLOCATION, shape [places, lanes]: neighbours are read together
     depth: IntArray  #: number of allocations of a lane, shape [lanes]
     last: FloatArray  #: end of the last one, -inf without one, shape [lanes]
     first: IntArray  #: first lane of each machine and one past the last, shape [machines + 1]
@@ -155,13 +157,11 @@ class Gaps(NamedTuple):
 def empty_lanes(processors: IntArray, places: int) -> Lanes:
     """Lanes without allocations for each processor of each machine."""
     first = np.concatenate([[0], np.cumsum(processors)]).astype(np.int64)
-    shape = (places, int(first[-1]))
+    lanes = int(first[-1])
     return Lanes(
-        begin=np.empty(shape),
-        finish=np.empty(shape),
-        owner=np.empty(shape, dtype=np.int64),
-        depth=np.zeros(shape[1], dtype=np.int64),
-        last=np.full(shape[1], -np.inf),
+        taken=np.empty((places, lanes), dtype=ALLOCATION),
+        depth=np.zeros(lanes, dtype=np.int64),
+        last=np.full(lanes, -np.inf),
         first=first,
     )
 
@@ -170,13 +170,11 @@ def empty_lanes(processors: IntArray, places: int) -> Lanes:
 def allocate(lanes: Lanes, lane: int, begin: float, finish: float, owner: int) -> None:
     """Allocate a lane for a free interval."""
     place = lanes.depth[lane]
-    while place > 0 and lanes.begin[place - 1, lane] > begin:
-        lanes.begin[place, lane] = lanes.begin[place - 1, lane]
-        lanes.finish[place, lane] = lanes.finish[place - 1, lane]
-        lanes.owner[place, lane] = lanes.owner[place - 1, lane]
+    while place > 0 and lanes.taken[place - 1, lane]["begin"] > begin:
+        lanes.taken[place, lane] = lanes.taken[place - 1, lane]
         place -= 1
-    lanes.begin[place, lane], lanes.finish[place, lane] = begin, finish
-    lanes.owner[place, lane] = owner
+    new = lanes.taken[place, lane]
+    new["begin"], new["finish"], new["owner"] = begin, finish, owner
     lanes.depth[lane] += 1
     lanes.last[lane] = max(lanes.last[lane], finish)
 
@@ -187,13 +185,10 @@ def drop_ended(lanes: Lanes, run_time: FloatArray, now: float) -> None:
     for lane in range(len(lanes.depth)):
         kept = 0
         for place in range(lanes.depth[lane]):
-            owner = lanes.owner[place, lane]
-            if kept == 0 and lanes.begin[place, lane] + run_time[owner] <= now:
-                continue
-            lanes.begin[kept, lane] = lanes.begin[place, lane]
-            lanes.finish[kept, lane] = lanes.finish[place, lane]
-            lanes.owner[kept, lane] = owner
-            kept += 1
+            taken = lanes.taken[place, lane]
+            if kept > 0 or taken["begin"] + run_time[taken["owner"]] > now:
+                lanes.taken[kept, lane] = taken
+                kept += 1
         lanes.depth[lane] = kept
         if kept == 0:
             lanes.last[lane] = -np.inf
@@ -215,16 +210,16 @@ def empty_gaps(lanes: Lanes) -> Gaps:
 def look(lanes: Lanes, gaps: Gaps, lane: int, time: float, now: float) -> None:
     """Find the gap of a lane around `time`, which must not decrease between calls."""
     place = gaps.place[lane]
-    while place < lanes.depth[lane] and lanes.finish[place, lane] <= time:
+    while place < lanes.depth[lane] and lanes.taken[place, lane]["finish"] <= time:
         place += 1
     gaps.place[lane] = place
-    gaps.begin[lane] = now if place == 0 else max(lanes.finish[place - 1, lane], now)
+    gaps.begin[lane] = now if place == 0 else max(lanes.taken[place - 1, lane]["finish"], now)
     gaps.end[lane] = np.inf
     gaps.free[lane] = 1
     if place < lanes.depth[lane]:
-        gaps.end[lane] = lanes.begin[place, lane]
+        gaps.end[lane] = lanes.taken[place, lane]["begin"]
         if gaps.end[lane] <= time:
-            gaps.begin[lane] = gaps.end[lane] = lanes.finish[place, lane]
+            gaps.begin[lane] = gaps.end[lane] = lanes.taken[place, lane]["finish"]
             gaps.free[lane] = 0
 
 
@@ -243,10 +238,10 @@ def taken_area(lanes: Lanes, machine: int, begin: float, end: float) -> float:
     area = 0.0
     for lane in range(lanes.first[machine], lanes.first[machine + 1]):
         for place in range(lanes.depth[lane]):
-            if lanes.begin[place, lane] >= end:
+            taken = lanes.taken[place, lane]
+            if taken["begin"] >= end:
                 break
-            overlap = min(lanes.finish[place, lane], end) - max(lanes.begin[place, lane], begin)
-            area += max(overlap, 0.0)
+            area += max(min(taken["finish"], end) - max(taken["begin"], begin), 0.0)
     return area
 
 
@@ -346,35 +341,44 @@ def earliest(
 
     A row of `parts`, shape [rows, machines], gets its processors on each machine.
     """
-    first = 0
+    first, processors, duration = 0, jobs.processors[job], jobs.allocated[job]
+    reach, splits = jobs.reach[job], jobs.splits[job]
     while table.time[first] <= latest:
-        blocked = _blocked(table, jobs, job, first)
-        if blocked < 0:
-            _divide(table.room, jobs.processors[job], parts, row)
+        lacking = blocked(table, first, duration, processors, reach, reach, splits)
+        if lacking < 0:
+            _divide(table.room, processors, parts, row)
             return first
-        first = first + 1 if fits(jobs, table.free[blocked], job) else blocked + 1
+        first = first + 1 if fits(jobs, table.free[lacking], job) else lacking + 1
     return -1
 
 
 @compiled_borrowing
-def _blocked(table: Timetable, jobs: MarketJobs, job: int, first: int) -> int:
+def blocked(
+    table: Timetable,
+    first: int,
+    duration: float,
+    processors: int,
+    reach: BoolArray,
+    alone: BoolArray,
+    splits: bool,
+) -> int:
     """Place of the instant at which a job that starts at a place lacks room; -1 without one.
 
-    `table.room` gets the processors of each machine that stay free.
+    The job needs one of the machines `alone`, or, if it `splits`, all within reach together.
+    `table.room` gets the processors of each machine within reach that stay free.
     """
-    processors, room = jobs.processors[job], table.room
+    room, end = table.room, table.time[first] + duration
     for machine in range(len(room)):
-        room[machine] = table.free[first, machine] if jobs.reach[job, machine] else 0
-    end = table.time[first] + jobs.allocated[job]
+        room[machine] = table.free[first, machine] if reach[machine] else 0
     for place in range(first, table.points[0]):
         if place > first and table.time[place] >= end:
             break
-        widest, total = 0, 0
+        total, enough = 0, False
         for machine in range(len(room)):
             room[machine] = min(room[machine], table.free[place, machine])
-            widest = max(widest, room[machine])
             total += room[machine]
-        if widest < processors and not (jobs.splits[job] and total >= processors):
+            enough = enough or (alone[machine] and room[machine] >= processors)
+        if not enough and not (splits and total >= processors):
             return place
     return -1
 

@@ -41,7 +41,7 @@ class Site:
 
     def ask(self, address: str, token: str, path: str = "/offer", method: str = "POST") -> int:
         """The status of one answer."""
-        said: list[str] = []
+        said: list[tuple[str, dict[str, str]]] = []
         body = json.dumps({"processors": 1, "time_limit": 600}).encode()
         environ: dict[str, Any] = {
             "REMOTE_ADDR": address,
@@ -51,8 +51,9 @@ class Site:
             "HTTP_AUTHORIZATION": f"Bearer {token}",
             "wsgi.input": io.BytesIO(body),
         }
-        self.pages(environ, lambda status, headers: said.append(status))
-        return int(said[0][:3])
+        self.pages(environ, lambda status, headers: said.append((status, dict(headers))))
+        [(status, self.headers)] = said
+        return int(status[:3])
 
 
 @pytest.fixture
@@ -67,6 +68,7 @@ def test_20000_requests_without_the_token_take_none_from_its_holder(site: Site, 
     """They come from the holder's own address, as another user of his login node sends them."""
     statuses = {site.ask("127.0.0.1", "wrong" * 8, path) for _ in range(20_000)}
     assert statuses == {401, 429}
+    assert 0 < int(site.headers["Retry-After"]) <= 3
     assert site.ask("127.0.0.1", TOKEN) == 200
 
 

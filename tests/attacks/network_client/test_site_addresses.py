@@ -69,6 +69,10 @@ def token(tmp_path: Path) -> Path:
         "file:///etc/slurm-rl/offer-token",
         "ftp://127.0.0.1",
         "gopher://127.0.0.1:6379/_x",
+        # in clear text to another host, or no address of a service
+        *("http://host.example:9344", "http://10.0.0.1", "http://localhost.evil.example"),
+        *("https://", "https://host:0", "https://host:99999", "https://host:port", "https://[::1"),
+        *("https://user:word@host", "https://host?x=1", "host:9344"),
     ],
 )
 def test_a_list_that_names_such_an_address_ends_with_one_sentence(

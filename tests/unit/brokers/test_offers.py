@@ -17,15 +17,12 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.brokers.live.job_document import (
     DEEPEST,
-    LONGEST_LIFE,
     LONGEST_TEXT,
     LONGEST_TIME,
     MOST_FORWARDED,
-    MOST_HOPS,
     MOST_PROCESSORS,
     Forwarding,
     forwarded_offers,
-    forwarding_of,
     job_document,
     job_request,
     site_offer,
@@ -42,6 +39,7 @@ from slurm_rl_plugin.brokers.live.remote_site import SiteAnswer, ask_sites
 from slurm_rl_plugin.brokers.market.formula import (
     MACHINE_FUNCTIONS,
     MACHINE_VARIABLES,
+    SCHEDULE_VARIABLES,
     parse_formula,
 )
 from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
@@ -182,29 +180,7 @@ def test_formulas_of_the_paper_value_an_offer_as_they_are_printed() -> None:
         assert offer_value(formula, REQUEST, made, NOW, interactive=False) == pytest.approx(value)
 
 
-SCHEDULE = [Allocation(0.0, 10.0, 3), Allocation(0.0, 30.0, 2), Allocation(40.0, 60.0, 8)]
-
-
-def test_the_schedule_tells_what_is_idle_around_a_job() -> None:
-    """Of 8 processors 3 are free from 0 on, 3 more from 10, all from 30 to 40."""
-    found = schedule_variables(SCHEDULE, 0.0, 10.0, 30.0, processors=4, capacity=8)
-    assert found["under"] == pytest.approx(1 * 10.0)  # three end just then, one has been idle
-    assert found["left_right"] == pytest.approx(2 * 20.0)
-    assert found["left_right_rel"] == pytest.approx(40.0 / 80.0)
-    assert found["over"] == pytest.approx(4 * 10.0)
-    taken = 3 * 10.0 + 2 * 30.0 + 8 * 20.0
-    assert found["utilization"] == pytest.approx((taken + 80.0) / (8 * 60.0))
-    alone = schedule_variables([], 0.0, 0.0, 5.0, processors=8, capacity=8)
-    assert alone == {
-        "under": 0.0,
-        "over": 0.0,
-        "left_right": 0.0,
-        "left_right_rel": 0.0,
-        "utilization": 1.0,
-    }
-
-
-@pytest.mark.parametrize("variable", ["over", "under", "left_right", "utilization"])
+@pytest.mark.parametrize("variable", SCHEDULE_VARIABLES)
 def test_a_site_and_the_simulated_market_mean_the_same(variable: str) -> None:
     """The last of some jobs, priced by single processors there and by their number here."""
     jobs = workload(
@@ -273,27 +249,6 @@ def test_the_site_that_expects_most_comes_first_however_late_it_starts_the_job()
 
 JOB = job_request({"processors": 1})
 FAR = Forwarding(request_id="0123456789", hops=2, time_to_live=10.0)
-
-
-def test_what_a_request_says_of_its_way_comes_back() -> None:
-    assert forwarding_of(FAR.document()) == FAR
-    assert forwarding_of({"processors": 1}) is None
-    last = Forwarding(request_id="0123456789", hops=0, time_to_live=1.0)
-    assert last.document() == {}  # which a site of any release reads
-
-
-@pytest.mark.parametrize(
-    ("field", "values"),
-    [
-        ("request_id", (None, "short", "with a blank")),
-        ("hops", (-1, MOST_HOPS + 1, 1.0)),
-        ("time_to_live", (0, LONGEST_LIFE + 1, "5")),
-    ],
-)
-def test_a_way_out_of_bounds_is_refused_by_name(field: str, values: tuple[Any, ...]) -> None:
-    for value in values:
-        with pytest.raises(RequestRefused, match=field):
-            forwarding_of(FAR.document() | {field: value})
 
 
 class Others:

@@ -27,7 +27,6 @@ from slurm_rl_plugin.brokers.live.routed_jobs import (
 )
 from slurm_rl_plugin.brokers.port import Broker, Outcome, RoutedJob
 from slurm_rl_plugin.brokers.registry import FADING, LearningAgentBroker
-from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 from slurm_rl_plugin.services.route_requests import LONGEST_SCRIPT, given_command, learn_from_past
@@ -240,19 +239,8 @@ DAY = 24 * HOUR
 SITES = [SiteAnswer(name="north"), SiteAnswer(name="south")]
 
 
-def asks(
-    user: str = "eva", processors: int = 1, time_limit: float = HOUR, **more: Any
-) -> JobRequest:
-    job = JobDescription(
-        partition="batch",
-        qos="",
-        name="run",
-        time_limit=time_limit,
-        has_batch_script=True,
-        account="physics",
-        user=user,
-    )
-    return JobRequest(job=job, processors=processors, **more)
+def asks(user: str = "eva", **more: Any) -> JobRequest:
+    return job_request({"processors": 1, "time_limit": HOUR, "user": user, **more})
 
 
 def ran(
@@ -331,8 +319,8 @@ def test_a_site_that_fails_jobs_at_once_is_no_fast_one() -> None:
         ({"processors": 9, "time_limit": 2 * HOUR}, True),
         ({"processors": 7}, False),
         ({"processors": 8, "time_limit": HOUR - 60}, False),
-        ({"processors": 8, "time_limit": math.nan}, False),
-        ({"processors": 8, "needs": (("gres", "gpu:1"),)}, True),
+        ({"processors": 8, "time_limit": None}, False),
+        ({"processors": 8, "needs": {"gres": "gpu:1"}}, True),
     ],
 )
 def test_a_refusal_counts_for_jobs_that_ask_for_as_much(more: dict[str, Any], behind: bool) -> None:
@@ -346,7 +334,7 @@ def test_a_refusal_counts_for_jobs_that_ask_for_as_much(more: dict[str, Any], be
 
 def test_a_refusal_of_other_needs_or_long_ago_counts_no_more() -> None:
     agent = broker()
-    agent.learn(refused("north", asks(needs=(("gres", "gpu:1"),))))
+    agent.learn(refused("north", asks(needs={"gres": "gpu:1"})))
     agent.learn(refused("north", asks(), at=NOW - 10 * FADING))
     agent.learn(ran("south", wait=60.0))
     assert names(agent.rank(asks(), SITES)) == ["north", "south"]
