@@ -85,6 +85,7 @@ setup(
             "cli/demo/logs/*",
             "html_pages/templates/*",
         ],
+        "slurm_rl_plugin.accounting": ["*/*.toml"],
         "slurm_rl_plugin.batch_systems": ["*/*.toml"],
         "slurm_rl_plugin.machine_files": ["*.toml"],
     },

@@ -86,12 +86,12 @@ class LogFile:
         try:
             with self.path.open("rb") as stored:
                 while data := stored.read(self.batch):
-                    self._seen(memoryview(data))
+                    self._seen(data)
         except OSError as error:
             raise _open_fault(self.path, error) from None
         self.checksum = self._hash.hexdigest()
 
-    def _seen(self, data: memoryview) -> None:
+    def _seen(self, data: bytes) -> None:
         self._hash.update(data)
         if self.progress is not None:
             self.progress(len(data))
@@ -101,7 +101,7 @@ class LogFile:
             raise self.fault("the file is binary; give an accounting log as text, plain or gzipped")
 
     @contextmanager
-    def _opened(self, seen: Callable[[memoryview], None] | None = None) -> Iterator[IO[bytes]]:
+    def _opened(self, seen: Callable[[bytes], None] | None = None) -> Iterator[IO[bytes]]:
         pipe = self.fault("this is a pipe; give the path of a log file")
         if self.stored is None and self.path.is_fifo():  # opening it would wait for its writer
             raise pipe
@@ -111,7 +111,8 @@ class LogFile:
                     raise pipe
                 magic = stored.read(len(_GZIP))
                 stored.seek(0)
-                observed = io.BufferedReader(_Observed(stored, seen), 1 << 20)
+                observed = _Observed(stored, 1 << 20)
+                observed.seen = seen
                 if magic != _GZIP:
                     yield observed
                     return
@@ -124,8 +125,8 @@ class LogFile:
         except OSError as error:
             raise _open_fault(self.path, error) from None
 
-    def _stored(self) -> io.BytesIO | io.BufferedReader:
-        return self.path.open("rb") if self.stored is None else io.BytesIO(self.stored)
+    def _stored(self) -> Any:
+        return self.path.open("rb", 0) if self.stored is None else io.BytesIO(self.stored)
 
 
 def log_of_any(path: Path) -> LogFile:
@@ -146,25 +147,16 @@ def _open_fault(path: Path, error: OSError) -> AccountingLogError:
     return AccountingLogError(path, problem)
 
 
-class _Observed(io.RawIOBase):
+class _Observed(io.BufferedReader):
     """A file that passes on what is read from it."""
 
-    def __init__(
-        self, stored: io.BytesIO | io.BufferedReader, seen: Callable[[memoryview], None] | None
-    ) -> None:
-        self._stored = stored
-        self._seen = seen
+    seen: Callable[[bytes], None] | None = None
 
-    def readable(self) -> bool:
-        """True: io.BufferedReader asks before it reads."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Read into a buffer, as RawIOBase asks."""
-        count = self._stored.readinto(buffer)
-        if self._seen is not None:
-            self._seen(memoryview(buffer)[:count])
-        return count
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        if self.seen is not None:
+            self.seen(data)
+        return data
 
 
 def _holds_long_line(data: bytes, begun: int) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from slurm_rl_plugin.accounting.log_file import LogFile, log_of_any
 from slurm_rl_plugin.accounting.pbs.runs import daily_files
@@ -136,24 +137,17 @@ def _is_pattern(path: Path) -> bool:
     return any(mark in path.name for mark in "*?[") and not path.exists()
 
 
+#: Kind of a log -> module and class of its reader, which imports polars; others are published.
+_READERS = {
+    "swf": ("swf.reader", "SwfReader"),
+    "sacct": ("sacct.reader", "SacctReader"),
+    "sbatch": ("sbatch.reader", "SbatchReader"),
+    "pbs": ("pbs.reader", "PbsReader"),
+}
+
+
 def reader_of(kind: str) -> AccountingReader:
-    """A new reader of logs of this kind, as `JobLog.kind` has it; others are published."""
-    if kind == "swf":
-        from slurm_rl_plugin.accounting.swf.reader import SwfReader  # noqa: PLC0415
-
-        return SwfReader()
-    if kind == "sacct":
-        from slurm_rl_plugin.accounting.sacct.reader import SacctReader  # noqa: PLC0415
-
-        return SacctReader()
-    if kind == "sbatch":
-        from slurm_rl_plugin.accounting.sbatch.reader import SbatchReader  # noqa: PLC0415
-
-        return SbatchReader()
-    if kind == "pbs":
-        from slurm_rl_plugin.accounting.pbs.reader import PbsReader  # noqa: PLC0415
-
-        return PbsReader()
-    from slurm_rl_plugin.accounting.published.reader import PublishedReader  # noqa: PLC0415
-
-    return PublishedReader()
+    """A new reader of logs of this kind, as `JobLog.kind` has it."""
+    module, name = _READERS.get(kind, ("published.reader", "PublishedReader"))
+    reader = getattr(import_module(f"slurm_rl_plugin.accounting.{module}"), name)
+    return cast("AccountingReader", reader())

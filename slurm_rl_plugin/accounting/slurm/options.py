@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from slurm_rl_plugin.accounting.slurm.resources import (
@@ -18,75 +20,18 @@ from slurm_rl_plugin.accounting.slurm.resources import (
     parse_task_tres,
     requested,
 )
+from slurm_rl_plugin.whole_file import read_whole
 
-#: Letter of an option with a value -> its long name.
-VALUED_LETTERS = {
-    "A": "account",
-    "a": "array",
-    "B": "extra-node-info",
-    "b": "begin",
-    "C": "constraint",
-    "c": "cpus-per-task",
-    "D": "chdir",
-    "d": "dependency",
-    "e": "error",
-    "F": "nodefile",
-    "G": "gpus",
-    "i": "input",
-    "J": "job-name",
-    "L": "licenses",
-    "M": "clusters",
-    "m": "distribution",
-    "N": "nodes",
-    "n": "ntasks",
-    "o": "output",
-    "p": "partition",
-    "q": "qos",
-    "S": "core-spec",
-    "t": "time",
-    "w": "nodelist",
-    "x": "exclude",
-}
-#: Letter of an option without a value that decides something here -> its long name.
-FLAG_LETTERS = {"W": "wait"}
-#: Long options whose value, if any, follows an equals sign.
-FLAGS = frozenset(
-    {
-        *("consolidate-segments", "contiguous", "exclusive", "get-user-env", "help", "hold"),
-        *("ignore-pbs", "nice", "no-kill", "no-requeue", "oom-kill-step", "overcommit"),
-        *("oversubscribe", "parsable", "propagate", "quiet", "reboot", "requeue", "resv-ports"),
-        *("share", "spread-job", "spread-segments", "stepmgr", "test-only", "usage"),
-        *("use-min-nodes", "verbose", "version", "wait"),
-    }
-)
+_TABLES = tomllib.loads(read_whole(Path(__file__).with_name("sbatch_options.toml")).decode())
+#: Letter of an option -> its long name.
+VALUED_LETTERS: Mapping[str, str] = _TABLES["valued_letters"]
+FLAG_LETTERS: Mapping[str, str] = _TABLES["flag_letters"]
+#: Long options with no value, or one that follows an equals sign.
+FLAGS = frozenset(_TABLES["flags"])
 #: Long options whose value is the next word where no equals sign follows.
-VALUED = frozenset(
-    {
-        *("acctg-freq", "batch", "bb", "bbf", "cluster-constraint", "comment", "container"),
-        *("container-id", "cores-per-socket", "cpu-freq", "cpus-per-gpu", "deadline"),
-        *("delay-boot", "export", "export-file", "extra", "gid", "gpu-bind", "gpu-freq"),
-        *("gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "gres-flags", "hint"),
-        *("kill-on-invalid-dep", "mail-type", "mail-user", "mcs-label", "mem", "mem-bind"),
-        *("mem-per-cpu", "mem-per-gpu", "mincpus", "network", "ntasks-per-core"),
-        *("ntasks-per-gpu", "ntasks-per-node", "ntasks-per-socket", "open-mode", "power"),
-        *("prefer", "priority", "profile", "reservation", "segment", "signal"),
-        *("sockets-per-node", "switches", "thread-spec", "threads-per-core", "time-min", "tmp"),
-        *("tres-bind", "tres-per-task", "uid", "wait-all-nodes", "wckey", "wrap"),
-        *VALUED_LETTERS.values(),
-    }
-)
+VALUED = frozenset({*_TABLES["valued"], *VALUED_LETTERS.values()})
 #: Variable of sbatch -> the option that it sets.
-VARIABLES = {
-    "SBATCH_MEM_PER_NODE": "mem",
-    "SBATCH_TIMELIMIT": "time",
-    **{
-        f"SBATCH_{option.upper().replace('-', '_')}": option
-        for option in (
-            *("account", "constraint", "exclusive", "gpus", "gpus-per-node", "gpus-per-task"),
-            *("gres", "job-name", "mem-per-cpu", "partition", "qos", "reservation", "wait"),
-        )
-    },
-}
+VARIABLES: Mapping[str, str] = _TABLES["variables"]
 _Value = TypeVar("_Value")
 
 _COUNT = re.compile(r"(\d{1,8})([kKmM]?)(?![\w.])", re.ASCII)
