@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, lru_cache
 
@@ -84,18 +84,19 @@ def request_columns(
         for name in told:
             asked |= ~others[name].is_in(_NOTHING)
         short |= asked & ~tres.str.contains(known, literal=True)
+    texts = tres.unique()
+    amounts = pl.Series([_resources(text) for text in texts.to_list()], dtype=pl.String)
+    resources = tres.replace_strict(texts, amounts, return_dtype=pl.String)
     if short.any():
         columns = {"memory": memory, "nodes": nodes, "processors": processors, **others}
         words = pl.select(pl.when(options).then(line).otherwise(pl.lit(""))).to_series()
         rows = pl.DataFrame({"tres": tres, **columns, "line": words}).filter(short)
         completed = cache(_completed)  # of these rows alone: who submits chooses how long lines are
         found = [completed(*row) for row in rows.iter_rows()]
-        tres = tres.clone().scatter(short.arg_true(), pl.Series(found, dtype=pl.String))
+        resources.scatter(short.arg_true(), pl.Series(found, dtype=pl.String))
     constraint = value_of(fields, layout, "constraints")
-    texts = tres.unique()
-    resources = pl.Series([_resources(text) for text in texts.to_list()], dtype=pl.String)
     return {
-        "resources": tres.replace_strict(texts, resources, return_dtype=pl.String),
+        "resources": resources,
         "nodes": nodes,
         "cpus_per_task": _cpus_per_task(line, processors),
         "memory_per_cpu": _holds(line, " --mem-per-cpu") | memory.str.ends_with("c").to_numpy(),
@@ -148,37 +149,29 @@ def _completed(
     licences: str,
     line: str,
 ) -> str:
-    """The TRES of one row with what its other fields ask for; what these cannot say is left out.
+    """What one row asks for by its TRES and its other fields; what these cannot say is left out.
 
     Memory is ReqMem; `each` is ReqGRES of Slurm up to 20.02, of each node, `whole` its AllocGRES,
     of the whole job. Accounting does not track all that the options of the submit line ask for.
     """
-    if memory and "mem=" not in tres:
-        tres = _with_memory(tres, memory, nodes, processors)
+    asked = parse_tres(tres)
+    found = _REQMEM.fullmatch(memory)
+    with suppress(ValueError):
+        if found is not None and "mem=" not in tres:
+            cpus = asked.get("cpu") or _number(processors)
+            times = {"n": float(max(nodes, 1)), "c": cpus, "": 1.0}[found["each"]]
+            asked["mem"] = parse_memory(found["size"]) * times
     if "gres/" not in tres:
-        tres = _more(tres, _old_gres(nodes, each, whole))
+        asked |= _old_gres(nodes, each, whole)
     with suppress(ValueError):
         if "license/" not in tres and licences not in _NOTHING and "|" not in licences:
-            tres = _more(tres, parse_licences(licences))  # of several with bars any one would do
+            asked |= parse_licences(licences)  # of several with bars any one would do
     for known, (pattern, *_) in _ASKED_BY.items():
         with suppress(ValueError):
-            if known not in tres and re.search(pattern, line):
-                found = _by_options(line, nodes, processors)
-                tres = _more(tres, {key: n for key, n in found.items() if key.startswith(known)})
-    return tres
-
-
-def _with_memory(tres: str, memory: str, nodes: int, processors: float) -> str:
-    found = _REQMEM.fullmatch(memory)
-    if found is None:
-        return tres
-    try:
-        size = parse_memory(found["size"])
-    except ValueError:
-        return tres
-    cpus = parse_tres(tres).get("cpu") or _number(processors)
-    times = {"n": float(max(nodes, 1)), "c": cpus, "": 1.0}[found["each"]]
-    return f"{tres},mem={size * times:f}"
+            if not any(name.startswith(known) for name in asked) and re.search(pattern, line):
+                options = _by_options(line, nodes, processors)
+                asked |= {name: n for name, n in options.items() if name.startswith(known)}
+    return resources_text(requested(asked))
 
 
 def _old_gres(nodes: int, each: str, whole: str) -> dict[str, float]:
@@ -202,11 +195,6 @@ def _by_options(line: str, nodes: int, processors: float) -> dict[str, float]:
 
 def _number(processors: float) -> float:
     return 0.0 if math.isnan(processors) else processors
-
-
-def _more(tres: str, counts: Mapping[str, float]) -> str:
-    told = (f"{name}={count:f}" for name, count in counts.items())
-    return ",".join([*([tres] if tres else []), *told])
 
 
 def _cpus_per_task(line: pl.Series, processors: FloatArray) -> IntArray:
