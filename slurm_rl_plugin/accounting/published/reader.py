@@ -38,13 +38,7 @@ from slurm_rl_plugin.accounting.published.files import (
     rows_of_csv,
     rows_of_parquet,
 )
-from slurm_rl_plugin.accounting.published.layouts import (
-    F_DATA,
-    OPENB,
-    PM100,
-    header_columns,
-    layout_of,
-)
+from slurm_rl_plugin.accounting.published.layouts import header_columns, layout_of
 from slurm_rl_plugin.accounting.stored.log import (
     COLUMNS,
     NAMES,
@@ -224,9 +218,9 @@ def jobs_of_openb(rows: PublishedRows) -> PublishedJobs:
 
 
 _JOBS: Mapping[str, Callable[[PublishedRows], PublishedJobs]] = {
-    F_DATA.kind: jobs_of_f_data,
-    PM100.kind: jobs_of_pm100,
-    OPENB.kind: jobs_of_openb,
+    "f-data": jobs_of_f_data,
+    "pm100": jobs_of_pm100,
+    "openb": jobs_of_openb,
 }
 
 
