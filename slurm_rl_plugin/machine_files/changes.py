@@ -22,6 +22,7 @@ from slurm_rl_plugin.machine_files.statements import (
     by_key,
     compress,
     pairs_of,
+    slurm_keys,
 )
 
 #: Place of a changed value in sentences.
@@ -119,7 +120,7 @@ def _of_partition(
     notes = [
         f"{value.said}: access to partitions is not simulated: jobs of the log stay in theirs."
         for value, _ in given
-        if value.key.lower() in _WHO_MAY
+        if value.key.lower() in slurm_keys()["partition"]["restricting"]
     ]
     said = replace(cluster.said, partitions=partitions, notes=[*cluster.said.notes, *notes])
     return replace(cluster, said=said)
@@ -136,7 +137,9 @@ def _of_nodes(
             f"{PLACE} node {name}: the cluster lacks {compress(missing)} but has the others: "
             "change nodes and add nodes in two changes."
         )
-    if missing and not any(value.key.lower() in _SIZES for value, _ in given):
+    if missing and not any(
+        value.key.lower() in slurm_keys()["node"]["sizes"] for value, _ in given
+    ):
         raise _unknown("node", name, [compress(sorted(known))])
     nodes = [
         part for record in cluster.said.nodes for part in _parted(record, frozenset(wanted), given)
@@ -145,15 +148,6 @@ def _of_nodes(
         keys = _with(cluster.said.defaults.get(NODE, {}), given)
         nodes.append(ConfRecord(Value(PLACE, "NodeName", name), keys))
     return replace(cluster, said=replace(cluster.said, nodes=nodes))
-
-
-#: Keys of a partition that restrict its jobs.
-_WHO_MAY = (
-    *("allocnodes", "allowaccounts", "allowgroups", "allowqos", "denyaccounts", "denyqos"),
-    *("maxnodes", "minnodes", "rootonly", "reqresv", "state"),
-)
-#: Keys with the size of a new node, at least one is needed.
-_SIZES = ("cpus", "procs", "sockets", "corespersocket", "boards")
 
 
 def _parted(

@@ -19,7 +19,7 @@ from slurm_rl_plugin.machine_files.statements import (
     Keys,
     Value,
     limits_of,
-    not_modelled_keys,
+    slurm_keys,
 )
 from slurm_rl_plugin.whole_file import read_whole
 
@@ -83,7 +83,7 @@ _NEUTRAL = NOTHING | {"-1", "0", "1.000000", "1", "cluster", "denyonlimit"}
 @cache
 def known_keys() -> frozenset[str]:
     """All names of keys, by which a dump's keys differ from values with a colon."""
-    tables = not_modelled_keys()
+    tables = slurm_keys()
     others = (*tables["database"], *tables["without_effect"]["database_keys"])
     return frozenset({*_LIMITS, _MAX_JOBS, *_LONGEST, "priority", "usagefactor", *others})
 
@@ -137,7 +137,7 @@ def _unset(value: Value) -> bool:
 
 def not_modelled(entry: DatabaseEntry) -> Iterator[str]:
     """A sentence on each limit that has no effect here."""
-    why = not_modelled_keys()["database"]
+    why = slurm_keys()["database"]
     for key, value in entry.keys.items():
         if value.text.lower() in _NEUTRAL:
             continue

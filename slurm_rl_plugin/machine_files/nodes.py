@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurm_rl_plugin.accounting.slurm.resources import counted
 from slurm_rl_plugin.domain.machine import Admission, MachinePartition, PartitionAccess
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.errors import ConfigurationError
@@ -22,10 +23,10 @@ from slurm_rl_plugin.machine_files.statements import (
     Value,
     by_key,
     compress,
-    counted,
     not_modelled_of,
     place_of,
     read_pairs,
+    slurm_keys,
     weights_of,
 )
 
@@ -315,25 +316,11 @@ def _partition(record: ConfRecord, settings: Mapping[str, Value]) -> MachinePart
     )
 
 
-#: What `scontrol show partition` says of a partition that any user may choose, and that neither
-#: preempts nor limits its jobs.
-_OPEN = {
-    "state": "UP",
-    "hidden": "NO",
-    "rootonly": "NO",
-    "reqresv": "NO",
-    "allowgroups": "ALL",
-    "allocnodes": "ALL",
-    "qos": "N/A",
-    "preemptmode": "OFF",
-    "maxcpuspernode": "UNLIMITED",
-    "maxmempernode": "UNLIMITED",
-}
-
-
 def _access(keys: Keys) -> PartitionAccess | None:
     """Whose jobs enter a partition; None for one of slurm.conf, which does not name every right."""
-    is_open = all(keys.text(key).upper() == value for key, value in _OPEN.items())
+    is_open = all(
+        keys.text(key).upper() == value for key, value in slurm_keys()["open_partition"].items()
+    )
     accounts, qos = (_admission(keys, what) for what in ("accounts", "qos"))
     if not is_open or accounts is None or qos is None or "minnodes" not in keys:
         return None

@@ -4,40 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from typing import Any
 
 from slurm_rl_plugin.domain.machine import BackfillSettings, PriorityWeights
 from slurm_rl_plugin.machine_files.database import enforces_limits
-from slurm_rl_plugin.machine_files.statements import NOTHING, Keys, not_modelled_keys, weights_of
-from slurm_rl_plugin.units import MINUTE
+from slurm_rl_plugin.machine_files.statements import NOTHING, Keys, slurm_keys, weights_of
 
 _INTEGER = re.compile(r"\s*(-?\d{1,18})", re.ASCII)
-#: Field of `BackfillSettings` -> name of the parameter, seconds of its unit, least value.
-_NUMBERS: Mapping[str, tuple[str, float, int]] = {
-    "interval": ("bf_interval", 1.0, 1),
-    "window": ("bf_window", MINUTE, 1),
-    "resolution": ("bf_resolution", 1.0, 1),
-    "most_jobs": ("bf_max_job_test", 1, 1),
-    "most_of_user": ("bf_max_job_user", 1, 0),
-    "depth": ("default_queue_depth", 1, 0),
-    "main_interval": ("sched_interval", 1.0, 0),
-}
-#: Other names of SchedulerParameters -> names that Slurm looks for first.
-_OTHER_NAMES = {
-    "max_job_bf": "bf_max_job_test",
-    "max_rpc_count": "max_rpc_cnt",
-    "bf_yield_rpc_count": "bf_yield_rpc_cnt",
-}
-MODELLED_PARAMETERS = frozenset(name for name, _, _ in _NUMBERS.values())
 BACKFILL, MULTIFACTOR, LINEAR = "sched/backfill", "priority/multifactor", "select/linear"
-_WEIGHTS = {
-    "age": "priorityweightage",
-    "fairshare": "priorityweightfairshare",
-    "size": "priorityweightjobsize",
-    "partition": "priorityweightpartition",
-    "qos": "priorityweightqos",
-    "association": "priorityweightassoc",
-}
 
 
 def parameters_of(settings: Keys) -> dict[str, str]:
@@ -49,7 +24,7 @@ def parameters_of(settings: Keys) -> dict[str, str]:
     for word in settings.words("schedulerparameters"):
         name, _, number = word.partition("=")
         found.setdefault(name.strip().lower(), number.strip())
-    for other, name in _OTHER_NAMES.items():
+    for other, name in slurm_keys()["other_parameters"].items():
         if other in found:
             found.setdefault(name, found.pop(other))
     return found
@@ -59,24 +34,25 @@ def backfill_of(settings: Keys) -> BackfillSettings:
     """SchedulerType and SchedulerParameters; a value that Slurm refuses has Slurm's default."""
     given = parameters_of(settings)
     numbers = {
-        name: int(found) * unit if unit == 1 else found * unit
-        for name, (key, unit, least) in _NUMBERS.items()
-        if (found := _number(given.get(key), least)) is not None
+        name: found * each["unit"]
+        for name, each in slurm_keys()["backfill"].items()
+        if (found := _number(given.get(each["parameter"]), each["least"])) is not None
     }
     if _number(given.get("sched_interval"), -1) == -1:
         numbers["main_interval"] = math.inf  # -1 means never
     switched_off = _number(given.get("bf_interval"), -1) == -1
     return BackfillSettings(
         backfills=settings.word("schedulertype", BACKFILL) == BACKFILL and not switched_off,
-        **numbers,  # type: ignore[arg-type] # each has the type of its field
+        **numbers,
     )
 
 
 def refused_parameters(settings: Keys) -> Iterator[str]:
     """A sentence on each parameter with a value that Slurm refuses."""
     given = parameters_of(settings)
-    for key, _, least in _NUMBERS.values():
-        if key in given and _number(given[key], least) is None and given[key] != "-1":
+    for each in slurm_keys()["backfill"].values():
+        key = each["parameter"]
+        if key in given and _number(given[key], each["least"]) is None and given[key] != "-1":
             yield f"SchedulerParameters {key}={given[key]}: Slurm refuses it and uses the default."
 
 
@@ -94,8 +70,11 @@ def weights_of_priorities(settings: Keys) -> PriorityWeights:
     period = settings.seconds("prioritycalcperiod", default.period)
     if not 0.0 < period < math.inf:
         raise settings["prioritycalcperiod"].fault("Slurm refuses this period; write minutes")
+    points: dict[str, Any] = {
+        name: float(settings.number(key, 0)) for name, key in slurm_keys()["weights"].items()
+    }
     return PriorityWeights(
-        **{name: float(settings.number(key, 0)) for name, key in _WEIGHTS.items()},  # type: ignore[arg-type]
+        **points,
         resources=weights_of(settings[tres]) if settings.word(tres) else {},
         # with 0 s a job has its full age at once
         highest_age=max(settings.seconds("prioritymaxage", default.highest_age), 1.0),
@@ -139,7 +118,7 @@ _NEUTRAL = NOTHING | {"0", "-1", "no", "off"}
 
 def not_modelled(settings: Keys) -> Iterator[str]:
     """A sentence on each key that would change starts but is not modelled."""
-    tables = not_modelled_keys()
+    tables = slurm_keys()
     keys, known = tables["keys"], tuple(tables["without_effect"]["keys_that_begin"])
     for key, value in settings.items():
         text = value.text.lower()
@@ -159,8 +138,9 @@ def not_modelled(settings: Keys) -> Iterator[str]:
 
 
 def _parameters(settings: Keys) -> Iterator[str]:
-    whys = not_modelled_keys()["parameters"]
-    known = MODELLED_PARAMETERS.union(whys, not_modelled_keys()["without_effect"]["parameters"])
+    whys = slurm_keys()["parameters"]
+    known = {*whys, *slurm_keys()["without_effect"]["parameters"]}
+    known.update(each["parameter"] for each in slurm_keys()["backfill"].values())
     for name, number in parameters_of(settings).items():
         word = f"SchedulerParameters {name}" + (f"={number}" if number else "")
         if name in whys and number != "0":

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 
-from slurm_rl_plugin.accounting.slurm.resources import asked_seconds
+from slurm_rl_plugin.accounting.slurm.resources import MIB, asked_seconds
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import MINUTE
@@ -26,8 +26,6 @@ _LONGEST_SHOWN = 200
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _TRUTH = {"yes": True, "up": True, "true": True, "1": True}
 _TRUTH |= {"no": False, "down": False, "false": False, "0": False}
-#: Slurm's suffixes of a count.
-_SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +86,6 @@ class Value:
             return expand(self.text)
         except ValueError as error:
             raise self.fault(f"{error}; write such as n[001-087,100]") from None
-
-
-def counted(text: str) -> float | None:
-    """A count with or without a suffix, such as 4 or 2K; None for anything else."""
-    found = re.fullmatch(r"(\d{1,18})([kKmMgGtTpP]?)", text, re.ASCII)
-    return float(int(found[1]) * _SUFFIXES[found[2].lower()]) if found else None
 
 
 #: More names than any cluster has nodes are a mistake, or an attack on our memory.
@@ -189,8 +181,6 @@ def _ranges(numbers: Sequence[str]) -> Iterator[str]:
 
 
 _RESOURCES = {"cpu": CPUS, "mem": MEMORY, "gres/gpu": GPUS, "node": "nodes"}
-#: Suffix of a weight or a limit -> MiB, Slurm's unit of memory.
-_IN_MIB = {"k": 1.0 / 1024, "m": 1.0, "": 1.0, "g": 1024.0, "t": 1024.0**2, "p": 1024.0**3}
 _AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{1,18})?|\.\d{1,18})([kmgtp]?)b?", re.ASCII | re.IGNORECASE)
 
 
@@ -225,7 +215,7 @@ def _amounts(value: Value) -> list[tuple[str, float, float]]:
         name, _, amount = word.partition("=")
         found = _AMOUNT.fullmatch(amount.strip())
         if found is not None:
-            unit = _IN_MIB[found[2].lower()]
+            unit = MIB[found[2].upper()]
             entries.append((resource_of(name), float(found[1]), unit))
         elif amount.strip() != "-1" and word.lower() not in NOTHING:
             raise value.fault(f"{word} is no RESOURCE=NUMBER; write such as cpu=1,mem=2G")
@@ -233,14 +223,14 @@ def _amounts(value: Value) -> list[tuple[str, float, float]]:
 
 
 @cache
-def not_modelled_keys() -> dict[str, dict[str, Any]]:
-    """Tables of settings that are not modelled, and what holds instead."""
-    return tomllib.loads(read_whole(Path(__file__).with_name("not_modelled.toml")).decode())
+def slurm_keys() -> dict[str, dict[str, Any]]:
+    """Tables of settings: what is modelled, what is not, and what holds instead."""
+    return tomllib.loads(read_whole(Path(__file__).with_name("slurm_keys.toml")).decode())
 
 
 def not_modelled_of(kind: str, keys: Mapping[str, Value]) -> Iterator[str]:
     """A sentence on each key of a `node` or `partition` that would change starts, or is unknown."""
-    tables = not_modelled_keys()[kind]
+    tables = slurm_keys()[kind]
     for key, value in keys.items():
         if value.text.lower() in tables["neutral"]:
             continue
@@ -371,23 +361,8 @@ def pairs_of(line: str, place: str) -> list[Value]:
 NODE, PARTITION, NODE_SET, DOWN = "nodename", "partitionname", "nodeset", "downnodes"
 #: Keys that begin a record; the rest of the line belongs to it.
 RECORDS = (NODE, PARTITION, NODE_SET, DOWN)
-#: Keys with two names -> the names in the order in which Slurm looks for them, wherever they are on
-#: the line: `_parse_nodename` and `_parse_partitionname` in its `read_config.c`.
-_NAMES = {
-    "cpus": ("cpus", "procs"),
-    "features": ("feature", "features"),
-    "oversubscribe": ("oversubscribe", "shared"),
-}
-_NAMED = {name: key for key, names in _NAMES.items() for name in names}
 #: Keys with two names for which a name on the line itself overrides the other on a DEFAULT line.
 _OWN_FIRST = ("features",)
-#: Keys of a partition that Slurm does not take from a DEFAULT line.
-_NEVER_DEFAULT = frozenset(
-    {
-        *("disablerootjobs", "exclusivetopo", "exclusiveuser", "powerdownonidle"),
-        *("selecttypeparameters", "suspendtime"),
-    }
-)
 
 
 class Keys(dict[str, Value]):
@@ -454,7 +429,8 @@ def collect(lines: Iterable[Sequence[Value]]) -> Statements:
                 continue
             own = {each.key.lower(): each for each in line[at + 1 :]}
             if kind in (NODE, PARTITION) and value.text.upper() == "DEFAULT":
-                kept = own.keys() - (_NEVER_DEFAULT if kind == PARTITION else ())
+                never = slurm_keys()["partition"]["never_default"] if kind == PARTITION else ()
+                kept = own.keys() - {*never}
                 defaults[kind] |= {key: own[key] for key in own if key in kept}
             else:
                 records[kind].append(ConfRecord(value, _keys(own, defaults[kind])))
@@ -477,8 +453,12 @@ def by_key(values: Iterable[Value]) -> Keys:
 def _keys(own: Mapping[str, Value], default: Mapping[str, Value]) -> Keys:
     """The values of a record; keys with two names have the present one."""
     said = {**default, **own}
-    found = Keys({_NAMED.get(name, name): value for name, value in said.items()})
-    for key in found.keys() & _NAMES.keys():
-        layers = (own, default) if key in _OWN_FIRST else (said,)
-        found[key] = next(layer[name] for layer in layers for name in _NAMES[key] if name in layer)
+    found = Keys(said)
+    for key, names in slurm_keys()["names"].items():
+        for layer in (own, default) if key in _OWN_FIRST else (said,):
+            if values := [layer[name] for name in names if name in layer]:
+                found[key] = values[0]
+                break
+        for name in {*names} - {key}:
+            found.pop(name, None)
     return found

@@ -21,9 +21,10 @@ _NO_LIMIT = frozenset({"", "0", "-1", "infinite", "unlimited"})
 _GRES = "gres/"
 _GPU = "gres/gpu"
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([KMGTPkmgtp]?)(?:i?[bB])?", re.ASCII)
-_MIB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
-_COUNT = re.compile(r"(\d{1,9})([kKmMgG]?)", re.ASCII)
-_COUNTED = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+#: Suffix of a size -> MiB, Slurm's unit of memory.
+MIB = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+#: Suffix of a count -> its factor.
+_FACTOR = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 
 
 def printed_seconds(text: str) -> float:
@@ -67,7 +68,13 @@ def parse_memory(text: str) -> float:
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is no size: give one such as 4000M or 16G")
-    return float(found[1]) * _MIB[found[2].upper()]
+    return float(found[1]) * MIB[found[2].upper()]
+
+
+def counted(text: str) -> float | None:
+    """A count with or without a suffix, such as 4 or 2K; None for anything else."""
+    found = re.fullmatch(r"(\d{1,18})([kKmMgGtTpP]?)", text, re.ASCII)
+    return float(int(found[1]) * _FACTOR[found[2].lower()]) if found else None
 
 
 def parse_tres(text: str) -> dict[str, float]:
@@ -109,11 +116,11 @@ def parse_gres(text: str) -> dict[str, float]:
     found: defaultdict[str, float] = defaultdict(float)
     for part in text.split(",") if text and text != "none" else ():
         name, *rest = part.removeprefix(_GRES).removeprefix("gres:").split(":")
-        counted = _COUNT.fullmatch(rest[-1]) if rest else None
-        if not name or len(rest) > 2 or (len(rest) == 2 and counted is None):
+        told = counted(rest[-1]) if rest else None
+        if not name or len(rest) > 2 or (len(rest) == 2 and told is None):
             raise ValueError(f"{part!r} is no generic resource: give one such as gpu:2")
-        count = float(int(counted[1]) * _COUNTED[counted[2].lower()]) if counted else 1.0
-        kind = rest[0] if rest and (counted is None or len(rest) == 2) else ""
+        count = 1.0 if told is None else told
+        kind = rest[0] if rest and (told is None or len(rest) == 2) else ""
         found[_GRES + name] += count
         if kind:
             found[f"{_GRES}{name}:{kind}"] += count
@@ -135,10 +142,10 @@ def parse_task_tres(text: str) -> dict[str, float]:
         elif part.startswith(LICENCE_PREFIX):
             asked = parse_licences(part.removeprefix(LICENCE_PREFIX))
         else:
-            name, _, count = part.partition(":")
-            if name != "cpu" or not _COUNT.fullmatch(count):
+            name, _, number = part.partition(":")
+            if name != "cpu" or (count := counted(number)) is None:
                 raise ValueError(f"{part!r} is not known here: give one such as gres/gpu:1")
-            asked = {name: float(count)}
+            asked = {name: count}
         for name, amount in asked.items():
             found[name] += amount
     return dict(found)
@@ -148,8 +155,9 @@ def parse_licences(text: str) -> dict[str, float]:
     """TRES of what `--licenses` takes: `name`, `name:2` or `name=2`, several with commas."""
     found: defaultdict[str, float] = defaultdict(float)
     for part in re.split("[,;|]", text) if text else ():
-        name, _, count = part.replace("=", ":").partition(":")
-        if not name or (count and not _COUNT.fullmatch(count)):
+        name, _, number = part.replace("=", ":").partition(":")
+        count = counted(number or "1")
+        if not name or count is None:
             raise ValueError(f"{part!r} is no licence: give one such as name:2")
-        found[LICENCE_PREFIX + name] += float(count or 1)
+        found[LICENCE_PREFIX + name] += count
     return dict(found)
