@@ -7,14 +7,11 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import (
-    SchedConfig,
-    read_sched_config,
-    sched_folder,
-)
+from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import read_sched_config, sched_folder
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE
 from slurm_rl_plugin.batch_systems.pbs.answers.server import (
     QSTAT_SERVER,
@@ -27,7 +24,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.server import (
     without_ours,
 )
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
-from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
+from slurm_rl_plugin.batch_systems.port import Check
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 from slurm_rl_plugin.whole_file import read_whole
 
@@ -162,33 +159,39 @@ def _site_terms(formula: str) -> str:
 #: Releases before this one do not start again while a formula is set (openpbs 2530, 2475).
 FIRST_THAT_RESTARTS = (22, 5)
 DEAD_MAN_HOOK, CLASS_HOOK = "slurm_rl_dead_man", "slurm_rl_class"
-_SEE_SETUP = "see `slurm-rl pbs-setup --print`"
-_LIST_HOOKS = ["qmgr", "-c", "list hook"]
 #: A hook of `list hook`: its name, and the indented lines of its attributes.
 _HOOK = re.compile(r"^Hook (\S+)[^\n]*((?:\n[ \t]+[^\n]*)*)", re.MULTILINE)
 _IS_OFF = re.compile(r"^\s*enabled = false\s*$", re.MULTILINE | re.IGNORECASE)
-_AS_A_MANAGER = f"`qmgr -c 'list hook {DEAD_MAN_HOOK}'`"
+
+
+@cache
+def _checks() -> dict[str, dict[str, str]]:
+    return tomllib.loads(read_whole(Path(__file__).with_name("checks.toml")).decode())
+
+
+def _check(finding: str, **words: object) -> Check:
+    """The check of a finding in checks.toml."""
+    found = _checks()[finding]
+    return Check(found["result"], found["name"], found["what"].format(**words))
 
 
 def pbs_checks(commands: PbsCommands, server: PbsServer) -> Iterator[Check]:
     """Every check of a site with PBS."""
     yield _resource(commands)
-    yield _default_score(server)
-    yield _formula_check(server.formula)
-    yield _restart(server.release)
-    yield from scheduler_checks(sched_folder(commands) / "sched_config")
+    yield _check("default score" if server.base > 0 else "no default score", base=server.base)
+    yield _check("formula" if is_bounded(server.formula) else "formula without a bound")
+    numbers = tuple(int(each) for each in re.findall(r"\d+", server.release)[:2])
+    restarts = len(numbers) == 2 and numbers >= FIRST_THAT_RESTARTS
+    yield _check("restart" if restarts else "restart that fails", release=server.release)
+    yield from _scheduler_checks(sched_folder(commands) / "sched_config")
     yield _dead_man(commands)
-    if not server.scheduling:
-        yield Check(WARN, "scheduling", "PBS starts no jobs now: scheduling is False")
-    if not server.counts_eligible_time:
-        what = (
-            "eligible_time_enable is off, so time spent at a user's own limit counts for the "
-            "starvation bound: qmgr -c 'set server eligible_time_enable = True'"
-        )
-        yield Check(WARN, "eligible time", what)
-    if not server.keeps_history:
-        what = "job_history_enable is off: models that learn from ends of jobs do not get them"
-        yield Check(WARN, "job history", what)
+    for holds, finding in (
+        (server.scheduling, "scheduling is off"),
+        (server.counts_eligible_time, "eligible time is off"),
+        (server.keeps_history, "no job history"),
+    ):
+        if not holds:
+            yield _check(finding)
 
 
 def _resource(commands: PbsCommands) -> Check:
@@ -196,102 +199,46 @@ def _resource(commands: PbsCommands) -> Check:
     try:
         words = commands.read(["qmgr", "-c", f"list resource {SCORE}"])
     except BatchSystemError as error:
-        return Check(FAIL, "resource", f"there is no {SCORE} ({error}): {_SEE_SETUP}")
+        return _check("no resource", error=error)
     found = dict(re.findall(r"^\s*(type|flag) = (\S+)", words, re.MULTILINE))
     flags = found.get("flag", "")
     if found.get("type") not in ("float", "long"):
-        return Check(FAIL, "resource", f"{SCORE} is no float but {found.get('type')}: {_SEE_SETUP}")
+        return _check("resource of another type", type=found.get("type"))
     if "i" not in flags and "r" not in flags:
-        what = f"users can set {SCORE} themselves (flag {flags!r}): set resource {SCORE} flag = i"
-        return Check(FAIL, "resource", what)
-    if "i" not in flags:
-        return Check(WARN, "resource", f"users can see {SCORE}: flag i hides it")
-    return Check(PASS, "resource", f"{SCORE}: users can neither see nor set it")
-
-
-def _default_score(server: PbsServer) -> Check:
-    if server.base > 0:
-        return Check(PASS, "default score", f"new jobs have {server.base}")
-    what = f"resources_default.{SCORE} is unset: new jobs come after all others until a cycle"
-    return Check(WARN, "default score", f"{what}; {_SEE_SETUP}")
-
-
-def _formula_check(formula: str) -> Check:
-    if is_bounded(formula):
-        return Check(PASS, "formula", "no other term can outweigh the score")
-    what = (
-        f"terms other than {SCORE} in job_sort_formula are not bounded, so they may outweigh "
-        f"small differences of scores; {_SEE_SETUP}"
-    )
-    return Check(WARN, "formula", what)
-
-
-def _restart(release: str) -> Check:
-    numbers = tuple(int(each) for each in re.findall(r"\d+", release)[:2])
-    if len(numbers) == 2 and numbers >= FIRST_THAT_RESTARTS:
-        what = f"pbs_server {release} restarts with a formula set; try it once"
-        return Check(PASS, "restart", what)
-    what = (
-        f"pbs_server {release} may not restart while job_sort_formula is set (openpbs issue "
-        "2530): unset it before each restart, or upgrade"
-    )
-    return Check(WARN, "restart", what)
+        return _check("resource that users can set", flags=flags)
+    return _check("resource" if "i" in flags else "resource that users can see")
 
 
 def _dead_man(commands: PbsCommands) -> Check:
     """Whether the hook exists; PBS does not show hooks to an operator."""
     try:
-        answer = commands.call(_LIST_HOOKS)
+        answer = commands.call(["qmgr", "-c", "list hook"])
         words = "" if not (answer.status or answer.errors) else (answer.errors or answer.output)
         hooks = dict(_HOOK.findall(answer.output))
     except BatchSystemError as error:
         words, hooks = str(error), {}
     if _IS_OFF.search(hooks.get(DEAD_MAN_HOOK, "")):
-        on = f"qmgr -c 'set hook {DEAD_MAN_HOOK} enabled = true'"
-        return Check(WARN, "dead man", f"the hook {DEAD_MAN_HOOK} is not enabled: {on}")
+        return _check("dead man that is off")
     if DEAD_MAN_HOOK in hooks:
-        return Check(PASS, "dead man", f"the hook {DEAD_MAN_HOOK} is there")
+        return _check("dead man")
     if words.strip():
-        what = (
-            f"an operator cannot see whether the hook {DEAD_MAN_HOOK} is there "
-            f"({words.strip().splitlines()[0].rstrip('.')}); ask a manager: {_AS_A_MANAGER}"
-        )
-        return Check(WARN, "dead man", what)
-    what = f"no hook {DEAD_MAN_HOOK}: scores of a killed daemon stay in force; {_SEE_SETUP}"
-    return Check(WARN, "dead man", what)
+        first = words.strip().splitlines()[0].rstrip(".")
+        return _check("dead man that an operator cannot see", error=first)
+    return _check("no dead man")
 
 
-def scheduler_checks(path: Path) -> Iterator[Check]:
-    """Every check of the file, which only root may read by default."""
+def _scheduler_checks(path: Path) -> Iterator[Check]:
+    """Every check of sched_config, which only root may read by default.
+
+    With by_queue queues go before the formula; without strict_ordering any job that fits starts,
+    also before the first one.
+    """
     try:
         config = read_sched_config(path)
     except OSError as error:
-        what = (
-            f"{path} cannot be read ({error.strerror}): ask root whether it has by_queue False and "
-            "strict_ordering true"
-        )
-        yield Check(WARN, "by_queue", what)
+        yield _check("sched_config cannot be read", path=path, error=error.strerror)
         return
-    yield _by_queue(config)
-    yield _strict_ordering(config)
-
-
-def _by_queue(config: SchedConfig) -> Check:
-    """Check that by_queue is off, since otherwise queues go before the formula."""
     on = [name for name in ("by_queue", "round_robin") if config.ever(name)]
-    if on:
-        what = f"{' and '.join(on)} in {config.path}: the score orders only jobs within a queue"
-        return Check(WARN, "by_queue", f"{what}; False makes one order of all queues")
-    return Check(PASS, "by_queue", "one order over all queues")
-
-
-def _strict_ordering(config: SchedConfig) -> Check:
-    """Check strict_ordering: without it any job that fits starts, also before the first one."""
-    if config.always("strict_ordering"):
-        return Check(PASS, "strict_ordering", "processors are kept for the first waiting job")
-    what = (
-        f"strict_ordering is not true at all times in {config.path}: nothing is kept free for the "
-        "first job, so a wide one may wait for ever; set `strict_ordering: true ALL` "
-        "there and send pbs_sched a HUP"
-    )
-    return Check(WARN, "strict_ordering", what)
+    yield _check("by_queue is on" if on else "by_queue", on=" and ".join(on), path=path)
+    strict = config.always("strict_ordering")
+    yield _check("strict_ordering" if strict else "strict_ordering is off", path=path)

@@ -39,7 +39,6 @@ class SchedConfig:
     The last line for a name counts, but the first `job_sort_key`, which sorts before the others.
     """
 
-    path: Path  #: of the file
     values: dict[tuple[str, str], str]  #: (name, `prime` or `non_prime`) -> value, without quotes
 
     def always(self, name: str) -> bool:
@@ -76,7 +75,7 @@ def read_sched_config(path: Path) -> SchedConfig:
             for period in _PERIODS.get(found[5].lower(), _BOTH):
                 if found[1] != SORT_KEY or (SORT_KEY, period) not in values:
                     values[found[1], period] = value
-    return SchedConfig(path, values)
+    return SchedConfig(values)
 
 
 #: fairshare_entity -> the column of a log with its names.
