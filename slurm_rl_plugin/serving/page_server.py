@@ -131,6 +131,8 @@ OF_NAMELESS, OF_NEWCOMERS = 4, 8
 _OF_MANY_USERS = {NAMELESS: OF_NAMELESS, NEWCOMERS: OF_NEWCOMERS}
 #: Seconds that a client has to send its request, TLS included.
 REQUEST_DEADLINE = 5.0
+#: Seconds after which a client that has sent nothing is silent: on a busy host it needs some.
+_BREATH = 0.5
 #: Seconds for which it may leave an answer unread.
 DEADLINE = 10.0
 #: Seconds that all of it may take, the making of the answer included.
@@ -162,11 +164,11 @@ class OpenConnections:
         with self._lock:
             return not self._in_the_way(address)
 
-    def make_room(self, address: str) -> bool:
+    def make_room(self, address: str, now: float) -> bool:
         """End one so that one of this address may be served; False if each is being answered."""
         with self._lock:
             clients = self._in_the_way(address)
-            return not clients or self._put_out(clients)
+            return not clients or self._put_out(clients, now)
 
     def _in_the_way(self, address: str) -> set[str]:
         """Clients that must lose a connection; empty if there is room."""
@@ -208,14 +210,18 @@ class OpenConnections:
             for connection in late:
                 self._end(connection)
 
-    def _put_out(self, clients: set[str]) -> bool:
+    def _put_out(self, clients: set[str], now: float) -> bool:
         """End the oldest connection of these clients that waits for its client, if there is one."""
         theirs = [item for item in self._served.items() if item[1].client in clients]
-        silent = [connection for connection, each in theirs if not each.asked]
+        asking = [item for item in theirs if not item[1].asked]
+        # one that has just come may not have spoken yet; bytes that lie unread came just now
+        silent = [
+            connection
+            for connection, each in asking
+            if now - each.since > _BREATH and not _says_something(connection)
+        ]
         untaken = [connection for connection, each in theirs if each.asked and _is_full(connection)]
-        # bytes that lie unread came just now, so their sender does not keep us waiting
-        unread = {connection for connection in silent if _says_something(connection)}
-        for connection in [*(each for each in silent if each not in unread), *untaken, *silent]:
+        for connection in [*silent, *untaken, *(connection for connection, _ in asking)]:
             self._end(connection)
             return True
         return False
@@ -259,6 +265,8 @@ _CHUNK = 1 << 16
 #: Seconds between two newcomers while all places are taken; the others wait in the backlog. A
 #: client that comes in a flood of connections has OF_ONE_CLIENT times as long for its request.
 _PACE = 0.01
+#: Paces for which a newcomer waits at most until threads have taken those before it.
+_PATIENCE = 50
 #: What accept(2) says while no descriptor or memory is left.
 _NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 #: Seconds between looks for connections past their deadline.
@@ -437,12 +445,21 @@ class PageServer(wsgi.Server):
         else:
             client = conn.remote_addr
         if not self.places.has_room(client):
-            if not self.places.make_room(client):
+            has_waited = self._catch_up()
+            if not self.places.make_room(client, self._monotonic()):
                 conn.close()  # at once: those behind it in the backlog may have a place
                 return
-            time.sleep(_PACE)
+            time.sleep(0.0 if has_waited else _PACE)
         self.places.begin(conn.socket, client, self._monotonic())
         super().process_conn(conn)
+
+    def _catch_up(self) -> bool:
+        """Wait for the threads: no connection is ended because none has read it; whether it did."""
+        paces = 0
+        while self.requests.qsize and paces < _PATIENCE:
+            time.sleep(_PACE)
+            paces += 1
+        return paces > 0
 
     def prepare(self) -> None:
         """Listen on the configured address, never on a socket that systemd gave a parent."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import socket
 import ssl
@@ -22,6 +23,7 @@ from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import serve_metrics
 from slurm_rl_plugin.services.offer_service import build_offer_pages
+from slurm_rl_plugin.serving.page_server import OF_ONE_CLIENT, OpenConnections
 from slurm_rl_plugin.serving.tls import reading_context
 from tests.fakes.certificates import self_signed
 from tests.fakes.fake_cluster import FakeCluster
@@ -211,6 +213,24 @@ def test_a_flood_of_long_requests_costs_little_memory_and_keeps_nobody_out(kind:
         assert peak() - idle < MOST_MEMORY
         assert answered == 30
         service.stdin.close()
+
+
+def test_who_has_just_come_is_not_put_out_for_one_that_talks_without_an_end() -> None:
+    """Between its connection and its request an honest client has sent nothing yet."""
+    places, pairs = OpenConnections(), [socket.socketpair() for _ in range(OF_ONE_CLIENT)]
+    for number, (theirs, ours) in enumerate(pairs):
+        if number < OF_ONE_CLIENT - 1:
+            theirs.sendall(b"x")
+        places.begin(ours, "127.0.0.1", float(number))
+    now = float(OF_ONE_CLIENT)
+    for late, put_out in ((-0.9, 0), (0.0, OF_ONE_CLIENT - 1)):  # silent for a second
+        assert places.make_room("127.0.0.1", now + late)
+        theirs, ours = pairs[put_out]
+        ours.setblocking(False)
+        assert ours.recv(9)[1:] == b""
+        places.begin(ours, "127.0.0.1", now)
+    for each in itertools.chain.from_iterable(pairs):
+        each.close()
 
 
 def test_who_never_begins_tls_keeps_no_scrape_out(metrics: CycleMetrics, tmp_path: Path) -> None:
