@@ -53,6 +53,7 @@ class LiveState:
     """
 
     version: str = __version__
+    state_file: str = ""  #: an absolute path without links, by which a daemon knows itself
     adapter: str = ""
     release: str = ""  #: of the batch system; "" if unknown
     model: Mapping[str, str] = field(default_factory=dict)  #: labels of slurm_rl_model_info

@@ -91,7 +91,13 @@ def daemon_state(configuration: Configuration) -> LiveState | str:
     where = configuration.sections.metrics
     if where.port == 0:
         return "[metrics] port is 0, any free one, so the daemon cannot be found"
-    return read_live_state(where.address, where.port, configuration.tls_of("metrics"))
+    found = read_live_state(where.address, where.port, configuration.tls_of("metrics"))
+    if isinstance(found, str):
+        return found
+    own = str(Path(configuration.sections.hook.state_file).resolve())
+    if found.state_file == own:
+        return found
+    return f"the daemon at port {where.port} has state file {found.state_file}, not {own}"
 
 
 def read_live_state(address: str, port: int, tls: TlsFiles | None = None) -> LiveState | str:

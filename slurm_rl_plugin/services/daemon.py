@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.port import SchedulerFacts
 from slurm_rl_plugin.configuration import Configuration, changed_start_keys, with_start_values
@@ -137,6 +138,7 @@ def describe(metrics: CycleMetrics, configuration: Configuration, cycle: Cycle) 
     """Describe the configuration to the metrics."""
     bound = configuration.starvation_bound
     metrics.describe_site(
+        state_file=str(Path(configuration.sections.hook.state_file).resolve()),
         configured_mode=configuration.sections.hook.mode,
         starvation_bound=bound if math.isfinite(bound) else None,
         adapter=cycle.batch_system.name,

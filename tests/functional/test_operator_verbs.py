@@ -435,6 +435,7 @@ class TestStatus:
     def metrics(self, site: FakeSite) -> CycleMetrics:
         """What a daemon serves."""
         found = CycleMetrics(CollectorRegistry(), {"name": "sjf"})
+        found.update(state_file=str(site.state_file.resolve()))
         site.configure("metrics", port=serve_metrics(found, "127.0.0.1", 0))
         return found
 
@@ -455,6 +456,15 @@ class TestStatus:
             assert any("last cycle failed" in each for each in told["problems"])
             metrics.publish(self.report(time=1000.0))
             assert "may hang" in site("status")[1]
+
+    def test_another_daemon_does_not_answer_for_ours(
+        self, site: FakeSite, metrics: CycleMetrics
+    ) -> None:
+        metrics.update(state_file="/srv/other.json", reserve=7)
+        found = site.json("status", code=None)["metrics"]
+        (said,) = found.values()
+        assert f"has state file /srv/other.json, not {site.state_file.resolve()}" in said
+        assert f"metrics: {said}\n" in site("status")[1]
 
     def test_no_answer_is_said_and_no_error(self, site: FakeSite) -> None:
         site.configure("metrics", port=free_port())

@@ -156,8 +156,10 @@ def test_shares(site: FakeSite) -> None:
 
 
 @pytest.fixture
-def served() -> int:
-    return serve_metrics(CycleMetrics(CollectorRegistry(), {"name": "sjf"}), "127.0.0.1", 0)
+def served(site: FakeSite) -> int:
+    metrics = CycleMetrics(CollectorRegistry(), {"name": "sjf"})
+    metrics.update(state_file=str(site.state_file.resolve()))
+    return serve_metrics(metrics, "127.0.0.1", 0)
 
 
 def test_metrics_port(site: FakeSite, served: int) -> None:
