@@ -351,11 +351,6 @@ class SlurmBatchLimit:
 
     def set(self, amounts: Mapping[str, int]) -> None:
         """Let batch jobs use no more than this; a lower limit of the site's own stays."""
-        if self._limit.mechanism not in (QOS, LICENSES):
-            raise ChangeRejected(
-                'Slurm limits batch jobs by a QOS or by licences: set [reserve] mechanism = "qos" '
-                'or "licenses"'
-            )
         carrier = carrier_as_configured(self._commands, self._limit)
         asked = tuple(amounts.get(name) for name in carrier.resources)
         kept = self._file.read(_parsed)
@@ -456,14 +451,17 @@ def carrier_as_configured(commands: CommandRunner, limit: LimitKeys) -> LimitCar
 def carrier_of(
     commands: CommandRunner, mechanism: str, names: tuple[str, ...], resources: tuple[str, ...]
 ) -> LimitCarrier:
-    """The carrier with these names for a limit of these resources."""
+    """The carrier with these names for a limit of these resources.
+
+    ConfigurationError for a mechanism of another batch system.
+    """
     if mechanism == QOS and len(names) == 1:
         return QosLimit(commands, names, resources)
     if mechanism == LICENSES and len(names) == 2 and resources == (CPUS,):
         return LicenseLimit(commands, names)
     raise ConfigurationError(
-        f"the site's own limit is kept for mechanism {mechanism!r}, which is not Slurm's: restore "
-        "it with the configuration with which it was set."
+        f"a limit by {mechanism or 'nothing'} is not for Slurm: set [reserve] mechanism to qos or "
+        "licenses, and restore an outstanding limit with the configuration that set it."
     )
 
 

@@ -14,8 +14,6 @@ from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
     parse_settings,
 )
 from slurm_rl_plugin.batch_systems.slurm.batch_limit import (
-    LICENSES,
-    QOS,
     TRES,
     LicenseLimit,
     LimitCarrier,
@@ -25,7 +23,7 @@ from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, some_jobs
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.nodes import resources_now
-from slurm_rl_plugin.errors import BatchSystemError
+from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 
 #: A query of slurmdbd that costs it nothing.
 SACCT = ("sacct", "--noheader", "-X", "-S", "now-1minutes", "-o", "JobIDRaw")
@@ -116,11 +114,11 @@ def limit_checks(
 ) -> Iterator[Check]:
     """Every check of the configured mechanism."""
     limit = given.limit
-    if limit.mechanism not in (QOS, LICENSES):
-        words = f'"{limit.mechanism}" is not for Slurm: set [reserve] mechanism = "qos"'
-        yield Check(FAIL, "reserve", words)
+    try:
+        carrier = carrier_as_configured(commands, limit)
+    except ConfigurationError as error:
+        yield Check(FAIL, "reserve", str(error))
         return
-    carrier = carrier_as_configured(commands, limit)
     if isinstance(carrier, LicenseLimit):
         licenses = carrier
         yield _found("reserve licences", lambda: _licenses(licenses, commands))

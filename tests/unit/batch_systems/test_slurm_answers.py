@@ -23,7 +23,6 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     QueueRow,
     parse_capacity,
     parse_count,
-    parse_duration,
     parse_records,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import parse_shares, usage_now
@@ -238,19 +237,6 @@ def test_refusals(answers: Path, jobs: dict[str, int]) -> None:
     assert [_refusal(line) for line in errors("scontrol-denied.txt")] == [
         (jobs["plain"], "Access/permission denied")
     ]
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("0:30", 30), ("2-03:00:00", 183600)])
-def test_durations(text: str, seconds: float) -> None:
-    assert parse_duration(text) == seconds
-    for word in ("UNLIMITED", "NOT_SET", "Partition_Limit"):
-        assert math.isnan(parse_duration(word))
-
-
-@pytest.mark.parametrize("text", ["soon", "1:2:3:4", "-", "1-"])
-def test_other_durations_are_refused(text: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 (int() says it its own way)
-        parse_duration(text)
 
 
 @pytest.mark.parametrize(("text", "count"), [("7", 7), ("2K", 2048), ("1.5K", 1536), ("4-8", 4)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 from slurm_rl_plugin.batch_systems.command_process import Answer
 from slurm_rl_plugin.batch_systems.port import AdapterParts
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
-from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue import reader as slurm_accounting
 from slurm_rl_plugin.batch_systems.slurm.site_factor import (
     DENIED,
@@ -61,13 +59,6 @@ class TestSnapshot:
         assert sorted(snapshot.running.jobs.job_id.tolist()) == [5, 6, 7, 8, 9]
         system.apply([set_factor(job, 7) for job in (2, 3, 4)])
         assert system.release().applied == 3
-
-    def test_commands_are_asked_for_this_cluster_of_a_federation(
-        self, cluster: FakeCluster
-    ) -> None:
-        words = CommandRunner.of(cluster.adapter_settings()).read(["env"]).splitlines()
-        of_this = {"SINFO_LOCAL=1", "SPRIO_LOCAL=1", "SCONTROL_LOCAL=1", "SACCT_LOCAL=1"}
-        assert of_this <= set(words)
 
     def test_jobs_that_other_clusters_hold_too_are_shared_and_not_written(
         self, cluster: FakeCluster
@@ -207,16 +198,6 @@ class TestSnapshot:
         assert after.factor.tolist() == [300]
         assert after.native_priority.tolist() == before.native_priority.tolist()
 
-    def test_calls_are_told_with_their_duration(self, cluster: FakeCluster) -> None:
-        calls: list[tuple[str, float]] = []
-        system = cluster.adapter(on_call=calls.append)
-        system.snapshot()
-        system.apply([set_factor(1, 1)])
-        names = [call for call, _ in calls]
-        assert (names[:1], names[5:]) == (["scontrol"], ["scontrol"])
-        assert sorted(names[1:5]) == ["sinfo", "sprio", "squeue", "sshare"]
-        assert all(0 < took < 5 for _, took in calls)
-
     def test_filters_in_the_environment_are_ignored(
         self, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -224,7 +205,10 @@ class TestSnapshot:
             monkeypatch.setenv(name, value)
         settings = AdapterParts(shares=None, classifier=JobClassifier(()), clock=lambda: 0.0)
         system = SlurmCommands(settings)
-        assert "SQUEUE_USERS" not in system._runner.environment
+        environment = system._runner.environment
+        assert "SQUEUE_USERS" not in environment
+        of_this_cluster = {"SQUEUE_LOCAL", "SINFO_LOCAL", "SPRIO_LOCAL", "SCONTROL_LOCAL"}
+        assert {environment[name] for name in (*of_this_cluster, "SACCT_LOCAL")} == {"1"}
         assert system.snapshot().capacity == 8
 
 
@@ -253,34 +237,6 @@ class TestWhoWaitsNow:
     def test_without_a_snapshot_there_is_nothing_to_add_to(self, cluster: FakeCluster) -> None:
         with pytest.raises(BatchSystemError, match="no snapshot"):
             cluster.adapter().pending_now()
-
-
-class TestStarts:
-    """`test_slurm_queue` tries random lives of jobs: each start is reported once."""
-
-    def test_tasks_that_came_and_went_between_two_snapshots(self, cluster: FakeCluster) -> None:
-        cluster.add(10, tasks="1-4")
-        system = cluster.adapter()
-        system.snapshot()
-        cluster.change(10, tasks="3-4")
-        cluster.add(11, array_id=10, tasks="1", state="COMPLETED", start=NOW + 1, nodes="n1")
-        cluster.add(12, array_id=10, tasks="2", state="RUNNING", start=NOW + 1, nodes="n1")
-        cluster.add(13, array_id=10, tasks="2", state="CANCELLED", start=NOW + 1)
-        started = system.snapshot().started
-        assert sorted(started.jobs.job_id.tolist()) == [11, 12]
-        assert started.start.tolist() == [NOW + 1] * 2
-        assert len(system.snapshot().started) == 0
-
-    def test_failed_question_is_asked_again(self, cluster: FakeCluster) -> None:
-        cluster.add(1)
-        system = cluster.adapter()
-        system.snapshot()
-        cluster.change(1, state="COMPLETED", reason="None", start=NOW + 1, nodes="n1")
-        cluster.break_command("sinfo", "down")
-        with pytest.raises(BatchSystemUnavailable):
-            system.snapshot()
-        cluster.break_command("sinfo", "")
-        assert system.snapshot().started.jobs.job_id.tolist() == [1]
 
 
 def past(job_id: int, **values: object) -> dict[str, object]:
@@ -336,21 +292,6 @@ class TestEnds:
         assert after.running.jobs.interactive.tolist() == [False]
         assert after.ended.jobs.by_limit.tolist() == [False, True]
 
-    def test_running_jobs_keep_what_they_had_asked_for(self, cluster: FakeCluster) -> None:
-        cluster.add(1)
-        cluster.add(2, state="RUNNING", start=NOW, nodes="n1", processors=4)
-        system = cluster.adapter()
-        system.snapshot()
-        cluster.run_job(1)
-        cluster.change(1, processors=4)
-        running = system.snapshot().running
-        assert running.requested is not None
-        assert running.jobs.processors.tolist() == [4, 4]
-        assert dict(zip(running.jobs.job_id.tolist(), running.requested.tolist(), strict=True)) == {
-            1: 1,
-            2: 4,  # ran at the first snapshot: its request is unknown
-        }
-
 
 class TestPastRuns:
     def test_first_snapshot_reports_what_accounting_knows(self, cluster: FakeCluster) -> None:
@@ -365,6 +306,7 @@ class TestPastRuns:
             past(1),  # ended after squeue answered: reported when squeue shows it
         ]
         cluster.set(accounting=lines)
+        assert len(cluster.adapter(history_days=0.0).snapshot().ended) == 0
         system = cluster.adapter(history_days=30.0)
         snapshot = system.snapshot()
         ended = snapshot.ended
@@ -379,16 +321,6 @@ class TestPastRuns:
         cluster.end_job(1, NOW + 5)
         later = system.snapshot().ended
         assert (later.jobs.job_id.tolist(), later.from_accounting) == ([1], False)
-
-    def test_asked_for_once_and_not_at_all_for_no_days(self, cluster: FakeCluster) -> None:
-        cluster.set(accounting=[past(90)])
-        calls: list[str] = []
-        settings: dict[str, Any] = {"on_call": lambda call: calls.append(call[0])}
-        assert len(cluster.adapter(**settings).snapshot().ended) == 0
-        assert "sacct" not in calls
-        system = cluster.adapter(history_days=30.0, **settings)
-        assert [len(system.snapshot().ended) for _ in range(3)] == [1, 0, 0]
-        assert calls.count("sacct") == 1
 
     @pytest.mark.parametrize("mode", ["down", "fail:accounting storage is disabled", "hang", ""])
     def test_no_accounting_is_one_warning(
@@ -475,14 +407,6 @@ class TestWrites:
         report = cluster.adapter().apply([set_factor(1, 2**31)])
         assert (report.applied, set(report.rejected)) == (0, {1})
         assert "scontrol_calls" not in cluster.state
-
-    @pytest.mark.parametrize("status", [0, 1])
-    def test_missing_right_is_one_sentence(self, cluster: FakeCluster, status: int) -> None:
-        cluster.set(status_after_refusal=status)
-        cluster.add(1)
-        cluster.break_command("scontrol", "deny")
-        with pytest.raises(ChangeRejected, match="AdminLevel=Operator"):
-            cluster.adapter().apply([set_factor(1, 5)])
 
     def test_a_job_denied_alone_is_not_our_right(self, cluster: FakeCluster) -> None:
         """A job_submit plugin of the site may refuse one job, in the words of a missing right."""
@@ -598,25 +522,11 @@ class TestFaults:
         with pytest.raises(BatchSystemUnavailable, match=rf"{command} gave no answer within 0\.4"):
             call()
         assert time.monotonic() - began < 3
-        assert not _processes_with(cluster.env["FAKE_SLURM_STATE"])
 
     def test_missing_command(self, cluster: FakeCluster, tmp_path: Path) -> None:
         cluster.env["PATH"] = str(tmp_path)
         with pytest.raises(BatchSystemUnavailable, match="scontrol cannot be run"):
             cluster.adapter().snapshot()
-
-
-def _processes_with(state_file: str) -> list[int]:
-    wanted = f"FAKE_SLURM_STATE={state_file}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                if wanted in entry.joinpath("environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
 
 
 #: Users may choose this class; none is interactive by the rules.
