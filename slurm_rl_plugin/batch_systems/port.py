@@ -326,17 +326,6 @@ class AdapterParts:
     limit: LimitKeys = field(default_factory=LimitKeys)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Presence:
-    """What of a batch system is on this host, found without running anything."""
-
-    is_here: bool  #: whether its commands are
-    sign: str  #: what shows that they are
-    lacks: str  #: what is missing if they are not, as in "no OpenPBS is here (no scontrol)"
-    is_configured: bool
-    lacks_configuration: str  #: the missing configuration
-
-
 class OfferingSite(Protocol):
     """What the batch system itself says about a site to brokers; any thread may call."""
 
@@ -430,7 +419,11 @@ class BatchSystemKind:
     limit_resources: frozenset[str]  #: mechanisms that limit more than processors
     job_record: Callable[[int, float], JobRecord]  #: a failed query is reported in the record
     build: Callable[[AdapterParts], BatchSystem]  #: ConfigurationError if no adapter can work here
-    presence: Callable[[Mapping[str, str]], Presence]  #: from PATH and other variables
+    #: Which command is missing on this host, "" if none is, by PATH and other variables; these
+    #: functions run nothing.
+    lacks: Callable[[Mapping[str, str]], str]
+    #: Which configuration is missing on this host; "" if none is.
+    lacks_configuration: Callable[[Mapping[str, str]], str]
     answers: Callable[[Mapping[str, str], float], bool]
     by_hand: str  #: shell command that ends our order without our program
     offers: Callable[[float, str], OfferingSite] | None = None  #: for an account, "" for any

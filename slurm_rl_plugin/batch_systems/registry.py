@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from slurm_rl_plugin.batch_systems.pbs.kind import PBS
-from slurm_rl_plugin.batch_systems.port import BatchSystemKind, Presence
+from slurm_rl_plugin.batch_systems.port import BatchSystemKind
 from slurm_rl_plugin.batch_systems.slurm.kind import SLURM
 
 #: The first is the default if no other is configured or found.
@@ -43,23 +43,18 @@ def choose_batch_system(wanted: str, environment: Mapping[str, str]) -> BatchSys
     if wanted != AUTO:
         return BatchSystemChoice(ADAPTERS[wanted], f'adapter = "{wanted}" is configured')
     first, *others = BATCH_SYSTEMS.values()
-    found = {kind.name: kind.presence(environment) for kind in others}
-    here = [kind for kind in others if found[kind.name].is_here]
+    lacks = {kind.name: kind.lacks(environment) for kind in BATCH_SYSTEMS.values()}
+    here = [kind for kind in others if not lacks[kind.name]]
     if not here:
-        lacks = [f"no {kind.title} is here ({found[kind.name].lacks})" for kind in others]
-        return BatchSystemChoice(first, ", ".join(lacks))
-    own, sign = first.presence(environment), found[here[0].name].sign
-    if not own.is_here:
-        return BatchSystemChoice(here[0], f"{sign} is here, and {own.lacks}")
-    return _of_two(first, here[0], own, sign, environment)
+        words = [f"no {kind.title} is here ({lacks[kind.name]})" for kind in others]
+        return BatchSystemChoice(first, ", ".join(words))
+    if lacks[first.name]:
+        return BatchSystemChoice(here[0], f"{here[0].title} is here, and {lacks[first.name]}")
+    return _of_two(first, here[0], environment)
 
 
 def _of_two(
-    first: BatchSystemKind,
-    other: BatchSystemKind,
-    own: Presence,
-    sign: str,
-    environment: Mapping[str, str],
+    first: BatchSystemKind, other: BatchSystemKind, environment: Mapping[str, str]
 ) -> BatchSystemChoice:
     """Choose between two that have their commands here: one may be left over."""
     answer = first.answers(environment, SECONDS_TO_ANSWER)
@@ -68,9 +63,9 @@ def _of_two(
         words = f"both are installed; {one.title} answers, {silent.title} does not"
         return BatchSystemChoice(one, words)
     how = "both answer" if answer else "neither answers"
-    if not own.is_configured and not answer:
-        because = f"{how}; {sign} is here, and {own.lacks_configuration}"
-        return BatchSystemChoice(other, because)
+    unconfigured = first.lacks_configuration(environment)
+    if unconfigured and not answer:
+        return BatchSystemChoice(other, f"{how}; {other.title} is here, and {unconfigured}")
     because = (
         f"{first.title} and {other.title} are installed and {how}: set adapter = "
         f'"{other.adapters[0]}" if {other.name.upper()} is meant'
@@ -81,7 +76,7 @@ def _of_two(
 def taken_back_by_hand(environment: Mapping[str, str]) -> str:
     """Shell command that ends our order on this host; of each batch system if not known."""
     known = BATCH_SYSTEMS.values()
-    here = [kind for kind in known if kind.presence(environment).is_here] or list(known)
+    here = [kind for kind in known if not kind.lacks(environment)] or list(known)
     if len(here) == 1:
         return f"`{here[0].by_hand}`"
     return " or ".join(f"`{kind.by_hand}` ({kind.title})" for kind in here)

@@ -123,9 +123,8 @@ def described_cluster(
 
 def _kind_here(adapter: str, environment: Mapping[str, str]) -> BatchSystemKind:
     kind = choose_batch_system(adapter, environment).kind
-    here = kind.presence(environment)
-    if not here.is_here:
-        problem = f"no {kind.title} is here ({here.lacks})"
+    if lacks := kind.lacks(environment):
+        problem = f"no {kind.title} is here ({lacks})"
         raise ConfigurationError(f"--cluster {LIVE}: {problem}: give the path of a slurm.conf.")
     return kind
 

@@ -159,7 +159,7 @@ class OwnHistory:
 
     def _machine(self) -> Machine | None:
         """The nodes, if the batch system lists them and the list can be read."""
-        if self.kind.machine is None or not self.kind.presence(os.environ).is_here:
+        if self.kind.machine is None or self.kind.lacks(os.environ):
             return None
         try:
             return self.kind.machine(_SECONDS_OF_MACHINE)

@@ -61,7 +61,5 @@ def test_an_adapter_is_made_without_a_question_and_checks_and_limits(
 def test_where_nothing_is_installed_nothing_is_seen_and_nobody_answers(
     kind: BatchSystemKind, tmp_path: Path
 ) -> None:
-    found = kind.presence(nowhere(tmp_path))
-    assert not found.is_here
-    assert found.lacks.startswith("no ")
+    assert kind.lacks(nowhere(tmp_path)).startswith("no ")
     assert not kind.answers(nowhere(tmp_path), 1.0)

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.batch_systems.port import BatchSystemKind, Presence
+from slurm_rl_plugin.batch_systems.port import BatchSystemKind
 from slurm_rl_plugin.whole_file import read_whole
 
 DEFAULT_CONF = "/etc/pbs.conf"
@@ -31,19 +31,12 @@ def read_pbs_conf(path: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, sign, value in pairs if sign}
 
 
-def pbs_presence(environment: Mapping[str, str]) -> Presence:
+def _lacks(environment: Mapping[str, str]) -> str:
     """Look for `qstat` where the pbs.conf that PBS_CONF_FILE names says."""
     conf = environment.get("PBS_CONF_FILE") or DEFAULT_CONF
     installed = read_pbs_conf(conf).get("PBS_EXEC")
     is_here = installed is not None and Path(installed, "bin", "qstat").exists()
-    lacks = f"no PBS_EXEC in {conf}"
-    return Presence(
-        is_here=is_here,
-        sign=conf,
-        lacks=lacks,
-        is_configured=is_here,
-        lacks_configuration=lacks,
-    )
+    return "" if is_here else f"no PBS_EXEC in {conf}"
 
 
 def _machine(timeout: float) -> Any:
@@ -58,7 +51,8 @@ PBS = BatchSystemKind(
     adapters=("pbs",),
     limits={"max_run_res": ("queues",)},
     limit_resources=frozenset({"max_run_res"}),
-    presence=pbs_presence,
+    lacks=_lacks,
+    lacks_configuration=_lacks,
     by_hand='qmgr -c "unset server job_sort_formula"',  # only root may
     bounds_order=False,
     build=lambda parts: _pbs("cluster").Pbs(parts),

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.batch_systems.port import BatchSystemKind, Presence
+from slurm_rl_plugin.batch_systems.port import BatchSystemKind
 
 #: Where Slurm's configuration is looked for, unless SLURM_CONF names it.
 SLURM_CONFS = (
@@ -27,17 +27,16 @@ def _commands(timeout: float, environment: Mapping[str, str] | None = None) -> A
     return _slurm("process").CommandRunner(timeout=timeout, environment=environment)
 
 
-def slurm_presence(environment: Mapping[str, str]) -> Presence:
-    """Look for `scontrol` on the PATH, and for slurm.conf, which a configless host lacks."""
+def _lacks(environment: Mapping[str, str]) -> str:
+    found = shutil.which("scontrol", path=environment.get("PATH"))
+    return "no scontrol" if found is None else ""
+
+
+def _lacks_configuration(environment: Mapping[str, str]) -> str:
+    """Look for slurm.conf, which a configless host lacks too."""
     named = environment.get("SLURM_CONF")
     places = (named,) if named else SLURM_CONFS
-    return Presence(
-        is_here=shutil.which("scontrol", path=environment.get("PATH")) is not None,
-        sign="scontrol",
-        lacks="no scontrol",
-        is_configured=any(Path(place).exists() for place in places),
-        lacks_configuration="no slurm.conf",
-    )
+    return "" if any(Path(place).exists() for place in places) else "no slurm.conf"
 
 
 #: Suspended and stopped jobs too, since they may be requeued. PD does not find flagged jobs.
@@ -51,7 +50,8 @@ SLURM = BatchSystemKind(
     adapters=("slurm_commands", "slurm"),
     limits={"qos": ("qos",), "licenses": ("license", "reservation")},
     limit_resources=frozenset({"qos"}),
-    presence=slurm_presence,
+    lacks=_lacks,
+    lacks_configuration=_lacks_configuration,
     by_hand=_BY_HAND,
     build=lambda parts: _slurm("adapter").slurm_batch_system(parts),
     answers=lambda environment, timeout: _commands(timeout, environment).answers(

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.batch_systems.port import Presence
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.configuration.reading import read_configuration
 from slurm_rl_plugin.domain.machine import Machine
@@ -62,10 +61,9 @@ def test_a_machine_that_is_not_told_leaves_a_history_of_processors(
         raise error
 
     (tmp_path / "slurm-rl.toml").write_text("")
-    here = Presence(is_here=True, sign="", lacks="", is_configured=True, lacks_configuration="")
     history = OwnHistory(
         configuration=read_configuration(tmp_path / "slurm-rl.toml"),
-        kind=replace(BATCH_SYSTEMS["slurm"], machine=machine, presence=lambda environment: here),
+        kind=replace(BATCH_SYSTEMS["slurm"], machine=machine, lacks=lambda environment: ""),
     )
     assert history._machine() is None
 
