@@ -52,14 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of random logs, grids, clusters or trainings (default: "
         f"{usual['reactive-grids']}, heldout and ablation {usual['heldout']}, heuristics "
         f"{usual['heuristics']}, switchback {usual['switchback']}; backfilling-predictions, "
-        "start-times and replayed-starts have none), or searches of rlscheduler --search on each "
-        f"trace (default: {usual['rlscheduler']})",
-    )
-    parser.add_argument(
-        "--search",
-        action="store_true",
-        help="rlscheduler: also search a score on the sequences on which it is measured "
-        "(in-sample; some minutes)",
+        "rlscheduler, start-times and replayed-starts have none)",
     )
     parser.add_argument(
         "--models",
@@ -78,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="small logs, short trainings and searches: a test run, not a reproduction",
+        help="small logs and short trainings: a test run, not a reproduction",
     )
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the comparison as PNG")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -118,10 +111,8 @@ def _check_options(options: argparse.Namespace) -> None:
         raise ConfigurationError(
             f"{options.traces} does not exist: give the folder of the paper's job logs."
         )
-    if options.search and not STUDIES[options.paper].searches:
-        raise ConfigurationError("--search is for rlscheduler.")
-    small = options.quick and not options.search  # which may be made small, too
-    if not STUDIES[options.paper].keeps and (options.models or options.policy or small):
+    given = options.models or options.policy or options.quick
+    if given and not STUDIES[options.paper].keeps:
         others = ", ".join(name for name, study in STUDIES.items() if study.keeps)
         raise ConfigurationError(f"--models, --policy and --quick are for {others}.")
 
@@ -137,7 +128,6 @@ def _asked(options: argparse.Namespace, models: Path) -> Asked:
         models=models,
         policy=options.policy,
         quick=options.quick,
-        search=options.search,
         shipped=model_path,
         bar=parts_bar,
         say=lambda sentence: print(sentence, file=sys.stderr),

@@ -21,7 +21,6 @@ class Entry:
     module: str  #: its module below `papers`, which has `run`
     seeds: int = 30  #: default of --seeds
     keeps: bool = True  #: whether --models, --policy and --quick are passed to it
-    searches: bool = False  #: whether it takes --search
 
     def load(self) -> Study:
         """Import the study."""
@@ -39,7 +38,7 @@ STUDIES: Mapping[str, Entry] = {
     "learning-agents": Entry("learning_agents_2005.experiment"),
     "site-utilities": Entry("site_utilities_2008.experiment"),
     "heuristics": Entry("heuristics.experiment", seeds=100, keeps=False),
-    "rlscheduler": Entry("rlscheduler_2020.study", seeds=5, keeps=False, searches=True),
+    "rlscheduler": Entry("rlscheduler_2020.study", keeps=False),
     "backfilling-predictions": Entry("backfilling_predictions_2015.experiment"),
     "start-times": Entry("start_times_2023.experiment"),
     "replayed-starts": Entry("replayed_starts.experiment"),

@@ -108,7 +108,7 @@ def made_smaller(words: Sequence[str]) -> list[str]:
     if small[0] == "compile":
         small = ["compile", "train"]
     small += SMALLER_BY_VERB.get(small[0], [])
-    if small[0] == "reproduce" and (small[1] in QUICK_PAPERS or "--search" in small):
+    if small[0] == "reproduce" and small[1] in QUICK_PAPERS:
         small += ["--quick"]
     if small[:2] == ["benchmark", "simulator"]:
         small += ["--jobs", "300"]
@@ -215,7 +215,7 @@ def reads_traces(command: Command) -> bool:
 
 def shows_its_work(command: Command) -> bool:
     """Whether a study shows when its work begins: all but the schedules of rlscheduler."""
-    return command.words[1] != "rlscheduler" or "--search" in command.words
+    return command.words[1] != "rlscheduler"
 
 
 @pytest.mark.parametrize(

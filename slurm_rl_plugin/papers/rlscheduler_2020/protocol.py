@@ -71,14 +71,8 @@ RULES = {"FCFS": FCFS, "SJF": SJF, "SAF": SAF, "F1": F1, "WFP3": WFP3, "UNICEP":
 
 #: The start time of a queued job in the benchmark; its WFP3 and UNICEP compute a wait from it.
 _UNSET_START = -1.0
-#: Replaces a number of RULES: jobs are scored by coefficients, see `scored_starts`.
-_BY_COEFFICIENTS = -1
-#: Factors of the coefficients of a job when it is scored.
-STATE_TERMS = ("one", "log_wait", "log_wait_over_requested", "fits_now", "free_fraction")
-#: Scales of order 1: six hours of waiting, or 147 requested times, count as 1.
-_LOG_WAIT_SCALE, _LOG_RATIO_SCALE = 10.0, 5.0
 #: Indices into `_State.counts`.
-_ARRIVED, _QUEUED, _RUNNING, _FREE, _DECISIONS = range(5)
+_ARRIVED, _QUEUED, _RUNNING, _FREE = range(4)
 
 
 class _State(NamedTuple):
@@ -97,15 +91,6 @@ class _State(NamedTuple):
     score: FloatArray
 
 
-class _Choice(NamedTuple):
-    """How the next job is chosen."""
-
-    rule: int  #: a number of RULES, or _BY_COEFFICIENTS
-    wait_is_known: bool  #: whether the rule uses the time that a job has waited
-    capacity: int  #: processors
-    coefficients: FloatArray  #: of each job, shape [n, len(STATE_TERMS)]; empty under a rule
-
-
 def benchmark_starts(
     jobs: BenchmarkJobs,
     capacity: int,
@@ -121,33 +106,16 @@ def benchmark_starts(
         wait_is_known: whether WFP3 and UNICEP use the time that a job has waited; the benchmark's
             rules do not.
     """
-    choice = _Choice(RULES[rule], wait_is_known, capacity, np.empty((0, len(STATE_TERMS))))
     state = _empty_machine(jobs, capacity)
-    _schedule(jobs, state, choice, backfilling)
+    _schedule(jobs, state, RULES[rule], wait_is_known, backfilling)
     return state.start
-
-
-def scored_starts(
-    jobs: BenchmarkJobs, capacity: int, coefficients: FloatArray
-) -> tuple[FloatArray, int]:
-    """Start of each job, seconds, shape [n], if the lowest score goes first; and the decisions.
-
-    The score is the sum of coefficients, shape [n, len(STATE_TERMS)], times the terms at the time
-    of the choice: 1, ln(1 + wait in s) / 10, ln(1 + wait / requested time) / 5, 1 if the job fits
-    on the free processors (else 0), and the free part of the machine. Backfilling is the
-    benchmark's own, not EASY.
-    """
-    choice = _Choice(_BY_COEFFICIENTS, True, capacity, np.ascontiguousarray(coefficients))
-    state = _empty_machine(jobs, capacity)
-    _schedule(jobs, state, choice, True)
-    return state.start, int(state.counts[_DECISIONS])
 
 
 def _empty_machine(jobs: BenchmarkJobs, capacity: int) -> _State:
     count = len(jobs.submit)
     return _State(
         clock=np.array([jobs.submit[0]]),
-        counts=np.array([0, 0, 0, capacity, 0], dtype=np.int64),
+        counts=np.array([0, 0, 0, capacity], dtype=np.int64),
         queue=np.zeros(count, dtype=np.int64),
         running=np.zeros(count, dtype=np.int64),
         start=np.full(count, np.nan),
@@ -178,25 +146,15 @@ def _score(jobs: BenchmarkJobs, job: int, rule: int, start: float) -> float:
 
 
 @compiled
-def _score_by_coefficients(jobs: BenchmarkJobs, state: _State, job: int, choice: _Choice) -> float:
-    own = choice.coefficients[job]
-    free = state.counts[_FREE]
-    wait = state.clock[0] - jobs.submit[job]
-    score = own[0] + own[1] * np.log1p(wait) / _LOG_WAIT_SCALE
-    score += own[2] * np.log1p(wait / max(jobs.requested[job], 1.0)) / _LOG_RATIO_SCALE
-    if jobs.processors[job] <= free:
-        score += own[3]
-    return score + own[4] * free / choice.capacity
-
-
-@compiled
-def _schedule(jobs: BenchmarkJobs, state: _State, choice: _Choice, backfilling: bool) -> None:
+def _schedule(
+    jobs: BenchmarkJobs, state: _State, rule: int, wait_is_known: bool, backfilling: bool
+) -> None:
     counts = state.counts
     for _ in range(len(jobs.submit)):
         while counts[_QUEUED] == 0:
             if not _move_time(jobs, state):
                 return  # the rest of the jobs was backfilled
-        chosen = _choose(jobs, state, choice)
+        chosen = _choose(jobs, state, rule, wait_is_known)
         if backfilling and jobs.processors[chosen] > counts[_FREE]:
             shadow = _shadow_time(jobs, state, chosen)
             _sort(state.queue, counts[_QUEUED], state.score)
@@ -210,18 +168,13 @@ def _schedule(jobs: BenchmarkJobs, state: _State, choice: _Choice, backfilling: 
 
 
 @compiled
-def _choose(jobs: BenchmarkJobs, state: _State, choice: _Choice) -> int:
+def _choose(jobs: BenchmarkJobs, state: _State, rule: int, wait_is_known: bool) -> int:
     """The job with the lowest score; ties go to the first submitted, then to the first queued."""
-    start = state.clock[0] if choice.wait_is_known else _UNSET_START
-    state.counts[_DECISIONS] += 1
+    start = state.clock[0] if wait_is_known else _UNSET_START
     best = state.queue[0]
     for place in range(state.counts[_QUEUED]):
         job = state.queue[place]
-        if choice.rule == _BY_COEFFICIENTS:
-            score = _score_by_coefficients(jobs, state, job, choice)
-        else:
-            score = _score(jobs, job, choice.rule, start)
-        state.score[job] = score
+        score = state.score[job] = _score(jobs, job, rule, start)
         if score < state.score[best] or (
             score == state.score[best] and jobs.submit[job] < jobs.submit[best]
         ):

@@ -58,7 +58,6 @@ class Asked:
     models: Path  #: folder of the result store
     policy: Path | None  #: file of a network that replaces trained ones
     quick: bool  #: whether everything is small, as a smoke test
-    search: bool  #: whether to search a score as well
     shipped: Callable[[str], Path]  #: name of a model of the package -> its file
     bar: Bar
     say: Callable[[str], None]  #: prints a sentence for the user

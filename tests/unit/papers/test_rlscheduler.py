@@ -1,4 +1,4 @@
-"""The RLScheduler benchmark: its protocol by hand, its search, and every published cell."""
+"""The RLScheduler benchmark: its protocol by hand, and every published cell."""
 
 from __future__ import annotations
 
@@ -12,20 +12,11 @@ import pytest
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.papers.rlscheduler_2020.protocol import RULES, BenchmarkJobs, benchmark_starts
 from slurm_rl_plugin.papers.rlscheduler_2020.study import (
-    DECLARED,
-    JOB_TERMS,
-    QUICK,
     SEQUENCE_JOBS,
     SEQUENCE_STARTS,
     TRACES,
-    SearchResult,
-    SearchSettings,
     kernel_starts,
     reproduce,
-    search_claims,
-    search_weights,
-    sjf_weights,
-    weighed_starts,
 )
 from slurm_rl_plugin.papers.study.claims import Row
 
@@ -82,18 +73,6 @@ def test_starts_are_those_by_hand(case: str) -> None:
         assert ours.tolist() == [int(each) for each in here.split()]
 
 
-def test_a_score_of_requests_is_sjf_and_may_see_what_is_free() -> None:
-    # at 10 s the second job starts, four processors are left, the third needs all, the last four
-    sequence = jobs((0, 10, 10, 12), (1, 200, 200, 12), (2, 5, 5, 16), (3, 300, 300, 4))
-    shortest, decisions = weighed_starts(sequence, 16, sjf_weights())
-    there = benchmark_starts(sequence, 16, "SJF", backfilling=True)
-    assert shortest.tolist() == there.tolist() == [0, 10, 210, 215]
-    assert decisions == 4
-    fits = sjf_weights().reshape(len(JOB_TERMS), -1)
-    fits[0, 3] = -9.0  # of "one" with "fits_now"
-    assert weighed_starts(sequence, 16, fits.ravel())[0].tolist() == [0, 10, 310, 10]
-
-
 def crowded(seed: int, capacity: int) -> BenchmarkJobs:
     """300 jobs for a machine that is mostly full; some outlive their requests."""
     random, count = np.random.default_rng(seed), 300
@@ -117,24 +96,6 @@ def test_every_job_starts_and_the_machine_is_never_overfull(rule: str, backfilli
         assert sequence.processors[running].sum() <= PROCESSORS
 
 
-def test_a_search_gives_the_same_again_and_another_seed_another() -> None:
-    sequences, small = [crowded(1, 16), crowded(2, 16)], SearchSettings(generations=5, population=6)
-    first, again, other = (
-        search_weights(sequences, 16, small, seed, lambda _: None) for seed in (3, 3, 4)
-    )
-    assert first.weights.tobytes() == again.weights.tobytes()
-    assert (first.slowdown, first.decisions) == (again.slowdown, again.decisions)
-    assert first.weights.tobytes() != other.weights.tobytes()
-
-
-@pytest.mark.parametrize(("measured", "holds"), [(37.9, True), (54.0, True), (54.0016, False)])
-def test_a_bound_is_reached_at_most_as_published(measured: float, holds: bool) -> None:
-    found = SearchResult(seed=0, slowdown=measured, weights=sjf_weights(), decisions=1)
-    best = search_claims({"Lublin-1": [found]})[0]
-    assert best.reproduces is holds  # though 54.0016 rounds to 54.00
-    assert best.because == ("at most as published" if holds else "above the published")
-
-
 @pytest.fixture
 def made_up_traces(tmp_path: Path) -> Path:
     """Four logs, just long enough, on machines that are seldom full."""
@@ -154,34 +115,12 @@ def made_up_traces(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(words) == 0
-    return capsys.readouterr().out
-
-
-def test_the_command_reports_its_search_and_draws(
-    made_up_traces: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["reproduce", "rlscheduler", str(made_up_traces), "--search", "--quick", "--seeds", "2"]
-    plot = ["--plot", str(made_up_traces / "figures")]
-    document = json.loads(_printed([*words, "--json", *plot], capsys))
+def test_the_command_draws(made_up_traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["reproduce", "rlscheduler", str(made_up_traces), "--json", "--plot"]
+    assert main([*words, str(made_up_traces / "figures")]) == 0
+    document = json.loads(capsys.readouterr().out)
     assert (document["paper"], len(document["seeds"])) == ("rlscheduler", 10)
     assert [Path(path).read_bytes()[:4] for path in document["figures"]] == [b"\x89PNG"]
-    search = document["search"]
-    assert search["in_sample"] is True
-    assert search["seeds"] == [0, 1]
-    assert (search["generations"], search["population"]) == (QUICK.generations, QUICK.population)
-    assert set(search["traces"]) == set(TRACES) == set(DECLARED.tables["best_of_others"])
-    decisions = [each["simulated_decisions"] for each in search["traces"].values()]
-    assert search["simulated_decisions"] == sum(decisions) > 0
-    names = [each["name"] for each in document["claims"]]
-    assert sum(name.startswith("in-sample search, their backfilling") for name in names) == 8
-
-    again = json.loads(_printed([*words, "--json"], capsys))
-    assert (again["search"], again["claims"]) == (search, document["claims"])
-    printed = _printed(words, capsys)
-    assert "8 of 8 searched in-sample are at most as published." in printed
-    assert f"{sum(decisions)} simulated decisions" in printed
 
 
 FOLDER = os.environ.get("SLURM_RL_TRACES")
