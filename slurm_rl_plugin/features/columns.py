@@ -22,8 +22,11 @@ from slurm_rl_plugin.features.site import (
     SOON,
     FeatureSchema,
     dynamic_job_features,
+    late_after,
+    lateness,
     queue_features,
     reserve_features,
+    share_doublings,
     static_job_features,
 )
 from slurm_rl_plugin.units import FloatArray
@@ -90,9 +93,8 @@ def site_job_features(
     columns = static_job_features(jobs, limit, goals.wide_jobs, goals.interactive)
     columns += dynamic_job_features(
         snapshot.counted_wait,
-        longest,
-        snapshot.shares[jobs.account],
-        snapshot.usage[jobs.account],
+        lateness(snapshot.counted_wait, late_after(longest)),
+        share_doublings(snapshot.shares, snapshot.usage)[jobs.account],
         goals.longest_wait,
         goals.points_a_doubling,
     )

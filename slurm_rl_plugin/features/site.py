@@ -229,20 +229,33 @@ def longest_wait(before: Any, since: Any, wait: Any) -> Any:
     return max(before * 0.5 ** (since / HALF_LIFE), wait)
 
 
+def share_doublings(share: Any, usage: Any) -> Any:
+    """How many doublings an account is above its share; both are parts of 1."""
+    used = np.maximum(usage, _LEAST_PART) / np.maximum(share, _LEAST_PART)
+    return np.minimum(np.maximum(np.log2(used), -MOST_DOUBLINGS), MOST_DOUBLINGS)
+
+
+def late_after(longest: Any) -> Any:
+    """Seconds of waiting after which a job is late; `longest` is that of `longest_wait`."""
+    return np.maximum(LATE * longest, MINUTE)
+
+
+def lateness(wait: Any, late: Any) -> Any:
+    """How late a job is on a logarithmic scale: 0 until `late_after`, both in seconds."""
+    return np.log(np.maximum(wait / late, 1.0))
+
+
 def dynamic_job_features(
-    wait: Any, longest: Any, share: Any, usage: Any, long_waits: Any, shares: Any
+    wait: Any, late_by: Any, doublings: Any, long_waits: Any, shares: Any
 ) -> tuple[Any, ...]:
     """Job features that change with time, in the schema's order.
 
-    `wait` and `longest` (`longest_wait`) are in seconds, `share` and `usage` of the job's account
-    parts of 1; `long_waits` and `shares` are goals (`domain.goals`).
+    `wait` is in seconds, `late_by` the `lateness`, `doublings` the `share_doublings` of the job's
+    account; `long_waits` and `shares` are goals (`domain.goals`).
     """
-    late = np.maximum(LATE * longest, MINUTE)
-    used = np.maximum(usage, _LEAST_PART) / np.maximum(share, _LEAST_PART)
-    doublings = np.minimum(np.maximum(np.log2(used), -MOST_DOUBLINGS), MOST_DOUBLINGS)
     return (
         np.log(1.0 + wait / PATIENCE),
-        long_waits * np.log(np.maximum(wait / late, 1.0)),
+        long_waits * late_by,
         doublings,
         shares * doublings,
     )

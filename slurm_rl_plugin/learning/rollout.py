@@ -315,7 +315,7 @@ def _write_down(
     queue_part(cluster, probe, usage, from_queue)
     if len(probe.history.stamp) > 0:
         bring_up_to_now(cluster, probe.history)
-    inner = np.empty_like(from_queue)
+    inner, doublings = np.empty_like(from_queue), np.full(len(usage), np.nan)
     seen = experience.queue.shape[1]
     kept = min(len(left), MOST_OTHERS)
     for row in range(first, first + len(starting)):
@@ -325,7 +325,7 @@ def _write_down(
             job = starting[row - first]
             if column > 0:
                 job = left[(column - 1) * len(left) // kept]
-            job_part(cluster, probe, job, usage, from_queue, inner)
+            job_part(cluster, probe, job, usage, doublings, from_queue, inner)
             experience.job[row, column] = job
             experience.features[row, column] = inner[seen:]
             spared, lost = _exchange(cluster, job, left)

@@ -12,7 +12,7 @@ import pytest
 
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.domain.goals import Goals
-from slurm_rl_plugin.features.site import dynamic_job_features
+from slurm_rl_plugin.features.site import dynamic_job_features, share_doublings
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleSettings
@@ -182,7 +182,11 @@ class SharePolicy:
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
         account = snapshot.pending.jobs.account
         wait, _, _, shares = dynamic_job_features(
-            snapshot.accrued_wait, np.inf, snapshot.shares[account], snapshot.usage[account], 0, 12
+            snapshot.accrued_wait,
+            0.0,
+            share_doublings(snapshot.shares, snapshot.usage)[account],
+            0,
+            12,
         )
         return Decision(scores=wait - shares)
 

@@ -21,6 +21,9 @@ queue_features = compiled_copy(
 )
 reserve_features = compiled_copy(site.reserve_features, log_seconds=log_seconds)
 longest_wait = compiled_copy(site.longest_wait)
+share_doublings = compiled_copy(site.share_doublings)
+late_after = compiled_copy(site.late_after)
+lateness = compiled_copy(site.lateness)
 dynamic_job_features = compiled_copy(site.dynamic_job_features)
 grid_features = compiled_copy(
     reactive_grid.grid_features, log_seconds=log_seconds, log_work_hours=log_work_hours

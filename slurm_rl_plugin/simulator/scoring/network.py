@@ -6,6 +6,7 @@ of the score is kept for each template until then.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,10 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
     dynamic_job_features,
     expected_run,
     history_features,
+    late_after,
+    lateness,
     longest_wait,
+    share_doublings,
 )
 from slurm_rl_plugin.simulator.kernel.workload import (
     ENDED_EVENT,
@@ -68,7 +72,7 @@ class HistoryPart(NamedTuple):
     speaks: BoolArray  #: whether past runs predict each template, as of its part, [templates]
     past: WorkloadHistory  #: rows of history
     #: Started jobs that have outlived each of BOUNDS or are known not to, ended jobs, then started
-    #: and ended jobs counted in `running`; shape [ENDED_EVENT + 3].
+    #: and ended jobs counted in `running` and arrived ones in `pending`; shape [ENDED_EVENT + 4].
     seen: IntArray
     since: FloatArray  #: the rows include what runs outlived before this time, seconds, shape [1]
     version: IntArray  #: how often the row of each user has changed, shape [users]
@@ -101,7 +105,7 @@ def history_part(workload: Workload | None, weights: FloatArray, linear: FloatAr
         alike_linear=np.ascontiguousarray(linear[split:]),
         speaks=np.ones(templates, dtype=np.bool_),
         past=copied(past),
-        seen=np.zeros(ENDED_EVENT + 3, dtype=np.int64),
+        seen=np.zeros(ENDED_EVENT + 4, dtype=np.int64),
         since=np.array([-np.inf]),
         version=np.zeros(len(past.users), dtype=np.int64),
         site_version=np.zeros(len(past.site), dtype=np.int64),
@@ -161,17 +165,17 @@ def bring_up_to_now(cluster: Cluster, history: HistoryPart) -> None:
     while _fold_next(cluster, history):
         pass
     seen, template = history.seen, cluster.past.template
+    while seen[ENDED_EVENT + 3] < cluster.state[0].next_arrival:
+        history.pending[template[seen[ENDED_EVENT + 3]]] += 1
+        seen[ENDED_EVENT + 3] += 1
     while seen[ENDED_EVENT + 1] < cluster.state[0].started:
-        history.running[template[cluster.started[seen[ENDED_EVENT + 1]]]] += 1
+        started = template[cluster.started[seen[ENDED_EVENT + 1]]]
+        history.pending[started] -= 1
+        history.running[started] += 1
         seen[ENDED_EVENT + 1] += 1
     while seen[ENDED_EVENT + 2] < cluster.state[0].ended:
         history.running[template[cluster.ended[seen[ENDED_EVENT + 2]]]] -= 1
         seen[ENDED_EVENT + 2] += 1
-    count = cluster.state[0].pending
-    for place in range(count):
-        history.pending[template[cluster.pending[place]]] = 0
-    for place in range(count):
-        history.pending[template[cluster.pending[place]]] += 1
 
 
 @compiled_borrowing
@@ -211,9 +215,10 @@ def add_history(cluster: Cluster, history: HistoryPart, job: int, inner: FloatAr
     score = part[len(inner)]
     for unit in range(len(inner)):
         inner[unit] += part[unit]
-    if not history.speaks[template]:
+    pending, running = history.pending[template], history.running[template]
+    if not history.speaks[template] or pending == 1 or running > 0:  # all features are 0
         return score
-    alike = alike_features(history.pending[template], history.running[template])
+    alike = alike_features(pending, running)
     for index in range(len(alike)):
         score += alike[index] * history.alike_linear[index]
     for unit in range(len(inner)):
@@ -288,6 +293,14 @@ def compile_network(
         raise SimulationError(
             "only networks of the site and reactive-grid schemas can be simulated."
         )
+    counts = network.output != 0.0  # a unit of weight 0 adds nothing
+    network = replace(
+        network,
+        queue_weights=network.queue_weights[:, counts],
+        job_weights=network.job_weights[:, counts],
+        bias=network.bias[counts],
+        output=network.output[counts],
+    )
     job_weights = network.job_weights / network.job_scale[:, None]
     linear = network.linear / network.job_scale
     queue_weights = network.queue_weights / network.queue_scale[:, None]
@@ -388,8 +401,8 @@ def uses_waits(network: CompiledNetwork) -> bool:
 def count_longest(cluster: Cluster, network: CompiledNetwork) -> None:
     """Update the longest recent wait (`features.site.longest_wait`)."""
     now, oldest = cluster.state[0].now, 0.0
-    for place in range(cluster.state[0].pending):
-        oldest = max(oldest, now - cluster.jobs[cluster.pending[place]].submit)
+    if cluster.state[0].pending > 0:  # the first has waited longest
+        oldest = now - cluster.jobs[cluster.pending[0]].submit
     longest = network.longest
     since = now - longest[_SINCE] if longest[_SINCE] > -np.inf else 0.0
     longest[_LONGEST] = longest_wait(longest[_LONGEST], since, oldest)
@@ -403,15 +416,18 @@ def _waiting_part(
     job: int,
     now: float,
     usage: FloatArray,
+    doublings: FloatArray,
     inner: FloatArray,
 ) -> float:
     """Add the features that change while a job waits to `inner`; their part of the linear term."""
     account = cluster.jobs[job].account
+    wait, late = now - cluster.jobs[job].submit, late_after(network.longest[_LONGEST])
+    if np.isnan(doublings[account]):
+        doublings[account] = share_doublings(cluster.shares[account], usage[account])
     features = dynamic_job_features(
-        now - cluster.jobs[job].submit,
-        network.longest[_LONGEST],
-        cluster.shares[account],
-        usage[account],
+        wait,
+        lateness(wait, late) if wait > late else 0.0,
+        doublings[account],
         network.goals[_LONG_WAITS],
         network.goals[_SHARES],
     )
@@ -430,12 +446,14 @@ def job_part(
     network: CompiledNetwork,
     job: int,
     usage: FloatArray,
+    doublings: FloatArray,
     from_queue: FloatArray,
     inner: FloatArray,
 ) -> float:
     """Fill `inner` with hidden units before activation for a waiting job; its linear term.
 
-    The network is up to date; `from_queue` is `queue_part` of zeros, shape [hidden].
+    The network is up to date; `from_queue` is `queue_part` of zeros, shape [hidden], and
+    `doublings` those of each account now, NaN until a job asks, shape [accounts].
     """
     score = network.static_score[job]
     static = network.static_hidden[job]
@@ -444,7 +462,7 @@ def job_part(
     if len(network.history.stamp) > 0:
         score += add_history(cluster, network.history, job, inner)
     if uses_waits(network):
-        score += _waiting_part(cluster, network, job, cluster.state[0].now, usage, inner)
+        score += _waiting_part(cluster, network, job, cluster.state[0].now, usage, doublings, inner)
     return score
 
 
@@ -466,7 +484,8 @@ def score_pending(
         bring_up_to_now(cluster, network.history)
     if uses_waits(network):
         count_longest(cluster, network)
-    _fill_scores(cluster, network, usage, from_queue, inner, scores, jobs)
+    doublings = np.full(len(usage), np.nan)
+    _fill_scores(cluster, network, usage, doublings, from_queue, inner, scores, jobs)
     return reserve
 
 
@@ -475,6 +494,7 @@ def _fill_scores(
     cluster: Cluster,
     network: CompiledNetwork,
     usage: FloatArray,
+    doublings: FloatArray,
     from_queue: FloatArray,
     inner: FloatArray,
     scores: FloatArray,
@@ -483,7 +503,7 @@ def _fill_scores(
     activation = network.activation[0]
     for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
-        score = job_part(cluster, network, job, usage, from_queue, inner)
+        score = job_part(cluster, network, job, usage, doublings, from_queue, inner)
         for unit in range(len(inner)):
             score += network.output[unit] * activate(inner[unit], activation)
         scores[place] = score

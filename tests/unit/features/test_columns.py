@@ -28,7 +28,10 @@ from slurm_rl_plugin.features.site import (
     SITE,
     USUAL,
     dynamic_job_features,
+    late_after,
+    lateness,
     longest_wait,
+    share_doublings,
     static_job_features,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -61,7 +64,9 @@ def queue_of(snapshot, estimate, running):
 
 def dynamic(wait=0.0, longest=0.0, share=0.5, usage=0.5, long_waits=1.0, shares=1.0):
     """The features that change while a job waits, by name."""
-    values = dynamic_job_features(wait, longest, share, usage, long_waits, shares)
+    values = dynamic_job_features(
+        wait, lateness(wait, late_after(longest)), share_doublings(share, usage), long_waits, shares
+    )
     return dict(zip(SITE.dynamic_jobs, values, strict=True))
 
 
