@@ -65,19 +65,18 @@ def choose_adapter(wanted: str, commands: CommandRunner) -> tuple[type[SlurmComm
     pyslurm = installed_pyslurm()
     slurm = running_slurm(commands) if pyslurm else None
     obstacle = _obstacle(pyslurm, slurm)
-    if wanted == Slurm.name:
-        if obstacle:
-            raise ConfigurationError(
-                f'[batch_system] adapter = "slurm" cannot work: {obstacle}; install the pyslurm '
-                "of your Slurm's release (the same first two numbers) into the Python that runs "
-                'slurm-rl, or set adapter = "auto".'
-            )
-        return Slurm, "it is configured"
-    if not obstacle and slurm is None:
+    if wanted != Slurm.name and not obstacle and slurm is None:
         obstacle = "the release of Slurm is not known"
-    if obstacle:
+    if not obstacle:
+        is_wanted = wanted == Slurm.name
+        return Slurm, "it is configured" if is_wanted else f"pyslurm {pyslurm} is for this Slurm"
+    if wanted != Slurm.name:
         return SlurmCommands, obstacle
-    return Slurm, f"pyslurm {pyslurm} is for this Slurm"
+    raise ConfigurationError(
+        f'[batch_system] adapter = "slurm" cannot work: {obstacle}; install the pyslurm of your '
+        "Slurm's release (the same first two numbers) into the Python that runs slurm-rl, or set "
+        'adapter = "auto".'
+    )
 
 
 def installed_pyslurm() -> str | None:

@@ -147,7 +147,7 @@ class SlurmCommands(BatchSystem):
             lever="SiteFactor",
             harm=settings.harm,
             points_an_hour=settings.points_an_hour,
-            fairshare_points=settings.fairshare_weight,
+            fairshare_points=settings.fairshare_points,
             replaced_points=settings.replaced_points,
             pass_interval=settings.pass_interval,
             in_charge=settings.in_charge(self._given.host),

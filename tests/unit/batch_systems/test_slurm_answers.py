@@ -320,7 +320,6 @@ def test_settings_of_each_release(answers: Path) -> None:
     assert settings.pass_interval == 1.0
     assert settings.harm is None
     assert settings.controllers == (("head", True),)
-    assert "bf_continue" in settings.scheduler
 
 
 def test_load_of_each_release(answers: Path) -> None:

@@ -347,8 +347,7 @@ def parse_tree(text: str) -> tuple[ShareTree, FloatArray]:
 
     sshare prints no priorities of associations. If PrivateData hides the root, it is implied.
     """
-    accounts, users, parent = [ROOT], [""], [-1]
-    raw, used = [math.nan], [0.0]
+    rows = [(ROOT, "", -1, math.nan, 0.0)]
     line_of_ancestors, place = [0], dict[str, int]()
     for line in text.splitlines():
         try:
@@ -363,21 +362,18 @@ def parse_tree(text: str) -> tuple[ShareTree, FloatArray]:
                 above = line_of_ancestors[-1] if line_of_ancestors else 0
         except (ValueError, KeyError) as error:
             raise not_understood("sshare", line) from error
-        at = len(accounts)
         if name == ROOT and not user:
-            at, raw[0], used[0] = 0, share, service
+            at, rows[0] = 0, (ROOT, "", -1, share, service)
         else:
-            accounts.append(name)
-            users.append(user)
-            parent.append(above)
-            raw.append(share)
-            used.append(service)
+            at = len(rows)
+            rows.append((name, user, above, share, service))
         if not user:
             place[name] = at
             line_of_ancestors.append(at)
+    accounts, users, parent, raw, used = zip(*rows, strict=True)
     tree = ShareTree(
-        accounts=tuple(accounts),
-        users=tuple(users),
+        accounts=accounts,
+        users=users,
         parent=np.array(parent, dtype=np.int64),
         shares=np.array(raw),
         priority=np.zeros(len(raw)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ from slurm_rl_plugin.accounting.slurm.resources import parse_licences
 from slurm_rl_plugin.batch_systems.port import SchedulerLoad
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_duration
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
+from slurm_rl_plugin.machine_files.scheduling import backfill_of
 from slurm_rl_plugin.machine_files.statements import Keys, Value
 from slurm_rl_plugin.units import HOUR
 
@@ -22,8 +23,6 @@ logger = logging.getLogger(__name__)
 #: Lines of `scontrol show config` that are state, not configuration.
 _STATE = frozenset({"boot_time", "hash_val", "multiple_slurmd", "next_job_id"})
 _UNIT = re.compile(r"(\d+) (?:sec|min|percent|nodes/min)")
-#: Seconds between the passes of Slurm's main and backfill schedulers, unless slurm.conf sets them.
-DEFAULT_PASSES = {"sched_interval": 60.0, "bf_interval": 30.0}
 NOTHING = frozenset({"(null)", "none", "NONE", ""})
 MULTIFACTOR, BASIC = "priority/multifactor", "priority/basic"
 #: With these `priority/multifactor` orders jobs by submission alone, as `priority/basic` does.
@@ -42,15 +41,14 @@ class SlurmSettings:
     cluster: str  #: ClusterName
     release: str  #: such as 22.05.8
     priority_type: str  #: MULTIFACTOR or BASIC
-    site_factor_plugin: str  #: "" if none is loaded
-    age_weight: float  #: priority points of a job of the highest age
-    highest_age: float  #: seconds after which age adds no more
-    fairshare_weight: float  #: priority points of fair share at its highest
-    size_weight: float  #: priority points of a job of the whole machine
-    resource_weights: Mapping[str, float]  #: the same of each resource (PriorityWeightTRES)
-    scheduler: Mapping[str, str]  #: SchedulerParameters, "" for a word without a value
+    harm: str | None  #: why writes would have no effect or be undone, one sentence
+    points_an_hour: float  #: priority points of an hour of waiting; 0 if age does not count
+    fairshare_points: float  #: priority points of fair share at its highest
+    replaced_points: float  #: of age, fair share, size and resources at their highest
+    pass_interval: float  #: seconds between passes over the queue, by the more frequent scheduler
     controllers: tuple[tuple[str, bool], ...]  #: host and whether it is up, in their order
-    enforced: frozenset[str] = frozenset()  #: words of AccountingStorageEnforce
+    #: Why limits of a QOS are not enforced, one sentence with the fix; None if they are.
+    unlimited: str | None = None
     counts_memory: bool = False  #: jobs are allocated memory (CR_*_Memory)
     counts_gres: bool = False  #: there are generic resources (GresTypes)
     tracked: frozenset[str] = frozenset()  #: what accounting counts (AccountingStorageTRES)
@@ -61,38 +59,6 @@ class SlurmSettings:
         """Year and month of the release; 0 for an unknown one."""
         year, month, *_ = (*release_numbers(self.release), 0, 0)
         return year, month
-
-    @property
-    def unlimited(self) -> str | None:
-        """Why limits of a QOS are not enforced, one sentence with the fix; None if they are."""
-        if "all" in self.enforced or {"limits", "qos"} <= self.enforced:
-            return None
-        words = ",".join(sorted(self.enforced | {"associations", "limits", "qos"}))
-        return (
-            "Slurm enforces no limits of a QOS: set AccountingStorageEnforce="
-            f"{words} in slurm.conf and restart slurmctld"
-        )
-
-    @property
-    def harm(self) -> str | None:
-        """Why writes would have no effect or be undone, one sentence; None if they work."""
-        if self.priority_type == BASIC:
-            return (
-                f"PriorityType={BASIC} ignores SiteFactor: write PriorityType={MULTIFACTOR}, "
-                f"{_NO_WEIGHTS} into slurm.conf and restart slurmctld. Jobs without a factor then "
-                "start in order of submission."
-            )
-        if self.priority_type != MULTIFACTOR:
-            return (
-                f"PriorityType={self.priority_type} is not known to use SiteFactor: set "
-                f'PriorityType={MULTIFACTOR} in slurm.conf, or mode = "shadow".'
-            )
-        if self.site_factor_plugin:
-            return (
-                f"PrioritySiteFactorPlugin={self.site_factor_plugin} overwrites every factor: "
-                'remove it from slurm.conf, or set mode = "shadow".'
-            )
-        return None
 
     def in_charge(self, host: str) -> bool | None:
         """Whether a daemon on this host must act; None if that is not known.
@@ -109,31 +75,6 @@ class SlurmSettings:
     def names_controller(self, host: str) -> bool:
         """Whether slurm.conf names a controller of this host."""
         return _short(host) in [_short(name) for name, _ in self.controllers]
-
-    @property
-    def points_an_hour(self) -> float:
-        """Priority points of an hour of waiting; 0 if age does not count."""
-        if self.priority_type != MULTIFACTOR or not self.highest_age > 0:
-            return 0.0
-        return self.age_weight / (self.highest_age / HOUR)
-
-    @property
-    def replaced_points(self) -> float:
-        """Priority points of age, fair share, size and resources at their highest."""
-        resources = sum(self.resource_weights.values())
-        return self.age_weight + self.fairshare_weight + self.size_weight + resources
-
-    @property
-    def pass_interval(self) -> float:
-        """Seconds between Slurm's own passes over the queue, by the more frequent scheduler."""
-        return min(self._interval(name) for name in DEFAULT_PASSES)
-
-    def _interval(self, name: str) -> float:
-        try:
-            given = float(self.scheduler.get(name, ""))
-        except ValueError:
-            return DEFAULT_PASSES[name]
-        return given if given > 0 else DEFAULT_PASSES[name]  # negative switches a scheduler off
 
 
 def _short(host: str) -> str:
@@ -166,41 +107,70 @@ def parse_config(text: str) -> Keys:
 
 def parse_settings(text: str) -> SlurmSettings:
     """Read the answer of SHOW_CONFIG."""
-    lines = {
-        key: "" if value.text in NOTHING else value.text
-        for key, value in parse_config(text).items()
-    }
+    keys = parse_config(text)
+    lines = {key: "" if value.text in NOTHING else value.text for key, value in keys.items()}
     if "prioritytype" not in lines:
         raise not_understood(" ".join(SHOW_CONFIG), "no line PriorityType")
     words = lines.get("accountingstorageenforce", "").lower().split(",")
     no_licences: dict[str, float] = {}
-    enforced = {word.strip() for word in words} - {""}  # `safe` includes `limits`
+    age, fairshare, size = (
+        _parsed(int, lines.get(f"priorityweight{term}", "0"), 0)
+        for term in ("age", "fairshare", "jobsize")
+    )
+    resources = [
+        _parsed(float, points, 0.0) for _, points in _pairs(lines.get("priorityweighttres", ""))
+    ]
+    highest_age = _parsed(parse_duration, lines.get("prioritymaxage", ""), 0.0)
+    ages = lines["prioritytype"] == MULTIFACTOR and highest_age > 0
+    passes = backfill_of(keys)
     return SlurmSettings(
         cluster=lines["clustername"],
         release=lines.get("slurm_version", "unknown"),
         priority_type=lines["prioritytype"],
-        site_factor_plugin=lines.get("prioritysitefactorplugin", ""),
-        age_weight=_parsed(int, lines.get("priorityweightage", "0"), 0),
-        highest_age=_parsed(parse_duration, lines.get("prioritymaxage", ""), 0.0),
-        fairshare_weight=_parsed(int, lines.get("priorityweightfairshare", "0"), 0),
-        size_weight=_parsed(int, lines.get("priorityweightjobsize", "0"), 0),
-        resource_weights={
-            name: _parsed(float, points, 0.0)
-            for name, points in _pairs(lines.get("priorityweighttres", ""))
-        },
-        scheduler={
-            key.strip().lower(): value
-            for key, value in _pairs(lines.get("schedulerparameters", ""))
-        },
+        harm=_harm(lines["prioritytype"], lines.get("prioritysitefactorplugin", "")),
+        points_an_hour=age / (highest_age / HOUR) if ages else 0.0,
+        fairshare_points=fairshare,
+        replaced_points=age + fairshare + size + sum(resources),
+        pass_interval=min(passes.interval, passes.main_interval),
         controllers=tuple(
             (found["host"], found["state"] == "UP") for found in _CONTROLLER.finditer(text)
         ),
-        enforced=frozenset(enforced | ({"limits"} if "safe" in enforced else set())),
+        unlimited=_unlimited({word.strip() for word in words} - {""}),
         counts_memory="MEMORY" in lines.get("selecttypeparameters", "").upper(),
         counts_gres=bool(lines.get("grestypes")),
         tracked=frozenset(lines.get("accountingstoragetres", "").split(",")),
         licences=tuple(sorted(_parsed(parse_licences, lines.get("licenses", ""), no_licences))),
     )
+
+
+def _unlimited(enforced: set[str]) -> str | None:
+    if "all" in enforced or ("qos" in enforced and enforced & {"limits", "safe"}):
+        return None
+    words = ",".join(sorted(enforced | {"associations", "limits", "qos"}))
+    return (
+        f"Slurm enforces no limits of a QOS: set AccountingStorageEnforce={words} in slurm.conf "
+        "and restart slurmctld"
+    )
+
+
+def _harm(priority_type: str, plugin: str) -> str | None:
+    if priority_type == BASIC:
+        return (
+            f"PriorityType={BASIC} ignores SiteFactor: write PriorityType={MULTIFACTOR}, "
+            f"{_NO_WEIGHTS} into slurm.conf and restart slurmctld. Jobs without a factor then "
+            "start in order of submission."
+        )
+    if priority_type != MULTIFACTOR:
+        return (
+            f"PriorityType={priority_type} is not known to use SiteFactor: set "
+            f'PriorityType={MULTIFACTOR} in slurm.conf, or mode = "shadow".'
+        )
+    if plugin:
+        return (
+            f"PrioritySiteFactorPlugin={plugin} overwrites every factor: remove it from "
+            'slurm.conf, or set mode = "shadow".'
+        )
+    return None
 
 
 def _parsed(kind: Callable[[str], Parsed], text: str, otherwise: Parsed) -> Parsed:
