@@ -32,7 +32,6 @@ from slurm_rl_plugin.hook.order.queue_plan import (
 )
 from slurm_rl_plugin.hook.rails.guard_rails import MEMORY_INTERVAL, UntouchedJobs
 from tests.unit.hook.queues import (
-    FACTS,
     CountingPolicy,
     QueueInMemory,
     ScorePolicy,
@@ -45,14 +44,6 @@ from tests.unit.hook.queues import (
     snapshot_of,
     state_jobs,
 )
-
-
-def test_held_and_admin_set_jobs_are_never_written(tmp_path: Path) -> None:
-    marks = {"held": [True, False, False, False], "admin_set": [False, True, False, False]}
-    queue = QueueInMemory(pending_jobs([9, 8, 7, 6], **marks))
-    report = cycle_over(queue, ScorePolicy([1, 2, 3, 4]), tmp_path).run()
-    assert {change.job_id for change in queue.written} <= {3, 4}
-    assert (report.suppressed["held"], report.suppressed["admin_set"]) == (1, 1)
 
 
 class BrokenPolicy(ScorePolicy):
@@ -136,27 +127,6 @@ def test_jobs_that_ended_are_forgotten_but_no_array_of_which_a_task_runs(tmp_pat
     queue.now += REMEMBERED_AFTER_END + 1
     cycle.run()
     assert not set(state_jobs(tmp_path)) & {2, 3}
-
-
-def test_a_job_that_completes_and_is_requeued_is_not_forgotten(tmp_path: Path) -> None:
-    queue, cycle = site(tmp_path)
-    cycle.run()
-    before = queue.pending
-    assert before.factor[2] != 0
-    queue.pending, cycle.policy = before.select(np.array([0, 1])), ScorePolicy([1, 2])
-    for _ in range(3):
-        queue.now += 30
-        cycle.run()
-    assert 3 in state_jobs(tmp_path)
-    queue.pending = before
-    cycle.release()
-    assert before.factor.tolist() == [0, 0, 0]
-
-
-def test_a_factor_seen_on_a_job_is_ours_to_take_back(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2], factor=[0, 500]))
-    cycle_over(queue, ScorePolicy([1, 2]), tmp_path).run()
-    assert 2 in state_jobs(tmp_path)
 
 
 def test_a_job_exempt_from_now_on_loses_its_factor(tmp_path: Path) -> None:
@@ -295,12 +265,6 @@ def test_a_higher_tier_comes_first_whatever_the_priorities() -> None:
     assert jobs.current_rank.tolist() == jobs.rank.tolist() == [3, 2, 4, 1]
 
 
-def test_a_fallback_to_the_site_ranks_by_its_own_priority() -> None:
-    plan = considered(pending_jobs([1, 2, 3], factor=[500, 0, 0]), [3, 2, 1]).plan
-    jobs = ConsideredJobs.of(replace(plan, changes=[], releases=True), UntouchedJobs())
-    assert jobs.rank.tolist() == jobs.site_rank.tolist() == [3, 2, 1]
-
-
 @given(
     st.lists(
         st.tuples(st.integers(1, 60), st.integers(0, 9), st.booleans()), min_size=1, max_size=30
@@ -365,17 +329,6 @@ def test_hidden_factors_are_not_lost_ones(tmp_path: Path, column: str, value: fl
     assert cycle.run().disturbances == {}
     queue.pending.factor[1] += 5
     assert cycle.run().disturbances == {FACTOR: 1}
-
-
-def test_what_another_hosts_daemon_wrote_meanwhile_is_no_lost_write(tmp_path: Path) -> None:
-    queue, cycle = site(tmp_path, beside_controllers=True)
-    cycle.run()
-    queue.known = replace(FACTS, in_charge=False)
-    assert cycle.run().mode == "standby"
-    cycle_over(queue, ScorePolicy([3, 1, 2]), tmp_path).run()
-    queue.known = FACTS
-    report = cycle.run()
-    assert (report.mode, report.disturbances) == ("active", {})
 
 
 def test_a_release_that_is_cut_short_is_no_lost_write(tmp_path: Path) -> None:

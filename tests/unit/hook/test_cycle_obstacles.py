@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Event
 from typing import NoReturn
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange
+from slurm_rl_plugin.batch_systems.port import ApplyReport
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
@@ -90,15 +89,6 @@ def test_without_a_known_controller_nothing_is_done_and_a_stop_asks_again(tmp_pa
     assert here.pending.factor.tolist() == [0, 0, 0]
 
 
-def test_a_single_daemon_acts_whichever_controller_is_in_charge(tmp_path: Path) -> None:
-    here, cycle = site(tmp_path)
-    here.known = AWAY
-    daemon, reports = daemon_of(cycle)
-    assert daemon.run()
-    assert reports[0].mode == "active"
-    assert here.pending.factor.tolist() == [0, 0, 0]
-
-
 @dataclass
 class HoldingQueue(QueueInMemory):
     """Cannot take factors back from some jobs for now."""
@@ -120,15 +110,6 @@ def test_jobs_that_keep_their_factor_for_now_are_not_forgotten(tmp_path: Path) -
     assert state_jobs(tmp_path) == []
 
 
-def test_a_struggling_slurm_is_left_alone_and_the_pauses_double(tmp_path: Path) -> None:
-    here, cycle = site(tmp_path)
-    here.struggles = "slurmctld serves 250 calls at once"
-    daemon, _ = daemon_of(cycle, Event(), pace=Pace(longest=30.0))
-    assert [daemon._pause(daemon.run_once()) for _ in range(3)] == [60.0, 120.0, 240.0]
-    here.struggles = None
-    assert daemon.run_once().writes > 0
-
-
 @pytest.mark.parametrize("shadow", [True, False])
 def test_where_writes_would_be_undone_only_shadow_mode_goes_on(
     tmp_path: Path, shadow: bool
@@ -139,23 +120,6 @@ def test_where_writes_would_be_undone_only_shadow_mode_goes_on(
     assert report.failure == (None if shadow else "refused")
     assert shadow or report.failure_reason == "a plugin overwrites every factor"
     assert not here.written
-
-
-def test_without_the_right_it_is_said_once_and_shadow_mode_follows(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def denied(changes: Sequence[FactorChange]) -> NoReturn:
-        raise ChangeRejected("give the user of this daemon AdminLevel=Operator")
-
-    here, cycle = site(tmp_path, breaker_rest=3)
-    with monkeypatch.context() as patch:
-        patch.setattr(here, "apply", denied)
-        reports = [cycle.run() for _ in range(3)]
-    reports.append(cycle.run())
-    assert [each.mode for each in reports] == ["shadow", "shadow", "shadow", "active"]
-    assert [each.failure for each in reports] == ["write", None, None, None]
-    assert caplog.text.count("AdminLevel=Operator") == 1
-    assert reports[-1].writes > 0
 
 
 def test_a_cycle_follows_soon_when_something_happened(tmp_path: Path) -> None:
@@ -230,7 +194,7 @@ def test_what_the_other_daemon_wrote_is_known_after_a_takeover(tmp_path: Path) -
     assert cycle.has_outstanding
     here.known = FACTS
     assert daemon.run()
-    assert [each.mode for each in reports] == ["standby", "active"]
+    assert [(each.mode, each.disturbances) for each in reports] == [("standby", {}), ("active", {})]
     assert here.pending.factor.tolist() == [0, 0, 0]
     assert state_jobs(tmp_path) == []
 
@@ -347,19 +311,6 @@ def hook(tmp_path: Path) -> Hook:
     return Hook(tmp_path)
 
 
-def test_it_changes_no_oftener_than_it_may(hook: Hook) -> None:
-    hook.cycle.run()
-    hook.policy.reserve = 2
-    hook.time = INTERVAL - 1
-    assert hook.cycle.run().limit.processors == 3
-    hook.time = INTERVAL
-    assert hook.cycle.run().limit.processors == hook.queue.limit == 2
-    hook.policy.broken = True  # in fallback at once
-    report = hook.cycle.run()
-    assert (report.limit.processors, report.limit.reason) == (None, "fallback")
-    assert hook.queue.limit is None
-
-
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [(ChangeRejected("no right"), "refused"), (BatchSystemUnavailable("down"), "unavailable")],
@@ -452,20 +403,6 @@ def test_without_an_answer_the_limit_stays(hook: Hook) -> None:
     assert hook.queue.limits == [3]
 
 
-def test_release_takes_factors_and_limit_and_neither_waits_for_the_other(hook: Hook) -> None:
-    hook.cycle.run()
-    assert hook.cycle.has_outstanding
-    hook.queue.fault = BatchSystemUnavailable("slurmdbd is down")
-    with pytest.raises(BatchSystemUnavailable, match="slurmdbd"):
-        hook.cycle.release()
-    assert not hook.queue.pending.factor.any()
-    assert hook.cycle.has_outstanding  # the limit
-    hook.queue.fault = None
-    hook.cycle.release()
-    assert hook.queue.limit is None
-    assert not hook.cycle.has_outstanding
-
-
 def test_a_reload_keeps_the_distance_between_changes(hook: Hook, tmp_path: Path) -> None:
     hook.cycle.run()
     fresh = hook.over(tmp_path)
@@ -475,10 +412,3 @@ def test_a_reload_keeps_the_distance_between_changes(hook: Hook, tmp_path: Path)
     assert fresh.run().limit.processors == 3
     hook.time = INTERVAL
     assert fresh.run().limit.processors == 2
-
-
-def test_a_batch_system_that_cannot_limit_says_so(hook: Hook) -> None:
-    hook.cycle.batch_system = QueueInMemory(hook.queue.pending)
-    report = hook.cycle.run()
-    assert (report.succeeded, report.limit.failure) == (True, "refused")
-    assert 'mechanism = "off"' in str(report.limit.failure_reason)

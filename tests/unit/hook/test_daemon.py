@@ -56,33 +56,6 @@ def test_a_long_pause_gives_signs_of_life_and_notices_the_disable_file(tmp_path:
     assert [report.mode for report in reports] == ["active", "disabled"]
 
 
-def test_leaving_while_the_batch_system_is_away_says_so(tmp_path: Path) -> None:
-    queue, cycle = site(tmp_path)
-    daemon, _ = daemon_of(cycle, CountedStop(1, lambda number: setattr(queue, "away", True)))
-    assert not daemon.run()
-
-
-def test_shadow_mode_tries_again_while_the_batch_system_is_away(tmp_path: Path) -> None:
-    queue, cycle = site(tmp_path)
-    cycle.run()
-    daemon, _ = daemon_of(cycle_over(queue, cycle.policy, tmp_path, shadow=True))
-    for queue.away in (True, False):
-        daemon.run_once()
-        assert any(queue.pending.factor) == queue.away
-
-
-def test_a_disable_file_touched_during_a_cycle_is_seen_at_once(tmp_path: Path) -> None:
-    queue, cycle = site(tmp_path)
-    disable, stop = tmp_path / "DISABLE", CountedStop(1)
-    pace = Pace(longest=300.0, soonest=300.0)
-    daemon, reports = daemon_of(cycle, stop, disable_file=disable, pace=pace)
-    apply = queue.apply
-    queue.apply = lambda changes: (disable.touch(), apply(changes))[1]  # type: ignore[method-assign]
-    daemon.run()
-    assert [report.mode for report in reports] == ["active", "disabled"]
-    assert stop.pauses == [5.0]
-
-
 def test_a_wish_is_noticed_within_a_fraction_of_a_second() -> None:
     slept: list[float] = []
     wish = SignalRequest(slept.append)

@@ -142,13 +142,6 @@ def test_a_long_pause_ends_with_the_turn(trial: Trial) -> None:
     assert not trial.carries
 
 
-def test_without_a_declaration_nothing_is_different(trial: Trial, tmp_path: Path) -> None:
-    trial.files.put_away(7)
-    assert trial.at(5500.0).experiment.phase == "none"
-    assert trial.carries
-    assert sorted(path.name for path in tmp_path.glob("*.7"))
-
-
 def test_an_experiment_that_nobody_watches_is_left_to_the_site(files: ExperimentFiles) -> None:
     declare(files, looked=1000.0)
     assert not turn_at(files, 1900.0).left_to_site
@@ -349,27 +342,37 @@ def challenge(trial: Trial) -> Trial:
     return trial
 
 
-def test_each_model_goes_on_from_its_own_memory(challenge: Trial, tmp_path: Path) -> None:
+def test_models_take_turns_and_each_goes_on_from_its_own_memory(
+    challenge: Trial, tmp_path: Path
+) -> None:
     cycle, seen = challenge.daemon.cycle, []
-    for now in (1500.0, 1600.0, 5500.0, 5600.0, 5700.0, 13500.0):
-        challenge.at(now)
+    for now in (500.0, 1500.0, 1600.0, 5500.0, 9500.0, 13500.0, 17_500.0):
+        report = challenge.at(now)
         assert cycle.configured[0] == "scores"
-        seen.append((cycle.candidate, cycle._guard.memory))
+        factors, phase = challenge.queue.pending.factor, report.experiment.phase
+        assert (report.policy, bool(factors[0] > factors[2])) == (
+            ("new", True) if cycle.candidate else ("scores", False)
+        )
+        seen.append((phase, cycle.candidate, cycle._guard.memory))
+    # one daemon orders all jobs; in doubt it is the model in service
     assert seen == [
-        ("/m/new.onnx", [1.0]),
-        ("/m/new.onnx", [2.0]),
-        ("", [1.0]),
-        ("", [2.0]),
-        ("", [3.0]),
-        ("/m/new.onnx", [3.0]),
+        ("left_to_site", "", [1.0]),
+        ("ours", "/m/new.onnx", [1.0]),
+        ("ours", "/m/new.onnx", [2.0]),
+        ("site", "", [2.0]),
+        ("site", "", [3.0]),
+        ("ours", "/m/new.onnx", [3.0]),
+        ("left_to_site", "", [4.0]),
     ]
-    stand(challenge.files, STEPPED_BACK, looked=13600.0)
-    challenge.now = 13600.0
-    challenge.daemon.run_once()
-    assert (cycle.candidate, cycle._guard.memory) == ("", [4.0])
     cycle.remember()
     assert memory_of(tmp_path).read() == [4.0]
     assert memory_of(tmp_path, of_candidate=True).read() == [3.0]
+    daemon, policy = challenge.daemon, CountingPolicy([1, 2, 3])
+    fresh = cycle_over(challenge.queue, policy, tmp_path)
+    daemon.reload = lambda: Reloaded(fresh, daemon.pace, None)
+    daemon._reload()
+    assert challenge.at(1600.0).policy == "new"
+    assert daemon.cycle is fresh
 
 
 def test_a_candidate_that_could_not_be_used_is_tried_again(challenge: Trial) -> None:
@@ -391,30 +394,6 @@ def test_a_candidate_that_could_not_be_used_is_tried_again(challenge: Trial) -> 
             assert not daemon._turn_changed()  # no cycle is run for it again and again
     why = [each.why for each in challenge.files.journaled()]
     assert why == ["the candidate cannot be used", ""]
-
-
-def test_a_candidate_and_the_model_in_service_take_turns(challenge: Trial, tmp_path: Path) -> None:
-    seen = []
-    for now in (500.0, 1500.0, 1600.0, 5500.0, 9500.0, 13500.0, 17_500.0):
-        report = challenge.at(now)
-        factors = challenge.queue.pending.factor
-        seen.append((report.experiment.phase, report.policy, bool(factors[0] > factors[2])))
-    # one daemon orders all jobs; in doubt it is the model in service
-    assert seen == [
-        ("left_to_site", "scores", False),
-        ("ours", "new", True),
-        ("ours", "new", True),
-        ("site", "scores", False),
-        ("site", "scores", False),
-        ("ours", "new", True),
-        ("left_to_site", "scores", False),
-    ]
-    daemon = challenge.daemon
-    fresh = cycle_over(challenge.queue, CountingPolicy([1, 2, 3]), tmp_path)
-    daemon.reload = lambda: Reloaded(fresh, daemon.pace, None)
-    daemon._reload()
-    assert daemon.cycle is fresh
-    assert challenge.at(1600.0).policy == "new"
 
 
 def test_what_went_to_the_wrong_account_is_journaled_where_shares_count(

@@ -113,14 +113,6 @@ def test_a_look_for_new_jobs_changes_no_limit_and_keeps_no_queue(
     assert (report.failure, report.writes, report.snapshot) == (None, 1, None)
 
 
-def test_a_job_that_is_released_gets_its_place(queue: WaitingQueue, cycle: Cycle) -> None:
-    queue.add([5, 4, 3, 0], held=[False, False, False, True])
-    cycle.run()
-    queue.add(FOUR)
-    assert cycle.run(new_jobs=True).writes == 1
-    assert queue.order()[0] == 4
-
-
 def test_a_longer_limit_loses_its_place_at_once(queue: WaitingQueue, tmp_path: Path) -> None:
     policy = ScorePolicy([1, 2, 3])
     cycle = queue.order_for(policy, tmp_path)
@@ -195,14 +187,6 @@ def test_a_whole_cycle_writes_new_jobs_first(queue: WaitingQueue, tmp_path: Path
     queue.add(FOUR)
     cycle.run()
     assert [change.job_id for change in queue.written] == [4]
-
-
-def test_how_long_a_new_job_was_without_a_place(queue: WaitingQueue, cycle: Cycle) -> None:
-    queue.add(FOUR)
-    queue.pending.jobs.eligible[3] = NOW + 2.0
-    queue.now = NOW + 5.0
-    report = cycle.run(new_jobs=True)
-    assert report.place_seconds == pytest.approx([3.0], abs=0.1)
 
 
 def test_long_writes_are_left_for_the_next_cycle(queue: WaitingQueue, tmp_path: Path) -> None:

@@ -6,15 +6,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.domain import Decision, JobTable, QueueSnapshot, RunningJobs, StartedJobs
+from slurm_rl_plugin.domain import (
+    Decision,
+    JobTable,
+    PendingJobs,
+    QueueSnapshot,
+    RunningJobs,
+    StartedJobs,
+)
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
+from slurm_rl_plugin.features.columns import site_job_features
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook.rails.guard_rails import (
     StarvationBound,
     UntouchedJobs,
@@ -41,8 +49,6 @@ from slurm_rl_plugin.hook.rails.reserve import (
 from slurm_rl_plugin.policies.registry import rule_policy
 from tests.unit.hook.queues import (
     NOW,
-    QueueInMemory,
-    cycle_over,
     job_table,
     pending_jobs,
     snapshot_of,
@@ -78,9 +84,42 @@ def test_starving_jobs_take_the_best_places_of_their_account_the_oldest_foremost
     )
 
 
-def test_nobody_is_moved_within_the_starvation_bound() -> None:
-    decision = Decision(scores=np.array([1.0, 3.0, 2.0]))
-    assert StarvationBound(bound=2000.0).check(decision, SNAPSHOT) is decision
+def with_array(tasks: int, last_start: float) -> PendingJobs:
+    """Two jobs of one processor and ten minutes, eligible at 10 and 20; the first is an array."""
+    return replace(
+        pending_jobs([1, 1]),
+        tasks=np.array([tasks, 1]),
+        last_start=np.array([last_start, np.nan]),
+    )
+
+
+def test_an_array_has_waited_since_a_task_last_started_if_one_has() -> None:
+    snapshot = snapshot_of(with_array(5, NOW - 30.0))
+    assert snapshot.accrued_wait.tolist() == [NOW - 10.0, NOW - 20.0]
+    assert snapshot.unserved_wait.tolist() == [30.0, NOW - 20.0]
+    assert snapshot.counted_wait.tolist() == [30.0, NOW - 20.0]
+    assert snapshot_of(with_array(5, np.nan)).unserved_wait.tolist() == [NOW - 10.0, NOW - 20.0]
+
+
+@pytest.mark.parametrize(("tasks", "runs"), [(3, 1.0), (4, 1.0), (5, 1.25), (400, 100.0)])
+def test_tasks_that_fill_the_machine_several_times_make_a_long_job(tasks: int, runs: float) -> None:
+    snapshot = replace(snapshot_of(with_array(tasks, np.nan)), capacity=4)
+    assert snapshot.each_runs.tolist() == [runs, 1.0]
+    row = SITE.jobs.index("log_run_time")
+    estimate = np.full(2, 600.0)
+    long, short = site_job_features(snapshot, estimate)[:, row]
+    assert long - short == pytest.approx(np.log(runs), abs=1e-5)
+    scores = rule_policy("sjf").decide(snapshot).scores
+    assert scores[0] / scores[1] == pytest.approx(runs)
+
+
+def test_the_starvation_bound_passes_an_array_that_is_being_served() -> None:
+    rail = StarvationBound(bound=500.0)
+    decision = Decision(scores=np.array([1.0, 2.0]), reserve=0)
+    served = rail.check(decision, snapshot_of(with_array(5, NOW - 30.0)))
+    assert served.scores.tolist() == [1.0, 2.0]
+    not_served = rail.check(decision, snapshot_of(with_array(5, np.nan)))
+    assert not_served.scores.tolist() == [2.0, 1.0]
 
 
 def test_each_untouched_job_has_exactly_one_reason() -> None:
@@ -181,26 +220,25 @@ def test_who_counts_as_interactive(snapshot: QueueSnapshot, found: list[str]) ->
     assert reasons(snapshot) == found
 
 
+ALONE = replace(queue_of(quick((0, 0, 4), (0, 1, 4), (0, 2, 4))), accounts=("",), shares=np.ones(1))
+
+
 @pytest.mark.parametrize(
-    ("change", "found"),
+    ("change", "snapshot", "found"),
     [
-        ({"account_share": 1.0, "user_share": 1.0}, ["", ""]),
-        ({"account_share": 1.0}, ["", USER]),
-        ({"user_share": 1.0}, ["", ACCOUNT]),
-        ({"most": 1, "user_share": 1.0}, [ACCOUNT, ACCOUNT]),
+        ({"account_share": 1.0, "user_share": 1.0}, None, ["", ""]),
+        ({"account_share": 1.0}, None, ["", USER]),
+        ({"user_share": 1.0}, None, ["", ACCOUNT]),
+        ({"most": 1, "user_share": 1.0}, None, [ACCOUNT, ACCOUNT]),
+        # as if jobs name no account: half of the reserve would stay empty for no one
+        ({}, ALONE, ["", "", ""]),
     ],
 )
-def test_1_turns_a_bound_off(change: dict[str, float], found: list[str]) -> None:
-    snapshot = queue_of(quick((0, 0, 4), (0, 0, 4)))
+def test_1_or_an_account_that_is_the_only_one_turns_a_bound_off(
+    change: dict[str, float], snapshot: QueueSnapshot | None, found: list[str]
+) -> None:
+    snapshot = snapshot or queue_of(quick((0, 0, 4), (0, 0, 4)))
     assert reasons(snapshot, replace(SETTINGS, **change)) == found
-
-
-def test_an_account_that_is_the_only_one_has_no_bound() -> None:
-    """As if jobs name no account: half of the reserve would stay empty for no one."""
-    rows = [(0, user, 4, INTERACTIVE) for user in range(3)]
-    assert reasons(queue_of(rows)) == ["", ACCOUNT, ACCOUNT]
-    alone = replace(queue_of(rows), accounts=("",), shares=np.ones(1))
-    assert reasons(alone) == ["", "", ""]
 
 
 @pytest.mark.parametrize(("share", "most", "held"), [(0.07, 100, 7), (0.33, 8, 3), (0.55, 100, 55)])
@@ -230,21 +268,6 @@ def test_running_jobs_beyond_it_take_no_processors_from_batch_jobs() -> None:
     running = [(0, 0, 1, INTERACTIVE)] * 10
     counted = counted_classes(queue_of([(1, 1, 1, INTERACTIVE)], running), SETTINGS)
     assert batch_limit(counted, 12, SETTINGS) == {"cpus": 40 - 4 - 12}
-
-
-@pytest.mark.parametrize("influence", [math.inf, 0.5])
-def test_a_cycle_orders_them_as_batch_jobs(tmp_path: Path, influence: float) -> None:
-    """Of jobs 2 to 4, all interactive, two are one user's; batch jobs keep their order."""
-    rows = [(0, 3, 1, BATCH), (0, 0, 4, INTERACTIVE), (0, 0, 4, INTERACTIVE)]
-    rows += [(0, 1, 1, INTERACTIVE)]
-    queue = QueueInMemory(queue_of(rows).pending)
-    rail = ReserveRail(replace(SETTINGS, account_share=1.0))
-    cycle = cycle_over(queue, rule_policy("reserve:2"), tmp_path, rail, influence=influence)
-    report = cycle.run()
-    assert report.failure is None
-    assert queue.order() == [2, 4, 1, 3]
-    assert report.snapshot.pending.jobs.interactive.tolist() == [False, True, False, True]
-    assert cycle.look().snapshot.pending.as_batch.tolist() == [-1, -1, AS_BATCH.index(USER), -1]
 
 
 def test_time_limits_of_who_overruns_them_make_no_job_interactive() -> None:
@@ -472,34 +495,21 @@ class TestTheRail:
         fresh.go_on_from(rail)  # a reload forgets no job
         assert fresh.check(wish(later), later).reserve == 4
 
-    @given(ROWS, st.integers(1, 9))
-    def test_interactive_jobs_go_first(
-        self, waiting: list[tuple[int, bool, float]], reserve: int
-    ) -> None:
-        waiting = [(width, quick, min(ago, HOUR / 2)) for width, quick, ago in waiting]
-        waiting.append((1, True, 1.0))
-        snapshot, rail = queue_since(waiting), ReserveRail(RESERVE)
-        decision = rail.check(wish(snapshot, reserve), snapshot)
-        assert rail.reason == KEPT
-        order = np.argsort(-decision.scores, kind="stable").tolist()
-        quick = [place for place, each in enumerate(waiting) if each[1]]
-        slow = [place for place, each in enumerate(waiting) if not each[1]]
-        assert order == [*quick, *slow]
-        assert (decision.steps[quick].min() > decision.steps[slow]).all()
-
-    @given(ROWS, st.integers(1, 9))
-    def test_wide_batch_jobs_go_last_where_the_site_says_so(
-        self, waiting: list[tuple[int, bool, float]], reserve: int
+    @given(ROWS, st.integers(1, 9), st.booleans())
+    def test_interactive_jobs_go_first_and_wide_batch_jobs_last_where_the_site_says_so(
+        self, waiting: list[tuple[int, bool, float]], reserve: int, narrow_first: bool
     ) -> None:
         waiting = [(width, quick, min(ago, HOUR / 2)) for width, quick, ago in waiting]
         waiting.append((9, True, 1.0))
         snapshot = queue_since(waiting)
-        rail = ReserveRail(replace(RESERVE, narrow_first=True))
+        rail = ReserveRail(replace(RESERVE, narrow_first=narrow_first))
         decision = rail.check(wish(snapshot, reserve), snapshot)
-        steps = [0 if quick else 1 + (width > 3) for width, quick, _ in waiting]
-        expected = sorted(range(len(waiting)), key=lambda place: (steps[place], place))
+        assert rail.reason == KEPT
+        steps = [2 if quick else int(narrow_first and width <= 3) for width, quick, _ in waiting]
+        expected = sorted(range(len(waiting)), key=lambda place: (-steps[place], place))
         assert np.argsort(-decision.scores, kind="stable").tolist() == expected
-        assert decision.steps.tolist() == [2 - step for step in steps]
+        assert decision.steps is not None
+        assert decision.steps.tolist() == steps
         unkept = rail.check(wish(snapshot, 0), snapshot)
         assert np.argsort(-unkept.scores, kind="stable").tolist() == list(range(len(waiting)))
 
