@@ -15,10 +15,10 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain.site import PublishedUtilities
-from slurm_rl_plugin.services.hook import model_path
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
 from tests.functional.small_site import write_site_utility_model
+from tests.functional.typed import TABLES, refused
 from tests.real.offer_under_test import OfferService, offer_service
 
 #: Many requests come from this one address.
@@ -155,44 +155,22 @@ def test_a_job_that_the_site_would_not_take_is_refused_in_slurms_words(
     assert ask(service, {**JOB, "partition": "short", "time_limit": 7200})[0] == 409
 
 
+NO_REQUESTS = (
+    *(b"", b"\xff\xfe", b"[1]", b"[" * 5000, b'{"a":' * 900, b'{"processors": NaN}', b"{}"),
+    *(b'{"processors": 1, "processors": 2}', b'{"processors": ' + b"9" * 5000 + b"}"),
+)
+LONG = (
+    *({"name": "x" * 201}, {"formula": "(" * 200 + "1" + ")" * 200}, {"formula": "1+" * 2000}),
+    {"request_id": "x" * 65, "hops": 1, "time_to_live": 5},
+)
 REFUSED = [
-    (401, JOB, {"Authorization": ""}),
-    (401, JOB, {"Authorization": "Bearer x"}),
-    (401, JOB, {"Authorization": "Basic eDp5"}),
+    *((401, JOB, {"Authorization": each}) for each in ("", "Bearer x", "Basic eDp5")),
     (411, b"", {"Transfer-Encoding": "chunked"}),
     (411, b"{}", {"Content-Length": "-5"}),
-    (413, b"x" * 9000, {}),
-    (413, b"x" * 800_000, {}),
-    (400, b"", {}),
-    (400, b"\xff\xfe", {}),
-    (400, b"[1]", {}),
-    (400, b"[" * 5000, {}),
-    (400, b'{"a":' * 900, {}),
-    (400, b'{"processors": NaN}', {}),
-    (400, b'{"processors": 1, "processors": 2}', {}),
-    (400, b'{"processors": ' + b"9" * 5000 + b"}", {}),
-    (400, {}, {}),
-    (400, {**JOB, "processors": 0}, {}),
-    (400, {**JOB, "processors": True}, {}),
-    (400, {**JOB, "time_limit": -1}, {}),
-    (400, {**JOB, "time_limit": 1e300}, {}),
-    (400, {**JOB, "partition": "a\nb"}, {}),
-    (400, {**JOB, "name": "x" * 201}, {}),
-    (400, {**JOB, "more": 1}, {}),
-    (400, {**JOB, "needs": {"uid": "0"}}, {}),
-    (400, {**JOB, "needs": {"nodes": 1}}, {}),
-    (400, {**JOB, "formula": "9**9**9**9"}, {}),
-    (400, {**JOB, "formula": "(" * 200 + "1" + ")" * 200}, {}),
-    (400, {**JOB, "formula": "1+" * 2000 + "1"}, {}),
-    (400, {**JOB, "formula": "__import__('os')"}, {}),
-    (400, {**JOB, "formula": "wait.real"}, {}),
-    (400, {**JOB, "formula": "1 / (processors - processors)"}, {}),
-    (400, {**JOB, "formula": 7}, {}),
-    (400, {**JOB, "hops": 1}, {}),
-    (400, {**JOB, "request_id": "x" * 65, "hops": 1, "time_to_live": 5}, {}),
-    (400, {**JOB, "request_id": "12345678", "hops": 99, "time_to_live": 5}, {}),
-    (400, {**JOB, "request_id": "12345678", "hops": True, "time_to_live": 5}, {}),
-    (400, {**JOB, "request_id": "12345678", "hops": 1, "time_to_live": 1e9}, {}),
+    *((413, b"x" * length, {}) for length in (9000, 800_000)),
+    *((400, each, {}) for each in NO_REQUESTS),
+    *((400, JOB | each, {}) for each in LONG),
+    *((400, JOB | json.loads(each), {}) for each in TABLES["offer, what a request adds"]),
 ]
 
 
@@ -239,29 +217,18 @@ def test_a_batch_system_that_does_not_answer_is_left_alone_for_a_while(
         assert (status, "ask again" in document["error"]) == (503, True)
 
 
-@pytest.mark.parametrize(
-    ("lines", "sentence"),
-    [
-        ('address = "0.0.0.0"', "would send the token in clear text"),
-        ('price = "9**9**9"', "[offer] price: formula"),
-        ('forward_hops = 1\n[route]\nsites_file = "/nowhere"', "/nowhere names no site"),
-        ('tls_certificate = "x.pem"', "tls_certificate needs tls_key"),
-        ('utility_model = "/nowhere/site.onnx"', "[offer] utility_model: model /nowhere/site.onnx"),
-        (f'utility_model = "{model_path("reactive-grids")}"', "are no utilities of the site"),
-        ('token_file = "/nowhere/token"', "token file /nowhere/token cannot be read"),
-    ],
-)
+@refused("offer, lines of the configuration")
 def test_it_does_not_start_where_it_would_be_no_good(
     fake: FakeCluster,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    lines: str,
-    sentence: str,
+    words: str,
+    said: str,
 ) -> None:
     fake.enter(monkeypatch)
     (tmp_path / "short").write_text("secret\n")
     path = tmp_path / "site.toml"
-    path.write_text(f"[offer]\nport = 0\n{lines}\n")
+    path.write_text("[offer]\nport = 0\n" + words.replace("TOP", str(TOP)))
     assert main(["offer", "--config", str(path)]) == 2
-    assert sentence in capsys.readouterr().err
+    assert said in capsys.readouterr().err

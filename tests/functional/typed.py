@@ -12,12 +12,12 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 
-_REFUSED = tomllib.loads((Path(__file__).parents[1] / "assets" / "refused.toml").read_text())
+TABLES = tomllib.loads((Path(__file__).parents[1] / "assets" / "refused.toml").read_text())
 
 
 def refused(table: str) -> pytest.MarkDecorator:
     """Tries each row of a table of refused.toml: `words`, and a part of what is `said` of them."""
-    return pytest.mark.parametrize(("words", "said"), _REFUSED[table].items())
+    return pytest.mark.parametrize(("words", "said"), TABLES[table].items())
 
 
 class Typed:

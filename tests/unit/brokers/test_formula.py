@@ -2,6 +2,8 @@
 
 import math
 import time
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,28 +18,19 @@ from slurm_rl_plugin.brokers.market.formula import (
 from slurm_rl_plugin.brokers.market.offers import formula_value
 from slurm_rl_plugin.errors import ConfigurationError, FormulaError
 
+ASSETS = Path(__file__).parents[2] / "assets"
 NAMES = ("StartTime", "JobCost", "x")
 VALUES = {"StartTime": 3.0, "JobCost": 5.0, "x": 2.0}
 IN_ORDER = np.array([VALUES[name] for name in NAMES])
 
 
+FORMULAS = tomllib.loads((ASSETS / "formulas.toml").read_text())
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("-StartTime", -3.0),
-        ("-(StartTime + 2 * JobCost)", -13.0),
-        ("\u2212(2 \u00b7 StartTime + JobCost)", -11.0),
-        ("x - 1 - 1", 0.0),
-        ("12 / 2 / 3", 2.0),
-        ("-x ** 2", -4.0),
-        ("x^2*3", 12.0),
-        ("x ** -1", 0.5),
-        ("(x ** 2) ** 3", 64.0),
-        ("min(x, StartTime) + max(x, 7)", 9.0),
-        ("abs(-x) + sqrt(4) + log(1) + exp(0)", 5.0),
-        ("1.5e1 + 1*.5 + 1.", 16.5),
-        ("--x", 2.0),
-        ("2 * -x", -4.0),
+        *FORMULAS["value"].items(),
         (" ".join(["x"] + ["+ x"] * 99), 200.0),
         ("(" * 100 + "x" + ")" * 100, 2.0),
     ],
@@ -51,49 +44,12 @@ def test_value(text, value):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "empty"),
-        ("   ", "empty"),
-        ("x +", "cannot be read at character 4"),
-        ("x x", "cannot be read"),
-        ("(x", "cannot be read"),
-        ("x)", "cannot be read at character 2"),
-        ("y", "'y' is no variable: the variables are StartTime, JobCost, x"),
-        ("min(x)", "min takes 2 numbers, not 1"),
-        ("abs(x, x)", "abs takes 1 numbers, not 2"),
-        ("min", "'min' is no variable"),
-        ("x.real", "has no meaning"),
-        ("x[0]", "has no meaning"),
-        ("__import__(x)", "'__import__(x)' has no meaning at character 1"),
-        ("abs(x)(x)", "has no meaning"),
-        ("abs(*x)", "has no meaning"),
-        ("x // 2", "has no meaning"),
-        ("True", "is no number"),
-        ("0x10", "has no meaning"),
-        ("1_000", "has no meaning"),
-        ("2j", "has no meaning"),
-        ("1or 2", "has no meaning"),
-        ("1e5or 2", "has no meaning"),
-        ("x or x", "has no meaning"),
-        ("x, x", "has no meaning"),
-        ("x # x", "has no meaning"),
-        ("__import__('os')", "has no meaning"),
-        ("lambda: 1", "has no meaning"),
-        ("x if x else x", "has no meaning"),
-        ("2x", "has no meaning"),
-        ("1.2.3", "cannot be read"),
-        ("x ** x", "must be a plain number"),
-        ("9**9**9", "must be a plain number"),
-        ("x**9", "exponent 9 is larger"),
-        ("x ** 8 ** 8", "must be a plain number"),
-        ("1e999", "too large"),
+        *FORMULAS["refused"].items(),
         ("9" * 400, "too large"),
         ("x" * 401, "401 characters"),
         ("(" * 200 + "x" + ")" * 199, "cannot be read"),
         ("x+(" * 60 + "x" + ")" * 60, "nested deeper"),
         ("-" * 300 + "x", "nested deeper"),
-        ("x\nx", "has no meaning"),
-        ("x\x00", "has no meaning"),
-        ("\u0665", "has no meaning"),  # a digit, of another script
     ],
 )
 def test_refused_with_one_sentence(text, said):

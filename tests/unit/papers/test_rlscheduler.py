@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.papers.rlscheduler_2020.protocol import RULES, BenchmarkJobs, benchmark_starts
 from slurm_rl_plugin.papers.rlscheduler_2020.study import (
@@ -19,6 +20,7 @@ from slurm_rl_plugin.papers.rlscheduler_2020.study import (
     reproduce,
 )
 from slurm_rl_plugin.papers.study.claims import Row
+from slurm_rl_plugin.simulator.workloads.generators import generated_log
 
 pytestmark = pytest.mark.study
 
@@ -32,36 +34,10 @@ def jobs(*rows: tuple[int, ...]) -> BenchmarkJobs:
     return BenchmarkJobs(table[:, 0], table[:, 1], table[:, 2], table[:, 3].astype(np.int64))
 
 
-#: Jobs, rule with its option, starts there, and in our kernel where they differ.
-BY_HAND = """
-a chosen job is kept though a shorter one arrives before it starts
-0 10 10 4, 1 100 100 4, 2 1 1 4              | SJF              | 0 10 110      | 0 11 10
-a job of the same second is not seen before time moves
-0 100 100 4, 0 1 1 4                         | SJF              | 0 100         | 1 0
-an arrival joins before a job that ends at the same second
-0 10 10 4, 5 7 7 4, 10 3 3 4, 17 2 2 4       | SJF              | 0 10 17 20    |
-backfilling needs an end strictly before the shadow time
-0 10 10 3, 1 5 5 4, 2 8 8 1                  | FCFS backfilling | 0 10 15       | 0 10 2
-a job that ends before it backfills
-0 10 10 3, 1 5 5 4, 2 7 7 1                  | FCFS backfilling | 0 10 2        |
-backfilling does not use processors that the head will leave spare
-0 10 10 2, 1 5 5 3, 2 100 100 1              | FCFS backfilling | 0 10 10       | 0 10 2
-backfilling is in order of submission whatever the rule
-0 10 100 3, 0 200 200 1, 1 5 5 4, 2 50 50 3, 3 5 5 3   | SJF backfilling | 0 0 200 10 60 |
-jobs of one second backfill in the order of the rule: from 10 s on SJF waits for four processors
-0 10 10 4, 1 100 100 1, 2 30 30 3, 2 20 20 3, 3 1 1 4  | SJF backfilling | 0 10 30 10 110 |
-the order of the rule is that of submission
-0 10 10 4, 1 100 100 1, 2 30 30 3, 2 20 20 3, 3 1 1 4  | FCFS backfilling | 0 10 10 40 110 |
-the shadow time is found once: the first job outlives its request, and nothing backfills any more
-0 50 10 3, 1 5 5 4, 12 1 1 1                 | FCFS backfilling | 0 50 55       |
-a wait from an unset start makes WFP3 prefer the long request
-0 100 100 4, 1 1 1 4, 10 100 100 4, 11 1000 1000 4     | WFP3               | 0 100 1101 101 |
-a known wait does not
-0 100 100 4, 1 1 1 4, 10 100 100 4, 11 1000 1000 4     | WFP3 wait_is_known | 0 100 101 201  |
-""".strip().splitlines()
+BY_HAND = (Path(__file__).parents[2] / "assets" / "rlscheduler_starts.txt").read_text().splitlines()
 
 
-@pytest.mark.parametrize("case", BY_HAND[1::2], ids=BY_HAND[::2])
+@pytest.mark.parametrize("case", BY_HAND[2::2], ids=BY_HAND[1::2])
 def test_starts_are_those_by_hand(case: str) -> None:
     rows, words, there, here = case.split("|")
     sequence = jobs(*(tuple(map(int, each.split())) for each in rows.split(",")))
@@ -99,19 +75,10 @@ def test_every_job_starts_and_the_machine_is_never_overfull(rule: str, backfilli
 @pytest.fixture
 def made_up_traces(tmp_path: Path) -> Path:
     """Four logs, just long enough, on machines that are seldom full."""
-    random = np.random.default_rng(9)
-    count = max(SEQUENCE_STARTS) + SEQUENCE_JOBS // 8
-    for name, capacity in TRACES.values():
-        lines = [
-            f"{job} {60 * job} -1 {run_time} {width} -1 -1 {width} {2 * run_time} -1" + " -1" * 8
-            for job, run_time, width in zip(
-                range(1, count + 1),
-                random.integers(1, 200, count),
-                random.integers(1, capacity // 2, count),
-                strict=True,
-            )
-        ]
-        (tmp_path / f"{name}.swf").write_text("\n".join(lines) + "\n")
+    jobs = max(SEQUENCE_STARTS) + SEQUENCE_JOBS // 8
+    for name, processors in TRACES.values():
+        log = generated_log(f"mmn:jobs={jobs},processors={processors},load=.3")
+        write_swf(tmp_path / f"{name}.swf", log, comments=[])
     return tmp_path
 
 
