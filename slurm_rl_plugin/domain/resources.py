@@ -5,6 +5,7 @@ A job of processors alone has no such columns; it asks for CPUs wherever they ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -20,7 +21,7 @@ LICENCE_PREFIX = "license/"
 
 
 class Rows:
-    """A frozen dataclass of columns that is cut by rows, all columns together."""
+    """A frozen dataclass of columns that is cut and joined by rows, all columns together."""
 
     __slots__ = ()
 
@@ -35,6 +36,32 @@ class Rows:
         }
         cut: Self = replace(table, **chosen)
         return cut
+
+    def joined(self, *later: Self) -> Self:
+        """These rows and those of other tables behind them; without columns that any lacks."""
+        table: Any = self
+        columns: dict[str, Any] = {}
+        for each in fields(table):
+            one, *others = (getattr(part, each.name) for part in (self, *later))
+            if isinstance(one, Rows | np.ndarray) and any(other is None for other in others):
+                columns[each.name] = None
+            elif isinstance(one, Rows):
+                columns[each.name] = one.joined(*others)
+            elif isinstance(one, np.ndarray):
+                columns[each.name] = np.concatenate([one, *others])
+        whole: Self = replace(table, **columns)
+        return whole
+
+
+def numbers_in(known: list[str], names: Sequence[str], numbers: IntArray) -> IntArray:
+    """Numbers of names as numbers in a list of known ones, which grows; -1 stays, shape [n]."""
+    place = {name: number for number, name in enumerate(known)}
+    for name in names:
+        if name not in place:
+            place[name] = len(known)
+            known.append(name)
+    table = np.array([place[name] for name in names] or [-1], dtype=np.int64)
+    return np.where(numbers < 0, -1, table[np.maximum(numbers, 0)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +89,22 @@ class ResourceRequests(Rows):
         if name not in self.names:
             return np.zeros(len(self))
         return self.total[:, self.names.index(name)]
+
+    def joined(self, *later: Self) -> Self:
+        """These requests and others behind them, by the names of all."""
+        parts = (self, *later)
+        names = tuple(dict.fromkeys(name for each in parts for name in each.names))
+        known: list[str] = []
+        alike = [
+            replace(
+                each,
+                names=names,
+                total=np.column_stack([each.of(name) for name in names]),
+                constraint=numbers_in(known, each.constraints, each.constraint),
+            )
+            for each in parts
+        ]
+        return replace(Rows.joined(*alike), constraints=tuple(known))
 
     @classmethod
     def of_totals(

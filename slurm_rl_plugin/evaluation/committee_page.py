@@ -298,7 +298,7 @@ def experiment_page(
 
 def _goal(found: GoalFinding, trial: str) -> str:
     """`Jobs that wait, mean: better with our order, -12 % (between -20 and -5 %); ...`."""
-    name = GOALS[found.goal].meaning
+    name = GOALS[found.goal]
     text = f"{name[0].upper()}{name[1:]}: {_SURE[found.word].format(trial)}"
     effect = found.effect
     estimate, low, high = (

@@ -98,15 +98,7 @@ class Forecasts(Rows):
     #: Quantiles of the wait that is left at LEVELS, float64[n, levels], rising in a row.
     seconds: FloatArray
 
-    def __post_init__(self) -> None:
-        shape = self.seconds.shape
-        if len(shape) != 2 or shape[1] != len(LEVELS):
-            raise ValueError(f"quantiles have the shape {shape}: give [jobs, {len(LEVELS)}].")
-        if not np.isfinite(self.seconds).all() or (np.diff(self.seconds, axis=1) < 0.0).any():
-            raise ValueError("quantiles must be finite numbers that rise with their levels.")
-
     def __len__(self) -> int:
-        """How many jobs."""
         return len(self.seconds)
 
     @classmethod
@@ -132,8 +124,8 @@ class Forecasts(Rows):
 
     def band(self, part: float) -> tuple[FloatArray, FloatArray]:
         """Ends of the middle 0.5, 0.8 or 0.9 of the distribution, seconds, two float64[n]."""
-        low, high = band_places(part)
-        return self.seconds[:, low], self.seconds[:, high]
+        low = LEVELS.index(round((1.0 - part) / 2.0, 6))
+        return self.seconds[:, low], self.seconds[:, -1 - low]
 
     def chance_within(self, seconds: float) -> FloatArray:
         """The chance that a job starts within a time, float64[n].
@@ -144,14 +136,6 @@ class Forecasts(Rows):
         at = np.log10(max(seconds, SHORTEST_WAIT))
         levels = np.concatenate([[0.0], LEVELS, [1.0]])
         return np.array([np.interp(at, knots, levels) for knots in _with_tails(self.logs)])
-
-
-def band_places(part: float) -> tuple[int, int]:
-    """Places in LEVELS of the ends of the middle part."""
-    tail = round((1.0 - part) / 2.0, 6)
-    if tail not in LEVELS or round(1.0 - tail, 6) not in LEVELS:
-        raise ValueError(f"a band of {part:g} has no levels: give 0.5, 0.8 or 0.9.")
-    return LEVELS.index(tail), LEVELS.index(round(1.0 - tail, 6))
 
 
 def pooled(sources: Sequence[Forecasts], weights: FloatArray) -> Forecasts:
@@ -223,6 +207,8 @@ def scores_of(forecasts: Forecasts, waits: FloatArray) -> Scores:
     error = np.abs(log_waits(forecasts.median) - truth)
     bands = (forecasts.band(part) for part in (0.5, 0.9))
     width_50, width_90 = (float((log_waits(high) - log_waits(low)).mean()) for low, high in bands)
+    short, levels = truth[:, None] - forecasts.logs, np.asarray(LEVELS)
+    pinball = np.maximum(levels * short, (levels - 1.0) * short)
     return Scores(
         jobs=len(forecasts),
         square_error=float(np.mean(error**2)),
@@ -233,7 +219,7 @@ def scores_of(forecasts: Forecasts, waits: FloatArray) -> Scores:
         coverage_90=float(np.mean(covered(forecasts, waits, 0.9))),
         width_50=width_50,
         width_90=width_90,
-        pinball=float(pinball_losses(forecasts, waits).mean()),
+        pinball=float(pinball.mean(axis=1).mean()),
     )
 
 
@@ -241,14 +227,6 @@ def covered(forecasts: Forecasts, waits: FloatArray, part: float) -> BoolArray:
     """Whether each wait lies in the band of its forecast, bool[n]."""
     low, high = forecasts.band(part)
     return (low <= waits) & (waits <= high)
-
-
-def pinball_losses(forecasts: Forecasts, waits: FloatArray) -> FloatArray:
-    """Mean over the levels of the pinball loss in log10(wait), float64[n]."""
-    short = log_waits(waits)[:, None] - forecasts.logs
-    levels = np.asarray(LEVELS)
-    losses: FloatArray = np.maximum(levels * short, (levels - 1.0) * short)
-    return np.asarray(losses.mean(axis=1))
 
 
 def scores_by(
@@ -363,17 +341,14 @@ def calibrated(forecasts: Forecasts, kind: IntArray, outcomes: Outcomes, tails: 
     logs = np.empty_like(forecasts.seconds)
     for each in np.unique(kind):
         here = kind == each
-        place = quantiles_of(outcomes, _weight_for(each, outcomes), tails.levels)
+        alike = outcomes.kind == each
+        others = float(outcomes.weight[~alike].sum())
+        part = min(1.0, _OTHER_KINDS / others) if others > 0.0 else 1.0
+        weight = np.where(alike, 1.0, part) * outcomes.weight
+        if outcomes.user is not None:
+            weight = one_user_capped(weight, outcomes.user)
+        place = quantiles_of(outcomes, weight, tails.levels)
         place[len(LEVELS) // 2] = 0.0
         half = np.where(place < 0.0, below[here, None], above[here, None])
         logs[here] = middle[here, None] + place * half
     return Forecasts.of_logs(np.sort(logs, axis=1))
-
-
-def _weight_for(kind: int, outcomes: Outcomes) -> FloatArray:
-    """How much each outcome says of a kind, float64[n]."""
-    alike = outcomes.kind == kind
-    others = float(outcomes.weight[~alike].sum())
-    part = min(1.0, _OTHER_KINDS / others) if others > 0.0 else 1.0
-    weight = np.where(alike, 1.0, part) * outcomes.weight
-    return weight if outcomes.user is None else one_user_capped(weight, outcomes.user)

@@ -89,15 +89,6 @@ def runs_alike(log: JobLog) -> tuple[RunsAlike, dict[Template, list[float]]]:
     return RunsAlike(template=template, seen=seen, middle=middle, longest=longest), known
 
 
-class SeenLimits(NamedTuple):
-    """Jobs of a log, what was known of their like, and what became of them; shape [n]."""
-
-    past: RunsAlike  #: what was known of each job's like at its submission
-    limit: FloatArray  #: that it asked for, seconds, nan for none
-    run_time: FloatArray  #: seconds
-    user: IntArray  #: number of each job's user
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRule:
     """When a limit is advised, and which."""
@@ -113,21 +104,22 @@ class LimitRule:
         return np.where(known & (told <= _WORTH * limit), told, np.nan)
 
 
-def chosen_rule(jobs: SeenLimits, judged: BoolArray) -> LimitRule | None:
+def chosen_rule(log: JobLog, past: RunsAlike, judged: BoolArray) -> LimitRule | None:
     """The safe rule that takes most hours off the limits; None where none is safe.
 
-    One user has at most half of the weight, or the rule for all would be that user's.
+    One user has at most half of the weight, or the rule for all would be that user's. `past` is
+    what was known of each job's like at its submission; `judged` are the jobs to choose by, [n].
     """
-    best, most = None, 0.0
+    best, most, limit = None, 0.0, limits_of(log)
     for fewest, margin, alike in product(_FEWEST, _MARGINS, _ALIKE):
         rule = LimitRule(fewest=fewest, margin=margin, alike=alike)
-        told = rule.advised(jobs.past, jobs.limit)
+        told = rule.advised(past, limit)
         spoke = judged & np.isfinite(told)
-        killed = jobs.run_time[spoke] > told[spoke]
-        weight = one_user_capped(np.ones(len(killed)), jobs.user[spoke])
-        if killed_at_most(killed, jobs.past.template[spoke], weight) > KILLED:
+        killed = log.run_time[spoke] > told[spoke]
+        weight = one_user_capped(np.ones(len(killed)), log.user[spoke])
+        if killed_at_most(killed, past.template[spoke], weight) > KILLED:
             continue
-        saved = float((jobs.limit[spoke] - told[spoke]) @ weight)
+        saved = float((limit[spoke] - told[spoke]) @ weight)
         if saved > most:
             best, most = rule, saved
     return best
@@ -155,13 +147,14 @@ def killed_at_most(killed: BoolArray, template: IntArray, weight: FloatArray) ->
     return part + _SURE * error
 
 
-def judged_rule(rule: LimitRule, jobs: SeenLimits, judged: BoolArray) -> dict[str, Any]:
-    """What a rule would have come to on some jobs of a log, those at `judged`, shape [n]."""
-    told = rule.advised(jobs.past, jobs.limit)
+def judged_rule(rule: LimitRule, log: JobLog, past: RunsAlike, judged: BoolArray) -> dict[str, Any]:
+    """What a rule would have come to on some jobs of a log; arguments as of `chosen_rule`."""
+    limit = limits_of(log)
+    told = rule.advised(past, limit)
     spoke = judged & np.isfinite(told)
     found: dict[str, Any] = {"jobs": int(judged.sum()), "advised": int(spoke.sum())}
     if spoke.any():
-        ran, asked = jobs.run_time[spoke], jobs.limit[spoke]
+        ran, asked = log.run_time[spoke], limit[spoke]
         found |= {
             "killed": float((ran > told[spoke]).mean()),
             "over_run_time": float(np.median(told[spoke] / ran)),
@@ -173,10 +166,9 @@ def judged_rule(rule: LimitRule, jobs: SeenLimits, judged: BoolArray) -> dict[st
 def limits_report(log: JobLog, days: float) -> dict[str, Any]:
     """Limits against run times; `days`: at the end of the log that accounts are reported of."""
     past, known = runs_alike(log)
-    jobs = SeenLimits(past, limits_of(log), log.run_time, log.user)
     border = log.submit[0] + _CHOSEN_ON * (log.submit[-1] - log.submit[0])
     first = log.submit < border
-    rule = chosen_rule(jobs, first)
+    rule = chosen_rule(log, past, first)
     lately = log.submit >= log.submit[-1] - days * DAY
     document: dict[str, Any] = {
         "days": days,
@@ -187,8 +179,8 @@ def limits_report(log: JobLog, days: float) -> dict[str, Any]:
         "templates": [],
     }
     if rule is not None:
-        document["rule"] = asdict(rule) | {"chosen_on": judged_rule(rule, jobs, first)}
-        document["held_out"] = judged_rule(rule, jobs, ~first)
+        document["rule"] = asdict(rule) | {"chosen_on": judged_rule(rule, log, past, first)}
+        document["held_out"] = judged_rule(rule, log, past, ~first)
         document["templates"] = _templates(log, known, rule, lately)
     return document
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.run_history import PARTS
-from slurm_rl_plugin.simulator.kernel.cluster import Cluster, account_usage_until
+from slurm_rl_plugin.simulator.kernel.cluster import account_usage_until
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine
 from slurm_rl_plugin.simulator.schedules.on_nodes import SlurmPasses
-from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, QueueOrder
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.run import HeldNodes, Run, run_until_started
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.network import CompiledNetwork
@@ -77,7 +77,15 @@ def run_before(
     else:
         nodes = machine.of_jobs(jobs)
         run = Run.on_nodes(workload, nodes, order, settings, keeps_order=keeps_order)
-    met_by(run, queue)
+    # what was charged and waited before it
+    run.cluster.accounts.usage[: len(queue.usage)] = queue.usage
+    if queue.fair is not None:
+        run.queue.effects.site.fair.resume(queue.fair)
+    network = run.queue.network
+    if isinstance(network, CompiledNetwork):
+        network.history.since[0] = queue.now
+        if queue.longest is not None and len(network.longest):
+            network.longest[:] = queue.longest
     return run, runs
 
 
@@ -102,8 +110,12 @@ class QueueNow:
     looks: FloatArray | None = None
 
 
-def queue_of(cluster: Cluster, queue: OrderedQueue, job: int, submit: float) -> QueueNow:
-    """The queue that a job meets at its submission: the job and others of that second are last."""
+def queue_met(run: Run, job: int, submit: float) -> QueueNow:
+    """The queue that a job meets at its submission: the job and others of that second are last.
+
+    On nodes with the nodes that the running jobs hold.
+    """
+    cluster = run.cluster
     running = cluster.running.expected_job[: cluster.state[0].running]
     # of jobs that are expected to end together it keeps who was started first
     running = running[np.argsort(cluster.start[running], kind="stable")]
@@ -111,20 +123,18 @@ def queue_of(cluster: Cluster, queue: OrderedQueue, job: int, submit: float) -> 
     columns = ("usage_time", "accounts")  # what it has been charged by then; it is left as it is
     seen = cluster._replace(**{name: getattr(cluster, name).copy() for name in columns})
     account_usage_until(seen, submit)
-    return QueueNow(
+    network, longest = run.queue.network, None
+    if isinstance(network, CompiledNetwork) and len(network.longest):
+        longest = network.longest.copy()
+    met = QueueNow(
         now=submit,
         running=running,
         start=cluster.start[running],
         pending=np.append(pending, np.arange(cluster.state[0].next_arrival, job + 1)),
         usage=seen.accounts.usage,
-        fair=queue.effects.site.counted(cluster, submit),
-        longest=_longest_of(queue),
+        fair=run.queue.effects.site.counted(cluster, submit),
+        longest=longest,
     )
-
-
-def queue_met(run: Run, job: int, submit: float) -> QueueNow:
-    """The same of a run; on nodes with the nodes that the running jobs hold."""
-    met = queue_of(run.cluster, run.queue, job, submit)
     if run.looks is None:
         return met
     places = [run.place_of(number) for number in met.running.tolist()]
@@ -135,27 +145,6 @@ def queue_met(run: Run, job: int, submit: float) -> QueueNow:
     )
     looks = run.looks.last.copy() if isinstance(run.looks, SlurmPasses) else None
     return replace(met, held=held, looks=looks)
-
-
-def met_by(run: Run, queue: QueueNow) -> None:
-    """Give a run that has not begun what was charged and waited before it."""
-    run.cluster.accounts.usage[: len(queue.usage)] = queue.usage
-    if queue.fair is not None:
-        run.queue.effects.site.fair.resume(queue.fair)
-    network = run.queue.network
-    if isinstance(network, CompiledNetwork):
-        network.history.since[0] = queue.now
-    known = _longest_of(run.queue)
-    if queue.longest is not None and known is not None:
-        run.queue.network.longest[:] = queue.longest
-
-
-def _longest_of(queue: OrderedQueue) -> FloatArray | None:
-    """The longest wait that the network of a queue knows; None where none looks at it."""
-    network = queue.network
-    if isinstance(network, CompiledNetwork) and len(network.longest):
-        return network.longest.copy()
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,32 +391,21 @@ def replayed_waits(
         machine=machine,
         kept=_KEPT,
     )
-    met_by = queues_along(workload, machine, order(workload, np.arange(len(start))), settings)
+    whole = order(workload, np.arange(len(start)))
+    if machine is None:
+        run = Run.of(workload, whole, settings)
+    else:
+        run = Run.on_nodes(workload, machine, whole, settings)
     drawn, planned = np.empty((len(jobs), draws)), np.empty(len(jobs))
     submit = workload.submit[jobs]
     for place, number in enumerate(jobs.tolist()):
         now, awaited = float(submit[place]), jobs[place : place + 1]
         recorded.run(now)
-        queue = met_by(number, now)
+        run.run_until(float(np.nextafter(now, -np.inf)))
+        queue = queue_met(run, number, now)
         rng = np.random.default_rng([seed, number])
         planned[place] = site.planned(queue, awaited)[0] - now
         drawn[place] = site.starts(queue, awaited, draws, rng)[0] - now
         if progress is not None:
             progress(place + 1)
     return ReplayedWaits(jobs=jobs, wait=start[jobs] - submit, drawn=drawn, planned=planned)
-
-
-def queues_along(
-    workload: Workload, machine: NodeMachine | None, order: QueueOrder, settings: SimulationSettings
-) -> Callable[[int, float], QueueNow]:
-    """A function that returns the queue at a job's submission; jobs in order of submission."""
-    if machine is None:
-        run = Run.of(workload, order, settings)
-    else:
-        run = Run.on_nodes(workload, machine, order, settings)
-
-    def met_at(job: int, now: float) -> QueueNow:
-        run.run_until(float(np.nextafter(now, -np.inf)))
-        return queue_met(run, job, now)
-
-    return met_at

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.forecasts.replays import QueueNow, met_by, queue_met
+from slurm_rl_plugin.forecasts.replays import queue_met, run_before
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.run import NODE_BACKFILLING, Run, run_until_started
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -43,14 +43,6 @@ class Site:
         workload, machine = self.workload.select(jobs), self.machine.of_jobs(jobs)
         return Run.on_nodes(workload, machine, self.order.of_jobs(jobs), self.settings)
 
-    def resumed(self, met: QueueNow, jobs: IntArray, present: IntArray) -> Run:
-        """From a queue on, with those of `jobs` that come later."""
-        run = self.run_of(jobs)
-        met_by(run, met)
-        runs = np.searchsorted(present, met.running)
-        run.resume(met.now, runs, met.start, met.held, met.looks)
-        return run
-
 
 @pytest.mark.parametrize("backfilling", NODE_BACKFILLING)
 @pytest.mark.parametrize("name", ORDERS)
@@ -67,7 +59,9 @@ def test_told_the_truth_a_replay_gives_the_truth(seed: int, name: str, backfilli
         ran += len(met.running)
         present = np.sort(np.concatenate([met.running, met.pending]))
         rows = np.concatenate([present, np.arange(job + 1, count)])
-        run = site.resumed(met, rows, present)
+        rest, order = site.workload.select(rows), site.order.of_jobs(rows)
+        run, runs = run_before(met, rest, rows, order, site.settings, site.machine)
+        run.resume(met.now, runs, met.start, met.held, met.looks)
         for number in met.running.tolist():
             place = int(np.searchsorted(present, number))
             assert run.place_of(place) == under_way.place_of(number)

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain.share_tree import Association, ShareTree
-from slurm_rl_plugin.forecasts.replays import met_by, queue_of
+from slurm_rl_plugin.forecasts.replays import queue_met, run_before
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.run import Run, run_until_started
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
-    run_up_to,
     simulate_order,
 )
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, fair_share
@@ -65,18 +64,17 @@ def test_told_the_truth_a_replay_gives_the_truth(seed: int, name: str, backfilli
     order = orders(workload)[name]
     settings = SimulationSettings(capacity=CAPACITY, backfilling=backfilling, half_life=900.0)
     whole = simulate_order(workload, order, settings).start
-    cluster, queue = settings.empty_cluster(workload), settings.ordered_queue(workload, order)
-    ran = 0
+    under_way, ran = Run.of(workload, order, settings), 0
     for job in range(5, 80, 9):
         now = float(workload.submit[job])
-        run_up_to(cluster, queue, np.nextafter(now, -np.inf))
-        met = queue_of(cluster, queue, job, now)
+        under_way.run_until(float(np.nextafter(now, -np.inf)))
+        met = queue_met(under_way, job, now)
         ran += len(met.running)
         present = np.sort(np.concatenate([met.running, met.pending]))
         rows = np.concatenate([present, np.arange(job + 1, 80)])
-        run = Run.of(workload.select(rows), order.of_jobs(rows), settings)
-        met_by(run, met)
-        run.resume(now, np.searchsorted(present, met.running), met.start)
+        rest, ordered = workload.select(rows), order.of_jobs(rows)
+        run, runs = run_before(met, rest, rows, ordered, settings, None)
+        run.resume(now, runs, met.start)
         run_until_started(run, np.flatnonzero(~np.isin(rows, met.running)), np.inf, 0.0)
         np.testing.assert_array_equal(run.cluster.start, whole[rows])
     assert ran > 0

@@ -22,7 +22,7 @@ from slurm_rl_plugin.forecasts.live.forecast_queue import (
 )
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.other_partitions import other_partitions
-from slurm_rl_plugin.forecasts.live.site_at import SiteAt, joined_requests, site_now
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_now
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import HOUR, MINUTE, FloatArray, IntArray
 
@@ -133,7 +133,8 @@ def with_job(snapshot: QueueSnapshot, asked: AskedJob) -> QueueSnapshot:
     total = np.array([[float(asked.processors), asked.memory, asked.gpus]])
     nodes, by_cpu = np.array([asked.nodes], dtype=np.int64), np.array([asked.memory_per_cpu])
     own = ResourceRequests.of_totals(total, names=BASIC_RESOURCES, nodes=nodes)
-    requests = joined_requests(jobs.requests, replace(own, memory_per_cpu=by_cpu))
+    asks = replace(own, memory_per_cpu=by_cpu)
+    requests = None if jobs.requests is None else jobs.requests.joined(asks)
     more = np.zeros(len(accounts) - len(snapshot.accounts))
     qos, no_qos = _placed(snapshot.qos, "")
     pending = _longer(snapshot.pending, JobTable(**columns, requests=requests), no_qos)

@@ -315,7 +315,7 @@ class ForecastQueue:
     def documents(self, places: list[int]) -> list[dict[str, Any]]:
         """The documents of some pending jobs; times in seconds since the epoch."""
         look, note = self.snapshot, self.note or None
-        jobs, tasks = look.pending.jobs, look.pending.tasks
+        jobs, tasks, reason = look.pending.jobs, look.pending.tasks, look.pending.reason
         return [
             {
                 "job": int(jobs.job_id[place]),
@@ -327,7 +327,7 @@ class ForecastQueue:
                 "foretold": look.now,
                 "forecast": forecast,
                 "calibrated": self.calibrated,
-                "reason": self._reason(place),
+                "reason": None if reason is None else look.reasons[reason[place]] or None,
                 "why_not": self.why_not[place] or None,
                 "ahead": int(self.ahead[place]),
                 "ahead_of_account": int(self.of_account[place]),
@@ -335,11 +335,6 @@ class ForecastQueue:
             }
             for place, forecast in zip(places, self._forecasts(places), strict=True)
         ]
-
-    def _reason(self, place: int) -> str | None:
-        """Why a pending job waits, by the batch system; None without a reason."""
-        reason = self.snapshot.pending.reason
-        return None if reason is None else self.snapshot.reasons[reason[place]] or None
 
     def _forecasts(self, places: list[int]) -> list[dict[str, Any] | None]:
         """The forecast of each; None for none."""
@@ -356,15 +351,11 @@ class ForecastQueue:
                 name: None if math.isnan(start) else start
                 for name, start in zip(SOURCES, starts, strict=True)
             }
-            document["weights"] = dict(zip(SOURCES, self._weights(sources).tolist(), strict=True))
+            weights = np.where(np.isnan(sources), 0.0, self.told.weights)
+            weights[0] += 1.0 - weights.sum()  # the first has those of who says nothing
+            document["weights"] = dict(zip(SOURCES, weights.tolist(), strict=True))
             found[at] = document
         return found
-
-    def _weights(self, sources: FloatArray) -> FloatArray:
-        """Weights of SOURCES for one job: the first has those of who says nothing."""
-        weights = np.where(np.isnan(sources), 0.0, self.told.weights)
-        weights[0] += 1.0 - weights.sum()
-        return weights
 
 
 def forecast_documents(many: Forecasts, now: float) -> list[dict[str, Any]]:

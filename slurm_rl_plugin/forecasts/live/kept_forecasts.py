@@ -243,7 +243,9 @@ def _given_rows(found: Sequence[tuple[Any, ...]]) -> GivenRows:
         name: np.array(column, dtype=kind)
         for (name, kind), column in zip(_PLAIN.items(), columns[:7], strict=True)
     }
-    sources, *quantiles = (_numbers(each) for each in columns[7:10])
+    sources, *quantiles = (
+        np.frombuffer(b"".join(blobs), dtype=_NUMBERS).astype(np.float64) for blobs in columns[7:10]
+    )
     return GivenRows(
         **plain,
         sources=sources.reshape(-1, len(SOURCES)),
@@ -253,7 +255,3 @@ def _given_rows(found: Sequence[tuple[Any, ...]]) -> GivenRows:
         gone=np.array(columns[11], dtype=np.bool_),
         stands_for=np.array(columns[12], dtype=np.float64),
     )
-
-
-def _numbers(blobs: tuple[bytes, ...]) -> FloatArray:
-    return np.frombuffer(b"".join(blobs), dtype=_NUMBERS).astype(np.float64)

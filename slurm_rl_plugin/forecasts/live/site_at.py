@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -10,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import TEXTS, JobLog
-from slurm_rl_plugin.domain import JobTable, QueueSnapshot
+from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.machine import Machine
-from slurm_rl_plugin.domain.resources import ResourceRequests
+from slurm_rl_plugin.domain.resources import numbers_in
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import HALF_LIFE
 from slurm_rl_plugin.simulator.scoring.site_priority import FairShare
@@ -41,58 +40,17 @@ _NO_CLASSES = JobClassifier(rules=())
 
 def joined_log(earlier: JobLog, later: JobLog) -> tuple[JobLog, IntArray]:
     """The jobs of two logs in the order of submission, on the later's machine, and their places."""
-    submit = np.concatenate([earlier.submit, later.submit])
-    order = np.argsort(submit, kind="stable")
-    columns: dict[str, object] = {
-        name: np.concatenate([getattr(earlier, name), getattr(later, name)])[order]
-        for name in _NUMBERS
-    }
+    order = np.argsort(np.concatenate([earlier.submit, later.submit]), kind="stable")
+    renumbered: dict[str, Any] = {}
+    named: dict[str, Any] = {"kind": later.kind}
     for column, names in _NAMED:
         known = list(getattr(earlier, names))
-        renumbered = numbers_in(known, getattr(later, names), getattr(later, column))
-        columns[column] = np.concatenate([getattr(earlier, column), renumbered])[order]
-        columns[names] = tuple(known)
-    places = order.tolist()
+        renumbered[column] = numbers_in(known, getattr(later, names), getattr(later, column))
+        named[names] = tuple(known)
     for name in TEXTS:
-        both = (*getattr(earlier, name), *getattr(later, name))
-        columns[name] = tuple(both[place] for place in places)
-    asked = joined_requests(earlier.requests, later.requests)
-    columns["requests"] = None if asked is None else asked.select(order)
-    # each column has its field's type
-    return replace(later, **columns), order  # type: ignore[arg-type]
-
-
-def numbers_in(known: list[str], names: Sequence[str], numbers: IntArray) -> IntArray:
-    """Numbers of names as numbers in a list of known ones, which grows; -1 stays, shape [n]."""
-    place = {name: number for number, name in enumerate(known)}
-    for name in names:
-        if name not in place:
-            place[name] = len(known)
-            known.append(name)
-    table = np.array([place[name] for name in names] or [-1], dtype=np.int64)
-    return np.where(numbers < 0, -1, table[np.maximum(numbers, 0)])
-
-
-def joined_requests(
-    earlier: ResourceRequests | None, later: ResourceRequests | None
-) -> ResourceRequests | None:
-    """The requests of some jobs and of others behind them; None if one side has none."""
-    if earlier is None or later is None:
-        return None
-    names = tuple(dict.fromkeys((*earlier.names, *later.names)))
-    constraints = list(earlier.constraints)
-    wanted = numbers_in(constraints, later.constraints, later.constraint)
-    both = (earlier, later)
-    return ResourceRequests(
-        names=names,
-        total=np.vstack([np.column_stack([each.of(name) for name in names]) for each in both]),
-        nodes=np.concatenate([each.nodes for each in both]),
-        cpus_per_task=np.concatenate([each.cpus_per_task for each in both]),
-        memory_per_cpu=np.concatenate([each.memory_per_cpu for each in both]),
-        exclusive=np.concatenate([each.exclusive for each in both]),
-        constraint=np.concatenate([earlier.constraint, wanted]),
-        constraints=tuple(constraints),
-    )
+        named[name] = getattr(earlier, name) + getattr(later, name)
+    both = earlier.joined(replace(later, **renumbered))
+    return replace(both, **named).select(order), order
 
 
 class PresentJobs(NamedTuple):
@@ -111,28 +69,26 @@ def present_jobs(snapshot: QueueSnapshot) -> PresentJobs:
     """The jobs of a look that hold or wait for room."""
     place = _waiting_rows(snapshot)
     pending = snapshot.pending.jobs.select(place)
-    running = snapshot.running.as_requested
-    count = len(running)
+    both, count = snapshot.running.as_requested.joined(pending), len(snapshot.running)
     number = snapshot.pending.qos
     qos = [""] * len(place) if number is None else [snapshot.qos[q] for q in number[place].tolist()]
-
-    def both(name: str) -> Any:
-        return np.concatenate([getattr(running, name), getattr(pending, name)])
-
-    limit = np.nan_to_num(both("time_limit"), nan=_NO_LIMIT)
+    limit = np.nan_to_num(both.time_limit, nan=_NO_LIMIT)
     start = np.concatenate([snapshot.running.start, np.full(len(place), snapshot.now)])
-    came = np.concatenate([_came(each, snapshot.now) for each in (running, pending)])
+    # from when on each could have started, at most now
+    eligible = np.where(np.isfinite(both.eligible), both.eligible, both.submit)
+    came = np.nan_to_num(np.fmax(both.submit, eligible), nan=snapshot.now)
+    came = np.minimum(came, snapshot.now)
     came[:count] = np.minimum(came[:count], snapshot.running.start)
     log = JobLog(
-        job_id=-1 - np.arange(count + len(place)),
+        job_id=-1 - np.arange(len(both)),
         submit=came,
         eligible=came,
-        processors=np.maximum(both("processors"), 1).astype(np.int64),
-        time_limit=both("time_limit"),
-        account=both("account").astype(np.int64),
-        user=both("user").astype(np.int64),
-        partition=both("partition").astype(np.int64),
-        requests=joined_requests(running.requests, pending.requests),
+        processors=np.maximum(both.processors, 1),
+        time_limit=both.time_limit,
+        account=both.account,
+        user=both.user,
+        partition=both.partition,
+        requests=both.requests,
         start=start,
         # nothing has ended: what overruns its limit is about to
         run_time=np.maximum(limit, snapshot.now - start + 1.0),
@@ -142,9 +98,7 @@ def present_jobs(snapshot: QueueSnapshot) -> PresentJobs:
         qos=("",) * count + tuple(qos),
         kind="look",
     )
-    return PresentJobs(
-        log=log, running=count, place=place, interactive=both("interactive").astype(np.bool_)
-    )
+    return PresentJobs(log=log, running=count, place=place, interactive=both.interactive)
 
 
 def _waiting_rows(snapshot: QueueSnapshot) -> IntArray:
@@ -157,12 +111,6 @@ def _waiting_rows(snapshot: QueueSnapshot) -> IntArray:
         return jobs
     more = np.repeat(jobs, np.maximum(tasks[jobs] - 1, 0))
     return np.concatenate([jobs, more[: max(MOST_WAITING - len(jobs), 0)]])
-
-
-def _came(jobs: JobTable, now: float) -> FloatArray:
-    """From when on each could have started, seconds, at most now."""
-    came = np.fmax(jobs.submit, np.where(np.isfinite(jobs.eligible), jobs.eligible, jobs.submit))
-    return np.asarray(np.minimum(np.nan_to_num(came, nan=now), now), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,22 +7,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
+from slurm_rl_plugin.domain.resources import numbers_in
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.forecasts.live.site_at import (
     SiteAt,
     fair_share_until,
     longest_wait_until,
-    numbers_in,
 )
 from slurm_rl_plugin.forecasts.past_waits.wait_forest import (
     SeenJobs,
     WaitForest,
     features_of,
     fit_forest,
-    joined_seen,
     polled_log,
     seen_now,
     training_rows,
@@ -148,38 +146,29 @@ class PastWaits:
     @classmethod
     def of_site(cls, site: SiteAt, rng: np.random.Generator) -> PastWaits:
         """Learned from what is known at an instant."""
-        seen, log = polled_log(site.prepared, site.now), site.prepared.log
-        forest = _fitted(seen, site.now, rng)
+        seen, log, forest = polled_log(site.prepared, site.now), site.prepared.log, None
+        if len(seen) > 0:
+            rows = training_rows(seen, site.now, 1, rng)[0]
+            if len(rows.rows) >= _FEWEST_ROWS:
+                table = features_of(seen).values[rows.rows]
+                forest = fit_forest(table, rows.log_wait, rows.weight, rng)
         return cls(seen=seen, forest=forest, accounts=log.accounts, partitions=log.partitions)
 
     def forecasts(self, site: SiteAt) -> Forecasts | None:
         """Of all pending jobs; None where too little is known."""
         if self.forest is None or len(site.pending) == 0:
             return None
-        now = self._numbered(seen_now(site.prepared, site.now, site.pending), site.prepared.log)
+        log = site.prepared.log
+        now = seen_now(site.prepared, site.now, site.pending)
+        now = replace(
+            now,
+            account=numbers_in(list(self.accounts), log.accounts, now.account),
+            partition=numbers_in(list(self.partitions), log.partitions, now.partition),
+        )
         known = self.seen.as_known_at(site.now)
-        table = features_of(joined_seen(known, now), at=site.now)
+        table = features_of(known.joined(now), at=site.now)
         draws = self.forest.draws(table.values[-len(now) :])
         return Forecasts.of_logs(np.quantile(draws, LEVELS, axis=1).T)
-
-    def _numbered(self, jobs: SeenJobs, log: JobLog) -> SeenJobs:
-        """Jobs of another log with the numbers that the forest knows."""
-        accounts, partitions = list(self.accounts), list(self.partitions)
-        return replace(
-            jobs,
-            account=numbers_in(accounts, log.accounts, jobs.account),
-            partition=numbers_in(partitions, log.partitions, jobs.partition),
-        )
-
-
-def _fitted(seen: SeenJobs, now: float, rng: np.random.Generator) -> WaitForest | None:
-    """A forest of jobs that were seen waiting; None where they are too few."""
-    if len(seen) == 0:
-        return None
-    rows = training_rows(seen, now, 1, rng)[0]
-    if len(rows.rows) < _FEWEST_ROWS:
-        return None
-    return fit_forest(features_of(seen).values[rows.rows], rows.log_wait, rows.weight, rng)
 
 
 def own_waits(site: SiteAt) -> FloatArray:

@@ -69,50 +69,6 @@ class TimeLine:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingLine:
-    """A pending job."""
-
-    job: int
-    about: str  #: partition, account and tasks
-    start: str  #: when it starts, a sentence
-    #: Places of the ends of the 90 % and 50 % bands and of the median; None without a forecast.
-    wide: tuple[float, float] | None
-    narrow: tuple[float, float] | None
-    median: float | None
-    calibrated: bool  #: whether enough forecasts have come true for the bands
-    why: list[str]  #: sentences
-    can_ask: bool  #: whether advice can be given
-    advice: list[str] | None  #: sentences; None if the client did not ask
-
-
-@dataclass(frozen=True, slots=True)
-class AccountLine:
-    """An account of the user, in per cent of the cluster."""
-
-    name: str
-    share: float
-    got: float
-
-    @property
-    def verdict(self) -> str:
-        """Whether it got its share, in words."""
-        if abs(self.got - self.share) <= _ABOUT * self.share:
-            return "about its share"
-        return f"{'more' if self.got > self.share else 'less'} than its share"
-
-
-@dataclass(frozen=True, slots=True)
-class StartedLine:
-    """A job that has started, against its first forecast."""
-
-    job: int
-    started: str
-    forecast: str
-    verdict: str
-    is_late: bool  #: whether it started after the 90 % band
-
-
 def users_page(
     queue: ForecastQueue,
     user: str,
@@ -179,8 +135,9 @@ def _pending(
     advice: Mapping[int, list[dict[str, Any]]],
     *,
     could_start: bool,
-) -> PendingLine:
-    number, forecast = int(job["job"]), job["forecast"]
+) -> dict[str, Any]:
+    """The document of a job, with sentences and the places of its bands on the time line."""
+    number, forecast = job["job"], job["forecast"]
     about = f"{job['partition']} · {job['account']}"
     if job["tasks"] > 1:
         about += f" · array, {job['tasks']} tasks wait: the forecast is for the first"
@@ -193,18 +150,16 @@ def _pending(
         forecast and tuple(line.place(end - look) for end in forecast["bands"][part])
         for part in ("90 %", "50 %")
     )
-    return PendingLine(
-        job=number,
-        about=about,
-        start=start_sentence(forecast, look, now) if forecast else "No forecast.",
-        wide=wide,
-        narrow=narrow,
-        median=line.place(forecast["start"] - look) if forecast else None,
-        calibrated=job["calibrated"],
-        why=list(map(_sentence, why)),
-        can_ask=forecast is not None,
-        advice=[advice_sentence(each) for each in advice[number]] if number in advice else None,
-    )
+    return {
+        **job,
+        "about": about,
+        "start": start_sentence(forecast, look, now) if forecast else "No forecast.",
+        "wide": wide,
+        "narrow": narrow,
+        "median": line.place(forecast["start"] - look) if forecast else None,
+        "why": list(map(_sentence, why)),
+        "advice": [advice_sentence(each) for each in advice[number]] if number in advice else None,
+    }
 
 
 def start_sentence(forecast: Mapping[str, Any], look: float, now: float) -> str:
@@ -278,22 +233,26 @@ def scores_sentence(scores: Mapping[str, Any]) -> str:
     )
 
 
-def _accounts(queue: ForecastQueue, user: str) -> list[AccountLine]:
-    """The accounts of the user's jobs in the last snapshot."""
+def _accounts(queue: ForecastQueue, user: str) -> list[dict[str, Any]]:
+    """The accounts of the user's jobs in the last snapshot, in per cent of the cluster."""
     look = queue.snapshot
     if user not in look.users:
         return []
     number = look.users.index(user)
     tables = [each.jobs for each in (look.pending, look.running, look.started, look.ended)]
     used = np.unique(np.concatenate([jobs.account[jobs.user == number] for jobs in tables]))
-    return [
-        AccountLine(look.accounts[each], 100.0 * look.shares[each], 100.0 * look.usage[each])
-        for each in used.tolist()
-        if each >= 0
-    ]
+    found = []
+    for each in used[used >= 0].tolist():
+        share, got = 100.0 * look.shares[each], 100.0 * look.usage[each]
+        more = "more" if got > share else "less"
+        verdict = "about" if abs(got - share) <= _ABOUT * share else f"{more} than"
+        name = look.accounts[each]
+        found.append({"name": name, "share": share, "got": got, "verdict": f"{verdict} its share"})
+    return found
 
 
-def _started(rows: GivenRows, now: float) -> list[StartedLine]:
+def _started(rows: GivenRows, now: float) -> list[dict[str, Any]]:
+    """Jobs that have started, against their first forecasts."""
     found = []
     for at in range(len(rows)):
         moment, start = float(rows.moment[at]), float(rows.start[at])
@@ -305,8 +264,15 @@ def _started(rows: GivenRows, now: float) -> list[StartedLine]:
         else:
             verdict = "yes, near the median" if narrow[0] <= start <= narrow[1] else "yes"
         forecast = " to ".join(both_times(wide[0], wide[1], now, "today "))
-        begun = clock_text(start, now, "today ")
-        found.append(StartedLine(int(rows.job[at]), begun, forecast, verdict, start > wide[1]))
+        found.append(
+            {
+                "job": int(rows.job[at]),
+                "started": clock_text(start, now, "today "),
+                "forecast": forecast,
+                "verdict": verdict,
+                "is_late": start > wide[1],
+            }
+        )
     return found
 
 

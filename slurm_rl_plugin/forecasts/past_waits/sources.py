@@ -159,24 +159,16 @@ def boosted_log_waits(
     rng: np.random.Generator,
 ) -> FloatArray:
     """What boosted trees say, log10 of the wait, float64[asked]; the mean of one fit a sample."""
-    columns = table.columns(*without)
-    fits = [
-        _boosted(table.values[each.rows][:, columns], each, asked[:, columns], rng)
-        for each in trains
-    ]
+    columns, fits = table.columns(*without), []
+    for each in trains:
+        fit_to = table.values[each.rows][:, columns]
+        edges = bin_edges(fit_to, _BOOSTING["max_bins"])
+        trees = HistGradientBoostingRegressor(**_BOOSTING, random_state=int(rng.integers(2**31)))
+        # a fit is too small for two cores, and threads that wait for each other spin
+        with threadpool_limits(limits=1, user_api="openmp"):
+            trees.fit(binned(fit_to, edges), each.log_wait, sample_weight=each.weight)
+            fits.append(trees.predict(binned(asked[:, columns], edges)))
     return np.asarray(np.mean(fits, axis=0), dtype=np.float64)
-
-
-def _boosted(
-    fit_to: FloatArray, train: TrainingRows, asked: FloatArray, rng: np.random.Generator
-) -> FloatArray:
-    """What trees that are boosted on some rows say of others, log10 of the wait."""
-    edges = bin_edges(fit_to, _BOOSTING["max_bins"])
-    trees = HistGradientBoostingRegressor(**_BOOSTING, random_state=int(rng.integers(2**31)))
-    # a fit is too small for two cores, and threads that wait for each other spin
-    with threadpool_limits(limits=1, user_api="openmp"):
-        trees.fit(binned(fit_to, edges), train.log_wait, sample_weight=train.weight)
-        return np.asarray(trees.predict(binned(asked, edges)), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,13 @@ rather than all. Its inputs are the request, the rest of the queue, the poll, an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
-from slurm_rl_plugin.domain.resources import GPUS, MEMORY, ResourceRequests, Rows
+from slurm_rl_plugin.domain.resources import GPUS, MEMORY, Rows
 from slurm_rl_plugin.forecasts.forecast import log_waits
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
@@ -78,40 +78,30 @@ def polled_log(prepared: PreparedLog, now: float) -> SeenJobs:
         if len(waited) > _OF_ONE_LOOK:
             waited = waited[np.linspace(0, len(waited) - 1, _OF_ONE_LOOK).astype(np.int64)]
         looks.append(seen_now(prepared, moment, waited))
-    everybody = np.empty(0, dtype=np.int64)
-    found = joined_seen(seen_now(prepared, now, everybody), *looks)
-    return found.as_known_at(now)
+    nobody = np.empty(0, dtype=np.int64)
+    return seen_now(prepared, now, nobody).joined(*looks).as_known_at(now)
 
 
 def seen_now(prepared: PreparedLog, moment: float, jobs: IntArray) -> SeenJobs:
     """Jobs of a log as they were seen waiting at a moment, with their recorded starts."""
     log = prepared.log.select(jobs)
-    eligible = np.where(np.isfinite(log.eligible), log.eligible, log.submit)
-    start = log.start
+    asked, nothing = log.requests, np.zeros(len(jobs))
     return SeenJobs(
         moment=np.full(len(jobs), moment),
         submit=log.submit,
-        eligible=eligible,
+        eligible=np.where(np.isfinite(log.eligible), log.eligible, log.submit),
         limit=log.time_limit,
         cpus=log.processors.astype(np.float64),
-        memory=_asked(log.requests, MEMORY, len(jobs)),
-        gpus=_asked(log.requests, GPUS, len(jobs)),
-        nodes=_nodes(log.requests, len(jobs)),
+        memory=nothing if asked is None else asked.of(MEMORY),
+        gpus=nothing if asked is None else asked.of(GPUS),
+        nodes=np.maximum(nothing if asked is None else asked.nodes, 1.0),
         priority=np.full(len(jobs), np.nan),
         account=log.account,
         partition=log.partition,
-        start=start,
-        end=start + log.run_time,
+        start=log.start,
+        end=log.start + log.run_time,
         user=log.user,
     )
-
-
-def _asked(requests: ResourceRequests | None, name: str, count: int) -> FloatArray:
-    return np.zeros(count) if requests is None else requests.of(name)
-
-
-def _nodes(requests: ResourceRequests | None, count: int) -> FloatArray:
-    return np.ones(count) if requests is None else np.maximum(requests.nodes, 1).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,16 +168,6 @@ class SeenJobs(Rows):
             start=np.where(seen.start <= moment, seen.start, np.nan),
             end=np.where(seen.end <= moment, seen.end, np.nan),
         )
-
-
-def joined_seen(*parts: SeenJobs) -> SeenJobs:
-    """Several, one after the other, without the columns of polls."""
-    columns: dict[str, Any] = {
-        each.name: np.concatenate([getattr(part, each.name) for part in parts])
-        for each in fields(SeenJobs)
-        if each.name not in ("look", "told") and getattr(parts[0], each.name) is not None
-    }
-    return SeenJobs(**columns)
 
 
 def codes_of(*columns: FloatArray | IntArray) -> IntArray:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.domain.resources import Rows
 from slurm_rl_plugin.domain.switchback import OURS, SITE, TurnBlock
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, fair_share_until, usage_until
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource, SiteOrder, own_order
@@ -65,83 +66,49 @@ def _overlap(since: FloatArray, until: FloatArray, begin: float, end: float) -> 
     return np.asarray(np.maximum(np.minimum(until, end) - np.maximum(since, begin), 0.0))
 
 
-#: What a time cost, from its begin to its end, seconds.
-Cost = Callable[[JobTimes, float, float], float]
-
-
-def _slowdown(times: JobTimes, begin: float, end: float) -> float:
-    grows = 1.0 / np.maximum(times.jobs.run_time, _SHORTEST_RUN)
-    return float(times.pending(begin, end) @ grows) * HOUR / (end - begin)
-
-
-def _interactive_wait(times: JobTimes, begin: float, end: float) -> float:
-    return float(times.pending(begin, end) @ times.jobs.interactive) / (end - begin)
-
-
-def _wait(times: JobTimes, begin: float, end: float) -> float:
-    return float(times.pending(begin, end).sum()) / (end - begin)
-
-
-def _longest_wait(times: JobTimes, begin: float, end: float) -> float:
-    """Of those that are pending at the end, how long they are, hours."""
-    del begin
-    pending = (times.jobs.submit < end) & ~(times.start < end)
-    return float((end - times.jobs.submit[pending]).max(initial=0.0)) / HOUR
-
-
-def _unused(times: JobTimes, begin: float, end: float) -> float:
-    """The unused part of the machine."""
-    used = float(times.running(begin, end) @ times.jobs.processors)
-    return max(1.0 - used / (times.capacity * (end - begin)), 0.0)
-
-
-def _unfairness(times: JobTimes, begin: float, end: float) -> float:
-    """The largest part of its share that an account lacked (definitions: 1 less fairness)."""
-    shares = times.jobs.shares
-    service = np.bincount(
-        times.jobs.account, times.running(begin, end) * times.jobs.billed, len(shares)
-    )
-    if service.sum() <= 0.0:
-        return 0.0
-    wanted = np.bincount(times.jobs.account, times.pending(begin, end), len(shares)) > 0.0
-    lacks = np.where(wanted, np.maximum(shares - service / service.sum(), 0.0), 0.0)
-    return float(lacks.max(initial=0.0))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
-    """Something that costs users.
-
-    `cost` is of a time, less is better; `meaning` says what it is, with its unit.
-    """
-
-    cost: Cost
-    meaning: str
-
-
-#: By name, in the order of GOAL_NAMES.
-GOALS: Mapping[str, Goal] = {
-    "bounded_slowdown": Goal(
-        cost=_slowdown, meaning="slowdown that waiting jobs gather in an hour"
-    ),
-    "interactive_wait": Goal(cost=_interactive_wait, meaning="interactive jobs that wait, mean"),
-    "wait": Goal(cost=_wait, meaning="jobs that wait, mean"),
-    "longest_wait": Goal(cost=_longest_wait, meaning="longest wait of a pending job, hours"),
-    "unused": Goal(cost=_unused, meaning="part of the machine that is not used"),
-    "unfairness": Goal(
-        cost=_unfairness, meaning="largest part of a share that an account with waiting jobs lacks"
-    ),
+#: What costs users, less is better, in the order of GOAL_NAMES -> what it is, with its unit.
+GOALS: Mapping[str, str] = {
+    "bounded_slowdown": "slowdown that waiting jobs gather in an hour",
+    "interactive_wait": "interactive jobs that wait, mean",
+    "wait": "jobs that wait, mean",
+    "longest_wait": "longest wait of a pending job, hours",
+    "unused": "part of the machine that is not used",
+    "unfairness": "largest part of a share that an account with waiting jobs lacks",
 }
 
 
 def costs(times: JobTimes, begin: float, end: float) -> FloatArray:
     """What a time cost by each of GOALS, shape [goals]; other jobs may be among `times`."""
     here = times.present(begin, end)
-    return np.array([goal.cost(here, begin, end) for goal in GOALS.values()])
+    jobs, span = here.jobs, end - begin
+    pending, running = here.pending(begin, end), here.running(begin, end)
+    grows = 1.0 / np.maximum(jobs.run_time, _SHORTEST_RUN)
+    wait_on = (jobs.submit < end) & ~(here.start < end)
+    used = float(running @ jobs.processors)
+    return np.array(
+        [
+            float(pending @ grows) * HOUR / span,
+            float(pending @ jobs.interactive) / span,
+            float(pending.sum()) / span,
+            float((end - jobs.submit[wait_on]).max(initial=0.0)) / HOUR,
+            max(1.0 - used / (times.capacity * span), 0.0),
+            _unfairness(jobs, pending, running),
+        ]
+    )
+
+
+def _unfairness(jobs: Workload, pending: FloatArray, running: FloatArray) -> float:
+    """The largest part of its share that an account lacked (definitions: 1 less fairness)."""
+    service = np.bincount(jobs.account, running * jobs.billed, len(jobs.shares))
+    if service.sum() <= 0.0:
+        return 0.0
+    wanted = np.bincount(jobs.account, pending, len(jobs.shares)) > 0.0
+    lacks = np.where(wanted, np.maximum(jobs.shares - service / service.sum(), 0.0), 0.0)
+    return float(lacks.max(initial=0.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlockCosts:
+class BlockCosts(Rows):
     """What blocks cost by each of GOALS, shape [blocks, goals].
 
     `measured` are on the cluster, the others in replays of the same blocks under either order.
@@ -159,12 +126,6 @@ class BlockCosts:
         """Of no block."""
         nothing = np.empty((0, len(GOALS)))
         return cls(measured=nothing, by_site=nothing, by_ours=nothing)
-
-    def joined(self, later: BlockCosts) -> BlockCosts:
-        """These and those of later blocks."""
-        names = [each.name for each in fields(self)]
-        both = {name: np.vstack([getattr(self, name), getattr(later, name)]) for name in names}
-        return BlockCosts(**both)
 
     def first(self, blocks: int) -> BlockCosts:
         """Those of the first blocks alone."""

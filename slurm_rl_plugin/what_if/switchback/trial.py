@@ -517,7 +517,7 @@ def _row(found: GoalFinding) -> dict[str, Any]:
         effect = replace(effect, low=-math.inf, high=math.inf)
     return {
         "goal": found.goal,
-        "meaning": GOALS[found.goal].meaning,
+        "meaning": GOALS[found.goal],
         "decides": found.decides,
         "word": found.word,
         "sure_after_blocks": found.blocks,

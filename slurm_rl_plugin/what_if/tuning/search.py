@@ -64,8 +64,8 @@ class TuningPlan:
     generations: int = 15
     population: int = 10
     step: float = 0.25  #: first standard deviation
-    stretches: int = 2  #: on which candidates are compared, and jobs of each
-    jobs: int = 5_000  #: on which candidates are compared, and jobs of each
+    stretches: int = 2  #: on which candidates are compared
+    jobs: int = 5_000  #: of each stretch
     checks: int = 5  #: stretches on which the finalists are compared
     finalists: int = 5
     seed: int = 1
@@ -170,27 +170,22 @@ def objective_of(task: TuningTask, changes: dict[str, str], reserve: int = 0) ->
             settings = replace(settings, reserve=reserve, class_limit=limit)
         prepared = replace(load.prepared, machine=machine)
         loads.append(replace(load, prepared=prepared, settings=settings))
-    return _objective(task, loads, Candidate(name=SITES_OWN))
-
-
-def bounded_objective(task: TuningTask, candidate: Candidate) -> float:
-    """The same of another order on the cluster as it is."""
-    return _objective(task, task.loads, candidate)
+    return bounded_objective(replace(task, loads=tuple(loads)), Candidate(name=SITES_OWN))
 
 
 def candidate_objective(task: TuningTask, candidate: Candidate) -> float:
-    """The same of another order, whatever it misdelivers and however long the longest wait."""
+    """Mean objective of an order, whatever it misdelivers and however long the longest wait."""
     values = [load.objective(_starts(load, candidate), task.weights) for load in task.loads]
     return float(np.mean(values))
 
 
-def _objective(task: TuningTask, loads: Sequence[TrainingLoad], candidate: Candidate) -> float:
+def bounded_objective(task: TuningTask, candidate: Candidate) -> float:
     """Mean objective of an order over the loads, less for what it may not cost.
 
     Misdelivery is bounded in the mean over the loads with a queue, the longest wait on each.
     """
     values, lost = [], []
-    for load, (misdelivered, longest) in zip(loads, task.guarded, strict=True):
+    for load, (misdelivered, longest) in zip(task.loads, task.guarded, strict=True):
         start = _starts(load, candidate)
         now = _guarded(load, start)
         if longest > MINUTE:

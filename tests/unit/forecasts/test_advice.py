@@ -19,7 +19,6 @@ from slurm_rl_plugin.forecasts.limits import (
 from slurm_rl_plugin.forecasts.limits import (
     LimitRule,
     RunsAlike,
-    SeenLimits,
     chosen_rule,
     killed_at_most,
     limits_report,
@@ -261,14 +260,14 @@ def test_no_user_makes_a_rule_safe_for_all_by_short_runs(of_eve: int) -> None:
     user = np.where(np.arange(count) < 2000, np.arange(count) % 30, 30)
     usual = np.where(user < 30, 1800.0, 5.0)
     run_time = np.where((user < 30) & (np.arange(count) % 33 == 0), 5.0 * usual, usual)
+    everybody = np.ones(count, dtype=np.bool_)
     past = RunsAlike(
         template=np.where(user < 30, user, 30 + np.arange(count) % 40),
         seen=np.full(count, 50),
         middle=usual,
         longest=usual,
     )
-    jobs = SeenLimits(past, np.full(count, 10 * HOUR), run_time, user)
-    assert chosen_rule(jobs, np.ones(count, dtype=np.bool_)) is None
+    assert chosen_rule(log_of(run_time, user), past, everybody) is None
 
 
 def test_accounts_are_told_what_they_ask_and_use() -> None:

@@ -157,19 +157,6 @@ def test_a_user_asks_as_himself_and_a_portal_for_anybody() -> None:
     assert for_whom({"REMOTE_ADDR": "10.0.0.1", "HTTP_AUTHORIZATION": "Bearer right"}) == "ann"
 
 
-def test_users_without_a_name_have_one_share_and_half_of_a_users() -> None:
-    service = slow_pages(QUESTION_SECONDS)
-    numbers = iter(range(100_000, 165_536))
-
-    def statuses(name: str) -> list[str]:
-        who = {"REMOTE_ADDR": "uid:7", "REMOTE_USER": name}
-        asks = [who if name else {**who, "REMOTE_ADDR": f"uid:{next(numbers)}"} for _ in range(9)]
-        return [asked(service, "", body=b"{}", **each)[0][:3] for each in asks]
-
-    assert statuses("")[:2] == ["200", "429"]
-    assert statuses("ann")[:3] == ["200", "200", "429"]
-
-
 def test_jobs_are_written_once_for_each_forecast() -> None:
     service = pages(others=True)
     queue: Any = service._queue

@@ -49,15 +49,6 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> SeenJobs:
     return read_jobs_file(write_polled_jobs(path, polled_jobs(10, 50, spread=0.2)))
 
 
-def test_what_is_known_at_a_moment_has_no_later_start(jobs: SeenJobs) -> None:
-    moment = np.unique(jobs.moment)[3] + 2000.0
-    known = jobs.as_known_at(moment)
-    assert len(known) == (jobs.moment < moment).sum()
-    assert not (known.start > moment).any()
-    assert np.isnan(known.start).sum() == (jobs.start[jobs.moment < moment] > moment).sum() > 0
-    assert not (known.end > moment).any()
-
-
 def few_jobs() -> SeenJobs:
     """Three jobs of one account seen at day 0, one at day 1; one started in between, one later."""
     moment = np.array([0.0, 0.0, 0.0, DAY])
