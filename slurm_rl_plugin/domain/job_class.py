@@ -190,10 +190,6 @@ class JobClassifier:
         rule = self.matching_rule(job)
         return BATCH if rule is None else rule.job_class
 
-    def utility_of(self, job: JobDescription) -> UtilityClass:
-        """The time utility of the job's class by the rules."""
-        return self.classes[self.class_of(job)]
-
     def job_class(self, job: JobDescription, since: float) -> JobClass:
         """The job's class: the one that its user asks for and may choose, else by the rules.
 
@@ -240,7 +236,7 @@ class JobClassifier:
 
     def is_interactive(self, job: JobDescription) -> bool:
         """Whether the job's class by the rules counts as interactive."""
-        return self.utility_of(job).interactive
+        return self.classes[self.class_of(job)].interactive
 
     def matching_rule(self, job: JobDescription) -> JobClassRule | None:
         """The first rule that matches; None where none does and the job is batch."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import FeatureSchema
 from slurm_rl_plugin.policies.network import Scaler
 from slurm_rl_plugin.units import BoolArray, FloatArray
@@ -14,32 +13,15 @@ from slurm_rl_plugin.units import BoolArray, FloatArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservoirSettings:
-    """How the fixed, random part of an echo state network is drawn (2011, section 4.1).
-
-    Raises:
-        ConfigurationError: a setting is out of its range.
-    """
+    """How the fixed, random part of an echo state network is drawn (2011, section 4.1)."""
 
     size: int = 100  #: units in the reservoir, H
     connectivity: float = 0.10  #: fraction of the H * H connections between units that exist
     readout_connectivity: float = 0.15  #: fraction of the units that the output sees
-    spectral_radius: float = 0.9  #: largest modulus of an eigenvalue of the reservoir weights
+    #: Largest modulus of an eigenvalue of the reservoir weights; below 1 it forgets where it began.
+    spectral_radius: float = 0.9
     input_scale: float = 0.3  #: input weights and biases are uniform in [-input_scale, input_scale]
     leak: float = 0.3  #: in (0, 1]; fraction of a unit's state that is new at each decision
-
-    def __post_init__(self) -> None:
-        fractions = (self.connectivity, self.readout_connectivity, self.leak)
-        if self.size < 1 or self.input_scale <= 0 or not all(0 < each <= 1 for each in fractions):
-            raise ConfigurationError(
-                f"reservoir of {self.size} units, connectivity {self.connectivity:g} and "
-                f"{self.readout_connectivity:g}, leak {self.leak:g}, input scale "
-                f"{self.input_scale:g}: give at least 1 unit, fractions in (0, 1], a scale > 0."
-            )
-        if not 0.0 <= self.spectral_radius < 1.0:
-            raise ConfigurationError(
-                f"spectral radius {self.spectral_radius:g}: give one in [0, 1), so that the "
-                "reservoir forgets where it started."
-            )
 
 
 def random_echo_state(

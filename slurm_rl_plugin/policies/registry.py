@@ -114,7 +114,6 @@ class NamedPolicy:
     kind: PolicyKind
     needs_log: str = ""  #: why it orders no live queue, the end of a sentence; "" if it does
     reserve: int = 0  #: processors that it keeps free of batch work
-    rule: str = ""  #: the rule of its order
 
     @property
     def is_rule(self) -> bool:
@@ -133,9 +132,9 @@ class NamedPolicy:
                 f"{', '.join(known_names(live=True))}, or the path of an .onnx model."
             )
         if self.kind is PolicyKind.WAITING:
-            rule = waiting_rule(WAITING_RULES[self.rule])
+            rule = waiting_rule(WAITING_RULES[self.name])
         elif self.kind in (PolicyKind.STATIC, PolicyKind.RESERVE):
-            ordered = self.rule if self.kind is PolicyKind.STATIC else "interactive-first"
+            ordered = self.name if self.kind is PolicyKind.STATIC else "interactive-first"
             rule = static_rule(STATIC_RULES[ordered])
         else:
             raise ConfigurationError(f"policy {self.name} is a model and no rule.")
@@ -163,7 +162,7 @@ _KINDS: Mapping[PolicyKind, Iterable[str]] = {
 }
 #: Every name except those of RESERVE_RULE.
 NAMED_POLICIES: Mapping[str, NamedPolicy] = {
-    name: NamedPolicy(name=name, rule=name, kind=kind, needs_log=_NEEDS_LOG.get(name, ""))
+    name: NamedPolicy(name=name, kind=kind, needs_log=_NEEDS_LOG.get(name, ""))
     for kind, names in _KINDS.items()
     for name in names
 }
@@ -173,7 +172,7 @@ def named_policy(name: str) -> NamedPolicy | None:
     """The policy of a name such as `sjf` or `reserve:4`; None for other text, such as a path."""
     number = name.removeprefix(RESERVE_RULE)
     if name.startswith(RESERVE_RULE) and number.isdecimal():
-        return NamedPolicy(name=name, rule=name, kind=PolicyKind.RESERVE, reserve=int(number))
+        return NamedPolicy(name=name, kind=PolicyKind.RESERVE, reserve=int(number))
     return NAMED_POLICIES.get(name)
 
 

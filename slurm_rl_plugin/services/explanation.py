@@ -303,7 +303,8 @@ def _utility(
     classifier = configuration.classifier
     if not classifier.own or record.description is None:
         return None
-    name, own = classifier.class_of(record.description), classifier.utility_of(record.description)
+    name = classifier.class_of(record.description)
+    own = classifier.classes[name]
     since = found.eligible if math.isfinite(found.eligible) else found.submit
     asked = classifier.asked_by_user(record.description.words, since)
     if isinstance(asked, tuple):

@@ -414,7 +414,7 @@ def order_of(model: str) -> SiteOrder:
     """How a model or a rule orders the queue."""
     named = named_policy(model)
     if named is not None and named.is_rule:
-        return rule_order(named.rule)
+        return rule_order(named.name)
     network = import_model(model_path(model))
     if not isinstance(network, QNetwork):
         logger.warning("order=unknown model=%s: it has a memory of its own; fifo is taken", model)

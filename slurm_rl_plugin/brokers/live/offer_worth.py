@@ -57,7 +57,7 @@ class OfferWorth:
                 taken, now, begin, end, processors=request.processors, capacity=all_processors
             )
         published = None if self.published is None else self.published(request, quick)
-        row = self.classifier.utility_of(request.job).row
+        row = self.classifier.classes[self.classifier.class_of(request.job)].row
         return SiteOffer(
             site=site,
             expected_start=start,

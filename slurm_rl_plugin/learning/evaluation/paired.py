@@ -129,15 +129,15 @@ def _starts_by_rule(
 
 def _order_by_rule(named: NamedPolicy, prepared: PreparedLog, workload: Workload) -> QueueOrder:
     if named.kind is PolicyKind.WAITING:
-        return QueueOrder(rule=named.rule)
+        return QueueOrder(rule=named.name)
     jobs = prepared.jobs()
     if named.kind is PolicyKind.PREDICTED:
         recent = prepared.recent_runs
         assert recent is not None, "starts_under looks them up"
-        rule = PREDICTED_RULES[named.rule]
+        rule = PREDICTED_RULES[named.name]
         return QueueOrder(scores=rule(jobs.size, recent.predicted, recent.rate))
     since_begin = replace(jobs, submit=jobs.submit - prepared.begin)  # matters for f1 only
-    scores = STATIC_RULES[named.rule](since_begin, workload.estimate)
+    scores = STATIC_RULES[named.name](since_begin, workload.estimate)
     return QueueOrder(scores=np.asarray(scores, dtype=np.float64))
 
 

@@ -47,13 +47,6 @@ def slurms_bill(weights: Mapping[str, float], flags: tuple[str, ...], amounts: M
     return node + gres + everywhere
 
 
-def test_of_what_is_tied_to_nodes_only_the_dearest_counts_where_the_site_says_so():
-    assert bills(WEIGHTS, DEAREST) == [4, 8 + 5]
-    assert bills(WEIGHTS, DEAREST_AND_GRES) == [4, 6 + 8 + 5]
-    assert bills(WEIGHTS, DEAREST, DEAREST_AND_GRES) == [4, 6 + 8 + 5]
-    assert bills(WEIGHTS, "NO_NORMAL_TRES") == bills(WEIGHTS)
-
-
 def test_a_partition_without_weights_and_a_job_that_asks_for_nothing_else_are_billed_their_cpus():
     billing = Billing(weights={"gpu": WEIGHTS, "batch": {}})
     assert not billing.counts_cpus
@@ -76,7 +69,9 @@ def test_the_factor_of_a_jobs_qos_multiplies_its_bill():
     assert found.tolist() == [6, 0, 4, 12, 8]
 
 
-@pytest.mark.parametrize("flags", [(), (DEAREST,), (DEAREST_AND_GRES,)], ids=str)
+@pytest.mark.parametrize(
+    "flags", [(), (DEAREST,), (DEAREST_AND_GRES,), (DEAREST, DEAREST_AND_GRES)], ids=str
+)
 def test_bills_are_those_of_slurms_loop(flags: tuple[str, ...]) -> None:
     rng = np.random.default_rng(7)
     for _ in range(50):

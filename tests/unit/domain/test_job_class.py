@@ -118,7 +118,7 @@ def test_a_class_of_the_sites_own_says_itself_whether_it_is_interactive():
     classifier = JobClassifier(rules, {**BUILT_IN, **own})
     assert classifier.class_of(job(qos="now")) == "SDJ"
     assert classifier.is_interactive(job(qos="now"))
-    assert classifier.utility_of(job(user="ada")) == own["due"]
+    assert classifier.class_of(job(user="ada")) == "due"
     assert not classifier.is_interactive(job(user="ada"))
     assert classifier.class_of(job(user="eve")) == "batch"
     # a job that may start in another QOS too must not claim the class

@@ -103,13 +103,6 @@ def test_f1_counts_from_where_a_log_of_its_own_clock_does():
         assert prepare_log(replace(log, kind=kind, submit=submit, eligible=submit)).begin == 0.0
 
 
-def test_an_unknown_rule_is_refused_with_the_known_ones():
-    with pytest.raises(
-        ConfigurationError, match=r"'lifo': give one of drf, edf, expansion-factor.*\.onnx"
-    ):
-        rule_policy("lifo")
-
-
 @pytest.mark.parametrize(
     ("name", "order"),
     [
