@@ -139,12 +139,6 @@ def _audit(site: ReserveSite) -> list[str]:
 
 
 class TestRelease:
-    def test_the_watchdog_takes_a_limit_back_without_any_factor(self, site: ReserveSite) -> None:
-        site.out("run", "--once")
-        StateFile(site.state_file).write(set())
-        site.out("release", "--unattended")
-        assert site.has_no_limit
-
     def test_the_watchdog_leaves_a_running_daemon_its_limit(self, site: ReserveSite) -> None:
         site.out("run", "--once")
         with only_daemon(site.state_file):
@@ -185,12 +179,6 @@ class TestVerbsThatLook:
         site.configure("reserve")
         assert "Reserve:" not in site.out("explain", "2")
 
-    def test_status_names_a_limit_that_nobody_looks_after(self, site: ReserveSite) -> None:
-        site.out("run", "--once")
-        document = site.json("status", code=1)
-        assert document["outstanding"]["batch_limit"]
-        assert any("a limit of the daemon on batch jobs" in each for each in document["problems"])
-
     def test_who_may_not_enter_the_folder_is_told_what_can_be(
         self, site: ReserveSite, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -203,12 +191,6 @@ class TestVerbsThatLook:
 
         monkeypatch.setattr(Path, "stat", refuse)
         assert site.json("status", code=1)["outstanding"]["batch_limit"]  # or it is not known
-
-    def test_disable_waits_for_the_limit_too(self, site: ReserveSite) -> None:
-        site.out("run", "--once")
-        status, out, _ = site("disable", "--wait", "0")
-        assert status == 1
-        assert "a limit of the daemon on batch jobs may be outstanding" in out
 
 
 class TestWhoMayUseIt:
@@ -350,12 +332,6 @@ class TestCheck:
         site.configure("hook", influence_hours=24)
         assert {result for result, _ in site.reserve_checks().values()} == {"pass"}
 
-    def test_turned_off_while_a_limit_stands(self, site: ReserveSite) -> None:
-        site.out("run", "--once")
-        site.configure("reserve")
-        result, what = site.reserve_checks()["outstanding"]
-        assert (result, "slurm-rl release" in what) == ("fail", True)
-
     def test_licences_as_many_as_processors(self, site: ReserveSite) -> None:
         site.configure("reserve", mechanism="licenses")
         site.cluster.set(licenses={"slot": 7})
@@ -379,10 +355,12 @@ def test_every_command_agrees_on_what_is_outstanding(site: ReserveSite, left: st
         StateFile(site.state_file).write(set())
         for job in (2, 3):
             site.cluster.change(job, site=0)
-    outstanding = site.json("status", code=1)["outstanding"]
+    document = site.json("status", code=1)
+    outstanding = document["outstanding"]
+    assert any(outstanding[left] in each for each in document["problems"])
     assert {name for name, words in outstanding.items() if words} == {left}
     result, what = site.reserve_checks()["outstanding"]
-    assert (result, outstanding[left] in what) == ("fail", True)
+    assert (result, outstanding[left] in what, "slurm-rl release" in what) == ("fail", True, True)
     status, out, _ = site("disable", "--wait", "0")
     assert (status, outstanding[left] in out) == (1, True)
     site.out("release", "--unattended")

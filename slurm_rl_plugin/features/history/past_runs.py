@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import JobTable, Memory, QueueSnapshot
+from slurm_rl_plugin.features.history import run_history as rules
 from slurm_rl_plugin.features.history.run_history import (
     AT_RISK,
     BOUNDS,
@@ -32,43 +33,12 @@ from slurm_rl_plugin.features.history.run_history import (
     HISTORY,
     INVERSE,
     LAST,
-    LIMIT_CLASSES,
-    LIMIT_KEEPS,
-    LONG_RUN,
     PARTS,
     PREVIOUS,
-    PRIOR_RUNS,
     REQUEST_CLASSES,
-    SHARES,
-    SHORTEST,
-    SITE_KEEPS,
     SLOW,
     SPENT,
-    TEMPLATE_KEEPS,
-    UNKNOWN_HAZARD,
-    USER_KEEPS,
     RunEvents,
-    alike_features,
-    asked_time,
-    believed_rate,
-    drawn,
-    expected_run,
-    fill_shares,
-    history_features,
-    learn_shares,
-    limit_class,
-    limit_keys,
-    limit_step,
-    met_users,
-    nominal_shares,
-    place_of,
-    request_class,
-    run_time_at,
-    speaks_for,
-    template_keys,
-    user_keys,
-    weight_among_limits,
-    weight_at_site,
 )
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -138,7 +108,7 @@ def fold_events(
     events: RunEvents, site: Level, users: Level, limits: Level, templates: Level
 ) -> None:
     """Add every event, one at least, to the rows of its levels, which change."""
-    of_ends = place_of(events.run_time, events.time_limit)[events.job]
+    of_ends = rules.place_of(events.run_time, events.time_limit)[events.job]
     place = np.where(events.kind == ENDED, of_ends, events.kind + len(BOUNDS))
     counted = np.flatnonzero(place < 2 * len(BOUNDS))
     if len(counted):
@@ -149,13 +119,15 @@ def fold_events(
         of_site, of_user, of_limits, of_template = (
             _Turns.of(each.row * len(BOUNDS) + bound) for each in (site, whose, limits, templates)
         )
-        at_site = weight_at_site(of_user.counts_before(whose, USER_KEEPS))
-        among = weight_among_limits(of_template.counts_before(templates, TEMPLATE_KEEPS))
+        at_site = rules.weight_at_site(of_user.counts_before(whose, rules.USER_KEEPS))
+        among = rules.weight_among_limits(
+            of_template.counts_before(templates, rules.TEMPLATE_KEEPS)
+        )
         whole = np.ones(len(counted))
-        of_site.fold(site, ended, at_site, SITE_KEEPS)
-        of_limits.fold(limits, ended, among, LIMIT_KEEPS)
-        of_user.fold(whose, ended, whole, USER_KEEPS)
-        of_template.fold(templates, ended, whole, TEMPLATE_KEEPS)
+        of_site.fold(site, ended, at_site, rules.SITE_KEEPS)
+        of_limits.fold(limits, ended, among, rules.LIMIT_KEEPS)
+        of_user.fold(whose, ended, whole, rules.USER_KEEPS)
+        of_template.fold(templates, ended, whole, rules.TEMPLATE_KEEPS)
     _fold_spent(events, users)
     _fold_last(events, users)
 
@@ -163,11 +135,11 @@ def fold_events(
 def _fold_spent(events: RunEvents, users: Level) -> None:
     """Add runs that have ended or outlived LONG_RUN to users' rows (`run_history.fold_spent`)."""
     ended = events.kind == ENDED
-    pays = np.flatnonzero(ended | (events.kind == BOUNDS.index(LONG_RUN)))
+    pays = np.flatnonzero(ended | (events.kind == BOUNDS.index(rules.LONG_RUN)))
     turns = _Turns.of(users.row[pays])
     pays = pays[turns.order]
     run_time = events.run_time[events.job[pays]]
-    long = ~ended[pays] | (run_time >= LONG_RUN)
+    long = ~ended[pays] | (run_time >= rules.LONG_RUN)
     if len(pays) == 0:
         return
     place = np.arange(len(pays))
@@ -190,11 +162,19 @@ def _fold_last(events: RunEvents, users: Level) -> None:
     new = users.rows[INVERSE, user] <= 0.0
     weight = SLOW * (1.0 - SLOW) ** (np.repeat(turns.length, turns.length) - 1.0 - turns.before())
     weight[turns.first[new]] /= SLOW  # a first run counts whole
-    inverse = np.add.reduceat(weight / np.maximum(run_time, SHORTEST), turns.first)
+    inverse = np.add.reduceat(weight / np.maximum(run_time, rules.SHORTEST), turns.first)
     users.rows[INVERSE, user] = users.rows[INVERSE, user] * (1.0 - SLOW) ** turns.length + inverse
     previous = np.where(turns.length > 1, run_time[turns.last - 1], users.rows[LAST, user])
     users.rows[PREVIOUS, user] = np.where(previous > 0.0, previous, last)
     users.rows[LAST, user] = last
+
+
+def _places(known: FloatArray, wanted: FloatArray) -> IntArray:
+    """Where each wanted number lies in sorted ones, -1 where it is not among them; shape [m]."""
+    if len(known) == 0:
+        return np.full(len(wanted), -1, dtype=np.int64)
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[place] == wanted, place, -1)
 
 
 #: Numbers of a line: key, time of the last event, the row of history.
@@ -223,11 +203,7 @@ class HistoryTable:
 
     def places(self, keys: FloatArray) -> IntArray:
         """Place of each key, -1 where it has no row; shape [m]."""
-        if len(self) == 0:
-            return np.full(len(keys), -1, dtype=np.int64)
-        known = np.ascontiguousarray(self.lines[:, _KEY])
-        place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-        return np.where(known[place] == keys, place, -1)
+        return _places(np.ascontiguousarray(self.lines[:, _KEY]), keys)
 
     def rows_of(self, keys: FloatArray) -> FloatArray:
         """A copy of the row of each key, zeros where there is none; shape [HISTORY, m]."""
@@ -359,10 +335,10 @@ class KnownPast:
 
         `asked` are the shares that are asked for, shape [len(PARTS)].
         """
-        shares = np.empty((SHARES, len(self.time_limit)))
-        fill_shares(shares, self.hazards)
+        shares = np.empty((rules.SHARES, len(self.time_limit)))
+        rules.fill_shares(shares, self.hazards)
         found = [
-            np.minimum(run_time_at(shares, asked[part]), self.time_limit)
+            np.minimum(rules.run_time_at(shares, asked[part]), self.time_limit)
             for part in range(len(PARTS))
         ]
         return np.asarray(np.stack(found, axis=1)[self.group[self.template]])
@@ -378,15 +354,15 @@ def known_past(
 
     `waits_as` says how many waiting jobs each of them is; by default one.
     """
-    users, which = met_users(snapshot.users, jobs.user)
-    keys = template_keys(users[which], jobs.processors, jobs.time_limit)
+    users, which = rules.met_users(snapshot.users, jobs.user)
+    keys = rules.template_keys(users[which], jobs.processors, jobs.time_limit)
     first, template = _templates(keys)
     of_users = past.users.rows_of(users)
-    user, limit = which[first], asked_time(jobs.time_limit[first])
+    user, limit = which[first], rules.asked_time(jobs.time_limit[first])
     processors = np.maximum(jobs.processors[first], 1).astype(np.float64)
-    request = request_class(limit, processors).astype(np.int64)
-    speaks = speaks_for(of_users[SPENT, user], limit, processors)
-    own = template_keys(users[user], jobs.processors[first], limit_step(limit))
+    request = rules.request_class(limit, processors).astype(np.int64)
+    speaks = rules.speaks_for(of_users[SPENT, user], limit, processors)
+    own = rules.template_keys(users[user], jobs.processors[first], rules.limit_step(limit))
     row = past.templates.places(own)
     number = (user * REQUEST_CLASSES + request) * 2 + speaks
     same = _one_of_each(np.where(row >= 0, 2 * REQUEST_CLASSES * len(users) + row, number))
@@ -395,7 +371,9 @@ def known_past(
     requests = _Requests(users, user[one], limit[one], request[one], speaks[one], row[one])
     pending = np.bincount(template, waits_as)
     runs = snapshot.running.as_requested
-    running = template_keys(user_keys(snapshot.users, runs.user), runs.processors, runs.time_limit)
+    running = rules.template_keys(
+        rules.user_keys(snapshot.users, runs.user), runs.processors, runs.time_limit
+    )
     return KnownPast(
         hazards=_hazards(past, of_users, requests),
         time_limit=limit[one],
@@ -420,17 +398,21 @@ class _Requests(NamedTuple):
 def _hazards(past: PastRuns, of_users: FloatArray, requests: _Requests) -> FloatArray:
     """As `run_history.fill_hazards`, each level as often as it has rows, [len(BOUNDS), n]."""
     user, limit, speaks = requests.user, requests.time_limit, requests.speaks
-    site = np.full((len(BOUNDS), REQUEST_CLASSES), UNKNOWN_HAZARD)
-    _draw(site, past.site.rows_of(np.arange(float(REQUEST_CLASSES))), PRIOR_RUNS[0])
+    site = np.full((len(BOUNDS), REQUEST_CLASSES), rules.UNKNOWN_HAZARD)
+    _draw(
+        site,
+        past.site.rows_of(np.arange(float(REQUEST_CLASSES))),
+        rules.PRIOR_RUNS[0],
+    )
     hazards = np.take(site, requests.request, axis=1)
-    _draw(hazards, np.take(of_users, user, axis=1), PRIOR_RUNS[1])
-    within = user * LIMIT_CLASSES + limit_class(limit).astype(np.int64)
+    _draw(hazards, np.take(of_users, user, axis=1), rules.PRIOR_RUNS[1])
+    within = user * rules.LIMIT_CLASSES + rules.limit_class(limit).astype(np.int64)
     one, group = _numbered(_one_of_each(within))
-    limits = past.limits.rows_of(limit_keys(requests.users[user[one]], limit[one]))
-    _draw(hazards, np.take(limits, group, axis=1), PRIOR_RUNS[2])
+    limits = past.limits.rows_of(rules.limit_keys(requests.users[user[one]], limit[one]))
+    _draw(hazards, np.take(limits, group, axis=1), rules.PRIOR_RUNS[2])
     seen = np.flatnonzero(requests.template >= 0)  # few of a long queue's templates have run
     of_seen = hazards[:, seen]
-    _draw(of_seen, past.templates.rows[requests.template[seen]].T, PRIOR_RUNS[3])
+    _draw(of_seen, past.templates.rows[requests.template[seen]].T, rules.PRIOR_RUNS[3])
     hazards[:, seen] = of_seen
     silent = np.flatnonzero(~speaks)
     known = site[:, requests.request[silent]]
@@ -441,7 +423,7 @@ def _hazards(past: PastRuns, of_users: FloatArray, requests: _Requests) -> Float
 def _draw(hazards: FloatArray, rows: FloatArray, runs: float) -> None:
     """Turn hazards of the level above, [len(BOUNDS), n], into its own by rows, [HISTORY, n]."""
     for place in range(len(BOUNDS)):
-        hazards[place] = drawn(hazards[place], rows, place, runs)
+        hazards[place] = rules.drawn(hazards[place], rows, place, runs)
 
 
 def history_columns(snapshot: QueueSnapshot, past: PastRuns | KnownPast) -> NDArray[np.float32]:
@@ -454,12 +436,12 @@ def history_columns(snapshot: QueueSnapshot, past: PastRuns | KnownPast) -> NDAr
     known = past
     if isinstance(known, PastRuns):
         known = known_past(snapshot, snapshot.pending.jobs, known, snapshot.each_waits_as)
-    mean, rate = expected_run(known.hazards, known.time_limit)
-    predicted = history_features(mean, believed_rate(mean, rate, known.speaks))
+    mean, rate = rules.expected_run(known.hazards, known.time_limit)
+    predicted = rules.history_features(mean, rules.believed_rate(mean, rate, known.speaks))
     of_groups = np.stack(predicted, axis=1).astype(np.float32)
     columns = np.empty((len(known.group), len(SITE.history_jobs)), dtype=np.float32)
     columns[:, : len(predicted)] = np.take(of_groups, known.group, axis=0)
-    for place, each in enumerate(alike_features(*known.counts), len(predicted)):
+    for place, each in enumerate(rules.alike_features(*known.counts), len(predicted)):
         columns[:, place] = known.speaks[known.group] * each
     return np.take(columns, known.template, axis=0)
 
@@ -504,7 +486,7 @@ class ForetoldRuns:
     """What is remembered."""
 
     #: Shares that are asked for, so that PARTS of the runs end below; shape [len(PARTS)].
-    asked: FloatArray = field(default_factory=nominal_shares)
+    asked: FloatArray = field(default_factory=rules.nominal_shares)
     #: Number and quantiles, seconds, of each running job, by number; shape [m, 1 + len(PARTS)].
     lines: FloatArray = field(default_factory=lambda: np.empty((0, _LINE)))
 
@@ -529,7 +511,8 @@ class ForetoldRuns:
         order = np.argsort(running.job_id)
         lines = np.full((len(order), _LINE), np.nan)
         lines[:, 0] = running.job_id[order]
-        met, new = _places(self.lines[:, 0], lines[:, 0])
+        met = _places(self.lines[:, 0], lines[:, 0])
+        new = met < 0
         lines[~new] = self.lines[met[~new]]
         if new.any():
             started = running.select(order[new])
@@ -540,21 +523,12 @@ class ForetoldRuns:
     def _learned(self, snapshot: QueueSnapshot) -> FloatArray:
         asked = self.asked.copy()
         ended = snapshot.ended
-        place, unknown = _places(self.lines[:, 0], ended.jobs.job_id.astype(np.float64))
+        place = _places(self.lines[:, 0], ended.jobs.job_id.astype(np.float64))
         run_time = np.maximum(ended.end - ended.start, 0.0)
-        known = ~unknown & np.isfinite(run_time)
-        chosen = np.flatnonzero(known)
+        chosen = np.flatnonzero((place >= 0) & np.isfinite(run_time))
         for end in chosen[np.lexsort((ended.jobs.job_id[chosen], ended.end[chosen]))].tolist():
-            learn_shares(asked, self.lines[place[end], 1:], run_time[end])
+            rules.learn_shares(asked, self.lines[place[end], 1:], run_time[end])
         return asked
-
-
-def _places(known: FloatArray, wanted: FloatArray) -> tuple[IntArray, BoolArray]:
-    """Where each wanted number lies in sorted ones, and which are not among them."""
-    if len(known) == 0:
-        return np.zeros(len(wanted), dtype=np.int64), np.ones(len(wanted), dtype=np.bool_)
-    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    return place, known[place] != wanted
 
 
 def quantiles_now(known: KnownPast | None, foretold: ForetoldRuns) -> FloatArray:

@@ -28,9 +28,6 @@ from slurm_rl_plugin.features.site import (
     SITE,
     USUAL,
     dynamic_job_features,
-    late_after,
-    lateness,
-    longest_wait,
     share_doublings,
     static_job_features,
 )
@@ -62,39 +59,10 @@ def queue_of(snapshot, estimate, running):
     return dict(zip(SITE.queue, values.tolist(), strict=True))
 
 
-def dynamic(wait=0.0, longest=0.0, share=0.5, usage=0.5, long_waits=1.0, shares=1.0):
-    """The features that change while a job waits, by name."""
-    values = dynamic_job_features(
-        wait, lateness(wait, late_after(longest)), share_doublings(share, usage), long_waits, shares
-    )
-    return dict(zip(SITE.dynamic_jobs, values, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("wait", "longest", "expected"),
-    [
-        (5 * HOUR, 10 * HOUR, 0.0),  # half of the longest: not yet
-        (4 * HOUR, 10 * HOUR, 0.0),
-        (5.1 * HOUR, 10 * HOUR, math.log(1.02)),
-        (10 * HOUR, 10 * HOUR, math.log(2)),
-        (20 * HOUR, 10 * HOUR, math.log(4)),
-        (60.0, 0.0, 0.0),  # without a wait: from a minute on
-        (61.0, 100.0, math.log(61 / 60)),
-        (61.0, 121.0, math.log(61 / 60.5)),
-        (0.0, 0.0, 0.0),
-    ],
-)
-def test_a_job_is_overdue_beyond_half_of_the_longest_wait(wait, longest, expected):
-    assert dynamic(wait, longest)["overdue"] == pytest.approx(expected, abs=1e-12)
-
-
 @pytest.mark.parametrize(
     ("share", "usage", "expected"),
     [
-        (0.25, 0.25, 0.0),
-        (0.25, 0.5, 1.0),
         (0.25, 0.125, -1.0),
-        (0.05, 0.8, 4.0),
         (0.04, 0.8, 4.0),  # 20 times: counted as 16
         (0.8, 0.04, -4.0),
         (0.25, 0.0, -4.0),
@@ -103,9 +71,8 @@ def test_a_job_is_overdue_beyond_half_of_the_longest_wait(wait, longest, expecte
     ],
 )
 def test_doublings_of_usage_over_share_are_told_up_to_four(share, usage, expected):
-    told = dynamic(share=share, usage=usage, shares=8.0)
-    assert told["share_doublings"] == pytest.approx(expected)
-    assert told["share_points"] == pytest.approx(8 * expected)
+    found = dynamic_job_features(0.0, 0.0, share_doublings(share, usage), 1.0, 8.0)
+    assert found[2:] == pytest.approx((expected, 8 * expected))
 
 
 def test_a_limit_of_less_than_a_second_counts_as_one_and_no_processors_as_one():
@@ -113,15 +80,6 @@ def test_a_limit_of_less_than_a_second_counts_as_one_and_no_processors_as_one():
     table = replace(jobs, processors=np.array([0, 1]))
     size, limit, *_ = static_job_features(table, np.array([0.5, 0.0]), 1.0, 0.0)
     assert size.tolist() == limit.tolist() == [0.0, 0.0]
-
-
-def test_the_longest_wait_counts_half_after_thirty_days():
-    assert longest_wait(8 * HOUR, 30 * DAY, 60.0) == 4 * HOUR
-    assert longest_wait(8 * HOUR, 60 * DAY, 60.0) == 2 * HOUR
-    assert longest_wait(8 * HOUR, 15 * DAY, 0.0) == pytest.approx(8 * HOUR / math.sqrt(2))
-    assert longest_wait(8 * HOUR, 0.0, 9 * HOUR) == 9 * HOUR
-    assert longest_wait(8 * HOUR, 30 * DAY, 5 * HOUR) == 5 * HOUR
-    assert longest_wait(0.0, math.inf, 0.0) == 0.0
 
 
 def test_an_outlived_estimate_releases_now_and_not_in_the_past():
@@ -180,20 +138,6 @@ GRID = snapshot_of(GRID_LOAD, Moment(200.0, [2, 3, 4], [0, 1], [160.0, 100.0, *[
 WAITING, RUNNING = GRID_LOAD.estimate[2:], GRID_LOAD.estimate[:2]
 
 
-@pytest.mark.parametrize(
-    ("shares", "places"),
-    [
-        ([0.7, 0.2, 0.05, 0.05], [0, 1, 2, 3]),
-        ([0.05, 0.2, 0.05, 0.7], [2, 1, 3, 0]),
-        ([0.15, 0.4, 0.15, 0.05, 0.25], [2, 0, 3, 3, 1]),
-        ([1.0], [0]),
-        ([], []),
-    ],
-)
-def test_accounts_take_places_by_share_and_ties_by_index(shares, places):
-    assert account_places(np.array(shares)).tolist() == places
-
-
 def test_an_empty_site_has_finite_inputs_and_no_rows():
     nobody = replace(
         GRID,
@@ -221,24 +165,17 @@ def test_the_site_schema_is_the_released_one():
     assert SITE.digest == "880c91c623604e9954de8e8f710e3a8a5f62af043fa2905c56d6dc964dabe32e"
 
 
-INTERACTIVE = np.array([True, True, False, False, False])
-RUN = np.array([10.0, 30.0, 1000.0, 5000.0, 2000.0])
+def test_accounts_take_places_by_share_and_ties_by_index():
+    assert account_places(np.array([0.15, 0.4, 0.15, 0.05, 0.25])).tolist() == [2, 0, 3, 3, 1]
 
 
-def test_class_median_is_the_median_run_time_of_the_jobs_class():
-    estimate = ClassMedian.of(RUN, INTERACTIVE)
-    assert (estimate.interactive_median, estimate.batch_median) == (20.0, 2000.0)
-    limits = np.full(3, 7.0)
-    assert estimate.estimate(limits, np.array([True, False, True])).tolist() == [20, 2000, 20]
-
-
-@pytest.mark.parametrize("everybody", [True, False])
-def test_a_class_without_jobs_takes_the_median_of_all(everybody):
-    estimate = ClassMedian.of(RUN, np.full(5, everybody))
-    assert estimate.interactive_median == estimate.batch_median == 1000.0
-
-
-def test_medians_of_no_jobs_are_refused():
+def test_class_medians_are_of_the_class_and_of_all_jobs_where_it_has_none():
+    run, interactive = np.array([10.0, 30.0, 1000.0, 5000.0, 2000.0]), np.arange(5) < 2
+    estimate = ClassMedian.of(run, interactive)
+    assert estimate.estimate(np.full(2, 7.0), np.array([True, False])).tolist() == [20, 2000]
+    for everybody in (True, False):
+        found = ClassMedian.of(run, np.full(5, everybody))
+        assert found.interactive_median == found.batch_median == 1000.0
     with pytest.raises(ConfigurationError, match="at least one job"):
         ClassMedian.of(np.empty(0), np.empty(0, dtype=bool))
 

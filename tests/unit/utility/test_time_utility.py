@@ -136,25 +136,16 @@ def test_a_class_that_makes_no_sense_is_refused_in_one_sentence(keys, words):
 
 
 @pytest.mark.parametrize(
-    ("wait", "run", "expected"), [(0, 50, 1.0), (50, 50, 0.5), (150, 50, 0.25), (1, 0.01, 0.5)]
-)
-def test_responsiveness_is_run_time_over_turnaround_from_one_second_on(wait, run, expected):
-    assert responsiveness(wait, run) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(("wait", "run", "expected"), [(0, 5, 0), (30, 15, 2), (3, 0.5, 3)])
-def test_relative_overhead_is_wait_over_run_time_from_one_second_on(wait, run, expected):
-    assert relative_overhead(wait, run) == expected
-
-
-@pytest.mark.parametrize(
-    ("wait", "run", "expected"),
+    ("measure", "wait", "run", "expected"),
     [
-        (0, 100, 1.0),
-        (300, 100, 4.0),
-        (18, 2, 2.0),  # a run below 10 s counts as 10 s below the line only
-        (3, 2, 1.0),  # and the slowdown is never below 1
+        (responsiveness, 150, 50, 0.25),
+        (responsiveness, 1, 0.01, 0.5),  # a run below 1 s counts as 1 s
+        (relative_overhead, 30, 15, 2),
+        (relative_overhead, 3, 0.5, 3),
+        (bounded_slowdown, 300, 100, 4.0),
+        (bounded_slowdown, 18, 2, 2.0),  # a run below 10 s counts as 10 s below the line only
+        (bounded_slowdown, 3, 2, 1.0),  # and the slowdown is never below 1
     ],
 )
-def test_bounded_slowdown_has_a_ten_second_bound_and_is_at_least_one(wait, run, expected):
-    assert bounded_slowdown(wait, run) == expected
+def test_measures_of_one_job(measure, wait, run, expected):
+    assert measure(wait, run) == pytest.approx(expected)
