@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -14,88 +13,38 @@ from slurm_rl_plugin.domain.machine import ResourceLimit as Qos
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.domain.share_tree import Association, ShareTree
 from slurm_rl_plugin.domain.site_priority import association_factors, fixed_points, next_reset
+from tests.case_files import rows
 from tests.reference.slurm_priority import (
     age_factors,
     fair_share_factors,
     with_those_below,
 )
 
-CLASSIC = PriorityWeights(flags=frozenset({"NO_FAIR_TREE"}))
-#: Account, user, account above, share (None for Fairshare=parent), own usage.
-Row = tuple[str, str, str, float | None, float]
 
-
-def tree_of(*rows: Row) -> tuple[ShareTree, np.ndarray[Any, np.dtype[np.float64]]]:
-    """The tree, and usage of each association with all below it."""
-    tree = ShareTree.of(Association(*row[:4]) for row in rows)
-    own = {(row[0], row[1]): row[4] for row in rows}
+def factors_of(
+    weights: PriorityWeights, associations: list[tuple[str, str, str, Any, float]]
+) -> dict[str, float]:
+    """The factor of each user; the last of each row is its own usage."""
+    tree = ShareTree.of(
+        Association(*names, None if share == "parent" else share)
+        for *names, share, _ in associations
+    )
+    own = {(account, user): usage for account, user, _, _, usage in associations}
     usage = [own.get(pair, 0.0) for pair in zip(tree.accounts, tree.users, strict=True)]
-    return tree, with_those_below(tree, np.array(usage))
-
-
-def by_user(tree: ShareTree, factors: np.ndarray[Any, Any]) -> dict[str, float]:
+    factors = fair_share_factors(weights, tree, with_those_below(tree, np.array(usage)))
     return {user: factors[at] for at, user in enumerate(tree.users) if user}
 
 
-def test_fair_tree_ranks_users_by_their_accounts_first() -> None:
-    tree, usage = tree_of(
-        ("a", "", "root", 40, 0),
-        ("b", "", "root", 60, 0),
-        ("a", "heavy", "", 1, 50),  # a: level (40/100)/(60/100) = 0.67
-        ("a", "light", "", 1, 10),
-        ("b", "greedy", "", 1, 40),  # b: 0.6/0.4 = 1.5, whatever its user has used
-        ("b", "new", "", None, 0),
-    )
-    factors = by_user(tree, fair_share_factors(PriorityWeights(), tree, usage))
-    assert factors == {"new": 1.0, "greedy": 0.75, "light": 0.5, "heavy": 0.25}
+@rows("share_trees", "fair_tree", "case")
+def test_factors_of_fair_tree(case: list[Any]) -> None:
+    assert factors_of(PriorityWeights(), case[0]) == case[1]
 
 
-def test_accounts_that_tie_keep_their_users_apart() -> None:
-    """As slurmctld does, which does not merge them: see `fair_tree_factors`."""
-    tree, usage = tree_of(
-        ("a", "", "root", 0, 0),
-        ("b", "", "root", 0, 0),
-        ("a", "a1", "", 1, 10),
-        ("a", "a2", "", 1, 20),
-        ("b", "b1", "", 1, 1),
-        ("b", "b2", "", 1, 90),
-    )
-    factors = by_user(tree, fair_share_factors(PriorityWeights(), tree, usage))
-    assert factors == {"a1": 1.0, "a2": 0.75, "b1": 0.75, "b2": 0.25}
-
-
-def test_children_of_an_account_with_its_parents_share_compete_one_level_higher() -> None:
-    tree, usage = tree_of(
-        ("a", "", "root", None, 0),
-        ("b", "", "root", 1, 0),
-        ("a", "u", "", 3, 60),  # next to b among the children of the root: (3/4)/(60/100)
-        ("b", "v", "", 1, 40),  # b: (1/4)/(40/100)
-    )
-    assert by_user(tree, fair_share_factors(PriorityWeights(), tree, usage)) == {"u": 1, "v": 0.5}
-    classic = by_user(tree, fair_share_factors(CLASSIC, tree, usage))
-    assert classic == pytest.approx({"u": 2 ** -(0.6 / 0.75), "v": 2 ** -(0.4 / 0.25)})
-
-
-def test_classic_fair_share_inherits_usage_of_the_account_above() -> None:
-    """Effective usage = own + (the account's - own) x the part of the siblings' shares."""
-    tree, usage = tree_of(
-        ("a", "", "root", 40, 0),
-        ("b", "", "root", 60, 0),
-        ("a", "u", "", 3, 20),
-        ("a", "v", "", 1, 25),
-        ("b", "w", "", None, 55),
-        ("b", "none", "", 0, 0),
-    )
-    damped = replace(CLASSIC, dampening=2.0)
-    effective_u, effective_v = 0.20 + (0.45 - 0.20) * 3 / 4, 0.25 + (0.45 - 0.25) / 4
-    assert by_user(tree, fair_share_factors(damped, tree, usage)) == pytest.approx(
-        {
-            "u": 2 ** -(effective_u / 0.3 / 2),
-            "v": 2 ** -(effective_v / 0.1 / 2),
-            "w": 2 ** -(0.55 / 0.6 / 2),
-            "none": 0.0,
-        }
-    )
+@rows("share_trees", "classic", "case")
+def test_classic_factors(case: list[Any]) -> None:
+    dampening, associations, factors = case
+    weights = PriorityWeights(flags=frozenset({"NO_FAIR_TREE"}), dampening=dampening)
+    assert factors_of(weights, associations) == pytest.approx(factors)
 
 
 @pytest.mark.parametrize(

@@ -17,21 +17,14 @@ from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
 from slurm_rl_plugin.domain import QueueSnapshot, RunningJobs
 from slurm_rl_plugin.domain.machine import (
     Machine,
-    MachinePartition,
-    NodeKind,
-    PartitionAccess,
-    PriorityWeights,
 )
 from slurm_rl_plugin.domain.resources import ResourceRequests
-from slurm_rl_plugin.forecasts.live.asked_queue import OtherRequest, asking_for
 from slurm_rl_plugin.forecasts.live.other_partitions import other_partitions
-from slurm_rl_plugin.forecasts.live.site_at import site_now
 from slurm_rl_plugin.machine_files.reader import read_machine
-from slurm_rl_plugin.simulator.workloads.site_points import site_priority
-from slurm_rl_plugin.units import DAY, HOUR
+from slurm_rl_plugin.units import HOUR
 from tests.assets.record_slurm_answers import ASSETS
+from tests.case_files import rows
 from tests.unit.batch_systems.test_slurm_requests import recorded
-from tests.unit.forecasts.live_site import LiveSite, replay_source
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 
 RELEASES = sorted(ASSETS.iterdir())
@@ -86,42 +79,17 @@ def with_right(key: str, text: str) -> str:
     return line
 
 
-CLOSED = [
-    *[("State", word) for word in ("DOWN", "DRAIN", "INACTIVE", "?")],
-    *[("Hidden", "YES"), ("RootOnly", "YES"), ("ReqResv", "YES"), ("PreemptMode", "REQUEUE")],
-    *[("AllowGroups", "staff"), ("AllowGroups", ""), ("AllocNodes", "login1"), ("QoS", "short")],
-    *[("AllowAccounts", "biology"), ("AllowAccounts", ""), ("AllowQos", "long"), ("AllowQos", "")],
-    *[("MaxTime", "00:59:00"), ("MinNodes", "3"), ("MinNodes", ""), ("MaxNodes", "1")],
-    *[("MaxCPUsPerNode", "8"), ("MaxCPUsPerSocket", "8"), ("MaxMemPerNode", "100")],
-    ("Nodes", "(null)"),
-]
-
-
-@pytest.mark.parametrize(("key", "text"), CLOSED)
+@rows("partitions", "closed", "key text")
 def test_a_right_that_is_missing_or_unknown_refuses(key: str, text: str) -> None:
     assert other_partitions(queue(), 0, machine(with_right(key, text))) == ["gpu"]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        SHORT.replace("AllowAccounts=ALL", "DenyAccounts=chemistry,Physics"),
-        SHORT.replace("AllowAccounts=ALL", "DenyAccounts=root"),  # and all accounts below it
-        SHORT.replace("AllowQos=ALL", "DenyQos=normal"),
-        SHORT.replace("MaxMemPerNode=", "MaxMemPerCPU="),
-    ],
-)
-def test_who_is_denied_is_refused(line: str) -> None:
-    assert other_partitions(queue(), 0, machine(line)) == ["gpu"]
+@rows("partitions", "denied", "recorded text")
+def test_who_is_denied_is_refused(recorded: str, text: str) -> None:
+    assert other_partitions(queue(), 0, machine(SHORT.replace(recorded, text))) == ["gpu"]
 
 
-@pytest.mark.parametrize(
-    ("key", "text"),
-    [
-        *[("AllowAccounts", "biology,Physics"), ("AllowQos", "normal"), ("MaxTime", "01:00:00")],
-        *[("MinNodes", "2"), ("MaxNodes", "2"), ("MaxTime", "UNLIMITED"), ("MaxCPUsPerSocket", "")],
-    ],
-)
+@rows("partitions", "allowed", "key text")
 def test_a_job_within_the_rights_may_go(key: str, text: str) -> None:
     assert other_partitions(queue(), 0, machine(with_right(key, text))) == ["gpu", "short"]
 
@@ -172,24 +140,3 @@ def test_the_partition_with_the_least_demand_comes_first() -> None:
     running = RunningJobs.seen(job_table(1, processors=[8], partition=[1]), np.zeros(1), 1000.0)
     busy = replace(idle, running=running, partitions=("batch", "gpu"))
     assert other_partitions(busy, 0, machine(SHORT)) == ["short", "gpu"]
-
-
-def test_a_replay_has_the_tier_and_the_priority_factor_of_the_other_partition(
-    site: LiveSite, now: float
-) -> None:
-    open_to_all = {"kinds": (0,), "access": PartitionAccess()}
-    on_nodes = Machine(
-        kinds=(NodeKind(name="n[1-2]", count=2, resources=(16.0, 0.0, 0.0)),),
-        partitions=(
-            MachinePartition(name="batch", is_default=True, **open_to_all),
-            MachinePartition(name="express", tier=3, priority_factor=10, **open_to_all),
-        ),
-        weights=PriorityWeights(partition=1000.0),
-    )
-    look = asking_for(site.queue(now, now - HOUR), 0, OtherRequest(partition="express"))
-    at, row = site_now(replace(site, machine=on_nodes).history(now), look, 7.0 * DAY)
-    replayed, _ = replay_source().at(at)
-    assert replayed.machine is not None
-    assert replayed.machine.tier[at.pending[row[:2]]].tolist() == [3, 1]
-    points = site_priority(at.prepared, on_nodes).points[at.pending[row[:2]]]
-    assert points.tolist() == [1000.0, 100.0]

@@ -27,6 +27,7 @@ from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from tests.case_files import rows
 from tests.reference.loads import snapshot_of
 from tests.reference.readable_simulator import Moment
 
@@ -44,18 +45,7 @@ QUEUE = Workload.of(
 SNAPSHOT = snapshot_of(QUEUE, Moment(1500.0, [0, 1, 2, 3], [], [np.nan] * 4), 8)
 
 
-@pytest.mark.parametrize(
-    ("name", "order"),
-    [
-        ("fifo", [0, 1, 3, 2]),
-        ("sjf", [2, 3, 0, 1]),
-        ("saf", [0, 3, 1, 2]),  # 300, 480, 900, 1600 processor-seconds
-        ("least-share", [0, 1, 3, 2]),  # 1, 1, 2 and 8 processors
-        ("edf", [0, 3, 2, 1]),  # deadlines 1360, 1450, 1660, 1970
-        ("interactive-first", [3, 0, 1, 2]),
-        ("min-run-wait", [2, 3, 0, 1]),  # 300, 590, 800, 1390
-    ],
-)
+@rows("orders", "static", "name order")
 def test_rule_orders_the_queue_as_its_name_says(name, order):
     decision = rule_policy(name).decide(SNAPSHOT)
     assert np.argsort(-decision.scores).tolist() == order
@@ -103,14 +93,7 @@ def test_f1_counts_from_where_a_log_of_its_own_clock_does():
         assert prepare_log(replace(log, kind=kind, submit=submit, eligible=submit)).begin == 0.0
 
 
-@pytest.mark.parametrize(
-    ("name", "order"),
-    [
-        ("sjf-predicted", [3, 0, 1, 2]),
-        ("saf-predicted", [0, 2, 1, 3]),  # 300, 800, 600, 900 processor-seconds
-        ("wspt-predicted", [2, 0, 3, 1]),  # 0.01, 0.002, 0.05, 0.009 over them
-    ],
-)
+@rows("orders", "predicted", "name order")
 def test_rules_by_predicted_run_times_order_as_their_names_say(name, order):
     processors, predicted = np.array([1.0, 2, 1, 9]), np.array([300.0, 400, 600, 100])
     rate = np.array([0.01, 0.002, 0.05, 0.009])

@@ -17,6 +17,7 @@ from slurm_rl_plugin.utility.fairness import (
     service_of_windows,
     share_deficit,
 )
+from tests.case_files import rows
 from tests.reference.readable_simulator import Job, fairness_of_each, served
 
 SHARES = np.array([0.5, 0.3, 0.2])
@@ -67,17 +68,7 @@ def test_fairness_and_service_agree_with_the_definition_on_any_few_jobs(rows, or
     assert service.tolist() == [sum(served(jobs, since.tolist(), t, 3)) for t in since]
 
 
-@pytest.mark.parametrize(
-    ("shares", "demand", "pool", "entitled"),
-    [
-        ([0.5, 0.5], [10.0, 10.0], 8.0, [4.0, 4.0]),
-        ([0.75, 0.25], [10.0, 10.0], 8.0, [6.0, 2.0]),
-        ([0.75, 0.25], [1.0, 10.0], 8.0, [1.0, 7.0]),  # what one cannot use goes to the other
-        ([0.6, 0.3, 0.1], [1.0, 2.0, 30.0], 9.0, [1.0, 2.0, 6.0]),
-        ([1.0, 0.0], [2.0, 6.0], 8.0, [2.0, 0.0]),  # no share entitles to nothing
-        ([0.5, 0.5], [0.0, 0.0], 0.0, [0.0, 0.0]),
-    ],
-)
+@rows("utility", "entitled", "shares demand pool entitled")
 def test_water_fills_accounts_by_shares_up_to_their_demand(
     shares: list[float], demand: list[float], pool: float, entitled: list[float]
 ) -> None:
@@ -124,7 +115,7 @@ def test_windows_are_those_of_a_count_hour_by_hour(seed: int) -> None:
         assert service.entitled[window].tolist() == pytest.approx(entitled.tolist())
     lacking = np.maximum(service.entitled - service.delivered, 0.0).sum(axis=1)
     wrong = np.mean(lacking / service.delivered.sum(axis=1))
-    assert service.misdelivered == pytest.approx(wrong) > 0.0
+    assert 0.0 < service.misdelivered == pytest.approx(wrong)
     large = service.entitled > 0.02 * service.delivered.sum(axis=1, keepdims=True)
     kept = np.minimum(service.delivered[large] / service.entitled[large], 1.0)
     assert service.kept_parts.tolist() == kept.tolist()

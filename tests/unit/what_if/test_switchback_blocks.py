@@ -33,6 +33,7 @@ from slurm_rl_plugin.what_if.switchback.block_costs import (
     costs_of_blocks,
     live_cluster,
 )
+from tests.case_files import rows
 from tests.unit.forecasts.live_site import LiveSite, busy_look, last_days, live_site, replay_source
 
 BEGIN = 1_700_000_000.0
@@ -102,28 +103,11 @@ def test_the_usual_bound_on_service_leaves_the_name_of_an_earlier_release() -> N
     assert Declaration.of_json(stricter.as_json()) == stricter
 
 
-BAD: dict[str, Any] = {
-    "no service at all for the wrong account": {"misdelivered": 0},
-    "no blocks": {"blocks": []},
-    "a gap": {"blocks": [[0, 1, SITE, 0], [2, 3, OURS, 0]]},
-    "an unknown arm": {"blocks": [[0, 1, "theirs", 0]]},
-    "an end before its begin": {"blocks": [[1, 0, SITE, 0]]},
-    "no end": {"blocks": [[0, float("inf"), SITE, 0]]},
-    "a word for a time": {"blocks": [["noon", 1, SITE, 0]]},
-    "a short row": {"blocks": [[0, 1, SITE]]},
-    "a word for blocks": {"blocks": "ours"},
-    "a number for blocks": {"blocks": 3},
-    "a word for a number": {"harm": "much"},
-    "no number": {"harm": float("nan")},
-    "an unknown key": {"colour": "blue"},
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_what_is_no_declaration_is_refused(name: str) -> None:
+@rows("declarations", "refused", "keys")
+def test_what_is_no_declaration_is_refused(keys: dict[str, Any]) -> None:
     document = declared(drawn_blocks(BEGIN, 2, (12,), 5)).as_json()
     with pytest.raises(ValueError, match=r"\w"):
-        Declaration.of_json({**document, **BAD[name]})
+        Declaration.of_json({**document, **keys})
 
 
 @pytest.mark.parametrize("document", [None, 3, "text", [], {}, {"blocks": []}])
