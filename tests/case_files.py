@@ -12,8 +12,9 @@ FOLDER = Path(__file__).parent / "assets" / "cases"
 
 
 def table(file: str, name: str) -> Any:
-    """A table of a file."""
-    return tomllib.loads((FOLDER / f"{file}.toml").read_text())[name]
+    """A table of a file; for "" the whole of it."""
+    found = tomllib.loads((FOLDER / f"{file}.toml").read_text())
+    return found[name] if name else found
 
 
 def rows(file: str, name: str, names: str) -> pytest.MarkDecorator:

@@ -187,19 +187,6 @@ def test_what_trips(blocks: FloatArray, whole: float, measured: float, trips: bo
         assert f"{whole - 1.0:+.0%} in bounded_slowdown" in sentence
 
 
-@pytest.mark.parametrize(
-    ("bound", "misdelivered", "trips"),
-    [(0.15, 0.14, False), (0.15, 0.16, True), (0.2, 0.16, False)],
-)
-def test_service_of_the_wrong_account_trips(bound: float, misdelivered: float, trips: bool) -> None:
-    declared = replace(DECLARED, misdelivered=bound)
-    calm = costs(np.ones(2))
-    sentence = tripped(declared, calm, BlockCosts.none(), FLOORS, 1.0, misdelivered)
-    assert (sentence is not None) == trips
-    if sentence is not None:
-        assert sentence.startswith("16% of the last fortnight's service went to the wrong account")
-
-
 def test_later_blocks_speak_for_themselves() -> None:
     """Behind the first days there is no replay of the whole time."""
     assert said(costs(AGREEING, 1.1), BlockCosts.none()) is not None
