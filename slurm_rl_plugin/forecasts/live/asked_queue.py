@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -172,32 +172,19 @@ def _longer(pending: PendingJobs, jobs: JobTable, qos: int) -> PendingJobs:
     return replace(pending, jobs=jobs, **columns)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherRequest:
-    """What a job asks for instead; None where it asks for the same."""
-
-    time_limit: float | None = None  #: seconds
-    processors: float | None = None  #: how many; memory and GPUs go with them
-    partition: str | None = None  #: by name
-
-    def as_json(self) -> dict[str, float | str]:
-        """What is changed, by name."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
-
-
-def asking_for(snapshot: QueueSnapshot, place: int, asks: OtherRequest) -> QueueSnapshot:
-    """The queue where a pending job asks for something else."""
+def asking_for(snapshot: QueueSnapshot, place: int, asks: Mapping[str, Any]) -> QueueSnapshot:
+    """The queue where a pending job asks for something else, by the names of `Variant.asks`."""
     jobs, partitions = snapshot.pending.jobs, snapshot.partitions
     here = np.arange(len(jobs)) == place
     changed: dict[str, Any] = {}
-    if asks.partition is not None:
-        partitions, number = _placed(partitions, asks.partition)
+    if "partition" in asks:
+        partitions, number = _placed(partitions, asks["partition"])
         changed["partition"] = np.where(here, number, jobs.partition)
-    if asks.time_limit is not None:
-        changed["time_limit"] = np.where(here, asks.time_limit, jobs.time_limit)
-    if asks.processors is not None:
-        part = np.where(here, asks.processors / float(jobs.processors[place]), 1.0)
-        changed["processors"] = np.where(here, int(asks.processors), jobs.processors)
+    if "time_limit" in asks:
+        changed["time_limit"] = np.where(here, asks["time_limit"], jobs.time_limit)
+    if "processors" in asks:
+        part = np.where(here, asks["processors"] / float(jobs.processors[place]), 1.0)
+        changed["processors"] = np.where(here, int(asks["processors"]), jobs.processors)
         if jobs.requests is not None:
             total = jobs.requests.total * part[:, None]
             nodes = np.ceil(jobs.requests.nodes * part).astype(np.int64)
@@ -211,7 +198,8 @@ class Variant:
     """Another request of the same job."""
 
     words: str  #: what it asks for
-    asks: OtherRequest
+    #: What changes: time_limit in seconds, processors (memory and GPUs go with them), partition.
+    asks: Mapping[str, Any]
     runs_longer: float = 1.0  #: how many times as long it is taken to run
     #: Chance that it then runs into another limit than its own, by its predicted run time.
     killed: float = 0.0
@@ -248,20 +236,20 @@ def variants_of(limit: float, processors: int, run_times: FloatArray) -> Iterato
     if np.isfinite(limit) and advised < limit:
         yield Variant(
             words=f"a limit of {_hours(advised)} instead of {_hours(limit)}",
-            asks=OtherRequest(time_limit=advised),
+            asks={"time_limit": advised},
             killed=float((run_times > advised).mean()),
         )
     half = (processors + 1) // 2
     if half == processors:
         return
-    new_limit, words = None, f"{half} processors instead of {processors}"
+    asks, words = dict[str, float](), f"{half} processors instead of {processors}"
     longer = float(np.ceil(_ON_HALF * safe / _STEP) * _STEP)
     if longer > limit:
-        new_limit = min(longer, _ON_HALF * limit)
-        words += f" and a limit of {_hours(new_limit)} instead of {_hours(limit)}"
-    killed = float((_ON_HALF * run_times > (new_limit or limit)).mean())
+        asks["time_limit"] = min(longer, _ON_HALF * limit)
+        words += f" and a limit of {_hours(asks['time_limit'])} instead of {_hours(limit)}"
+    killed = float((_ON_HALF * run_times > asks.get("time_limit", limit)).mean())
     if killed <= KILLED:
-        asks = OtherRequest(processors=float(half), time_limit=new_limit)
+        asks["processors"] = float(half)
         words += ", its run time taken to double"
         yield Variant(words=words, asks=asks, runs_longer=_ON_HALF, killed=killed)
 
@@ -290,7 +278,7 @@ def advice_for(
     variants = [
         *variants_of(limit, processors, run_times),
         *(
-            Variant(words=f"partition {name} instead of {own}", asks=OtherRequest(partition=name))
+            Variant(words=f"partition {name} instead of {own}", asks={"partition": name})
             for name in partitions[:_PARTITIONS]
         ),
     ]
@@ -303,7 +291,7 @@ def advice_for(
         if each.is_sure(sooner, run_times):
             low, middle, high = np.quantile(sooner, [0.05, 0.5, 0.95]).tolist()
             told = {"sooner": middle, "interval": [low, high], "killed": each.killed}
-            found.append({"words": each.words, "asks": each.asks.as_json(), **told})
+            found.append({"words": each.words, "asks": each.asks, **told})
     return found
 
 
