@@ -27,7 +27,13 @@ import numpy as np
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.tables import print_table
 from tests.bench.report import write_document
-from tests.bench.speed.figures.measurements import MEASUREMENTS, ONCE, Figure
+from tests.bench.speed.figures.measurements import (
+    GOALS,
+    MEASUREMENTS,
+    ONCE,
+    floor_of,
+    unit_of,
+)
 
 Found = Mapping[str, Sequence[float]]
 HEAD = ("FIGURE", "UNIT", "NOW", "GOAL", "", "FLOOR", "BEFORE", "NOW/BEFORE")
@@ -72,11 +78,11 @@ def paired_ratio(over: Sequence[float], under: Sequence[float]) -> dict[str, obj
     return {"ratio": ratio, "ci95": list(found.ci95 or (ratio, ratio)), "pairs": len(over)}
 
 
-def compared(figure: Figure, now: Sequence[float], before: Sequence[float]) -> dict[str, Any]:
+def compared(now: Sequence[float], before: Sequence[float], *, is_rate: bool) -> dict[str, Any]:
     """Ratio to the values before, from interleaved pairs; one value for each pair."""
     ratio = paired_ratio(now, before)
     low, high = sorted(np.asarray(ratio["ci95"], dtype=np.float64).tolist())
-    worst = 1.0 / high if figure.rate else low
+    worst = 1.0 / high if is_rate else low
     return {**ratio, "worse": bool(worst > WORSE)}
 
 
@@ -111,19 +117,19 @@ def measured(measurement: str, before: Path | None, pairs: int) -> tuple[Found, 
     return sides
 
 
-def line_of(figure: Figure, now: Found, before: Found) -> dict[str, Any]:
-    """The figure for JSON."""
-    values = now[figure.name]
+def line_of(measurement: str, name: str, now: Found, before: Found) -> dict[str, Any]:
+    """A figure for JSON."""
+    unit, goal, values = unit_of(measurement, name), GOALS.get(name), now[name]
+    median, floor, is_rate = float(np.median(values)), floor_of(name), unit.endswith("/s")
     line: dict[str, Any] = {
-        "unit": figure.unit, "rate": figure.rate, "goal": figure.goal or None,
-        "values": list(values), "now": float(np.median(values)),
-        "met": figure.met(float(np.median(values))),
-        "floor": float(np.median(now[figure.floor])) if figure.floor in now else None,
+        "unit": unit, "rate": is_rate, "goal": goal, "values": list(values), "now": median,
+        "met": None if goal is None else median >= goal if is_rate else median <= goal,
+        "floor": float(np.median(now[floor])) if floor in now else None,
     }  # fmt: skip
-    earlier = before.get(figure.name, ())
+    earlier = before.get(name, ())
     if len(earlier) == len(values):
         line["before"] = float(np.median(earlier))
-        line["against_before"] = compared(figure, values, earlier)
+        line["against_before"] = compared(values, earlier, is_rate=is_rate)
     return line
 
 
@@ -158,9 +164,10 @@ def lines(chosen: argparse.Namespace) -> Iterator[tuple[str, Any]]:
         for measurement in chosen.only.split(","):
             beside = (None, 1) if measurement in ONCE else (product, chosen.pairs)
             now, before = measured(measurement, *beside)
-            for figure in MEASUREMENTS[measurement][1]:
-                if figure.name in now:
-                    yield figure.name, line_of(figure, now, before)
+            floors = set(map(floor_of, now))
+            for name in now:
+                if name not in floors:
+                    yield name, line_of(measurement, name, now, before)
 
 
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:

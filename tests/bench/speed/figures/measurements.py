@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -33,23 +33,6 @@ ONCE = frozenset({"conversion"})
 #: Arguments of `evaluate` on a machine where nothing is compiled.
 FIRST_LOG = "egee:jobs=10000,seed=1"
 FIRST_POLICIES = tuple(f"--policy={name}" for name in ("fifo", "sjf", "saf", "default"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """A line of the table."""
-
-    name: str  #: name in the measurement
-    unit: str  #: of the value
-    goal: float = 0.0  #: 0 for none
-    rate: bool = False  #: whether more is better
-    floor: str = ""  #: name of the figure with the machine's best; "" for none
-
-    def met(self, value: float) -> bool | None:
-        """Whether the goal is reached; None without a goal."""
-        if not self.goal:
-            return None
-        return value >= self.goal if self.rate else value <= self.goal
 
 
 def seconds_of(
@@ -186,88 +169,62 @@ def training() -> Values:
     return {"training": told["simulated_jobs"] / seconds}
 
 
-MEASUREMENTS: Mapping[str, tuple[Callable[[], Values], tuple[Figure, ...]]] = {
-    "decide": (
-        decide,
-        tuple(
-            figure
-            for jobs, median, p99 in (("10,000", 3.0, 6.0), ("100,000", 50.0, 0.0))
-            for figure in (
-                Figure(
-                    name=f"decide, {jobs} pending, median", unit=MS, goal=median,
-                    floor=f"floor, {jobs} pending",
-                ),
-                Figure(name=f"decide, {jobs} pending, p99", unit=MS, goal=p99),
-                Figure(name=f"first decision, {jobs} pending", unit=MS),
-            )
-        ),
-    ),
-    "cycle": (
-        cycle,
-        (
-            Figure(name="cycle, 100,000 pending, median", unit=S, goal=2.5),
-            Figure(name="cycle, 100,000 pending, longest", unit=S),
-            Figure(name="cycle, 100,000 pending, memory", unit=MB, goal=300.0),
-        ),
-    ),
-    "simulator": (
-        simulated("whole_logs"),
-        tuple(
-            Figure(
-                name=f"{log}, {what}", unit=RATE, rate=True, goal=goals.get(what, 0.0),
-                floor=f"{log}, events alone",
-            )
-            for log, goals in {
-                "HPC2N": {"saf": 1e6, "linear scorer": 3e5, "16 hidden units": 1.5e5},
-                "CTC-SP2": {"saf": 7e5, "linear scorer": 2e5, "16 hidden units": 1.5e5},
-                "SDSC-SP2": {"saf": 7e5, "linear scorer": 2e5, "16 hidden units": 1.5e5},
-                "generated": {},
-            }.items()
-            for what in (
-                "fifo", "saf", "linear scorer", "16 hidden units", "16 hidden units, past runs",
-            )
-        ),
-    ),
-    "nodes": (
-        simulated("on_nodes", "nodes, "),
-        tuple(
-            Figure(name=f"nodes, {what}", unit=RATE, rate=True, goal=goal)
-            for what, goal in (
-                ("fifo, easy", 5e4), ("fifo, slurm", 5e4), ("sjf, easy", 5e4), ("sjf, slurm", 5e4),
-                ("multifactor, slurm", 0.0), ("default, easy", 2e4), ("default, slurm", 2e4),
-            )
-        ),
-    ),
-    "metrics": (
-        metrics,
-        (
-            Figure(name="metrics of a large site, cycle", unit=MS),
-            Figure(name="metrics of a large site, answer", unit=MS),
-            Figure(name="metrics of a large site, length", unit="kB", goal=300.0),
-        ),
-    ),
-    "training": (training, (Figure(name="training", unit=RATE, rate=True),)),
-    "conversion": (
-        conversion,
-        (
-            Figure(name="conversion of 10 million rows", unit="rows/s", rate=True),
-            Figure(name="conversion of 10 million rows, memory", unit=MB, goal=1000.0),
-            Figure(name="two weeks of 10 million rows, memory", unit=MB),
-        ),
-    ),
-    "first-word": (
-        first_word,
-        (
-            Figure(name="evaluate of 10,000 jobs, first", unit=S, goal=15.0,
-                   floor="evaluate of 10,000 jobs, second"),
-            Figure(name="demo, first", unit=S),
-            Figure(name="compile at installation", unit=S),
-            Figure(name="evaluate of 10,000 jobs, first, installed", unit=S, goal=15.0,
-                   floor="evaluate of 10,000 jobs, second, installed"),
-            Figure(name="demo, first, installed", unit=S, goal=75.0),
-        ),
-    ),
-}  # fmt: skip
+#: Measurement -> its function and the unit of its figures.
+MEASUREMENTS: Mapping[str, tuple[Callable[[], Values], str]] = {
+    "decide": (decide, MS),
+    "cycle": (cycle, S),
+    "simulator": (simulated("whole_logs"), RATE),
+    "nodes": (simulated("on_nodes", "nodes, "), RATE),
+    "metrics": (metrics, MS),
+    "training": (training, RATE),
+    "conversion": (conversion, "rows/s"),
+    "first-word": (first_word, S),
+}
+#: Last word of a figure's name -> its unit, whatever the measurement.
+UNITS = {"memory": MB, "length": "kB"}
+#: What a figure is to be: at least, if it is a rate, else at most.
+GOALS = {
+    "decide, 10,000 pending, median": 3.0,
+    "decide, 10,000 pending, p99": 6.0,
+    "decide, 100,000 pending, median": 50.0,
+    "cycle, 100,000 pending, median": 2.5,
+    "cycle, 100,000 pending, memory": 300.0,
+    "HPC2N, saf": 1e6,
+    "HPC2N, linear scorer": 3e5,
+    "HPC2N, 16 hidden units": 1.5e5,
+    "CTC-SP2, saf": 7e5,
+    "CTC-SP2, linear scorer": 2e5,
+    "CTC-SP2, 16 hidden units": 1.5e5,
+    "SDSC-SP2, saf": 7e5,
+    "SDSC-SP2, linear scorer": 2e5,
+    "SDSC-SP2, 16 hidden units": 1.5e5,
+    "nodes, fifo, easy": 5e4,
+    "nodes, fifo, slurm": 5e4,
+    "nodes, sjf, easy": 5e4,
+    "nodes, sjf, slurm": 5e4,
+    "nodes, default, easy": 2e4,
+    "nodes, default, slurm": 2e4,
+    "metrics of a large site, length": 300.0,
+    "conversion of 10 million rows, memory": 1000.0,
+    "evaluate of 10,000 jobs, first": 15.0,
+    "evaluate of 10,000 jobs, first, installed": 15.0,
+    "demo, first, installed": 75.0,
+}
+#: Figures by their names -> the figure with the best that the machine can do.
+FLOORS = (
+    (r"decide, (.*), median", r"floor, \1"),
+    (r"(HPC2N|CTC-SP2|SDSC-SP2|generated), .*", r"\1, events alone"),
+    (r"(evaluate .*), first(.*)", r"\1, second\2"),
+)
+
+
+def floor_of(name: str) -> str:
+    """Name of the figure that is a figure's floor; "" for none."""
+    return next((re.sub(a, b, name) for a, b in FLOORS if re.fullmatch(a, name)), "")
+
+
+def unit_of(measurement: str, name: str) -> str:
+    return UNITS.get(name.rpartition(", ")[2], MEASUREMENTS[measurement][1])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from typing import Any
 from slurm_rl_plugin.whole_file import write_whole
 from tests.bench.report import with_part
 from tests.bench.speed.figures.__main__ import ratio_of, shown
-from tests.bench.speed.figures.measurements import MEASUREMENTS
 from tests.bench.speed.slurm_queue import LINES
 
 #: Between these lines the document holds what is made here.
@@ -28,17 +27,13 @@ Kept = Mapping[str, Any]
 
 
 def rows(kept: Kept) -> Iterator[str]:
-    """A row for each figure that was measured, in the order of the measurements."""
-    for _, figures in MEASUREMENTS.values():
-        for figure in figures:
-            if figure.name in kept:
-                line = kept[figure.name]
-                cells = (
-                    figure.name, line["unit"], shown(line["now"]), shown(line["goal"]),
-                    VERDICTS[line["met"]], shown(line["floor"]), shown(line.get("before")),
-                    ratio_of(line.get("against_before")),
-                )  # fmt: skip
-                yield f"| {' | '.join(cells)} |"
+    """A row for each figure that was measured."""
+    for name, line in kept.items():
+        cells = (
+            name, line["unit"], shown(line["now"]), shown(line["goal"]), VERDICTS[line["met"]],
+            shown(line["floor"]), shown(line.get("before")), ratio_of(line.get("against_before")),
+        )  # fmt: skip
+        yield f"| {' | '.join(cells)} |"
 
 
 def slurm_rows(kept: Kept) -> Iterator[str]:
