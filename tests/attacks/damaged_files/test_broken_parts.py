@@ -7,7 +7,6 @@ outstanding factors.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -15,21 +14,17 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from tests.architecture.markdown_documents import TOP
-from tests.fakes.fake_cluster import FakeCluster
-from tests.fakes.running_daemon import running_daemon, until
+from tests.fakes.running_daemon import ENTRY, free_port, running_daemon, until
+from tests.functional.fake_site import FakeSite
 
-ENTRY = (sys.executable, "-m", "slurm_rl_plugin.cli.entry")
 LIBRARIES = ("onnxruntime", "prometheus_client", "numba", "onnx", "matplotlib", "rich")
 FAULTS = {
     "missing": "raise ModuleNotFoundError(f'No module named {__name__!r}', name=__name__)",
@@ -40,38 +35,24 @@ CAPTURED: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 90}
 BY_HAND = "sitefactor=0/' | scontrol"
 
 
-class Site:
-    """A fake Slurm with three jobs, two with a factor of the daemon, and no daemon."""
+class Site(FakeSite):
+    """Three jobs, two with a factor of the daemon, and no daemon."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.slurm = FakeCluster(folder)
-        self.state = folder / "var" / "state.json"
-        self.state.parent.mkdir()
-        self.file = folder / "site.toml"
-        self.env = {**os.environ, **self.slurm.env, "PYTHONPATH": str(TOP)}
-        self.keys = {
-            "mode": "active",
-            "state_file": str(self.state),
-            "disable_file": str(folder / "DISABLE"),
-            "audit_file": "",
-        }
-        now = int(time.time())  # noqa: TID251 - the clock of the commands
-        self.slurm.set(now=now)
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        super().__init__(folder, monkeypatch, capsys)
+        self.file, self.state = folder / "site.toml", folder / "var" / "state.json"
+        self.after = ("--config", str(self.file))
+        self.set_variable = monkeypatch.setenv
+        self.set_variable("PYTHONPATH", str(TOP))
+        hook = {**self.sections.pop("hook"), "state_file": str(self.state), "audit_file": ""}
+        self.sections = {"hook": {"cycle": 1, **hook}, **self.sections}
+        self.append("")
         for job, minutes in ((1, 50), (2, 30), (3, 10)):
-            values = {"site": {1: 500, 2: 700}.get(job, 0), "time_limit": f"{minutes}:00"}
-            self.slurm.add(job, submit=now - 100, eligible=now - 100, **values)
-        self.remember(json.dumps({"version": 1, "jobs": [1, 2]}))
-        self.configure()
-
-    def remember(self, content: str) -> None:
-        self.state.write_text(content)
-
-    def configure(self, more: str = "", port: int = 0) -> None:
-        lines = "".join(f'{key} = "{value}"\n' for key, value in self.keys.items())
-        self.file.write_text(
-            f'[hook]\ncycle = 1\n{lines}[policy]\nmodel = "sjf"\n[metrics]\nport = {port}\n{more}'
-        )
+            self.wait(job, site={1: 500, 2: 700}.get(job, 0), time_limit=f"{minutes}:00")
+        self.state.parent.mkdir()
+        self.state.write_text(json.dumps({"version": 1, "jobs": [1, 2]}))
 
     def break_libraries(self, names: tuple[str, ...], fault: str) -> None:
         """In a folder before all others on the path."""
@@ -79,49 +60,37 @@ class Site:
             package = self.folder / "broken" / name
             package.mkdir(parents=True)
             (package / "__init__.py").write_text(FAULTS[fault] + "\n")
-        self.env["PYTHONPATH"] = f"{self.folder / 'broken'}:{TOP}"
+        self.set_variable("PYTHONPATH", f"{self.folder / 'broken'}:{TOP}")
 
     def says(self, *words: str) -> tuple[int, str, str]:
         """Exit code, standard output and standard error of a verb; never a traceback."""
-        words = (*words, "--config", str(self.file))
-        if words[0] != "run" and self.env["PYTHONPATH"] == str(TOP):
-            return self._says_here(*words)
-        done = subprocess.run(
-            [*ENTRY, *words], env=self.env, cwd=self.folder, check=False, **CAPTURED
-        )
+        if words[0] != "run" and os.environ["PYTHONPATH"] == str(TOP):
+            return self(*words)  # here the libraries are loaded already: half a second less
+        done = subprocess.run([*ENTRY, *words, *self.after], check=False, **CAPTURED)
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout, done.stderr
 
-    def _says_here(self, *words: str) -> tuple[int, str, str]:
-        """In this process, which has loaded the libraries already: half a second less."""
-        out, err = io.StringIO(), io.StringIO()
-        with (
-            patch.dict(os.environ, self.env, clear=True),
-            chdir(self.folder),
-            redirect_stdout(out),
-            redirect_stderr(err),
-        ):
-            code = main(words)
-        return code, out.getvalue(), err.getvalue()
-
     @property
-    def factors(self) -> list[int]:
-        return [self.slurm.record(job)["site"] for job in (1, 2, 3)]
+    def carried(self) -> list[int]:
+        """Factors of the three jobs."""
+        return self.factors(1, 2, 3)
 
     @contextmanager
     def daemon(self) -> Iterator[subprocess.Popen[bytes]]:
         """A real one, once it has ordered the queue."""
         for job in (1, 2):
-            self.slurm.change(job, site=0)
+            self.cluster.change(job, site=0)
         self.state.unlink()
-        with running_daemon(self.folder, self.folder / "daemon.log", self.env) as process:
-            until(lambda: any(self.factors), "factors")
+        with running_daemon(self.folder, self.folder / "daemon.log") as process:
+            until(lambda: any(self.carried), "factors")
             yield process
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Site:
+    return Site(tmp_path, monkeypatch, capsys)
 
 
 UNATTENDED = pytest.mark.parametrize("how", [(), ("--unattended",)], ids=["by hand", "unattended"])
@@ -133,7 +102,7 @@ def test_release_needs_no_library_of_the_way_in(site: Site, fault: str, how: lis
     site.break_libraries(LIBRARIES, fault)
     code, out, _ = site.says("release", *how)
     assert (code, out) == (0, "released 2 jobs\n")
-    assert site.factors == [0, 0, 0]
+    assert site.carried == [0, 0, 0]
 
 
 @pytest.mark.parametrize("library", ["onnxruntime", "prometheus_client"])
@@ -175,7 +144,7 @@ def test_a_daemon_without_onnxruntime_falls_back(site: Site) -> None:
     code, _, err = site.says(*words)
     assert (code, "model=refused" in err, "fallback=yes" in err) == (0, True, True)
     assert site.says("release")[0] == 0
-    assert site.factors == [0, 0, 0]
+    assert site.carried == [0, 0, 0]
 
 
 def test_a_daemon_without_prometheus_client_refuses_before_it_writes(site: Site) -> None:
@@ -187,7 +156,7 @@ def test_a_daemon_without_prometheus_client_refuses_before_it_writes(site: Site)
         "needs prometheus_client: pip install -r requirements/runtime.txt in a checkout of version"
         in err
     )
-    assert (site.factors, site.state.read_bytes()) == ([500, 700, 0], before)
+    assert (site.carried, site.state.read_bytes()) == ([500, 700, 0], before)
 
 
 BROKEN = {
@@ -208,7 +177,7 @@ def test_a_typo_in_the_configuration_leaves_no_factor(
     site.file.write_bytes(broken.encode(errors="surrogateescape"))
     code, out, err = site.says("release", *how)
     assert (code, out) == (0, "released 2 jobs\n")
-    assert site.factors == [0, 0, 0]
+    assert site.carried == [0, 0, 0]
     assert f"{site.file}" in err.splitlines()[0]
     assert "going by the state file" in err
 
@@ -219,15 +188,15 @@ def test_the_state_file_alone_takes_back_what_a_killed_daemon_left(site: Site) -
         daemon.wait(timeout=10)
     site.file.unlink()
     code, _, err = site.says("release", "--unattended", "--state-file", str(site.state))
-    assert (code, site.factors) == (0, [0, 0, 0]), err
+    assert (code, site.carried) == (0, [0, 0, 0]), err
     assert f"going by the state file {site.state}, as the daemon left it" in err
 
 
 def test_the_environment_names_the_state_file(site: Site) -> None:
     site.file.write_text("nothing = [that, is, TOML")
-    site.env["SLURM_RL_HOOK_STATE_FILE"] = str(site.state)
+    site.set_variable("SLURM_RL_HOOK_STATE_FILE", str(site.state))
     assert site.says("release", "--unattended")[0] == 0
-    assert site.factors == [0, 0, 0]
+    assert site.carried == [0, 0, 0]
 
 
 @UNATTENDED
@@ -237,7 +206,7 @@ def test_where_nothing_is_known_a_sentence_says_so(site: Site, how: list[str]) -
     code, out, err = site.says("release", *how)
     assert (code, out) == (1, "")
     assert BY_HAND in err
-    assert site.factors == [500, 700, 0]
+    assert site.carried == [500, 700, 0]
 
 
 def test_disable_and_status_work_on_a_broken_configuration(site: Site) -> None:
@@ -256,17 +225,14 @@ def test_disable_and_status_work_on_a_broken_configuration(site: Site) -> None:
 
 
 def test_disable_makes_a_daemon_stop_whose_configuration_broke(site: Site) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    site.configure(port=port)
+    site.configure("metrics", port=free_port())
     with site.daemon():
         # only the state file says where to reach the daemon
         site.file.write_text(f'x\ndisable_file = "{site.folder / "DISABLE"}"\n')
         words = ("disable", "--wait", "30", "--state-file", str(site.state))
         code, out, _ = site.says(*words)
         assert (code, "restored its factors" in out) == (0, True), out
-        assert site.factors == [0, 0, 0]
+        assert site.carried == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -287,9 +253,9 @@ def test_disable_makes_a_daemon_stop_whose_configuration_broke(site: Site) -> No
 def test_a_section_that_is_broken_leaves_no_factor(
     site: Site, section: str, how: list[str]
 ) -> None:
-    site.configure(section)
+    site.append(section)
     code, _, err = site.says("release", *how)
-    assert (code, site.factors) == (0, [0, 0, 0])
+    assert (code, site.carried) == (0, [0, 0, 0])
     assert f"{site.file}:" in err
     assert site.says("disable", "--wait", "1")[0] == 0
 
@@ -311,27 +277,27 @@ def test_a_section_that_is_broken_leaves_no_factor(
 def test_no_content_of_the_state_file_keeps_a_factor(
     site: Site, content: str, is_read: bool
 ) -> None:
-    site.remember(content)
+    site.state.write_text(content)
     if not is_read:
         site.file.write_text(site.file.read_text().replace("[hook]", "[hook"))
     assert site.says("release", "--unattended")[0] == 0
-    assert site.factors == [0, 0, 0]
+    assert site.carried == [0, 0, 0]
 
 
 def test_a_daemon_over_a_state_file_with_a_number_too_large_leaves_nothing(site: Site) -> None:
     with site.daemon() as daemon:
         content = json.loads(site.state.read_text())
-        site.remember(json.dumps({**content, "jobs": [*content["jobs"], 2**63]}))
+        site.state.write_text(json.dumps({**content, "jobs": [*content["jobs"], 2**63]}))
         daemon.send_signal(signal.SIGTERM)
         assert daemon.wait(timeout=60) == 0
-    assert site.factors == [0, 0, 0]
+    assert site.carried == [0, 0, 0]
 
 
 def test_disable_over_a_damaged_state_file_is_no_success(site: Site) -> None:
     """Jobs that run may carry factors, and are seen nowhere else."""
     for job in (1, 2):
-        site.slurm.change(job, site=0)
-    site.remember('{"version": 1, "jo')
+        site.cluster.change(job, site=0)
+    site.state.write_text('{"version": 1, "jo')
     code, out, _ = site.says("disable", "--wait", "1")
     assert (code, "slurm-rl release" in out) == (1, True)
 
@@ -340,7 +306,7 @@ def test_a_state_file_that_cannot_be_written_is_said(site: Site) -> None:
     site.state.unlink()
     site.state.mkdir()
     code, out, err = site.says("release")
-    assert (code, site.factors) == (1, [0, 0, 0])
+    assert (code, site.carried) == (1, [0, 0, 0])
     assert "released 2 jobs" in out
     assert "cannot be written" in err
 
@@ -348,7 +314,7 @@ def test_a_state_file_that_cannot_be_written_is_said(site: Site) -> None:
 def test_an_active_site_without_its_state_file_is_not_passed_over(site: Site) -> None:
     site.state.unlink()
     code, _, err = site.says("release", "--unattended")
-    assert (code, site.factors) == (1, [500, 700, 0])
+    assert (code, site.carried) == (1, [500, 700, 0])
     assert "2 pending jobs carry a factor" in err
     assert site.says("release")[0] == 0
     assert site.says("release", "--unattended") == (0, "", "")
@@ -358,24 +324,22 @@ def test_an_active_site_without_its_state_file_is_not_passed_over(site: Site) ->
 def test_no_other_file_keeps_a_daemon_from_taking_its_factors_back(site: Site, gone: str) -> None:
     folder = site.folder / "other"
     folder.mkdir()
-    site.keys["audit_file"] = str(folder / "audit.jsonl") if gone == "audit" else ""
-    site.configure()
+    site.configure("hook", audit_file=str(folder / "audit.jsonl") if gone == "audit" else "")
     with site.daemon() as daemon:
         shutil.rmtree(folder)
         if gone == "memory":
             site.state.with_name("state.json.memory").mkdir()
         daemon.send_signal(signal.SIGTERM)
         assert daemon.wait(timeout=60) == 0
-    assert site.factors == [0, 0, 0]
+    assert site.carried == [0, 0, 0]
 
 
 def test_an_audit_folder_that_is_missing_keeps_no_release_from_taking_factors_back(
     site: Site,
 ) -> None:
-    site.keys["audit_file"] = str(site.folder / "nowhere" / "audit")
-    site.configure()
+    site.configure("hook", audit_file=str(site.folder / "nowhere" / "audit"))
     assert site.says("release", "--unattended")[0] == 0
-    assert site.factors == [0, 0, 0]
+    assert site.carried == [0, 0, 0]
 
 
 def test_a_port_that_is_taken_keeps_no_factor(site: Site) -> None:
@@ -384,7 +348,7 @@ def test_a_port_that_is_taken_keeps_no_factor(site: Site) -> None:
         code, _, err = site.says("run", "--set", f"metrics.port={port}")
         assert (code, "cannot listen" in err) == (2, True)
         assert site.says("release", "--unattended", "--set", f"metrics.port={port}")[0] == 0
-    assert site.factors == [0, 0, 0]
+    assert site.carried == [0, 0, 0]
 
 
 @pytest.mark.parametrize("model", ["missing.onnx", "garbage.onnx"])
@@ -394,7 +358,7 @@ def test_a_model_that_is_missing_or_broken_keeps_no_factor(site: Site, model: st
         path.write_bytes(os.urandom(5000))
     words = ("--set", f"policy.model={path}")
     assert site.says("release", "--unattended", *words)[0] == 0
-    assert site.factors == [0, 0, 0]
+    assert site.carried == [0, 0, 0]
     code, out, _ = site.says("status", *words)
     assert (code, f"problem: model {path} cannot be read" in out) == (1, True)
 
@@ -410,7 +374,7 @@ print(done.returncode, done.stdout, done.stderr)
 def measured(site: Site, *words: str) -> tuple[int, str]:
     """Most megabytes of a verb, and what it said."""
     command = [sys.executable, "-c", MEASURED, *ENTRY, *words, "--config", str(site.file)]
-    done = subprocess.run(command, env=site.env, cwd=site.folder, check=True, **CAPTURED)
+    done = subprocess.run(command, check=True, **CAPTURED)
     megabytes, _, said = done.stdout.partition("\n")
     return int(megabytes), said
 
@@ -430,16 +394,16 @@ def test_a_squeue_that_never_stops_printing_takes_no_memory(site: Site, script: 
     folder.mkdir()
     (folder / "squeue").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "squeue").chmod(0o755)
-    site.env["PATH"] = f"{folder}:{site.env['PATH']}"
+    site.set_variable("PATH", f"{folder}:{os.environ['PATH']}")
     megabytes, said = measured(site, "release", "--unattended")
     assert megabytes < 600  # of the 1 GB that its unit may have
     assert "squeue printed more than 256 MiB and was killed" in said
-    assert site.factors == [0, 0, 0]
+    assert site.carried == [0, 0, 0]
 
 
 def test_a_slip_of_the_one_who_types_is_no_broken_configuration(site: Site) -> None:
     code, _, err = site.says("release", "--set", "hook.mod=active")
-    assert (code, site.factors) == (2, [500, 700, 0])
+    assert (code, site.carried) == (2, [500, 700, 0])
     assert "is not a key" in err
 
 
@@ -451,7 +415,7 @@ def test_a_fault_of_ours_is_one_sentence(site: Site) -> None:
         "def broken(self, system):\n    raise RuntimeError('two\\nlines')\n"
         "m.CarriedFactors.restore = broken\n"
     )
-    site.env["PYTHONPATH"] = f"{site.folder}:{TOP}"
+    site.set_variable("PYTHONPATH", f"{site.folder}:{TOP}")
     code, _, err = site.says("release")
     assert (code, err.count("\n")) == (1, 1)
     assert "RuntimeError: two lines" in err

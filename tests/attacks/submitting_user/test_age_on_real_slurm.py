@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +10,8 @@ import pytest
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound
 from slurm_rl_plugin.hook.rails.reserve import ReserveSettings, starving_jobs
-from slurm_rl_plugin.policies.registry import rule_policy
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
-from tests.real.drawn_order import adapter_of, cycle_of
+from tests.real.drawn_order import adapter_of
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 
 pytestmark = [pytest.mark.real, pytest.mark.promise]
@@ -69,21 +67,3 @@ def test_a_job_at_the_limit_of_its_own_account_lifts_nothing(cluster: PrivateSlu
     scores = StarvationBound(bound=0.5).check(decision, snapshot).scores
     assert scores.tolist() == decision.scores.tolist()  # one account's age lifts none of another
     cluster.run("scancel", str(honest), str(own))
-
-
-def test_a_limit_raised_by_its_user_loses_the_place_at_the_next_look(
-    cluster: PrivateSlurm, tmp_path: Path
-) -> None:
-    honest = cluster.submit("--time=30", user="alice", account="physics")
-    raised = cluster.submit("--hold", "--time=600", user="alice", account="physics")
-    cluster.run("scontrol", "update", f"jobid={raised}", "timelimit=1", user="alice")
-    cluster.run("scontrol", "release", str(raised), user="alice")
-    cluster.wait_eligible((honest, raised))
-    cycle = cycle_of(adapter_of(cluster), rule_policy("sjf"), tmp_path)
-    cycle.run()
-    assert cluster.by_priority() == [raised, honest]
-    # what a user may raise is the site's choice; root replaces a user whose site lets users
-    cluster.run("scontrol", "update", f"jobid={raised}", "timelimit=600")
-    assert cycle.run().requests_changed == {"time_limit": 1}
-    assert cluster.by_priority() == [honest, raised]
-    cycle.release()

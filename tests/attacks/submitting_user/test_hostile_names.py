@@ -28,7 +28,6 @@ from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from slurm_rl_plugin.metrics.pages import MetricsTextfile
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
 from tests.unit.hook.queues import pending_jobs, snapshot_of
@@ -121,13 +120,6 @@ def test_promtool_finds_no_line_that_is_not_the_formats(registry: CollectorRegis
     )
     assert b"error" not in answer.stderr.lower(), answer.stderr[:500]
     assert answer.returncode in (0, 3), answer.stderr[:500]  # 3: advice on names of metrics
-
-
-def test_the_textfile_holds_the_same(registry: CollectorRegistry, tmp_path: Path) -> None:
-    path = tmp_path / "slurm-rl.prom"
-    MetricsTextfile(path=path, registry=registry).write()
-    assert path.stat().st_size < 2_000_000
-    assert "slurm_rl_up" in {f.name for f in text_string_to_metric_families(path.read_text())}
 
 
 def test_the_audit_log_has_one_bounded_line_a_record(

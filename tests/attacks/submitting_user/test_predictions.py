@@ -12,7 +12,6 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.domain import Decision
-from slurm_rl_plugin.features.history import past_runs
 from slurm_rl_plugin.features.history.run_history import request_class
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import FloatArray
@@ -78,14 +77,6 @@ def test_what_it_asks_for_has_to_be_spent_first(job: Run) -> None:
     assert queue.scores(job, paid_for(job))[0] > before
 
 
-def test_without_the_rule_a_few_seconds_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past_runs, "speaks_for", lambda spent, *_: spent >= 0.0)
-    dummies = [Dummies(10, 5.0, 1)]
-    for job in LARGE:
-        assert queue_of(0).ahead(job, dummies) < queue_of(0).ahead(job)
-        assert dummies[0].spent < 1e-5 * asked_by(job)
-
-
 def lifted_by(job: Run, users: Sequence[int]) -> float:
     """Points that a job gains by runs of a second, one after the other, that ask for the same.
 
@@ -114,14 +105,6 @@ def test_dummy_runs_of_its_class_lift_a_large_job_no_more_than_a_few_runs_of_oth
     """
     mine = lifted_by(job, [job.user] * dummies)
     assert 0.0 < mine < lifted_by(job, range(1, 1 + others))
-
-
-def test_where_each_run_had_a_whole_voice_ten_would_lift_it_like_ten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(past_runs, "weight_at_site", np.ones_like)
-    mine = lifted_by(LARGE[0], [LARGE[0].user] * 10)
-    assert mine == pytest.approx(lifted_by(LARGE[0], range(1, 11)))
 
 
 @EVERY
@@ -155,15 +138,6 @@ def test_what_was_paid_is_gone_once_a_job_has_run_for_two_hours() -> None:
     assert with_credit > without
     with_credit, without = scores(NOW + 1.0)
     assert with_credit <= without  # the paid runs now show that jobs run longer
-
-
-def test_small_requests_go_on_learning_from_runs() -> None:
-    small = replace(LARGE[0], processors=4, time_limit=4 * HOUR)
-    queue = queue_of(0)
-    short, long = like(small, 10, 5.0), like(small, 10, 7000.0)
-    nothing, quick, slow = (queue.ahead(small, kinds) for kinds in ([], [short], [long]))
-    assert quick < nothing
-    assert slow > quick
 
 
 def quantiles(decision: Decision) -> FloatArray:
