@@ -9,7 +9,6 @@ before it, through RecordsOfLines.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -24,8 +23,6 @@ from slurm_rl_plugin.accounting.sacct.fields import (
     MARKED_TIME,
     SEPARATOR,
     Layout,
-    parse_count,
-    parse_time,
 )
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -111,7 +108,7 @@ def _next_record(
 class Batch(NamedTuple):
     """Records, in any order."""
 
-    fields: pl.DataFrame  #: a column of text a field, named by its place, and `with_numbers`
+    fields: pl.DataFrame  #: a column of text a field, named by its place
     places: IntArray  #: the order of the dump; shape [records], not negative
     lost: dict[int, str]  #: places of lines that are no whole record -> why each is none
     quoted: int = 0  #: lines within the texts of jobs that look like records
@@ -167,9 +164,8 @@ class RecordCutter:
 
 
 def cut_rows(lines: Sequence[bytes], layout: Layout) -> tuple[pl.DataFrame, BoolArray]:
-    """The fields of lines with a separator for each, with numbers, and which lines are sound."""
-    names = _names(len(layout.names))
-    schema = dict.fromkeys(_names(len(names) + layout.trailing), pl.String)
+    """The fields of lines with a separator for each, and which lines are sound."""
+    schema = dict.fromkeys(_names(len(layout.names) + layout.trailing), pl.String)
     fields = pl.DataFrame(schema=schema)
     if lines:
         fields = pl.read_csv(
@@ -180,7 +176,7 @@ def cut_rows(lines: Sequence[bytes], layout: Layout) -> tuple[pl.DataFrame, Bool
             quote_char=None,
             empty_string_is_null=False,
         )
-    fields = with_numbers(fields.select(names), layout)
+    fields = fields.select(_names(len(layout.names)))
     return fields, sound_rows(fields, layout)
 
 
@@ -200,7 +196,7 @@ def _batch_of(found: Iterable[tuple[int, list[str] | str]], layout: Layout) -> B
     rows = pl.DataFrame([fields for _, fields in whole], schema=schema, orient="row")
     places = np.array([place for place, _ in whole], dtype=np.int64)
     lost = {place: each for place, each in placed if isinstance(each, str)}
-    return Batch(with_numbers(rows, layout), places, lost)
+    return Batch(rows, places, lost)
 
 
 def _names(count: int) -> list[str]:
@@ -295,62 +291,13 @@ class MarkedCutter:
         return fields
 
 
-_TIMES = ("submit", "eligible", "start", "end")
-_COUNTS = ("elapsedraw", "timelimitraw", "ncpus", "alloccpus", "reqcpus")
 _LOCAL_TIME = "%Y-%m-%dT%H:%M:%S"
-_DIGITS_OF_LOCAL_TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
-#: Values of a field that surely look as they should; most of them do.
-_PLAIN = {
-    **dict.fromkeys(_TIMES, f"^{_DIGITS_OF_LOCAL_TIME}$"),
-    "state": "^[A-Z_]+$",
-    "elapsed": "^[0-9]{1,2}:[0-9]{2}:[0-9]{2}$",
-}
-#: The most digits of a number that is sound in a field.
-_DIGITS = {**dict.fromkeys(_TIMES, 11), **dict.fromkeys(_COUNTS, 9), "jobid": 18, "jobidraw": 18}
-_NEVER = np.iinfo(np.int64).max
-#: By the length of a text the least number that is written so: 7, not 07 or +7.
-_LEAST = np.array([_NEVER, 0, *(10**digits for digits in range(1, 18)), _NEVER])
-#: In place of what is not a number.
-_NONE = -1
-
-
-def with_numbers(fields: pl.DataFrame, layout: Layout) -> pl.DataFrame:
-    """Fields, and for those that are mostly numbers a column of the results of `_numbers`."""
-    numeric = [i for i, name in enumerate(layout.names) if name in _DIGITS]
-    found = [pl.Series(f"#{i}", _numbers(fields[str(i)])) for i in numeric]
-    return fields.with_columns(found)
-
-
-def _numbers(texts: pl.Series) -> IntArray:
-    """The number of each text that is one as we would write it, at most 18 digits; else -1."""
-    numbers = texts.cast(pl.Int64, strict=False).fill_null(_NONE).to_numpy()
-    least = _LEAST[np.minimum(texts.str.len_bytes().to_numpy(), len(_LEAST) - 1)]
-    return np.where(numbers >= least, numbers, _NONE)
 
 
 def sound_rows(fields: pl.DataFrame, layout: Layout) -> BoolArray:
-    """Which of these rows, with numbers, hold in every strict field what its pattern wants."""
-    sound = np.ones(fields.height, dtype=np.bool_)
-    for place, pattern in layout.strict:
-        name, texts = layout.names[place], fields[str(place)]
-        if name in _DIGITS:
-            numbers = fields[f"#{place}"].to_numpy()
-            odd = sound & ((numbers < 0) | (numbers >= 10 ** _DIGITS[name]))
-        else:
-            odd = sound.copy()
-        if odd.any():
-            sound[odd] = _fitting(texts if odd.all() else texts.filter(odd), name, pattern)
-    return sound
-
-
-def _fitting(texts: pl.Series, name: str, pattern: re.Pattern[str]) -> BoolArray:
-    fits: BoolArray = np.zeros(len(texts), dtype=np.bool_)
-    if name in _PLAIN:
-        fits = texts.str.contains(_PLAIN[name]).to_numpy().copy()
-    odd = ~fits
-    if odd.any():
-        fits[odd] = of_each(texts.filter(odd), lambda text: bool(pattern.fullmatch(text)), np.bool_)
-    return fits
+    """Which of these rows hold in every strict field what its pattern wants."""
+    fits = [pl.col(str(i)).str.contains(f"^(?:{each.pattern})$") for i, each in layout.strict]
+    return fields.select(pl.all_horizontal(fits)).to_series().to_numpy()
 
 
 def of_each(texts: pl.Series, meaning: Callable[[str], object], kind: type) -> np.ndarray:
@@ -360,40 +307,21 @@ def of_each(texts: pl.Series, meaning: Callable[[str], object], kind: type) -> n
     return told[texts.replace_strict(distinct, np.arange(len(distinct)), return_dtype=pl.UInt32)]
 
 
-def numbers(fields: pl.DataFrame, texts: pl.Series) -> IntArray:
-    """Plain numbers of one of the fields, or of texts put together of several; -1 for others."""
-    known = f"#{texts.name}"
-    return fields[known].to_numpy() if known in fields.columns else _numbers(texts)
+def counts(texts: pl.Series) -> FloatArray:
+    """Sound whole numbers; NaN for words and nothing; shape [n]."""
+    return texts.cast(pl.Int64, strict=False).cast(pl.Float64).fill_null(np.nan).to_numpy()
 
 
-def counts(fields: pl.DataFrame, texts: pl.Series) -> FloatArray:
-    """Whole numbers as `fields.parse_count` reads them; shape [n]."""
-    found = numbers(fields, texts).astype(np.float64)
-    odd = found < 0
-    if odd.any():
-        found[odd] = of_each(texts.filter(odd), parse_count, np.float64)
-    return found
-
-
-def times(fields: pl.DataFrame, texts: pl.Series) -> FloatArray:
-    """Seconds since the epoch as `fields.parse_time` reads them; shape [n]."""
-    found = numbers(fields, texts).astype(np.float64)
-    odd = found < 0
-    found[found == 0.0] = np.nan  # of the number 0 alone: 1970-01-01T00:00:00 is a time
-    if odd.any():
-        found[odd] = _odd_times(texts.filter(odd))
-    return found
-
-
-def _odd_times(texts: pl.Series) -> FloatArray:
-    told = texts.str.to_datetime(_LOCAL_TIME, strict=False, time_unit="ms").dt.epoch("s")
-    seconds: FloatArray = told.cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
-    # leap seconds and the year 0, which polars knows and parse_time does not
-    known = ~(texts.str.ends_with("60") | texts.str.starts_with("0000"))
-    odd = ~(known & texts.str.contains(f"^{_DIGITS_OF_LOCAL_TIME}$")).to_numpy()
-    if odd.any():
-        seconds[odd] = of_each(texts.filter(odd), parse_time, np.float64)
-    return seconds
+def times(texts: pl.Series) -> FloatArray:
+    """Seconds since the epoch of sound times (local ones are taken as UTC); NaN for none."""
+    seconds = pl.col("").cast(pl.Int64, strict=False)
+    # leap seconds and the year 0, which polars knows, are no times here
+    plain = pl.when(~pl.col("").str.contains("^0000|60$")).then(pl.col(""))
+    local = plain.str.to_datetime(_LOCAL_TIME, strict=False, time_unit="ms").dt.epoch("s")
+    # the number 0 is none: 1970-01-01T00:00:00 is a time
+    told = pl.coalesce(pl.when(seconds != 0).then(seconds), local)
+    found = texts.alias("").to_frame().select(told.cast(pl.Float64).fill_null(np.nan))
+    return found.to_series().to_numpy()
 
 
 def value_of(fields: pl.DataFrame, layout: Layout, *names: str) -> pl.Series:

@@ -82,13 +82,15 @@ _COUNT = r"-?\d{1,9}"
 
 
 def _whole(pattern: str, *, optional: bool = True) -> re.Pattern[str]:
-    return re.compile(f"({pattern}){'?' if optional else ''}", re.ASCII)
+    """A pattern by which `re` and polars take the same texts."""
+    plain = pattern.replace(r"\d", "[0-9]").replace(r"\s", r" \t\n\r\f\v")
+    return re.compile(f"({plain}){'?' if optional else ''}", re.ASCII)
 
 
 #: How the values that make up a job look; a row that breaks one of these is no record.
 STRICT = {
-    "jobid": _whole(r"\d{1,18}([_+][^.\s]*)?(\.\S+)?", optional=False),
-    "jobidraw": _whole(r"\d{1,18}([_+][^.\s]*)?(\.\S+)?", optional=False),
+    "jobid": _whole(r"\d{1,18}([_+][^.\s]*)?(\.[^\s]+)?", optional=False),
+    "jobidraw": _whole(r"\d{1,18}([_+][^.\s]*)?(\.[^\s]+)?", optional=False),
     "submit": _whole(f"{_TIME}|{_NO_TIME}", optional=False),
     "state": _whole(r"[A-Z_]+\+?( by [^\s|]+)?", optional=False),
     **dict.fromkeys(("eligible", "start", "end"), _whole(f"{_TIME}|{_NO_TIME}")),
@@ -111,7 +113,7 @@ LOOSE = {
         _whole(f"{_DURATION}|INVALID"),
     ),
     **dict.fromkeys(("alloctres", "reqtres"), _whole(r"[\w/:-]+=[^|\s]*")),
-    "nnodes": _whole(r"[\d.]+[KMG]?"),
+    "nnodes": _whole(r"[0-9.]+[KMG]?"),
 }
 
 _UNFINISHED = frozenset(

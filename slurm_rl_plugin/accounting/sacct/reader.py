@@ -21,7 +21,6 @@ from slurm_rl_plugin.accounting.sacct.batches import (
     RecordCutter,
     counts,
     mark_of,
-    numbers,
     of_each,
     times,
     value_of,
@@ -100,11 +99,11 @@ class _Columns:
 
         self._fields, self._told = fields, told
         self.submit, self.start, self.end, self.eligible = (
-            times(fields, told(name)) for name in ("submit", "start", "end", "eligible")
+            times(told(name)) for name in ("submit", "start", "end", "eligible")
         )
-        run_time = _filled_by(counts(fields, told("elapsedraw")), told("elapsed"))
+        run_time = _filled_by(counts(told("elapsedraw")), told("elapsed"))
         self.run_time = np.where(np.isnan(run_time), self.end - self.start, run_time)
-        self.processors = counts(fields, told("ncpus", "alloccpus", "reqcpus"))
+        self.processors = counts(told("ncpus", "alloccpus", "reqcpus"))
 
     def reasons(self) -> list[tuple[str, BoolArray]]:
         """Why there is no job; of several reasons the first counts."""
@@ -130,15 +129,9 @@ class _Columns:
         fields, told = self._fields, self._told
         submit, eligible, start = self.submit, self.eligible, self.start
         within = (submit <= eligible) & (eligible <= start)
-        job_ids = told("jobidraw", "jobid")
-        job_id = numbers(fields, job_ids).copy()
-        odd = kept & (job_id < 0)
-        if odd.any():
-            first = job_ids.filter(odd).str.extract(r"^([0-9]+)").cast(pl.Int64)
-            job_id[odd] = first.to_numpy()
-        limit = _filled_by(60.0 * counts(fields, told("timelimitraw")), told("timelimit"))
+        limit = _filled_by(60.0 * counts(told("timelimitraw")), told("timelimit"))
         columns = {
-            "job_id": job_id,
+            "job_id": told("jobidraw", "jobid").str.extract(r"^([0-9]+)").cast(pl.Int64),
             "submit": submit,
             "eligible": np.where(within, eligible, submit),
             "start": start,
@@ -205,8 +198,7 @@ class SacctReader(AccountingReader):
         if steps.any():
             fields, places = fields.filter(~steps), places[~steps.to_numpy()]
         rows = _Columns(fields, layout)
-        texts = fields.select(str(place) for place in range(len(layout.names)))
-        known = self._seen.seen_before(texts.hash_rows(self._seen.key).to_numpy())
+        known = self._seen.seen_before(fields.hash_rows(self._seen.key).to_numpy())
         reason = np.full(fields.height, "", dtype=np.object_)
         for name, at_fault in reversed([(_TWICE, known), *rows.reasons()]):
             reason[at_fault] = name

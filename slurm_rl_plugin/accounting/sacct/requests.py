@@ -121,7 +121,7 @@ def _resources(tres: str) -> str:
 def _nodes(fields: pl.DataFrame, layout: Layout, tres: pl.Series) -> IntArray:
     """Nodes that each job got; if unknown those of its TRES, else 0."""
     texts = value_of(fields, layout, "nnodes")
-    nodes = counts(fields, texts)
+    nodes = counts(texts)
 
     def in_tres(text: str) -> float:
         return float(int(parse_tres(text).get("node", 0.0)))

@@ -19,8 +19,7 @@ def test_rows_are_cut_as_their_lines_are(pieces):
     text = "\n".join(pieces).replace("\r\n", "\n")
     singly = list(RecordsOfLines(LAYOUT).cut(text.split("\n")))
     batch = RecordCutter(LAYOUT).cut(text.encode(), last=True)
-    rows = batch.fields.select(str(place) for place in range(len(NAMES))).rows()
-    told = dict(zip(batch.places.tolist(), map(list, rows), strict=True))
+    told = dict(zip(batch.places.tolist(), map(list, batch.fields.rows()), strict=True))
     told |= batch.lost
     assert [told[place] for place in sorted(told)] == singly
 
@@ -34,5 +33,5 @@ def test_rows_are_cut_as_their_lines_are(pieces):
 )
 def test_values_of_a_batch_are_those_of_each(of_a_batch, of_one, names):
     texts = [value for name in names for value in VALUES[name]]
-    found = of_a_batch(pl.DataFrame(), pl.Series(texts))
+    found = of_a_batch(pl.Series(texts))
     np.testing.assert_array_equal(found, [of_one(text) for text in texts])
