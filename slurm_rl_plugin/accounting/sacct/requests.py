@@ -5,7 +5,6 @@ Distinct texts are read once each, as in `sacct.batches`.
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Iterator
@@ -69,6 +68,7 @@ def request_columns(
 
     Fields are as `sacct.batches` cuts them; processors of a row are NaN if unknown.
     """
+    processors = np.nan_to_num(processors)
     if not any(name in layout.column for name in _TELLING):
         return {}
     tres = value_of(fields, layout, "reqtres", "alloctres")
@@ -94,14 +94,18 @@ def request_columns(
         completed = cache(_completed)  # of these rows alone: who submits chooses how long lines are
         found = [completed(*row) for row in rows.iter_rows()]
         resources.scatter(short.arg_true(), pl.Series(found, dtype=pl.String))
-    constraint = value_of(fields, layout, "constraints")
+    # the pattern takes its time, and few lines have such an option
+    likely = line.str.contains(r" --cpus-per-task| -c")
+    cpus = pl.when(likely).then(line).str.extract(_CPUS_PER_TASK).cast(pl.Int64).fill_null(1)
+    told_cpus = pl.select(cpus).to_series().to_numpy()
+    whole = line.str.contains(_WHOLE_NODES) | (value_of(fields, layout, "exclusive") == "NODE")
     return {
         "resources": resources,
         "nodes": nodes,
-        "cpus_per_task": _cpus_per_task(line, processors),
-        "memory_per_cpu": _holds(line, " --mem-per-cpu") | memory.str.ends_with("c").to_numpy(),
-        "exclusive": _exclusive(line, value_of(fields, layout, "exclusive")),
-        "constraint": constraint.replace("(null)", ""),
+        "cpus_per_task": np.clip(told_cpus, 1, np.maximum(processors, 1)).astype(np.int64),
+        "memory_per_cpu": line.str.contains(" --mem-per-cpu") | memory.str.ends_with("c"),
+        "exclusive": whole,
+        "constraint": value_of(fields, layout, "constraints").replace("(null)", ""),
     }
 
 
@@ -158,7 +162,7 @@ def _completed(
     found = _REQMEM.fullmatch(memory)
     with suppress(ValueError):
         if found is not None and "mem=" not in tres:
-            cpus = asked.get("cpu") or _number(processors)
+            cpus = asked.get("cpu") or processors
             times = {"n": float(max(nodes, 1)), "c": cpus, "": 1.0}[found["each"]]
             asked["mem"] = parse_memory(found["size"]) * times
     if "gres/" not in tres:
@@ -188,34 +192,6 @@ def _old_gres(nodes: int, each: str, whole: str) -> dict[str, float]:
 def _by_options(line: str, nodes: int, processors: float) -> dict[str, float]:
     """Generic resources and licences that a submit line asks for."""
     options, _ = cut_options(shlex.split(line)[1:])
-    tasks = max(int(_number(processors)) // asked_count(options, "cpus-per-task"), 1)
+    tasks = max(int(processors) // asked_count(options, "cpus-per-task"), 1)
     got = {"ntasks": str(tasks), **options, **({"nodes": str(nodes)} if nodes else {})}
     return asked_counts(got).gres | amount_of(got, "licenses", parse_licences, NO_TRES)
-
-
-def _number(processors: float) -> float:
-    return 0.0 if math.isnan(processors) else processors
-
-
-def _cpus_per_task(line: pl.Series, processors: FloatArray) -> IntArray:
-    told = np.ones(len(line), dtype=np.int64)
-    likely = _holds(line, " --cpus-per-task") | _holds(line, " -c")
-    if likely.any():
-        found = line.filter(likely).str.extract(_CPUS_PER_TASK).cast(pl.Int64).fill_null(1)
-        told[likely] = np.clip(
-            found.to_numpy(), 1, np.maximum(np.nan_to_num(processors[likely]), 1)
-        )
-    return told
-
-
-def _exclusive(line: pl.Series, told: pl.Series) -> BoolArray:
-    found = _holds(line, " --exclusive")
-    if found.any():
-        found[found] = line.filter(found).str.contains(_WHOLE_NODES).to_numpy()
-    found |= (told == "NODE").to_numpy()
-    return found
-
-
-def _holds(texts: pl.Series, part: str) -> BoolArray:
-    found: BoolArray = texts.str.contains(part, literal=True).to_numpy().copy()
-    return found
