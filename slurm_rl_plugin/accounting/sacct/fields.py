@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 
 from slurm_rl_plugin.accounting.slurm.resources import printed_seconds
+from slurm_rl_plugin.whole_file import read_whole
 
 SEPARATOR = "|"
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-#: All that the reader can use, known to every release from 22.05 to 26.05. A record begins with its
-#: submission, and every text of a job's user but the first follows it again: the mark of
-#: `marked_format` in that time says where each begins.
-SACCT_FIELDS = _words(
-    "Submit Cluster JobIDRaw User Account Partition QOS Eligible Start End ElapsedRaw TimelimitRaw "
-    "NCPUS NNodes ReqTRES Flags State Constraints Submit JobName Submit SubmitLine"
-)
-_TIMES = frozenset(_words("Submit Eligible Start End"))
+_TABLES = tomllib.loads(read_whole(Path(__file__).with_name("fields.toml")).decode())
+#: The fields that we ask for, and those of XDMoD's form, which has no header.
+SACCT_FIELDS, XDMOD_FIELDS = tuple(_TABLES["asked"]), tuple(_TABLES["xdmod"])
+#: Fields that a header must have: the one to ask for, and those that serve as well.
+REQUIRED: Mapping[str, Sequence[str]] = _TABLES["required"]
+#: Fields that may hold the separator or a line break, the likeliest first.
+FREE_TEXT: Sequence[str] = _TABLES["free_text"]
+#: How the values that make up a job look; a row that breaks one of these is no record.
+STRICT = {name: re.compile(each, re.ASCII) for name, each in _TABLES["strict"].items()}
+#: How other values usually look: hints where a separator inside free text has shifted a row.
+LOOSE = {
+    name: re.compile(each["pattern"], re.ASCII)
+    for each in _TABLES["loose"]
+    for name in each["fields"]
+}
+_TIMES = ("Submit", "Eligible", "Start", "End")
 #: Between a mark and the seconds of a time.
 _AFTER_MARK = ":"
 #: A time with its mark, as the first value of a record; `openssl rand -hex 8` makes such marks.
@@ -53,80 +58,10 @@ SACCT_COMMAND = (
     f"sacct -a -X -D -P -S <start> -E now -o {asked_as(SACCT_FIELDS)}"
 )
 
-#: What XDMoD's documented `sacct --noheader` line prints.
-XDMOD_FIELDS = _words(
-    "jobid jobidraw cluster partition qos account group gid user uid submit eligible start end "
-    "elapsed exitcode state nnodes ncpus reqcpus reqmem reqtres alloctres timelimit nodelist "
-    "jobname"
-)
-
-#: Fields that a header must have: the one to ask for, and those that serve as well.
-REQUIRED = {
-    "JobIDRaw": ("jobidraw", "jobid"),
-    "Submit": ("submit",),
-    "Start": ("start",),
-    "ElapsedRaw": ("elapsedraw", "elapsed", "end"),
-    "NCPUS": ("ncpus", "alloccpus", "reqcpus"),
-}
-
-#: Fields that may hold the separator or a line break, the likeliest first.
-FREE_TEXT = _words(
-    "jobname submitline constraints comment admincomment systemcomment extra workdir stdin "
-    "stdout stderr wckey container"
-)
-
-_TIME = r"\d{1,11}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
-_NO_TIME = r"Unknown|None|N/A|INVALID"
-_DURATION = r"-?(\d{1,6}-)?\d{1,9}:\d\d(:\d\d)?(\.\d+)?"
-_COUNT = r"-?\d{1,9}"
-
-
-def _whole(pattern: str, *, optional: bool = True) -> re.Pattern[str]:
-    """A pattern by which `re` and polars take the same texts."""
-    plain = pattern.replace(r"\d", "[0-9]").replace(r"\s", r" \t\n\r\f\v")
-    return re.compile(f"({plain}){'?' if optional else ''}", re.ASCII)
-
-
-#: How the values that make up a job look; a row that breaks one of these is no record.
-STRICT = {
-    "jobid": _whole(r"\d{1,18}([_+][^.\s]*)?(\.[^\s]+)?", optional=False),
-    "jobidraw": _whole(r"\d{1,18}([_+][^.\s]*)?(\.[^\s]+)?", optional=False),
-    "submit": _whole(f"{_TIME}|{_NO_TIME}", optional=False),
-    "state": _whole(r"[A-Z_]+\+?( by [^\s|]+)?", optional=False),
-    **dict.fromkeys(("eligible", "start", "end"), _whole(f"{_TIME}|{_NO_TIME}")),
-    "elapsed": _whole(f"{_DURATION}|INVALID"),
-    "elapsedraw": _whole(_COUNT + "|INVALID"),
-    "timelimit": _whole(f"{_DURATION}|UNLIMITED|Partition_Limit|INVALID"),
-    "timelimitraw": _whole(_COUNT + "|UNLIMITED|Partition_Limit|INVALID"),
-    **dict.fromkeys(("ncpus", "alloccpus", "reqcpus"), _whole(_COUNT)),
-}
-
-#: How other values usually look: hints where a separator inside free text has shifted a row.
-LOOSE = {
-    **dict.fromkeys(
-        _words("associd uid gid dbindex qosraw cputimeraw reservationid resvcpuraw priority"),
-        _whole(r"-?\d+"),
-    ),
-    **dict.fromkeys(("exitcode", "derivedexitcode"), _whole(r"\d+:\d+")),
-    **dict.fromkeys(
-        _words("cputime suspended totalcpu usercpu systemcpu reserved resvcpu planned"),
-        _whole(f"{_DURATION}|INVALID"),
-    ),
-    **dict.fromkeys(("alloctres", "reqtres"), _whole(r"[\w/:-]+=[^|\s]*")),
-    "nnodes": _whole(r"[0-9.]+[KMG]?"),
-}
-
-_UNFINISHED = frozenset(
-    _words(
-        "PENDING RUNNING SUSPENDED CONFIGURING COMPLETING STOPPED SIGNALING STAGE_OUT REQUEUE_HOLD "
-        "SPECIAL_EXIT"
-    )
-)
-
 
 def is_unfinished(state: str) -> bool:
     """Whether a State says that the job still waits or runs."""
-    return state in _UNFINISHED
+    return state in _TABLES["unfinished"]
 
 
 def sound_values(names: Sequence[str], line: str) -> list[str]:
