@@ -93,47 +93,36 @@ def squeue(state, words, mode):
     return 0
 
 
+#: Fields of squeue, and what a test calls them.
+SHOWN = """
+JobID=job_id ArrayJobID=array_id State=state Reason=reason Nice=nice NumCPUs=processors
+SubmitTime=submit TimeLimit=time_limit Account=account UserName=user Partition=partition QOS=qos
+BatchFlag=batch NodeList=nodes tres-alloc=asks NumTasks=tasks_asked MinMemory=memory
+tres-per-job=per_job tres-per-node=per_node tres-per-task=per_task Licenses=licenses
+Feature=constraint Name=name
+"""
+#: The same of fields that print N/A for no value.
+OR_NONE = {"EligibleTime": "eligible", "StartTime": "start", "EndTime": "end"}
+
+
 def _queue_values(job):
-    return {
-        "JobID": str(job["job_id"]),
-        "ArrayJobID": str(job["array_id"]),
-        "State": job["state"],
-        "Reason": job["reason"],
+    values = {name: str(job[key]) for name, key in (pair.split("=") for pair in SHOWN.split())}
+    for name, key in OR_NONE.items():
+        values[name] = "N/A" if job[key] is None else str(job[key])
+    return values | {
         "PriorityLong": str(_total(job)),
-        "Nice": str(job["nice"]),
-        "NumCPUs": str(job["processors"]),
-        "SubmitTime": str(job["submit"]),
-        "EligibleTime": "N/A" if job["eligible"] is None else str(job["eligible"]),
         "AccrueTime": "N/A" if _accrue(job) is None else str(_accrue(job)),
-        "StartTime": "N/A" if job["start"] is None else str(job["start"]),
-        "EndTime": "N/A" if job["end"] is None else str(job["end"]),
-        "TimeLimit": job["time_limit"],
-        "Account": job["account"],
-        "UserName": job["user"],
-        "Partition": job["partition"],
-        "QOS": job["qos"],
-        "BatchFlag": str(job["batch"]),
-        "NodeList": job["nodes"],
         "ArrayTaskID": job["tasks"] or "N/A",
         "HetJobID": str(job["het_id"] or "N/A"),
-        "tres-alloc": job["asks"],
-        "NumTasks": str(job["tasks_asked"]),
         "cpus-per-task": "1",
-        "MinMemory": job["memory"],
-        "tres-per-job": job["per_job"],
-        "tres-per-node": job["per_node"],
         "Sockets": "*",
         "cpus-per-tres": f"gres:gpu:{job['per_gpu']}" if job["per_gpu"] else "N/A",
         "tres-per-socket": "N/A",
-        "tres-per-task": job["per_task"],
         "OverSubscribe": "NO" if job["exclusive"] else "OK",
         "Exclusive": "NODE" if job["exclusive"] else "NO",
-        "Licenses": job["licenses"],
         "OriginRaw": job["siblings"][0],
         "SiblingsViableRaw": job["siblings"][1],
-        "Feature": job["constraint"],
         "Comment": job["comment"] or "(null)",
-        "Name": job["name"],
     }
 
 

@@ -177,6 +177,7 @@ def test_wrong_usage_is_one_sentence(typed: Typed, verb: str, words: str, said: 
     [
         ("sacct", "fail:Slurm accounting storage is disabled", "keeps no accounting", 2),
         ("sacct", "fail:Problem talking to the database", "cannot reach slurmdbd", 1),
+        ("sacct", "fail:Invalid field", "sacct failed: Invalid field; run it by hand", 1),
         ("sacct", "garbage", "sacct: this is no dump", 2),
         ("sinfo", "down", "sinfo cannot reach Slurm", 1),
         ("sshare", "garbage", "sshare answered a line", 1),

@@ -21,7 +21,7 @@ from slurm_rl_plugin.batch_systems.slurm.own_accounting import (
     read_accounting_dump,
 )
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ConfigurationError
+from slurm_rl_plugin.errors import BatchSystemUnavailable
 from tests.fakes.ended_jobs import ended_job
 from tests.fakes.fake_cluster import FakeCluster
 
@@ -121,22 +121,7 @@ def test_the_command_lines_can_be_run_by_hand(cluster):
     assert "-S 2026-03-01T12:00:00 -E 2026-03-02T00:00:00 -s BOOT_FAIL," in line
 
 
-@pytest.mark.parametrize(
-    ("mode", "kind", "words"),
-    [
-        ("fail:Slurm accounting storage is disabled", ConfigurationError, "keeps no accounting"),
-        (
-            "fail:sacct: error: Problem talking to the database: Connection refused",
-            BatchSystemUnavailable,
-            "cannot reach slurmdbd",
-        ),
-        ('fail:Invalid field requested: "X"', BatchSystemError, "run it by hand"),
-        ("hang", BatchSystemUnavailable, "2026-03-10 00:00:00 to 2026-03-31 23:59:59"),
-    ],
-)
-def test_what_sacct_refuses_is_told_in_one_sentence(cluster, mode, kind, words):
-    cluster.break_command("sacct", mode)
-    with pytest.raises(kind, match=words) as caught:
-        dump_of(cluster, MARCH, JUNE, timeout=1.0 if mode == "hang" else 20.0)
-    assert type(caught.value) is kind
-    assert "\n" not in str(caught.value)
+def test_a_month_without_an_answer_is_named(cluster):
+    cluster.break_command("sacct", "hang")
+    with pytest.raises(BatchSystemUnavailable, match="2026-03-10 00:00:00 to 2026-03-31 23:59:59"):
+        dump_of(cluster, MARCH, JUNE, timeout=1.0)

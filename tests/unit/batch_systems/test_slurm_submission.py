@@ -15,7 +15,6 @@ from slurm_rl_plugin.accounting.slurm.options import FLAGS, VALUED
 from slurm_rl_plugin.batch_systems.command_process import Answer
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_settings
 from slurm_rl_plugin.batch_systems.slurm.offers import (
-    SlurmOffers,
     SlurmSubmission,
     check_partitions,
     job_request_of,
@@ -37,7 +36,6 @@ from slurm_rl_plugin.errors import (
     JobNotAccepted,
     SubmissionUnknown,
 )
-from tests.fakes.fake_cluster import FakeCluster
 
 
 def request_of(words: str, script: str = "", **variables: str) -> JobRequest:
@@ -363,18 +361,3 @@ def test_a_partition_that_would_never_start_the_job_is_refused() -> None:
             check_partitions(replace(REQUEST, job=job), partitions)
     job = replace(REQUEST.job, partition="short,batch", time_limit=7200.0)
     check_partitions(replace(REQUEST, job=job), partitions)
-
-
-def test_starts_are_told_and_a_command_that_hangs_is_killed(tmp_path: Path) -> None:
-    fake = FakeCluster(tmp_path)
-    fake.set(wait=100)
-    commands = CommandRunner(environment=fake.env, timeout=10.0)
-    offers = SlurmOffers(commands, "")
-    start = offers.expected_start(REQUEST)
-    assert start is not None
-    assert start > 1_700_000_000
-    assert (offers.name(), offers.processors()) == ("trial", 12)
-    fake.break_command("sbatch", "hang")
-    commands = CommandRunner(environment=fake.env, timeout=1.0)
-    with pytest.raises(BatchSystemUnavailable, match="no answer within 1 s"):
-        SlurmOffers(commands, "").expected_start(REQUEST)
