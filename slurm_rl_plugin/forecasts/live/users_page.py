@@ -37,8 +37,6 @@ _MARKS = {
     "1 month": 30.0 * DAY,
 }
 _APART = 20.0
-#: What an account got is about its share within this part of it.
-_ABOUT = 0.1
 #: Distance of a time, seconds, and to what it is rounded: users do not plan to the minute.
 _ROUNDED = (
     (HOUR, MINUTE),
@@ -113,7 +111,7 @@ def users_page(
         marks=line.marks,
         accounts=_accounts(queue, user),
         started=[] if started is None else _started(started, now),
-        held=scores_sentence(scores),
+        scores=scores,
     )
 
 
@@ -137,28 +135,21 @@ def _pending(
     could_start: bool,
 ) -> dict[str, Any]:
     """The document of a job, with sentences and the places of its bands on the time line."""
-    number, forecast = job["job"], job["forecast"]
-    about = f"{job['partition']} · {job['account']}"
-    if job["tasks"] > 1:
-        about += f" · array, {job['tasks']} tasks wait: the forecast is for the first"
-    why = [job["reason"]] if job["reason"] else []
+    forecast, why = job["forecast"], [job["reason"]] if job["reason"] else []
     if job["why_not"] and (could_start or not why):  # else the batch system's reason says it
         why.append(job["why_not"])
-    if forecast:
-        why.append(ahead_sentence(job["ahead"], job["ahead_of_account"]))
     wide, narrow = (
         forecast and tuple(line.place(end - look) for end in forecast["bands"][part])
         for part in ("90 %", "50 %")
     )
     return {
         **job,
-        "about": about,
         "start": start_sentence(forecast, look, now) if forecast else "No forecast.",
         "wide": wide,
         "narrow": narrow,
         "median": line.place(forecast["start"] - look) if forecast else None,
         "why": list(map(_sentence, why)),
-        "advice": [advice_sentence(each) for each in advice[number]] if number in advice else None,
+        "advice": advice.get(job["job"]),
     }
 
 
@@ -199,40 +190,6 @@ def clock_text(at: float, now: float, today: str = "") -> str:
     return f"{when:%a} {when.day} {when:%b %H:%M}" if named is None else f"{named}{when:%H:%M}"
 
 
-def ahead_sentence(ahead: int, of_account: int | None) -> str:
-    """How many jobs are ahead."""
-    if not ahead:
-        return "In the simulation it is the first of its partition: it waits for running jobs."
-    jobs, are = ("1 job", "is") if ahead == 1 else (f"{ahead} jobs", "are")
-    own = f", {of_account} of the same account" if of_account else ""
-    return f"{jobs} of its partition {are} ahead of it{own}."
-
-
-def advice_sentence(each: Mapping[str, Any]) -> str:
-    """What another request would bring."""
-    low, high = (span_text(end) for end in each["interval"])
-    killed = (
-        f" Of such jobs, {100.0 * each['killed']:.1f} % run longer than that."
-        if each["killed"]
-        else ""
-    )
-    sooner = f"about {span_text(each['sooner'])} earlier (90 % interval: {low} to {high})"
-    return f"With {each['words']}, the job would start {sooner}.{killed}"
-
-
-def scores_sentence(scores: Mapping[str, Any]) -> str:
-    """Whether forecasts hold on this cluster."""
-    if not scores.get("enough") or "all" not in scores:
-        return "Too few forecasts have come true on this cluster to say how well they hold."
-    found = scores["all"]
-    held, near = (f"{100.0 * found[name]:.0f} %" for name in ("coverage_90", "within_2"))
-    return (
-        f"In the last four weeks, {held} of {scores['started']:,} jobs started between the two "
-        f"times of their forecast (90 % should), and {near} of the waits were between half "
-        "and twice the median forecast."
-    )
-
-
 def _accounts(queue: ForecastQueue, user: str) -> list[dict[str, Any]]:
     """The accounts of the user's jobs in the last snapshot, in per cent of the cluster."""
     look = queue.snapshot
@@ -241,14 +198,14 @@ def _accounts(queue: ForecastQueue, user: str) -> list[dict[str, Any]]:
     number = look.users.index(user)
     tables = [each.jobs for each in (look.pending, look.running, look.started, look.ended)]
     used = np.unique(np.concatenate([jobs.account[jobs.user == number] for jobs in tables]))
-    found = []
-    for each in used[used >= 0].tolist():
-        share, got = 100.0 * look.shares[each], 100.0 * look.usage[each]
-        more = "more" if got > share else "less"
-        verdict = "about" if abs(got - share) <= _ABOUT * share else f"{more} than"
-        name = look.accounts[each]
-        found.append({"name": name, "share": share, "got": got, "verdict": f"{verdict} its share"})
-    return found
+    return [
+        {
+            "name": look.accounts[each],
+            "share": 100.0 * look.shares[each],
+            "got": 100.0 * look.usage[each],
+        }
+        for each in used[used >= 0].tolist()
+    ]
 
 
 def _started(rows: GivenRows, now: float) -> list[dict[str, Any]]:
