@@ -87,6 +87,7 @@ setup(
         ],
         "slurm_rl_plugin.accounting": ["*/*.toml"],
         "slurm_rl_plugin.batch_systems": ["*/*.toml"],
+        "slurm_rl_plugin.features": ["*.toml"],
         "slurm_rl_plugin.machine_files": ["*.toml"],
     },
     data_files=[

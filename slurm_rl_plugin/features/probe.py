@@ -1,15 +1,17 @@
 """The value of each feature on a fixed queue in this release: detects a changed formula.
 
-Names and version of a schema say what a feature is called, not what it is. The queue below gives
+Names and version of a schema say what a feature is called, not what it is. A fixed queue gives
 each feature a value of its own, made by the whole way from a snapshot to the columns.
 """
 
 from __future__ import annotations
 
 import hashlib
+import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,88 +32,54 @@ from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_history import recent_arrivals
 from slurm_rl_plugin.features.site import SITE, FeatureSchema
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.whole_file import read_whole
 
 #: Decimals of a value that count, in single precision.
 _DECIMALS = 9
 #: Seconds since the epoch at which the queue is seen.
 _NOW = 1_700_000_000.0
-#: Of the waiting jobs: seconds since they came, processors, seconds asked for.
-_WAITED = np.array([17.0, 230.0, 3500.0, 41.0, 86_000.0, 900.0, 5.0, 7200.0])
-_PROCESSORS = np.array([1, 4, 16, 1, 64, 2, 8, 4])
-_ASKED = np.array([600.0, 3600.0, 86_400.0, 600.0, 172_800.0, np.nan, 1800.0, 3600.0])
-#: Of the running jobs: seconds since they started.
-_AGE = np.array([50.0, 420.0, 2000.0, 9950.0, 40_000.0])
-#: Of the jobs that have ended: seconds that they ran.
-_RAN = np.array([5.0, 40.0, 70.0, 300.0, 800.0, 1000.0, 3000.0, 3700.0, 9000.0, 2.0, 55.0, 2e4])
-
-
 #: What all nodes of the machine have together, CPUs of their nodes, and what is free.
 _NAMES = (*BASIC_RESOURCES, "gres/gpu:x")
 _HAS = np.array([96.0, 400_000.0, 12.0, 8.0])
 _BESIDE, _FREE = np.array([96.0, 96.0, 48.0, 32.0]), np.array([66.0, 210_000.0, 3.0, 2.0])
 
 
-def _requests(processors: IntArray) -> ResourceRequests:
-    """Memory that is the dominant share of some jobs, and GPUs of one type or another for some."""
-    number = np.arange(len(processors))
-    gpus = np.where(number % 3 == 1, 1.0 + number % 2, 0.0)
-    columns = [processors, 1500.0 * (1 + number**2 % 7) * processors, gpus, gpus * (number % 4 > 0)]
-    total = np.column_stack(columns).astype(np.float64)
-    return ResourceRequests.of_totals(total, names=_NAMES, nodes=np.zeros_like(number))
-
-
-def _jobs(ago: FloatArray, processors: IntArray, asked: FloatArray, *, resources: bool) -> JobTable:
-    """Jobs of users and classes in turn that came `ago` seconds before now."""
-    number = np.arange(len(ago))
+def _jobs(columns: Mapping[str, Any], *, resources: bool) -> JobTable:
+    own = {name: np.array(values) for name, values in columns.items()}
+    nothing = np.zeros(len(own["submit"]), dtype=np.int64)
+    total = own.pop("requests")
+    requests = ResourceRequests.of_totals(total, names=_NAMES, nodes=nothing)
     return JobTable(
-        job_id=number,
-        submit=_NOW - ago,
-        eligible=_NOW - ago,
-        processors=processors,
-        time_limit=asked,
-        account=number**2 % 5,
-        user=number % 3,
-        partition=np.zeros(len(ago), dtype=np.int64),
-        interactive=number % 2 == 0,
-        requests=_requests(processors) if resources else None,
+        job_id=np.arange(len(nothing)),
+        eligible=own["submit"],
+        partition=nothing,
+        requests=requests if resources else None,
+        **{name: each for name, each in own.items() if name not in ("start", "end")},
     )
 
 
 def probe_snapshot(*, resources: bool = False) -> QueueSnapshot:
-    """Eight jobs wait, five run, twelve have ended; some equal, one without a time limit.
-
-    With `resources` the machine and the jobs have more than processors.
-    """
-    wait = np.array([30.0, 4000.0, 200.0, 90_000.0, 10.0])
-    asked = np.array([600.0, 3600.0, 86_400.0, 10_000.0, 172_800.0])
-    running = _jobs(_AGE + wait, np.array([2, 4, 1, 16, 7]), asked, resources=resources)
-    other = 1.0 + (np.arange(len(_RAN)) % 3 == 0)  # every third is like none that waits
-    over = _jobs(
-        _RAN + 5000.0,
-        np.resize(_PROCESSORS, len(_RAN)),
-        np.resize(_ASKED, len(_RAN)) * other,
-        resources=resources,
+    """The queue of probe_queue.toml; with `resources` it has more than processors."""
+    told = tomllib.loads(read_whole(Path(__file__).with_name("probe_queue.toml")).decode())
+    waiting, running, over = (
+        _jobs(told[name], resources=resources) for name in ("pending", "running", "ended")
     )
-    waiting = _jobs(_WAITED, _PROCESSORS, _ASKED, resources=resources)
+    start, ended = np.array(told["running"]["start"]), told["ended"]
     nothing = empty_job_table()
+    machine = ResourcesNow(names=_NAMES, capacity=_HAS, free=_FREE, beside=_BESIDE)
     return QueueSnapshot(
         now=_NOW,
         pending=PendingJobs.untouched(waiting),
-        running=RunningJobs(jobs=running, start=_NOW - _AGE),
+        running=RunningJobs(jobs=running, start=start),
         started=StartedJobs(jobs=nothing, start=nothing.submit),
-        ended=EndedJobs(
-            jobs=over, start=_NOW - _RAN - 1000.0, end=np.full(len(_RAN), _NOW - 1000.0)
-        ),
+        ended=EndedJobs(jobs=over, start=np.array(ended["start"]), end=np.array(ended["end"])),
         capacity=96,
         accounts=("a", "b", "c", "d", "e"),
         partitions=("all",),
         shares=np.array([0.4, 0.25, 0.2, 0.1, 0.05]),
         usage=np.array([0.1, 0.2, 0.3, 0.15, 0.25]),
         users=("u", "v", "w"),
-        resources=ResourcesNow(names=_NAMES, capacity=_HAS, free=_FREE, beside=_BESIDE)
-        if resources
-        else None,
+        resources=machine if resources else None,
     )
 
 
