@@ -81,7 +81,11 @@ def replacing(
 
 
 def _check_place(path: Path) -> None:
-    if (found := _lies_there(path)) and not (stat.S_ISREG(found) or stat.S_ISLNK(found)):
+    try:
+        found = path.lstat().st_mode
+    except OSError:  # opening the temporary file reports the reason
+        return
+    if not (stat.S_ISREG(found) or stat.S_ISLNK(found)):
         raise OSError(errno.EINVAL, "not a plain file", str(path))
 
 
@@ -104,14 +108,6 @@ def _faults_of(path: Path, temporary: Path) -> Iterator[None]:
         if error.filename not in (None, temporary, str(temporary)):
             raise
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
-
-
-def _lies_there(path: Path) -> int:
-    """Type and permissions of a path; 0 if it does not exist."""
-    try:
-        return path.lstat().st_mode
-    except OSError:  # opening the temporary file reports the reason
-        return 0
 
 
 def write_whole(

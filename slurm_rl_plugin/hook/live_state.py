@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -78,6 +78,7 @@ class LiveState:
     limit_failures: Mapping[str, int] = field(default_factory=dict)
     account_waits: Mapping[str, float] = field(default_factory=dict)  #: seconds
     account_starts: Mapping[str, int] = field(default_factory=dict)
+    #: From here on: empty while the daemon does not read the queue.
     pending: Sequence[PendingState] = ()
     rank_changes: Mapping[str, int] = field(default_factory=dict)  #: by partition
     with_factor: Mapping[str, int] = field(default_factory=dict)  #: by partition
@@ -198,8 +199,9 @@ class LiveState:
 
     def _unseeing(self) -> Self:
         """The state without the queue, which may have changed since it was read."""
-        fresh = asdict(LiveState())
-        return replace(self, **{name: fresh[name] for name in _OF_QUEUE})
+        names, fresh = [each.name for each in fields(self)], LiveState()
+        of_queue = names[names.index("pending") :]
+        return replace(self, **{name: getattr(fresh, name) for name in of_queue})
 
     def _seeing(
         self,
@@ -251,12 +253,6 @@ class LiveState:
         )
 
 
-#: Fields that are empty while the daemon does not read the queue.
-_OF_QUEUE = (
-    *("pending", "rank_changes", "with_factor", "as_batch", "overrunners", "resources", "shares"),
-    *("usage", "account_pending", "lifts", "entitlement", "misdelivered", "group_waits"),
-    *("group_lifts", "fairness", "share_deficit"),
-)
 T = TypeVar("T", int, float)
 
 

@@ -56,46 +56,28 @@ from slurm_rl_plugin.utility.time_utility import JobUtilities, job_rows, time_ut
 _BYTES_IN_MIB = 1024.0**2
 #: A label's values, and the number of the series.
 Row = tuple[Sequence[str], float]
-#: Field of `LiveState` -> help and label of its counter. Values of a closed label set exist with 0
-#: from the start, so that rates are never missing.
+_DISTURBED = "External faults that the daemon recovered from."
+_REQUESTED = "Requests that changed after the job was ranked."
+_LIMITED = "Changes of the limit on batch jobs."
+_AS_BATCH = "Pending jobs of the interactive class that count as batch."
+_MOVED = "Jobs that the daemon's order moves in the site's order."
+#: Field of `LiveState` -> name, help and label of its counter, and the label's values: those of a
+#: closed label set exist with 0 from the start, so that rates are never missing.
 _COUNTERS: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "failures": ("cycle_failures", "Cycles that failed.", "reason", FAILURES),
     "adjustments": ("adjustments", "Factors written.", "direction", DIRECTIONS),
-    "disturbances": (
-        "disturbances",
-        "External faults that the daemon recovered from.",
-        "reason",
-        DISTURBANCES,
-    ),
+    "disturbances": ("disturbances", _DISTURBED, "reason", DISTURBANCES),
     "suppressed": ("adjustments_suppressed", "Changes not made.", "reason", SUPPRESSIONS),
-    "requests_changed": (
-        "requests_changed",
-        "Requests that changed after the job was ranked.",
-        "what",
-        REQUEST_PARTS,
-    ),
-    "limit_changes": (
-        "batch_limit_changes",
-        "Changes of the limit on batch jobs.",
-        "direction",
-        LIMIT_CHANGES,
-    ),
+    "requests_changed": ("requests_changed", _REQUESTED, "what", REQUEST_PARTS),
+    "limit_changes": ("batch_limit_changes", _LIMITED, "direction", LIMIT_CHANGES),
     "limit_failures": ("batch_limit_failures", "Limits not set.", "reason", LIMIT_FAILURES),
     "account_waits": ("account_wait_seconds", "Summed waits of jobs that started.", "account", ()),
     "account_starts": ("account_jobs_started", "Jobs that started.", "account", ()),
 }
 #: Field of `LiveState` -> name, help and label of its gauge, which has no series while it is empty.
 _GAUGES = {
-    "as_batch": (
-        "interactive_jobs_as_batch",
-        "Pending jobs of the interactive class that count as batch.",
-        "reason",
-    ),
-    "rank_changes": (
-        "rank_changes",
-        "Jobs that the daemon's order moves in the site's order.",
-        "partition",
-    ),
+    "as_batch": ("interactive_jobs_as_batch", _AS_BATCH, "reason"),
+    "rank_changes": ("rank_changes", _MOVED, "partition"),
     "with_factor": ("jobs_with_factor", "Pending jobs with a factor.", "partition"),
     "shares": ("account_share_target_ratio", "Configured share.", "account"),
     "usage": ("account_usage_ratio", "Share of the decayed usage.", "account"),
@@ -104,6 +86,22 @@ _GAUGES = {
     "entitlement": ("entitlement_ratio", "Service over entitlement, a fortnight.", "account"),
     "group_waits": ("group_wait_seconds", "Mean wait of jobs, a fortnight.", "group"),
     "group_lifts": ("group_lift_doublings", "Doublings of the waits of its jobs.", "group"),
+}
+#: Gauge without a label -> help.
+_NUMBERS = {
+    "up": "Whether the last cycle worked.",
+    "fallback_active": "Whether the policy is not used.",
+    "last_success_timestamp_seconds": "Last good cycle.",
+    "last_reload_successful": "Whether the last reload took over the files on disk.",
+    "starvation_bound_seconds": "A job that could start for longer goes first; +Inf for no bound.",
+    "reserve_processors": "Processors that the last decision keeps free of batch work.",
+    "batch_limit_processors": (
+        "Processors that batch jobs may use together; +Inf for no limit of the daemon."
+    ),
+    "batch_limit_failing": "Whether the last attempt to set the limit failed.",
+    "fairness_ratio": "Fairness of the decayed usage (2008, eq. 4).",
+    "share_deficit_ratio": "Largest share that an account is short of.",
+    "experiment_pairs": "Pairs of blocks that are over.",
 }
 
 
@@ -130,44 +128,13 @@ def states(name: str, meaning: str, known: Iterable[str], now: str) -> Metric:
 def live_families(state: LiveState) -> Iterator[Metric]:
     """Every gauge, counter and info of the daemon."""
     bound, limit = state.starvation_bound, state.limit
-    processors = math.inf if limit.processors is None else limit.processors
-    for name, meaning, value in (
-        ("up", "Whether the last cycle worked.", state.up),
-        ("fallback_active", "Whether the policy is not used.", state.fallback),
-        ("last_success_timestamp_seconds", "Last good cycle.", state.last_success),
-        (
-            "last_reload_successful",
-            "Whether the last reload took over the files on disk.",
-            state.reloaded,
-        ),
-        (
-            "starvation_bound_seconds",
-            "A job that could start for longer goes first; +Inf for no bound.",
-            math.inf if bound is None else bound,
-        ),
-        (
-            "reserve_processors",
-            "Processors that the last decision keeps free of batch work.",
-            state.reserve,
-        ),
-        (
-            "batch_limit_processors",
-            "Processors that batch jobs may use together; +Inf for no limit of the daemon.",
-            processors,
-        ),
-        (
-            "batch_limit_failing",
-            "Whether the last attempt to set the limit failed.",
-            limit.failing,
-        ),
-        ("fairness_ratio", "Fairness of the decayed usage (2008, eq. 4).", state.fairness),
-        (
-            "share_deficit_ratio",
-            "Largest share that an account is short of.",
-            state.share_deficit,
-        ),
-        ("experiment_pairs", "Pairs of blocks that are over.", state.experiment.pairs),
-    ):
+    values = (
+        *(state.up, state.fallback, state.last_success, state.reloaded),
+        *(math.inf if bound is None else bound, state.reserve),
+        *(math.inf if limit.processors is None else limit.processors, limit.failing),
+        *(state.fairness, state.share_deficit, state.experiment.pairs),
+    )
+    for (name, meaning), value in zip(_NUMBERS.items(), values, strict=True):
         yield number(name, meaning, float(value))
     yield states("mode", "What the daemon does with its decisions.", MODES, state.mode)
     yield states(
@@ -345,32 +312,17 @@ class CycleMetrics(Collector):
         ) -> Histogram:
             return Histogram(f"slurm_rl_{name}", meaning, labels, buckets=edges, registry=registry)
 
-        self._phases = histogram(
-            "cycle_duration_seconds",
-            "Duration of the phases of a cycle.",
-            ["phase"],
-            PHASE_BUCKETS,
-        )
+        duration = "Duration of the phases of a cycle."
+        self._phases = histogram("cycle_duration_seconds", duration, ["phase"], PHASE_BUCKETS)
         for phase in PHASES:
             self._phases.labels(phase)
-        self._calls = histogram(
-            "batch_system_call_duration_seconds",
-            "Duration of calls to the batch system.",
-            ["call"],
-            PHASE_BUCKETS,
-        )
-        self._places = histogram(
-            "place_seconds",
-            "Seconds from when a job could start until its first place was written.",
-            [],
-            PLACE_BUCKETS,
-        )
-        self._waits = histogram(
-            "job_wait_seconds",
-            "Wait of jobs from eligible to start, observed once at start.",
-            ["partition", "job_class"],
-            WAIT_BUCKETS,
-        )
+        duration = "Duration of calls to the batch system."
+        name = "batch_system_call_duration_seconds"
+        self._calls = histogram(name, duration, ["call"], PHASE_BUCKETS)
+        delay = "Seconds from when a job could start until its first place was written."
+        self._places = histogram("place_seconds", delay, [], PLACE_BUCKETS)
+        wait, labels = "Wait of jobs from eligible to start, observed once at start.", ["partition"]
+        self._waits = histogram("job_wait_seconds", wait, [*labels, "job_class"], WAIT_BUCKETS)
         self._utilities = Summary(
             "slurm_rl_job_time_utility",
             "Time utility of jobs by class of service, observed once at the end.",

@@ -14,7 +14,6 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -34,8 +33,6 @@ logger = logging.getLogger(__name__)
 TIMEOUT = 2.0
 #: Bytes of the longest answer that is read.
 LONGEST_ANSWER = 50_000_000
-#: How a daemon of release 0.1.0, which has no /state, refuses it.
-_EARLIER = b"see / and /metrics"
 _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound to
 
 
@@ -129,17 +126,7 @@ def read_live_state(address: str, port: int, tls: TlsFiles | None = None) -> Liv
         fault: Exception = error
     except (HTTPException, *UNREADABLE) as error:
         fault = error
-    release = _other_release(document, fault)
-    if release:
+    if isinstance(document, dict) and document.get("version", __version__) != __version__:
+        release = str(document["version"])[:40]
         return f"the daemon at {url} is of release {release}, not {__version__}: restart it"
     return f"the server at {url} is not a slurm-rl daemon of this release ({fault})"
-
-
-def _other_release(document: Any, fault: Exception) -> str:
-    """The release of a daemon whose answer cannot be read; "" if it is this one, or no daemon."""
-    with suppress(*UNREADABLE, HTTPException):
-        if isinstance(fault, urllib.error.HTTPError):
-            return "0.1.0" if fault.read(len(_EARLIER)) == _EARLIER else ""
-        release = str(document["version"])[:40]
-        return "" if release == __version__ else release
-    return ""

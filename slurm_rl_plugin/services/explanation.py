@@ -276,9 +276,8 @@ def explained(configuration: Configuration, job: int, record: JobRecord) -> Expl
         kind = chosen_batch_system(configuration).kind
         timeout = float(configuration.sections.batch_system.timeout)
         try:
-            room = kind_room(
-                kind, timeout, asked, described.partition if described else found.partition
-            )
+            partitions = described.partition if described else found.partition
+            room = kind_room(kind, timeout, asked, partitions)
         except BatchSystemError as error:
             unread.append(f"the free resources of nodes: {error}.")
     return replace(

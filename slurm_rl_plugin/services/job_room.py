@@ -13,12 +13,12 @@ from slurm_rl_plugin.errors import ConfigurationError
 
 
 class Requests(NamedTuple):
-    """What the job asks of nodes, memory in MiB."""
+    """What the whole job asks for, memory in MiB; 0 is not looked for."""
 
     amounts: dict[str, float]
     nodes: int
-    exclusive: bool
-    constraint: str | None
+    exclusive: bool = False
+    constraint: str | None = None  #: over features of nodes
 
 
 class ResourceRoom(NamedTuple):
@@ -58,38 +58,24 @@ def kind_room(
     if kind.nodes is None:
         return None
     wants_licences = any(name.startswith(LICENCE_PREFIX) for name in asked.amounts)
-    return room_of(
-        kind.nodes(timeout),
-        partitions.split(","),
-        asked.amounts,
-        asked.nodes,
-        exclusive=asked.exclusive,
-        constraint=asked.constraint,
-        licences=kind.licences(timeout) if wants_licences and kind.licences else {},
-    )
+    licences = kind.licences(timeout) if wants_licences and kind.licences else {}
+    return room_of(kind.nodes(timeout), partitions.split(","), asked, licences)
 
 
 def room_of(
     nodes: Sequence[NodeNow],
     partitions: Sequence[str],
-    asked: Mapping[str, float],
-    count: int,
-    *,
-    exclusive: bool = False,
-    constraint: str | None = None,
-    licences: Mapping[str, float] | None = None,
+    request: Requests,
+    licences: Mapping[str, float],
 ) -> Room:
-    """What nodes of these partitions have for a request.
-
-    The whole job asks for `asked`, where 0 is not looked for, on `count` nodes, 0 counting as one.
-    The constraint is over features of nodes.
-    """
+    """What nodes of these partitions, and licences, have for a request; 0 nodes count as one."""
+    asked, exclusive, constraint = request.amounts, request.exclusive, request.constraint
     of_job = [each for each in nodes if each.partitions & set(partitions)]
     of_job = of_job or [each for each in nodes if not each.partitions]
     if constraint:
         of_job = [node for node in of_job if _meets(constraint, node)]
     could_be = [node for node in of_job if node.is_idle] if exclusive else of_job
-    count = max(count, 1)
+    count = max(request.nodes, 1)
     each_node = {
         name: math.ceil(amount / count)
         for name, amount in asked.items()
@@ -117,7 +103,7 @@ def room_of(
         },
         licences={
             name: LicenceRoom(asked=asked[name], free=free)
-            for name, free in sorted((licences or {}).items())
+            for name, free in sorted(licences.items())
             if name in asked
         },
     )

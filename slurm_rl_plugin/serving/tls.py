@@ -51,8 +51,6 @@ class ServedTls:
         files = self.files
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        _check_readable(f"[{files.section}] tls_certificate", files.certificate)
-        _check_readable(f"[{files.section}] tls_key", files.key)
         try:
             # without a terminal OpenSSL must not prompt for a passphrase
             context.load_cert_chain(files.certificate, files.key, password="")
@@ -60,16 +58,15 @@ class ServedTls:
             raise ConfigurationError(
                 f"[{files.section}] tls_certificate {files.certificate} and tls_key {files.key} "
                 f"cannot be used ({_reason(error)}): give a certificate and its own key, both in "
-                "PEM form and without a passphrase."
+                "PEM form, readable for this user and without a passphrase."
             ) from None
         if files.client_authority is not None:
-            _check_readable(f"[{files.section}] tls_client_ca", files.client_authority)
             try:
                 context.load_verify_locations(files.client_authority)
             except OSError as error:
                 raise ConfigurationError(
                     f"[{files.section}] tls_client_ca {files.client_authority} cannot be used "
-                    f"({_reason(error)}): give certificates in PEM form."
+                    f"({_reason(error)}): give certificates in PEM form, readable for this user."
                 ) from None
             context.verify_mode = ssl.CERT_REQUIRED
         return context
@@ -92,17 +89,6 @@ def _changed(path: Path) -> int:
         return path.stat().st_mtime_ns
     except OSError:
         return 0
-
-
-def _check_readable(key: str, path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            file.read(1)
-    except OSError as error:
-        raise ConfigurationError(
-            f"{key} {path} cannot be read ({error.strerror}): make it a file that this "
-            "user may read."
-        ) from None
 
 
 def _reason(error: Exception) -> str:

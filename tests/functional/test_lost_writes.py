@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import threading
-from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -19,15 +18,13 @@ from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.domain import Decision
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.cycle_report import CycleReport, CycleSettings
-from slurm_rl_plugin.hook.memory.carried_factors import StateFile
+from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
-from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.policies.registry import rule_policy
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import NOW, FakeCluster
 from tests.functional.test_system_files import tool
-from tests.unit.hook.queues import pending_jobs, snapshot_of
+from tests.unit.hook.queues import cycle_over, pending_jobs, snapshot_of
 
 LIMITS = ("30:00", "20:00", "10:00")
 
@@ -42,19 +39,8 @@ def cluster(tmp_path: Path) -> FakeCluster:
 
 
 def cycle_on(cluster: FakeCluster, folder: Path) -> Cycle:
-    ticks = count()
     system = SlurmCommands(cluster.adapter_settings(history_days=0.0))
-    return Cycle(
-        batch_system=system,
-        policy=rule_policy("sjf"),
-        model_sha256="",
-        settings=CycleSettings(shadow=False),
-        guard_rails=default_guard_rails(float("inf")),
-        untouched=UntouchedJobs(),
-        state=StateFile(folder / "state.json"),
-        audit=AuditLog(None),
-        monotonic=lambda: next(ticks) * 0.001,
-    )
+    return cycle_over(system, rule_policy("sjf"), folder)
 
 
 def factors(cluster: FakeCluster) -> list[int]:
@@ -93,16 +79,6 @@ def test_a_restarted_daemon_takes_factors_from_sprio_and_writes_nothing_anew(
     assert restarted.has_outstanding
     restarted.release()
     assert factors(cluster) == [0, 0, 0]
-
-
-def test_a_factor_that_someone_else_changed_is_ordered_again(
-    cluster: FakeCluster, tmp_path: Path
-) -> None:
-    cycle = cycle_on(cluster, tmp_path)
-    cycle.run()
-    cluster.change(1, site=900_000)
-    cycle.run()
-    assert order(cluster) == [3, 2, 1]
 
 
 def test_a_lost_factor_of_a_job_with_almost_no_priority_is_written_again(

@@ -10,7 +10,7 @@ import pytest
 from slurm_rl_plugin.cli.explain import amount_text, room_sentences
 from slurm_rl_plugin.domain.nodes import NodeNow
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
-from slurm_rl_plugin.services.job_room import LicenceRoom, room_of
+from slurm_rl_plugin.services.job_room import LicenceRoom, Requests, room_of
 from tests.functional.fake_site import FakeSite
 
 NODES = [
@@ -112,15 +112,15 @@ def node(name: str, **free: float) -> NodeNow:
 
 def test_room_on_several_nodes_and_for_all_at_once() -> None:
     nodes = [node("a", cpus=8, gpus=0, memory=100), node("b", cpus=0, gpus=4, memory=9000)]
-    apart = room_of(nodes, ["p"], {CPUS: 4.0, GPUS: 2.0}, 1)
+    apart = room_of(nodes, ["p"], Requests({CPUS: 4.0, GPUS: 2.0}, 1), {})
     assert room_sentences(apart) == [
         "Each of these is free on enough nodes, but not together on enough of them."
     ]
-    two = room_of(nodes, ["p"], {GPUS: 8.0}, 2)
+    two = room_of(nodes, ["p"], Requests({GPUS: 8.0}, 2), {})
     assert room_sentences(two) == ["It waits for 4 GPUs on each of 2 nodes; 1 has as many free."]
-    none = room_of(nodes, ["other"], {MEMORY: 2048.0}, 0)
+    none = room_of(nodes, ["other"], Requests({MEMORY: 2048.0}, 0), {})
     assert room_sentences(none) == ["It waits for 2G of memory; none is free on any node."]
-    one = room_of(nodes, ["p"], {MEMORY: 10240.0}, 0)
+    one = room_of(nodes, ["p"], Requests({MEMORY: 10240.0}, 0), {})
     assert room_sentences(one) == [
         "It waits for 10G of memory; 8.789G is free on one node, none has 10G (8.887G on all "
         "nodes)."
@@ -134,7 +134,8 @@ def test_whole_nodes_features_and_licences() -> None:
     new = node("c", cpus=8, memory=100)
 
     def said(nodes: list[NodeNow], count: int = 1, **more: Any) -> list[str]:
-        return room_sentences(room_of(nodes, ["p"], {CPUS: 8.0 * count}, count, **more))
+        asked = Requests({CPUS: 8.0 * count}, count, **more)
+        return room_sentences(room_of(nodes, ["p"], asked, {}))
 
     whole = said([busy, idle, new], 3, exclusive=True)
     assert whole == ["It waits for 3 whole nodes; of 3 2 are idle."]
@@ -152,11 +153,11 @@ def test_whole_nodes_features_and_licences() -> None:
         "It waits for 3 nodes with old|x; 2 of its partitions are such."
     ]
     assert "have room for it" in said([idle, new], constraint="old&")[0]  # cannot be read
-    matlab = {"license/matlab": 1.0}
-    none_free = room_of([idle], ["p"], matlab, 1, licences={"license/matlab": 0.0})
+    matlab = Requests({"license/matlab": 1.0}, 1)
+    none_free = room_of([idle], ["p"], matlab, {"license/matlab": 0.0})
     assert room_sentences(none_free) == ["It waits for 1 licence of matlab; 0 are free."]
     assert none_free.licences == {"license/matlab": LicenceRoom(asked=1.0, free=0.0)}
-    assert room_of([idle], ["p"], matlab, 1).licences == {}  # unknown
+    assert room_of([idle], ["p"], matlab, {}).licences == {}  # unknown
 
 
 def test_explain_asks_for_licences_where_a_job_does(site: FakeSite) -> None:

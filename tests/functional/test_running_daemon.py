@@ -256,7 +256,7 @@ def test_status_reads_a_daemon_over_tls(site: FakeSite) -> None:
 @pytest.mark.parametrize(
     ("keys", "told"),
     [
-        ({"tls_certificate": "gone.pem", "tls_key": "gone.key"}, "gone.pem cannot be read"),
+        ({"tls_certificate": "gone.pem", "tls_key": "gone.key"}, "gone.key cannot be used"),
         ({"tls_certificate": "gone.pem"}, "tls_certificate needs tls_key"),
         ({"tls_client_ca": "ca.pem"}, "tls_client_ca needs tls_certificate"),
         ({"textfile": "slurm-rl.txt"}, "ends in .prom"),

@@ -221,7 +221,9 @@ class Cycle:
         if not new_jobs:
             self._own_nice.keep()
             report = self._with_decision(report, plan, service, lifts)
-        self._record(report, plan, changes, new_jobs=new_jobs)
+        said = {"guard_rails": self._guard.acted, "failed": self._unaudited}
+        self.audit.record(report, plan, changes, new_jobs=new_jobs, **said)
+        self._unaudited = self._unaudited if new_jobs else []
         # 7. Write. In shadow mode only restore a limit that an earlier run left.
         if self._shadow:
             return self._only_shown(report, plan, changes)
@@ -258,21 +260,6 @@ class Cycle:
             lifts=lifts,
             overrunners=self._service.overrunners,
         )
-
-    def _record(
-        self,
-        report: CycleReport,
-        plan: QueuePlan,
-        changes: Sequence[FactorChange],
-        *,
-        new_jobs: bool,
-    ) -> None:
-        rails, failed = self._guard.acted, () if new_jobs else self._unaudited
-        self.audit.record(
-            report, plan, changes, guard_rails=rails, failed=failed, new_jobs=new_jobs
-        )
-        if not new_jobs:
-            self._unaudited = []
 
     def _only_shown(
         self, report: CycleReport, plan: QueuePlan, changes: Sequence[FactorChange]

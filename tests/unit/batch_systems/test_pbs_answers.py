@@ -23,7 +23,7 @@ from slurm_rl_plugin.batch_systems.pbs.process import HIGHEST_SCORE, LOWEST_SCOR
 from slurm_rl_plugin.batch_systems.pbs.queue import PbsWatch
 from slurm_rl_plugin.cli.explain import room_sentences
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, GPUS, MEMORY
-from slurm_rl_plugin.services.job_room import room_of
+from slurm_rl_plugin.services.job_room import Requests, room_of
 from tests.contracts.batch_system_contract import by_job, set_factor
 from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, NOW, FakePbs
 
@@ -238,7 +238,8 @@ def test_vnodes_of_a_queue_serve_it_alone() -> None:
     }
     nodes = parse_nodes({"nodes": vnodes})
     assert [node.free(MEMORY) for node in nodes] == [65536.0, 65536.0]
-    in_queue, elsewhere = (room_of(nodes, [name], {GPUS: 4.0}, 1) for name in ("gpu", "workq"))
+    asked = Requests({GPUS: 4.0}, 1)
+    in_queue, elsewhere = (room_of(nodes, [name], asked, {}) for name in ("gpu", "workq"))
     four = "It waits for 4 GPUs; 2 are free on one node, none has 4 (2 on all nodes)."
     assert room_sentences(in_queue) == room_sentences(elsewhere) == [four]
 

@@ -142,7 +142,6 @@ def test_another_server_is_reported(stranger: tuple[HTTPServer, list[bytes]], sa
 @pytest.mark.parametrize(
     ("status", "said", "release"),
     [
-        (404, b"see / and /metrics\n", "0.1.0"),
         (200, b'{"version": "0.1.9", "cycles": 7}', "0.1.9"),
         (200, b'{"version": "0.3.0", "cycles": {"all": 7}}', "0.3.0"),
     ],
