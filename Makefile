@@ -52,8 +52,6 @@ $(BIN)/python:
 $(VENV)/installed-train: $(BIN)/python $(SOURCES) $(LOCKED)
 	$(BIN)/$(PIP_INSTALL) -r requirements/build.txt -r requirements/train.txt
 	$(BIN)/$(PIP_INSTALL) $(OURSELVES)
-	@echo "compiling the simulator for this machine, once: about a minute"
-	$(BIN)/slurm-rl compile demo
 	touch $@
 
 $(VENV)/installed-test: $(BIN)/python $(SOURCES) $(LOCKED) requirements/test.txt

@@ -228,38 +228,24 @@ def owner_of_folder(path: Path) -> Set[int]:
     return frozenset() if found.st_mode & _OTHERS_WRITE else frozenset({found.st_uid})
 
 
-def own_folder(
-    path: Path,
-    *,
-    owners: Set[int] = frozenset(),
-    make: bool = True,
-    way: bool = True,
-    shut: bool = False,
-) -> Path:
-    """Make a folder for this user alone, or accept one that no other user can change or replace.
+def own_folder(path: Path, *, shut: bool = False) -> Path:
+    """Make a folder for this user alone, or accept one that no other user can write into.
+
+    Others may replace one whose parent they can write into, so each file in it must be opened with
+    `own_file`.
 
     Args:
-        owners: further users who may own it; root always may.
-        make: make a missing folder.
-        way: check the folders above it too. Otherwise others may replace the folder, and each file
-            in it must be opened with `own_file`.
         shut: forbid others to write into a folder of this user's, instead of refusing it.
     """
-    trusted = {0, os.geteuid(), *owners}
-    if way:
-        _check_way(path, trusted)  # before anything is made
-    if make:
-        for each in (*reversed(path.parents), path):
-            if not each.exists():
-                each.mkdir(mode=0o700, exist_ok=True)
+    for each in (*reversed(path.parents), path):
+        if not each.exists():
+            each.mkdir(mode=0o700, exist_ok=True)
     if shut:
         _shut(path)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise OSError(errno.ENOTDIR, "it is a link or no folder", str(path))
-    _check_owner(path, found, trusted, _OTHERS_WRITE)
-    if way:
-        _check_way(path, trusted)  # another user may have been faster
+    _check_owner(path, found, {0, os.geteuid()}, _OTHERS_WRITE)
     return path
 
 
@@ -274,22 +260,11 @@ def _shut(path: Path) -> None:
             os.close(opened)
 
 
-def _check_way(path: Path, trusted: Set[int]) -> None:
-    for above in Path(os.path.realpath(path)).parents:
-        if above.exists():
-            found = above.stat()
-            # in a sticky folder, other users cannot rename this user's files
-            forbidden = 0 if found.st_mode & stat.S_ISVTX else _OTHERS_WRITE
-            _check_owner(above, found, trusted, forbidden, str(above))
-
-
-def _check_owner(
-    path: Path, found: os.stat_result, owners: Set[int], forbidden: int, what: str = "it"
-) -> None:
+def _check_owner(path: Path, found: os.stat_result, owners: Set[int], forbidden: int) -> None:
     if found.st_uid not in owners:
-        raise OSError(errno.EPERM, f"{what} belongs to uid {found.st_uid}", str(path))
+        raise OSError(errno.EPERM, f"it belongs to uid {found.st_uid}", str(path))
     if found.st_mode & forbidden & ~(0o070 if _is_private_group(found.st_gid) else 0):
-        mode = f"others may open {what} (mode {stat.S_IMODE(found.st_mode):04o})"
+        mode = f"others may open it (mode {stat.S_IMODE(found.st_mode):04o})"
         raise OSError(errno.EPERM, mode, str(path))
 
 

@@ -1,9 +1,5 @@
-"""What all tests share: hypothesis does not judge how fast the machine is.
+"""What all tests share: hypothesis does not judge how fast the machine is."""
 
-Nor is anything of what an installation compiled there for a test that asks what is compiled.
-"""
-
-import os
 from pathlib import Path
 
 import pytest
@@ -16,7 +12,6 @@ settings.register_profile(
     "loaded machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("loaded machine")
-os.environ["SLURM_RL_COMPILED"] = ""
 run_fakes_in_process()
 
 

@@ -66,7 +66,6 @@ GROUPS = {
         "run": "run the daemon that orders the pending jobs",
         "forecast": "run the service that forecasts when pending jobs start",
         "offer": "run the service that offers start times to brokers",
-        "compile": "compile the simulator for all users of this host",
     },
 }
 #: Command -> what it does, in one line.

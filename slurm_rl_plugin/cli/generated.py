@@ -69,7 +69,6 @@ _ENVIRONMENT_OF_THE_DAEMON = (
 _ENVIRONMENT_OF_VERBS = (
     *_ENVIRONMENT,
     ("SLURM_RL_TRACES", "folder of job logs for reproduce, unless one is given"),
-    ("SLURM_RL_COMPILED", "folder of the code that slurm-rl compile makes for all users"),
     ("NUMBA_CACHE_DIR", "folder of the code that a user has compiled (default: below ~/.cache)"),
     ("OPENBLAS_NUM_THREADS", "threads on which matrices are multiplied (default: 1)"),
 )

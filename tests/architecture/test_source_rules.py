@@ -31,7 +31,6 @@ ALLOWED = {
 STARTS_CHILDREN = {
     "batch_systems/command_process.py",
     "services/model_trial.py",
-    "cli/compile.py",
 }
 
 

@@ -37,7 +37,6 @@ from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.papers.registry import STUDIES
 from slurm_rl_plugin.services.offer_service import build_offer_pages
 from slurm_rl_plugin.serving.page_server import serve_pages, serve_pages_locally
-from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
 from tests.architecture.markdown_documents import (
     TOP,
@@ -105,8 +104,6 @@ def made_smaller(words: Sequence[str]) -> list[str]:
         small = [wide if word == "site.swf.gz" else word for word in small]
     else:
         small += ["--runs", "1"] * (small[0] == "train")
-    if small[0] == "compile":
-        small = ["compile", "train"]
     small += SMALLER_BY_VERB.get(small[0], [])
     if small[0] == "reproduce" and small[1] in QUICK_PAPERS:
         small += ["--quick"]
@@ -154,7 +151,6 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         fake.add(job, submit=now - 100 + job, eligible=now - 100 + job, site=7 * job)
     fake.set(accounting=ended_load(300, now - 2 * 86400))
     fake.enter(monkeypatch)
-    monkeypatch.setenv(FOR_ALL, str(tmp_path / "compiled"))
     short = {"training": SHORT, "validation": SHORT}
     monkeypatch.setattr(training, "heldout_loads", partial(heldout_loads, **short))
     compare = partial(compare_with_rules, validation=SHORT)
@@ -204,7 +200,7 @@ def is_study(command: Command) -> bool:
     """Whether it trains, searches or simulates windows: half a minute to two, even made small."""
     whole = command.words[0] == "reproduce" and not shows_its_work(command)
     whole |= command.words[0] == "what-if" and reads_traces(command)
-    whole |= command.words[0] in {"train", "demo", "compile"}
+    whole |= command.words[0] in {"train", "demo"}
     return "--protocol" in command.words or whole
 
 
@@ -340,7 +336,7 @@ def test_what_make_runs_works_on_small_input(
         assert main(made_smaller(command.words)) == 0, command
         if command.words[0] == "demo":
             check_demo(capsys.readouterr().out, workplace / "demo-output")
-    assert {"demo", "train", "compile"} <= set(verbs)
+    assert {"demo", "train"} <= set(verbs)
 
 
 def check_demo(printed: str, folder: Path) -> None:

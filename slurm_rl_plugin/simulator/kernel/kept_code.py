@@ -14,9 +14,8 @@ import io
 import logging
 import os
 import shutil
-import sys
 import tempfile
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -78,8 +77,6 @@ logger = logging.getLogger(__name__)
 
 #: Code is kept of this many states of a module: branches, releases.
 _STATES = 4
-#: Environment variable: another folder of code that is compiled for all users; "" for none.
-FOR_ALL = "SLURM_RL_COMPILED"
 
 
 class KeptByClosure:
@@ -132,19 +129,15 @@ class KeptByClosure:
 
 
 class _OwnCode(IndexDataCacheFile):  # type: ignore[misc]
-    """The code of a function. numba unpickles it: only this user, root or `owners` may make it."""
+    """The code of a function. numba unpickles it: only this user or root may make it."""
 
     _index_path: Any
-
-    def __init__(self, *words: Any, owners: Set[int] = frozenset()) -> None:
-        super().__init__(*words)
-        self._owners = owners
-        self._data: int | None = None
+    _data: int | None = None
 
     def _load_index(self) -> Any:
         named = self._index_path
         try:  # numba opens and closes the same file that was checked
-            self._index_path = own_file(Path(named), owners=self._owners)
+            self._index_path = own_file(Path(named))
             return super()._load_index()
         except OSError:
             return {}
@@ -152,7 +145,7 @@ class _OwnCode(IndexDataCacheFile):  # type: ignore[misc]
             self._index_path = named
 
     def _load_data(self, name: str) -> Any:
-        self._data = own_file(Path(self._data_path(name)), owners=self._owners)
+        self._data = own_file(Path(self._data_path(name)))
         try:
             return super()._load_data(name)
         finally:
@@ -170,31 +163,13 @@ class _OwnCode(IndexDataCacheFile):  # type: ignore[misc]
 
 
 class KeptFunction(FunctionCache):  # type: ignore[misc]
-    """Kept code of a function: this user's own, or else that compiled for all users.
-
-    Code for all users is only read, and read each time, so that no user keeps an old state of it.
-    """
+    """Kept code of a function."""
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
         self._cache_file = _OwnCode(
             self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp()
         )
-
-    def _load_overload(self, sig: Any, target_context: Any) -> Any:
-        own = super()._load_overload(sig, target_context)
-        place, theirs, locator = Path(self._cache_path), code_for_all(), self._impl.locator
-        if own is not None or theirs is None or theirs == place.parent:
-            return own
-        if not isinstance(locator, KeptByClosure):
-            return None
-        name, stamp = self._impl.filename_base, locator.get_source_stamp()
-        file = _OwnCode(str(theirs / place.name), name, stamp, owners=_installer())
-        try:
-            found = file.load(self._index_key(sig, target_context.codegen()))
-        except Exception:  # noqa: BLE001 - a broken file raises anything; it is compiled again
-            return None
-        return None if found is None else self._impl.rebuild(target_context, found)
 
 
 def _age(folder: Path) -> float:
@@ -209,40 +184,6 @@ def kept_code() -> Path:
     return Path(str(numba.config.CACHE_DIR))
 
 
-def named_for_all() -> Path | None:
-    """The folder of code for all users of this environment; None for none."""
-    named = os.environ.get(FOR_ALL)
-    if named is None:
-        return Path(sys.prefix) / "share" / "slurm-rl" / "compiled"
-    return Path(named).absolute() if named else None
-
-
-def code_for_all() -> Path | None:
-    """The same; also None if a user other than its owner, or the environment's, may change it.
-
-    A user who may change compiled code can act as each user who runs it.
-    """
-    folder = named_for_all()
-    return folder if folder is not None and _may_be_run(folder) else None
-
-
-@cache
-def _may_be_run(folder: Path) -> bool:
-    try:
-        own_folder(folder, owners=_installer(), make=False)
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        logger.warning("compiled code in %s is not used: %s.", folder, error.strerror)
-        return False
-    return True
-
-
-def _installer() -> Set[int]:
-    """The user who installed this Python, and so already runs code as each of its users."""
-    return {Path(sys.prefix).stat().st_uid}
-
-
 def keep_compiled_code() -> None:
     """Let numba keep the code of our functions, below NUMBA_CACHE_DIR if that is set."""
     try:
@@ -251,7 +192,7 @@ def keep_compiled_code() -> None:
             home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
             numba.config.CACHE_DIR = str(Path(home) / "slurm-rl" / "compiled")
         # each file in it is checked when it is read, so earlier files may stay
-        own_folder(kept_code(), way=False, shut=not named)
+        own_folder(kept_code(), shut=not named)
         if not os.access(kept_code(), os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(kept_code()))
     except (OSError, RuntimeError) as error:  # RuntimeError: a user without a home
@@ -268,11 +209,9 @@ def keep_compiled_code() -> None:
 
 
 def compiled_before() -> bool:
-    """Whether this user or all users have kept code; without it the first run takes longer."""
+    """Whether this user has kept code; without it the first run takes longer."""
     module = "simulator.schedules.simulation"
     name = f"{module}-{closure_digest(f'{PACKAGE.name}.{module}')}"
-    for folder in filter(None, (kept_code(), code_for_all())):
-        with suppress(OSError):  # of another user
-            if any((folder / name).glob("*.nbi")):
-                return True
+    with suppress(OSError):  # of another user
+        return any((kept_code() / name).glob("*.nbi"))
     return False

@@ -25,7 +25,7 @@ OF_SLURM, OF_PBS = SLURM.by_hand, PBS.by_hand
 #: Verbs that need only what requirements/runtime.txt brings: all others simulate.
 ON_A_HEAD_NODE = VERBS.keys() - {
     *("demo", "train", "convert", "evaluate", "what-if", "tune", "reproduce"),
-    *("limits", "compile"),
+    "limits",
 }
 
 

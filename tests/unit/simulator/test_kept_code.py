@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL, PACKAGE
+from slurm_rl_plugin.simulator.kernel.kept_code import PACKAGE
 
 PROGRAM = """
 import sys
@@ -17,14 +17,13 @@ print(round(float(compiled(eval(sys.argv[1]))), 6), sum(compiled.stats.cache_hit
 """
 
 
-def run_in(tree: Path, kept: Path, for_all: Path | str = "", argument: str = "3.0") -> list[str]:
+def run_in(tree: Path, kept: Path) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, argument],
+        [sys.executable, "-c", PROGRAM, "3.0"],
         env={
             "PYTHONPATH": str(tree),
             "XDG_CACHE_HOME": str(kept),
             "PATH": "/usr/bin:/bin",
-            FOR_ALL: str(for_all),
         },
         cwd=tree,
         capture_output=True,
@@ -67,40 +66,13 @@ def test_of_many_states_of_a_module_the_oldest_go(tmp_path):
     assert (kept / "simulator.kernel.cluster-0").is_dir()
 
 
-def test_what_was_compiled_for_all_is_not_compiled_again(tmp_path):
-    tree, hers = PACKAGE.parent, tmp_path / "hers" / "slurm-rl" / "compiled"
-    first, compiled = run_in(tree, tmp_path / "installed")
-    assert compiled == "0"
-    for_all = tmp_path / "installed" / "slurm-rl" / "compiled"
-    before = {path: path.read_bytes() for path in for_all.rglob("*.nb*")}
-    assert run_in(tree, tmp_path / "hers", for_all) == [first, "1"]
-    assert not list(hers.rglob("*.nb*"))
-    assert {path: path.read_bytes() for path in for_all.rglob("*.nb*")} == before
-    shutil.rmtree(for_all)  # the environment was installed anew
-    assert run_in(tree, tmp_path / "hers", for_all) == [first, "0"]
-    assert run_in(tree, tmp_path / "hers", for_all) == [first, "1"]
-
-
-def test_code_that_was_compiled_anew_for_all_is_that_of_the_same_arguments(tmp_path):
-    """Files of code are numbered in the order in which they were compiled."""
-    for_all = tmp_path / "installed" / "slurm-rl" / "compiled"
-    tree = PACKAGE.parent
-    expected = [run_in(tree, tmp_path / "other", argument=each)[0] for each in ("3", "3.9")]
-    for arguments in (("3", "3.9"), ("3.9", "3")):
-        for each in arguments:
-            run_in(tree, tmp_path / "installed", argument=each)
-        found = [run_in(tree, tmp_path / "hers", for_all, each) for each in ("3", "3.9")]
-        assert found == [[value, "1"] for value in expected]
-        shutil.rmtree(for_all)
-
-
 @pytest.mark.parametrize("named", ["NUMBA_CACHE_DIR", "XDG_CACHE_HOME"])
 def test_where_nothing_can_be_kept_it_says_so_and_compiles_for_itself(tmp_path, named):
     folder = tmp_path / "of the run"
     folder.mkdir()
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, "3.0"],
-        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder), named: "/dev/null/kept", FOR_ALL: ""},
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder), named: "/dev/null/kept"},
         cwd=PACKAGE.parent,
         capture_output=True,
         text=True,
@@ -111,10 +83,3 @@ def test_where_nothing_can_be_kept_it_says_so_and_compiles_for_itself(tmp_path, 
     assert "compiles for itself alone" in done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(folder.iterdir())
-
-
-@pytest.mark.parametrize("named", ["", "/dev/null/compiled"])
-def test_without_a_folder_for_all_it_compiles_as_ever(tmp_path, named):
-    first, compiled = run_in(PACKAGE.parent, tmp_path / "hers", named)
-    assert compiled == "0"
-    assert run_in(PACKAGE.parent, tmp_path / "hers", named) == [first, "1"]

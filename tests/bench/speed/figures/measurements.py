@@ -109,25 +109,19 @@ def metrics() -> Values:
 
 
 def first_word() -> Values:
-    """Seconds of `evaluate` and `demo` for a new user: with nothing compiled, and as installed."""
-    from slurm_rl_plugin.cli.entry import VERBS  # noqa: PLC0415 - of the measured release
-
+    """Seconds of `evaluate` and `demo` for a new user, with nothing compiled."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
-        for_all = {"SLURM_RL_COMPILED": str(Path(folder) / "for all")}
-        for when, compiled in (("", {"SLURM_RL_COMPILED": ""}), (", installed", for_all)):
-            if compiled == for_all:
-                if "compile" not in VERBS:
-                    break  # an earlier release
-                words = ["compile", "evaluate", "demo"]
-                found["compile at installation"] = _seconds_of(words, for_all)
-            mine = {"NUMBA_CACHE_DIR": str(Path(folder) / f"mine{when}"), **compiled}
-            for name in ("first", "second"):
-                words = ["evaluate", FIRST_LOG, *FIRST_POLICIES]
-                found[f"evaluate of 10,000 jobs, {name}{when}"] = _seconds_of(words, mine)
-            mine["NUMBA_CACHE_DIR"] += " for the demo"
-            words = ["demo", "--output", str(Path(folder) / "demo")]
-            found[f"demo, first{when}"] = _seconds_of(words, mine)
+        mine = {
+            "NUMBA_CACHE_DIR": str(Path(folder) / "mine"),
+            "SLURM_RL_COMPILED": "",
+        }  # of earlier releases
+        for name in ("first", "second"):
+            words = ["evaluate", FIRST_LOG, *FIRST_POLICIES]
+            found[f"evaluate of 10,000 jobs, {name}"] = _seconds_of(words, mine)
+        mine["NUMBA_CACHE_DIR"] += " for the demo"
+        words = ["demo", "--output", str(Path(folder) / "demo")]
+        found["demo, first"] = _seconds_of(words, mine)
     return found
 
 
