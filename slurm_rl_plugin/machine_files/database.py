@@ -61,19 +61,6 @@ def merged(entries: Iterable[DatabaseEntry]) -> list[DatabaseEntry]:
     return list(found.values())
 
 
-GROUP, EACH_USER, JOB = "group", "user", "job"
-#: Key -> scope of the limit, and the resource of a plain number; "" for RESOURCE=NUMBER,...
-_LIMITS: Mapping[str, tuple[str, str]] = {
-    "grptres": (GROUP, ""),
-    **{f"grp{what}": (GROUP, what) for what in ("jobs", "cpus", "memory", "nodes")},
-    **{
-        f"max{what or 'tres'}{end}": (EACH_USER, what)
-        for what in ("", "jobs", "cpus", "nodes")
-        for end in ("peruser", "pu")
-    },
-    **dict.fromkeys(("maxtres", "maxtresperjob", "maxtrespj"), (JOB, "")),
-    **{f"max{what}{end}": (JOB, what) for what in ("cpus", "nodes") for end in ("", "perjob")},
-}
 _MAX_JOBS = "maxjobs"
 _LONGEST = ("maxwall", "maxwalldurationperjob", "maxwalldur")
 #: Values equal to the default; `cluster` is the cluster's mode of preemption.
@@ -81,21 +68,28 @@ _NEUTRAL = NOTHING | {"-1", "0", "1.000000", "1", "cluster", "denyonlimit"}
 
 
 @cache
+def _limits() -> dict[str, tuple[str, str]]:
+    """Key -> scope of the limit, and the resource of a plain number; "" for RESOURCE=NUMBER,..."""
+    scopes = slurm_keys()["limits"].items()
+    return {key: (scope, resource) for scope, keys in scopes for key, resource in keys.items()}
+
+
+@cache
 def known_keys() -> frozenset[str]:
     """All names of keys, by which a dump's keys differ from values with a colon."""
     tables = slurm_keys()
     others = (*tables["database"], *tables["without_effect"]["database_keys"])
-    return frozenset({*_LIMITS, _MAX_JOBS, *_LONGEST, "priority", "usagefactor", *others})
+    return frozenset({*_limits(), _MAX_JOBS, *_LONGEST, "priority", "usagefactor", *others})
 
 
 def limit_of(entry: DatabaseEntry) -> ResourceLimit:
     """The limits of an entry."""
-    parts: dict[str, dict[str, float]] = {GROUP: {}, EACH_USER: {}, JOB: {}}
+    parts: dict[str, dict[str, float]] = {"group": {}, "user": {}, "job": {}}
     for key, value in entry.keys.items():
-        place, resource = _LIMITS.get(key, ("", ""))
+        place, resource = _limits().get(key, ("", ""))
         if key == _MAX_JOBS:
             # for each user of an account or a QOS, but for all jobs of a user
-            place, resource = (GROUP if entry.kind == USER else EACH_USER), "jobs"
+            place, resource = ("group" if entry.kind == USER else "user"), "jobs"
         if place and not _unset(value):
             own = {resource: value.bound()} if resource else limits_of(value)
             parts[place] |= {name: most for name, most in own.items() if most < math.inf}
@@ -103,9 +97,7 @@ def limit_of(entry: DatabaseEntry) -> ResourceLimit:
     longest = walls[-1].seconds() if walls and not _unset(walls[-1]) else math.inf
     priority = association_priority(entry) if entry.kind == QOS else 0.0
     return ResourceLimit(
-        group=parts[GROUP],
-        user=parts[EACH_USER],
-        job=parts[JOB],
+        **parts,
         longest=longest,
         priority=priority or 0.0,
         usage_factor=_usage_factor(entry),

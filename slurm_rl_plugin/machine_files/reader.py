@@ -10,7 +10,7 @@ import csv
 import io
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
@@ -189,24 +189,20 @@ class DescribedCluster:
         resources = names_of_resources(serving.values())
         kinds, served = kinds_of(serving, partitions, resources)
         database = enforced(database_of(self.entries), settings, served)
+        told = {each.name: getattr(database, each.name) for each in fields(database)}
+        left_out += told.pop("left_out")
         return Machine(
             name=settings.text("clustername"),
             resources=resources,
             kinds=kinds,
             partitions=served,
-            qos=database.qos,
-            accounts=database.accounts,
-            users=database.users,
-            parent_of=database.parent_of,
-            account_of=database.account_of,
-            bound_users=database.bound_users,
-            associations=database.associations,
+            **told,
             licences=licences_of(settings),
             counts_memory=any(word.endswith("_memory") for word in selected(settings)),
             whole_nodes=allocates_whole_nodes(settings),
             backfill=backfill_of(settings),
             weights=weights_of_priorities(settings),
-            left_out=tuple(dict.fromkeys([*left_out, *database.left_out])),
+            left_out=tuple(dict.fromkeys(left_out)),
         )
 
 
