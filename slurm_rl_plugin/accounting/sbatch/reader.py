@@ -60,24 +60,14 @@ def _cut_event(line: str) -> _SimulatorEvent:
             place = words.index(name)
             own[name] = words[place + 1] if place + 1 < len(words) else ""
             del words[place : place + 2]
-    time = seconds_of("-dt", head["dt"] or head["dt2"])
+    time = _seconds_of("-dt", head["dt"] or head["dt2"])
     return _SimulatorEvent(time, head["e"] or head["e2"], own, words)
 
 
-def seconds_of(name: str, text: str) -> float:
-    """The seconds behind a word of the simulator."""
+def _seconds_of(name: str, text: str) -> float:
     if not _NUMBER.fullmatch(text):
         raise ValueError(name, f"{text!r} is no number: mend it")
     return float(text)
-
-
-def _limit(options: Mapping[str, str]) -> float:
-    text = options.get("time", "")
-    try:
-        limit = limit_seconds(text)
-    except ValueError:
-        raise ValueError("--time", f"{text!r} is no time limit: mend it") from None
-    return limit if limit > 0 else math.nan
 
 
 def _job(
@@ -155,10 +145,14 @@ class SbatchReader(AccountingReader):
             options, _ = cut_options(event.words)
         except ValueError as error:
             raise ValueError("sbatch", str(error).rstrip(".")) from None
-        limit = _limit(options)
+        try:
+            limit = limit_seconds(options.get("time", "")) or math.nan
+        except ValueError:
+            problem = f"{options['time']!r} is no time limit: mend it"
+            raise ValueError("--time", problem) from None
         run_time = limit
         if "-sim-walltime" in event.own:
-            run_time = seconds_of("-sim-walltime", event.own["-sim-walltime"])
+            run_time = _seconds_of("-sim-walltime", event.own["-sim-walltime"])
         faults = {
             "negative submit time": event.time < 0,
             "no run time": math.isnan(run_time),

@@ -34,14 +34,6 @@ COLUMNS: dict[str, Any] = {
     **dict.fromkeys((*NAMES, *TEXTS), pl.String),
 }
 #: Columns that only logs with requests have, and what they say of a job of processors alone.
-REQUESTS: dict[str, Any] = {
-    "resources": pl.String,
-    "nodes": pl.Int64,
-    "cpus_per_task": pl.Int64,
-    "memory_per_cpu": pl.Boolean,
-    "exclusive": pl.Boolean,
-    "constraint": pl.String,
-}
 NOTHING_ASKED: dict[str, Any] = {
     "resources": "",
     "nodes": 0,
@@ -50,6 +42,8 @@ NOTHING_ASKED: dict[str, Any] = {
     "exclusive": False,
     "constraint": "",
 }
+_TYPES = {str: pl.String, int: pl.Int64, bool: pl.Boolean}
+REQUESTS: dict[str, Any] = {name: _TYPES[type(each)] for name, each in NOTHING_ASKED.items()}
 _KEY, _VERSION = "slurm_rl_log", 2
 #: Files of version 1 know no requests.
 _SCHEMAS = {1: [COLUMNS], 2: [COLUMNS, {**COLUMNS, **REQUESTS}]}
@@ -197,14 +191,12 @@ def _is_sound(jobs: pl.DataFrame, kind: str) -> bool:
 
 def with_requests(jobs: pl.DataFrame) -> pl.DataFrame:
     """Jobs, some without requests, as jobs that all have them."""
-    known = [name for name in REQUESTS if name in jobs.columns]
-    filled = jobs.with_columns(pl.col(name).fill_null(NOTHING_ASKED[name]) for name in known)
-    missing = [
-        pl.lit(NOTHING_ASKED[name], dtype=kind).alias(name)
-        for name, kind in REQUESTS.items()
-        if name not in known
-    ]
-    return filled.with_columns(missing)
+    return jobs.with_columns(
+        (
+            pl.col(name) if name in jobs.columns else pl.lit(None, REQUESTS[name]).alias(name)
+        ).fill_null(each)
+        for name, each in NOTHING_ASKED.items()
+    )
 
 
 def resource_texts(total: FloatArray, names: tuple[str, ...] = BASIC_RESOURCES) -> pl.Series:

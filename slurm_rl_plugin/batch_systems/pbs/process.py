@@ -17,6 +17,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,14 +44,6 @@ class ParsedObject(dict[str, Any]):
     """An object of the document; `twice` are the names that occur in it more than once."""
 
     twice: frozenset[str] = frozenset()
-
-
-def read_json(text: str) -> Any:
-    """The document, or ValueError or RecursionError; takes time in proportion to the text."""
-    try:
-        return _read(text)
-    except ValueError:
-        return _read("\n".join(_repaired(line) for line in text.split("\n")))
 
 
 def _read(text: str) -> Any:
@@ -150,11 +143,13 @@ failure, not_understood = PbsCommands.failure, PbsCommands.not_understood
 
 
 def parse_json(command: str, text: str) -> dict[str, Any]:
-    """Read a document of `-F json`; see `read_json`."""
-    try:
-        document = read_json(text)
-    except (ValueError, RecursionError):
-        document = None
+    """Read a document of `-F json`, in time in proportion to the text."""
+    document = None
+    with suppress(ValueError, RecursionError):
+        try:
+            document = _read(text)
+        except ValueError:
+            document = _read("\n".join(_repaired(line) for line in text.split("\n")))
     if not isinstance(document, dict):
         raise not_understood(command, text)
     return document
