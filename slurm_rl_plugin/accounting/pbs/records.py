@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import NOT_READ, resources_text, totals_of
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.units import IntArray
+from slurm_rl_plugin.whole_file import read_whole
 
 #: More processors than any machine has: a column of 64 bits must hold what a user writes.
 _MOST = 10**12
@@ -176,31 +179,14 @@ def cut_values(text: str) -> dict[str, str]:
     return values
 
 
+_NAMES = tomllib.loads(read_whole(Path(__file__).with_name("requests.toml")).decode())
+_LIST = "Resource_List."
 _ASKED = tuple(
-    f"Resource_List.{name}"
-    for name in ("select", "nodes", "ncpus", "mem", "pmem", "ngpus", "place")
+    f"{_LIST}{name}" for name in ("select", "nodes", "ncpus", "mem", "pmem", "ngpus", "place")
 )
 #: Any of these requests more than processors.
 _TELLING = [name for name in _ASKED if name != "Resource_List.ncpus"]
-_LIST = "Resource_List."
-#: Of Resource_List, what is read, and what says nothing of the nodes that a run needs: its time,
-#: how its processes use what it has, and counts that other names have too.
-_KNOWN = frozenset(
-    {
-        *_ASKED,
-        *(
-            f"{_LIST}{name}"
-            for name in (
-                *("walltime", "min_walltime", "max_walltime", "soft_walltime", "cput", "pcput"),
-                *("nodect", "neednodes", "procs", "mpiprocs", "ompthreads", "nice"),
-                *("preempt_targets", "start_time", "file"),
-            )
-        ),
-    }
-)
-_KNOWN_OF_CHUNKS = frozenset(
-    {*("ncpus", "mem", "ngpus", "mpiprocs", "ompthreads"), *("ppn", "pn", "gpus")}
-)
+_KNOWN = frozenset({*_ASKED, *(f"{_LIST}{name}" for name in _NAMES["without_effect"])})
 _SIZE = re.compile(r"(\d{1,18})([kmgtpKMGTP]?)([bwBW]?)", re.ASCII)
 _BYTES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 _WORD = 8
@@ -238,7 +224,7 @@ def _unread(names: tuple[str, ...], chunks: tuple[str, ...]) -> tuple[str, ...]:
             # a chunk without a count begins with a request; what begins a part of nodes is a host
             words = [first, *rest] if name == "select" and "=" in first else rest
             keys = (word.partition("=")[0] for word in words)
-            found += [f"{_LIST}{name} {key}" for key in keys if key not in _KNOWN_OF_CHUNKS]
+            found += [f"{_LIST}{name} {key}" for key in keys if key not in _NAMES["of_chunks"]]
     return tuple(f"{each}{NOT_READ}" for each in dict.fromkeys(found))
 
 
