@@ -168,15 +168,15 @@ def _offers(request: JobRequest, sites: Sequence[Site]) -> list[SiteOffer]:
 def _by_start(offers: Sequence[SiteOffer]) -> list[RankedSite]:
     """Sites by their expected start, the earliest first; ties in the order given."""
     ordered = sorted(offers, key=lambda offer: offer.expected_start)
+    first = ordered[0].expected_start if ordered else 0.0
     return [
-        RankedSite(
-            site=offer.site,
-            merit=-offer.expected_start,
-            reason=_later(offer.expected_start - ordered[0].expected_start),
-            offer=offer,
-        )
+        _ranked(offer, -offer.expected_start, _later(offer.expected_start - first))
         for offer in ordered
     ]
+
+
+def _ranked(offer: SiteOffer, merit: float, reason: str) -> RankedSite:
+    return RankedSite(site=offer.site, merit=merit, reason=reason, offer=offer)
 
 
 def _later(seconds: float) -> str:
@@ -201,13 +201,8 @@ class SiteUtilityBroker(Broker):
         known = [offer for offer in offers if offer.published]
         known.sort(key=lambda offer: (-offer.utility, offer.expected_start))
         ranked = [
-            RankedSite(
-                site=offer.site,
-                merit=offer.utility,
-                reason=f"expects a utility of {offer.utility:.3f} from it",
-                offer=offer,
-            )
-            for offer in known
+            _ranked(each, each.utility, f"expects a utility of {each.utility:.3f} from it")
+            for each in known
         ]
         silent = _by_start([offer for offer in offers if not offer.published])
         return ranked + [
@@ -238,12 +233,7 @@ class OfferedValueBroker(Broker):
                 continue
             valued.append((value, offer))
         valued.sort(key=lambda each: (-each[0], each[1].expected_start, each[1].site))
-        return [
-            RankedSite(
-                site=offer.site, merit=value, reason=f"has value {value:.6g} for you", offer=offer
-            )
-            for value, offer in valued
-        ]
+        return [_ranked(offer, value, f"has value {value:.6g} for you") for value, offer in valued]
 
 
 BROKERS = ("earliest", "learning", "market", "utility")

@@ -64,8 +64,7 @@ def build_offer_pages(configuration: Configuration, bound: BoundOffers | None = 
     if utilities is not None:
         utilities.renew()
     return OfferPages(
-        answer=desk.answer,
-        accept=None if bound is None else desk.accept,
+        desk=desk,
         utilities=None if utilities is None else utilities.current,
         token=SharedToken(Path(given.token_file)),
         rate=_rate(given.requests_per_minute),

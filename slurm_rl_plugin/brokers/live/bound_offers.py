@@ -14,7 +14,7 @@ import math
 import secrets
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -110,9 +110,7 @@ class BoundOffers:
                 logger.warning("bound=none reason=%s", error)
                 raise RequestRefused(_CANNOT_BIND, "the site cannot keep its state.") from None
             except BatchSystemUnavailable as error:  # it may have been made: release it later
-                self._bound[bound.name] = BoundOffer(
-                    name=bound.name, until=0.0, processors=request.processors
-                )
+                self._bound[bound.name] = replace(bound, until=0.0)
                 raise _refused(error) from None
             except (JobNotAccepted, BatchSystemError) as error:
                 del self._bound[bound.name]

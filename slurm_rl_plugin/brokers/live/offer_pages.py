@@ -124,10 +124,10 @@ class OfferDesk:
 
     def accept(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Bind the offer for the job of an object: a reservation and its times."""
-        request = job_request(document)
-        offer = self._own(request, None)
         if self.bound is None:
             raise RequestRefused(CANNOT_RUN, "no offer of this site binds.")
+        request = job_request(document)
+        offer = self._own(request, None)
         bound = self.bound.accept(request, offer["expected_start"], offer["processors"])
         return {**offer, "reservation": bound.name, "until": bound.until}
 
@@ -201,15 +201,13 @@ def _formula(document: Mapping[str, Any]) -> str | None:
 class OfferPages:
     """The WSGI application of the offer service: checks token and rate, then calls the desk."""
 
-    answer: Callable[[Mapping[str, Any]], dict[str, Any]]  #: `OfferDesk.answer`
+    desk: OfferDesk
     token: SharedToken
     rate: RequestRate  #: of a client with the token
     strangers: RequestRate  #: of refusals for a client without it, counted separately
     monotonic: Callable[[], float]  #: seconds
     #: The current publication, None without a fresh one; the page exists if this is not None.
     utilities: Callable[[], PublishedUtilities | None] | None = None
-    #: `OfferDesk.accept`; the page exists if this is not None.
-    accept: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     _refused: Counter[str] = field(default_factory=Counter)
     _logged: float = -math.inf
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -224,10 +222,8 @@ class OfferPages:
         page = str(environ.get("PATH_INFO") or "/")
         self._let_in(environ, page)
         if page != UTILITIES:
-            asked = strict_object(body_of(environ))
-            if page == ACCEPT and self.accept is not None:
-                return Page.of(self.accept(asked))
-            return Page.of(self.answer(asked))
+            answer = self.desk.accept if page == ACCEPT else self.desk.answer
+            return Page.of(answer(strict_object(body_of(environ))))
         published = None if self.utilities is None else self.utilities()
         if published is None:
             raise RequestRefused(BUSY, "nothing fresh is published: ask again.", retry_after=PERIOD)
@@ -242,12 +238,8 @@ class OfferPages:
             raise RequestRefused(TOO_OFTEN, words, retry_after=pause)
         if not known:
             raise RequestRefused("401 Unauthorized", "give the site's token.")
-        if page not in _METHODS:
-            raise RequestRefused("404 Not Found", "ask /offer.")
-        if page == UTILITIES and self.utilities is None:
-            raise RequestRefused("404 Not Found", "the site publishes no utilities: ask /offer.")
-        if page == ACCEPT and self.accept is None:
-            raise RequestRefused("404 Not Found", "no offer of this site binds: ask /offer.")
+        if page not in _METHODS or (page == UTILITIES and self.utilities is None):
+            raise RequestRefused("404 Not Found", "this site has no such page: ask /offer.")
         if environ["REQUEST_METHOD"] != _METHODS[page]:
             raise RequestRefused("405 Method Not Allowed", f"use {_METHODS[page]}.")
 

@@ -19,7 +19,6 @@ from slurm_rl_plugin.brokers.market.formula import MACHINE_FUNCTIONS, USER_FUNCT
 from slurm_rl_plugin.brokers.market.offers import Offer, Terms, best_offer, offered_start
 from slurm_rl_plugin.brokers.market.timetable import (
     NEXT,
-    RUNNING,
     WAITING,
     Agreements,
     Lanes,
@@ -79,7 +78,6 @@ class Draft(NamedTuple):
     weight: FloatArray  #: negative weight of each job, shape [n]
     planned: FloatArray  #: starts in the order of the trial, shape [n]
     parts: IntArray  #: processors on each machine in that order, shape [n, machines]
-    idle: IntArray  #: idle processors of each machine
 
 
 def empty_draft(jobs: int, machines: int) -> Draft:
@@ -94,7 +92,6 @@ def empty_draft(jobs: int, machines: int) -> Draft:
         weight=np.empty(jobs),
         planned=np.empty(jobs),
         parts=np.zeros((jobs, machines), dtype=np.int64),
-        idle=np.zeros(machines, dtype=np.int64),
     )
 
 
@@ -117,15 +114,11 @@ def reschedule(jobs: MarketJobs, state: Agreements, draft: Draft, now: float) ->
         state: changed in place; no planned start is later than promised, before or after.
         now: seconds; due jobs have started.
     """
-    _count_idle(state, draft.idle)
-    any_fits, place = False, 0
-    while not any_fits and place < state.counts[WAITING]:
-        any_fits = fits(jobs, draft.idle, state.waiting[place])
-        place += 1
-    if not any_fits:
-        return
     tabulate_running(jobs, state, draft.fixed, now)
-    if not _renew(jobs, state, draft):
+    any_fits = False
+    for job in state.waiting[: state.counts[WAITING]]:
+        any_fits = any_fits or fits(jobs, draft.fixed.free[0], job)
+    if not (any_fits and _renew(jobs, state, draft)):
         return
     for place in range(state.counts[WAITING]):
         job = state.waiting[place]
@@ -134,15 +127,6 @@ def reschedule(jobs: MarketJobs, state: Agreements, draft: Draft, now: float) ->
     sort_waiting(state, draft.weight, draft.wanted)
     _put_first(jobs, state, draft)
     _start_out_of_turn(jobs, state, draft, now)
-
-
-@compiled_borrowing
-def _count_idle(state: Agreements, idle: IntArray) -> None:
-    """Idle processors of each machine."""
-    for machine in range(len(idle)):
-        idle[machine] = state.capacity[machine]
-        for place in range(state.counts[RUNNING]):
-            idle[machine] -= state.parts[state.running[place], machine]
 
 
 @compiled_borrowing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -35,6 +34,7 @@ from slurm_rl_plugin.forecasts.past_waits.wait_forest import (
     known_log_waits,
     training_rows,
 )
+from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.papers.start_times_2023.jobs_file import read_jobs_file
 from slurm_rl_plugin.papers.study import claims
 from slurm_rl_plugin.papers.study.study import Add, Asked, Outcome
@@ -97,8 +97,6 @@ T = TypeVar("T")
 TRAINED_ON, QUICK_TRAINED_ON = 20, 6
 #: Jobs of a poll, and tested polls, under --quick.
 QUICK_JOBS, QUICK_TESTED = 150, 4
-#: Concurrent fits; more would wait for each other.
-_AT_A_TIME = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +144,8 @@ def forward(polls: Polls, seed: int, add: Add) -> list[GivenForecasts]:
         return ask_sources(polls.jobs, polls.table, float(polls.moments[place]), rng)
 
     given: list[GivenForecasts] = []
-    for asked in _in_order(ask, range(1, len(polls.moments)), add):
+    places = range(1, len(polls.moments))
+    for asked in side_by_side(ask, places, finished=lambda *_: add(1)):
         if asked is not None:
             given.append(given_at(polls.jobs, asked, given))
     return given
@@ -183,7 +182,8 @@ def compared_forecasts(polls: Polls, seed: int, add: Add) -> dict[str, forecast.
             rng = np.random.default_rng([seed, place, kind])
             return by(polls.jobs, polls.table, float(polls.moments[place]), rng)
 
-        return _in_order(at, range(polls.first, len(polls.moments)), add)
+        places = range(polls.first, len(polls.moments))
+        return side_by_side(at, places, finished=lambda *_: add(1))
 
     median = []  # log10 of the median wait so far of each current job's partition
     for moment in polls.moments[polls.first :].tolist():
@@ -203,16 +203,6 @@ def certain(log_wait: FloatArray) -> forecast.Forecasts:
 
 def _together(parts: Sequence[forecast.Forecasts]) -> forecast.Forecasts:
     return forecast.Forecasts(np.vstack([each.seconds for each in parts]))
-
-
-def _in_order(work: Callable[[int], T], places: range, add: Add) -> list[T]:
-    """Results of some work at each place, in order, a few at a time."""
-    found: list[T] = []
-    with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        for each in pool.map(work, places):
-            add(1)
-            found.append(each)
-    return found
 
 
 OURS = "joined and calibrated"

@@ -165,7 +165,7 @@ def _offer_pages(folder: Path) -> OfferPages:
     token = folder / "token"
     token.write_text(TOKEN)
     return OfferPages(
-        answer=desk.answer,
+        desk=desk,
         token=SharedToken(token),
         rate=rate,
         strangers=rate,
