@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -237,15 +238,12 @@ def _check_count(node: ast.Call, name: str, count: int) -> None:
 
 
 def _number(node: ast.Constant) -> float:
-    if type(node.value) not in (int, float):
-        raise _refusal(node, f"{node.value!r} is no number")
-    try:
-        number = float(node.value)  # type: ignore[arg-type]
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
+    value = node.value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _refusal(node, f"{value!r} is no number")
+    if value > sys.float_info.max:
         raise _refusal(node, "the number is too large")
-    return number
+    return float(value)
 
 
 def _exponent(node: ast.expr) -> float:

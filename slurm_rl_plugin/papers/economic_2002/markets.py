@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -355,20 +356,17 @@ def run_on_machines(log: EconomicLog, configuration: str) -> dict[str, dict[str,
     Returns:
         EXACT or ASKED -> "<backfilling>, <home of a job>" -> seconds.
     """
-    return {
-        way: {
-            f"{backfilling}, {home}": log.response(
-                starts_on_machines(
-                    *(workload, CONFIGURATIONS[configuration]),
-                    least_loaded=home == "least loaded",
-                    conservative=backfilling != EASY,
-                )
-            )
-            for backfilling in (EASY, "conservative")
-            for home in ("round-robin", "least loaded")
-        }
-        for way, workload in ((EXACT, log.exact), (ASKED, log.asked))
-    }
+    found: dict[str, dict[str, float]] = {EXACT: {}, ASKED: {}}
+    for way, backfilling, home in product(
+        found, (EASY, "conservative"), ("round-robin", "least loaded")
+    ):
+        start = starts_on_machines(
+            *(log.exact if way == EXACT else log.asked, CONFIGURATIONS[configuration]),
+            least_loaded=home == "least loaded",
+            conservative=backfilling != EASY,
+        )
+        found[way][f"{backfilling}, {home}"] = log.response(start)
+    return found
 
 
 #: The log that replaces the paper's synthetic one.
@@ -411,23 +409,16 @@ class LogResults:
 
 def combinations(configuration: str, way: str) -> list[Market]:
     """Every machine function with every user function."""
-    return [
-        Market(configuration, owner, user, way)
-        for owner in MACHINE_FUNCTIONS
-        for user in USER_FUNCTIONS
-    ]
+    pairs = product(MACHINE_FUNCTIONS, USER_FUNCTIONS)
+    return [Market(configuration, *each, way) for each in pairs]
 
 
 def every_market() -> list[Market]:
     """The markets to run on each workload."""
-    found = [
-        market
-        for way, names in ((EXACT, CONFIGURATIONS), (RESCHEDULED, TABULATED))
-        for name in names
-        for market in combinations(name, way)
-    ]
-    ways = (EXACT, ASKED, RESCHEDULED)
-    found += [Market(name, way=way) for name in CONFIGURATIONS for way in ways]
+    tried = [*product(CONFIGURATIONS, [EXACT]), *product(TABULATED, [RESCHEDULED])]
+    found = [market for each in tried for market in combinations(*each)]
+    ways = product(CONFIGURATIONS, (EXACT, ASKED, RESCHEDULED))
+    found += [Market(name, way=way) for name, way in ways]
     return list(dict.fromkeys([*found, *SPLIT_WHERE_TOO_WIDE.values(), *FORWARDED.values()]))
 
 

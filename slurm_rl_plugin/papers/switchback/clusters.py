@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock, drawn_blocks
-from slurm_rl_plugin.forecasts.replays import OrderOf
 from slurm_rl_plugin.simulator.kernel.cluster import advance
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
@@ -137,19 +137,16 @@ class DrawnTrial:
 
     def replayed(self, start: FloatArray) -> ReplayedCluster:
         """The cluster with these starts, for replays of its blocks."""
-
-        def order_of(scores: FloatArray) -> OrderOf:
-            def of_jobs(workload: Workload, jobs: IntArray) -> QueueOrder:
-                del workload
-                return QueueOrder(scores=scores[jobs])
-
-            return of_jobs
-
         return ReplayedCluster(
             times=JobTimes(jobs=self.jobs, start=start, capacity=PROCESSORS),
-            orders={arm: order_of(scores) for arm, scores in self.known.items()},
+            orders={arm: partial(_of_jobs, scores) for arm, scores in self.known.items()},
             settings=SETTINGS,
         )
+
+
+def _of_jobs(scores: FloatArray, workload: Workload, jobs: IntArray) -> QueueOrder:
+    del workload
+    return QueueOrder(scores=scores[jobs])
 
 
 def _take_over(run: Run, now: float) -> None:

@@ -95,6 +95,11 @@ class HeldTrial:
         known = [each for each in (*worse, self.guard) if each is not None]
         return min(known) if known else None
 
+    @property
+    def stopped(self) -> int:
+        """Number of blocks when our order was rolled back; all of them if never."""
+        return len(self.declared.blocks) if self.off is None else self.off
+
     def hours(self, blocks: int | None) -> float:
         """From the begin of the experiment to the end of these blocks; inf for None."""
         if blocks is None:
@@ -123,12 +128,8 @@ class HeldTrial:
         begin of a block, so what an earlier block left is not counted.
         """
         more = (self.costs.measured - self.costs.by_site)[:blocks]
-        hours = np.array(
-            [
-                (each.end - each.begin) / HOUR * (each.arm == OURS)
-                for each in self.declared.blocks[:blocks]
-            ]
-        )
+        held = self.declared.blocks[:blocks]
+        hours = np.array([(each.end - each.begin) / HOUR * (each.arm == OURS) for each in held])
         names = list(GOALS)
         return Damage(
             waited=float(hours @ more[:, names.index("wait")]),
@@ -143,10 +144,11 @@ def held_trial(kind: str, seed: int, length: TrialLength) -> HeldTrial:
     which block it was significant. Guards are checked after each block.
     """
     days = length.harm if kind == HARM else length.days
-    draw: Callable[[int, int], clusters.DrawnTrial] = (
-        clusters.reversed_model if kind == HARM else clusters.equal_models
-    )
-    trial = clusters.with_gain(seed, days, GAINED) if kind == GAIN else draw(seed, days)
+    if kind == GAIN:
+        trial = clusters.with_gain(seed, days, GAINED)
+    else:
+        draw = clusters.reversed_model if kind == HARM else clusters.equal_models
+        trial = draw(seed, days)
     experiment = clusters.declared(seed + _COINS, days)
     cluster = trial.replayed(trial.starts(experiment.blocks))
     looks = range(_FIRST_LOOK, clusters.WARM_UP * 24, _LOOK)
@@ -171,11 +173,6 @@ def held_trial(kind: str, seed: int, length: TrialLength) -> HeldTrial:
             slowdowns = longer / np.maximum(trial.jobs.run_time, 10.0)
             held.really[count] = Damage(float(longer.sum()) / HOUR, float(slowdowns.sum()))
     return held
-
-
-def stopped_after(held: HeldTrial) -> int:
-    """Number of blocks when our order was rolled back; all of them if never."""
-    return len(held.declared.blocks) if held.off is None else held.off
 
 
 #: Sources of a verdict.
@@ -265,7 +262,7 @@ def _of_harm(harm: Sequence[HeldTrial]) -> Iterator[claims.Row]:
 _UNITS = {"waited": "extra job-hours waited", "slowdown": "extra slowdown"}
 #: When our order is rolled back: by the experiment's verdict, or in any case.
 STOPS: Mapping[str, Callable[[HeldTrial], int]] = {
-    "as it was stopped": stopped_after,
+    "as it was stopped": lambda each: each.stopped,
     f"left on for {SOON:.0f} hours": lambda each: each.blocks_within(SOON),
     "left on to the end": lambda each: len(each.declared.blocks),
 }
@@ -400,11 +397,7 @@ def run(asked: Asked) -> Outcome:
     found = {kind: held[place * seeds :][:seeds] for place, kind in enumerate(KINDS)}
     by_goal = {kind: _by_goal(trials) for kind, trials in found.items()}
     unnoticed = [
-        {
-            "seed": seed,
-            "ratio": each.ratio,
-            **each.really[len(each.declared.blocks)]._asdict(),
-        }
+        {"seed": seed, "ratio": each.ratio, **each.really[each.stopped]._asdict()}
         for seed, each in enumerate(found[HARM])
         if each.off is None
     ]
