@@ -135,9 +135,10 @@ class PyslurmQueue(Squeue):
     #: Jobs of the last answer that belong to no array and no heterogeneous job.
     single: frozenset[int] = frozenset()
 
-    def _records(self, states: str, array_ids: Sequence[int] = ()) -> Iterable[QueueRow]:
+    def records(self, states: str, array_ids: Sequence[int] = ()) -> Iterable[QueueRow]:
+        """From pyslurm all records, or those with these numbers of its last answer."""
         if self.reads_requests or self.reads_comments:
-            found = super()._records(states, array_ids)
+            found = super().records(states, array_ids)
         elif array_ids:
             wanted = set(array_ids)
             return [row for row in self._rows if row.array_id in wanted or row.het_id in wanted]

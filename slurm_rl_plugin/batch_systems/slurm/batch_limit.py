@@ -22,7 +22,8 @@ from slurm_rl_plugin.accounting.slurm.resources import parse_tres
 from slurm_rl_plugin.batch_systems.command_process import first_line
 from slurm_rl_plugin.batch_systems.kept_record import KeptRecord
 from slurm_rl_plugin.batch_systems.port import LimitKeys
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import NO_LICENSES, QOS_IS_FULL, QueueRow
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm.answers.machine import read_licences
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
 from slurm_rl_plugin.batch_systems.slurm.site_factor import DENIED, NO_RIGHT
@@ -99,6 +100,9 @@ def _parsed(content: dict[str, Any]) -> OutstandingLimit:
 
 
 QOS = "qos"
+#: Reasons of a job that a limit on batch jobs delays: by a QOS, by licences.
+QOS_IS_FULL = frozenset({"QOSGrpCpuLimit", "QOSGrpMemLimit", "QOSGrpGRES"})
+NO_LICENSES = "Licenses"
 SACCTMGR = ("sacctmgr", "--noheader", "--parsable2")
 #: Messages of sacctmgr to a user who is no Administrator.
 DENIED_BY_DATABASE = ("have privilege", "Access/permission denied", "Invalid user id")
@@ -233,7 +237,6 @@ NOT_FOUND = "not found"
 _ALONE = ("startTime=now", "duration=infinite", "users=root", "nodecnt=0", "flags=ANY_NODES")
 #: Name of a reservation that does not exist.
 _MISSING = "slurm-rl-there-is-none"
-_TOTAL = re.compile(r"^LicenseName=(?P<name>\S+)\s+Total=(?P<total>\d+)", re.MULTILINE)
 _HELD = re.compile(r"\bLicenses=(?P<name>[^:\s]+):(?P<count>\d+)(?:\s|$)")
 _NO_NODES = re.compile(r"\bNodeCnt=0\b")
 
@@ -248,11 +251,9 @@ class LicenseLimit(LimitCarrier):
 
     def total(self) -> int:
         """Number of the cluster's licences of this name, withheld ones included."""
-        text = self.commands.read(("scontrol", "-o", "show", "licenses"))
-        for found in _TOTAL.finditer(text):
-            if found["name"] == self.names[0]:
-                return int(found["total"])
-        name = self.names[0]
+        name, known = self.names[0], read_licences(self.commands.read)
+        if name in known:
+            return known[name][0]
         raise ChangeRejected(
             f"Slurm knows no licence {name}: add Licenses={name}:N to slurm.conf, where N is the "
             "number of the cluster's processors, or correct [reserve] license"

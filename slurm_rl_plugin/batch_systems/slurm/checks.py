@@ -20,7 +20,7 @@ from slurm_rl_plugin.batch_systems.slurm.batch_limit import (
     carrier_as_configured,
 )
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, some_jobs
+from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, some
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.nodes import resources_now
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
@@ -29,8 +29,6 @@ from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 SACCT = ("sacct", "--noheader", "-X", "-S", "now-1minutes", "-o", "JobIDRaw")
 #: Seconds between the clocks: slurmctld prints whole seconds; munge refuses from 300 s on.
 _NEAR, _FAR = 2.0, 30.0
-#: Number of names in one line.
-_SHOWN = 5
 _ANSWERED = re.compile(r"^sdiag output at .*\((?P<time>\d+)\)", re.MULTILINE)
 
 
@@ -88,17 +86,12 @@ def _shares(commands: CommandRunner, configured: Mapping[str, float] | None) -> 
         return WARN, "sshare shows none: set them with sacctmgr, or in [shares]"
     if unknown := sorted(set(configured) - set(tree.shares)):
         return FAIL, (
-            f"Slurm has no account with users called {_names(unknown)}: write the names as in "
+            f"Slurm has no account with users called {some(unknown)}: write the names as in "
             "`sacctmgr show assoc`, or remove them from [shares]"
         )
     if missing := sorted(set(tree.shares) - set(configured)):
-        return WARN, f"not in [shares], so with share 0: {_names(missing)}"
+        return WARN, f"not in [shares], so with share 0: {some(missing)}"
     return PASS, f"all {len(configured)} accounts are Slurm's too"
-
-
-def _names(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 ASSOCIATIONS = ("sacctmgr", "--noheader", "--parsable2", "show", "assoc", "format=Cluster,QOS")
@@ -177,12 +170,12 @@ def _jobs(
     without = [job for job in batch if job not in having]
     wrong = [row.job_id for row in rows if row.job_id in quick and row.job_id in having]
     if wrong:
-        words = f"interactive jobs have {what}, so the limit applies to them: {some_jobs(wrong)}"
+        words = f"interactive jobs have {what}, so the limit applies to them: job {some(wrong)}"
         return Check(FAIL, "reserve jobs", f"{words}; give them another")
     if batch and len(without) == len(batch):
         return Check(FAIL, "reserve jobs", f"no batch job has {what}: {fix}")
     if without:
-        words = f"{len(without)} of {len(batch)} batch jobs lack {what}: {some_jobs(without)}"
+        words = f"{len(without)} of {len(batch)} batch jobs lack {what}: job {some(without)}"
         return Check(WARN, "reserve jobs", f"{words}; {fix}")
     if not batch:
         return Check(WARN, "reserve jobs", f"there is no batch job to see whether it has {what}")

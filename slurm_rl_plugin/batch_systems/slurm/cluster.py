@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cache, partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,6 +34,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     QueueRow,
     parse_capacity,
     reason_word,
+    reasons,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SSHARE,
@@ -82,7 +81,6 @@ from slurm_rl_plugin.batch_systems.slurm.site_factor import (
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, StartedJobs
 from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.units import FloatArray, IntArray
-from slurm_rl_plugin.whole_file import read_whole
 
 logger = logging.getLogger(__name__)
 
@@ -394,22 +392,17 @@ def _record_of(rows: Sequence[QueueRow]) -> JobRecord:
     )
 
 
-@cache
-def _reasons() -> dict[str, Any]:
-    return tomllib.loads(read_whole(Path(__file__).with_name("reasons.toml")).decode())
-
-
 def reason_sentence(reason: str) -> str:
     """What a reason means for the job, and what its user can do: one sentence, no full stop."""
     word = reason_word(reason)
-    known: Mapping[str, Sequence[str]] = _reasons()["reasons"]
+    known: Mapping[str, Sequence[str]] = reasons()["reasons"]
     unknown = "this release of slurm-rl does not know the reason; ask the administrators"
     return "; ".join(known[word]) if word in known else _of_limit(word) or unknown
 
 
 def _of_limit(word: str) -> str:
     """The sentence on a limit; "" for another reason."""
-    limits = _reasons()["limits"]
+    limits = reasons()["limits"]
     found = re.fullmatch(limits["form"], word, re.VERBOSE | re.IGNORECASE)
     if found is None:
         return ""

@@ -28,11 +28,10 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     SINFO,
     parse_capacity,
     parse_duration,
-    parse_time,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
-from slurm_rl_plugin.batch_systems.slurm.queue.reader import SQUEUE
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
 from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, Allocation, JobRequest
 from slurm_rl_plugin.errors import (
@@ -378,29 +377,6 @@ def check_partitions(request: JobRequest, partitions: list[Partition]) -> None:
 
 #: Messages of scontrol about a reservation that a job uses, and about a missing one.
 _IN_USE, _NO_RESERVATION = "reservation is in use", "reservation is invalid"
-#: Processors, start and end of each job; of a pending job Slurm's plan, or N/A.
-SCHEDULE = (
-    *SQUEUE,
-    "--states=RUNNING,SUSPENDED,PENDING",
-    "-O",
-    "NumCPUs:|,StartTime:|,EndTime:",
-)
-
-
-def parse_schedule(text: str) -> list[Allocation]:
-    """The allocations that squeue prints; a job without a planned start has none."""
-    found = []
-    for line in text.splitlines():
-        try:
-            processors, begin, end = line.split("|")
-            each = Allocation(
-                parse_time(begin, math.nan), parse_time(end, math.inf), int(processors)
-            )
-        except ValueError:
-            raise not_understood(SCHEDULE[0], line) from None
-        if each.begin < each.end < math.inf:
-            found.append(each)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,7 +430,10 @@ class SlurmOffers:
 
     def schedule(self) -> list[Allocation]:
         """Running jobs until their time limits, and pending jobs that backfilling has planned."""
-        return parse_schedule(self.commands.read(SCHEDULE))
+        rows = Squeue(self.commands).records("RUNNING,SUSPENDED,PENDING")
+        return [
+            Allocation(row.start, row.end, row.processors) for row in rows if row.start < row.end
+        ]
 
     def name(self) -> str:
         """ClusterName of slurm.conf."""

@@ -15,6 +15,7 @@ from slurm_rl_plugin.accounting.slurm.options import FLAGS, VALUED
 from slurm_rl_plugin.batch_systems.command_process import Answer
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_settings
 from slurm_rl_plugin.batch_systems.slurm.offers import (
+    SlurmOffers,
     SlurmSubmission,
     check_partitions,
     job_request_of,
@@ -28,7 +29,7 @@ from slurm_rl_plugin.batch_systems.slurm.offers import (
 )
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.domain.job_class import JobDescription
-from slurm_rl_plugin.domain.site import NEEDS, JobRequest
+from slurm_rl_plugin.domain.site import NEEDS, Allocation, JobRequest
 from slurm_rl_plugin.errors import (
     BatchSystemError,
     BatchSystemUnavailable,
@@ -36,6 +37,7 @@ from slurm_rl_plugin.errors import (
     JobNotAccepted,
     SubmissionUnknown,
 )
+from tests.fakes.fake_cluster import NOW, FakeCluster
 
 
 def request_of(words: str, script: str = "", **variables: str) -> JobRequest:
@@ -361,3 +363,16 @@ def test_a_partition_that_would_never_start_the_job_is_refused() -> None:
             check_partitions(replace(REQUEST, job=job), partitions)
     job = replace(REQUEST.job, partition="short,batch", time_limit=7200.0)
     check_partitions(replace(REQUEST, job=job), partitions)
+
+
+def test_the_schedule_is_of_running_and_planned_jobs(tmp_path: Path) -> None:
+    fake = FakeCluster(tmp_path)
+    fake.add(1, state="RUNNING", start=NOW - 50, end=NOW + 550, processors=3)
+    fake.add(2, start=NOW + 550, end=NOW + 1150)  # as backfilling has planned it
+    fake.add(3)
+    fake.add(4, state="RUNNING", start=NOW - 50, time_limit="UNLIMITED")
+    commands = CommandRunner(environment=fake.env, timeout=10.0)
+    assert SlurmOffers(commands, "").schedule() == [
+        Allocation(NOW - 50, NOW + 550, 3),
+        Allocation(NOW + 550, NOW + 1150, 1),
+    ]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 from slurm_rl_plugin.domain.job_class import words_for_us
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, ResourceRequests
 from slurm_rl_plugin.units import IntArray
+from slurm_rl_plugin.whole_file import read_whole
 
 #: The last six are the user's text, which may hold a separator on any release. They come after all
 #: other fields but the name, so that it can only shift that job's own request and name.
@@ -476,40 +479,16 @@ def parse_capacity(text: str) -> Capacity:
     return Capacity(usable, whole, tiers)
 
 
-# A user's own doing is what the user controls: what was requested, held or used up, and limits of
-# an association, or of a user or account in a QOS, which its own members fill. Limits of a whole
-# QOS, licences and down partitions are shared or the site's, so they are no one's own doing; more
-# free processors do not help such a job either.
-#: A job with one of these starts as soon as enough processors are free. Any other reason, such as
-#: one of a later release, is taken for one that free processors do not change.
-FOR_PROCESSORS = frozenset({"None", "Priority", "Resources", "Prolog", "Cleaning", "SchedDefer"})
-#: Reasons of a job that a limit on batch jobs delays: by a QOS, by licences.
-QOS_IS_FULL = frozenset({"QOSGrpCpuLimit", "QOSGrpMemLimit", "QOSGrpGRES"})
-NO_LICENSES = "Licenses"
-
-_OWN_DOING = re.compile(
-    r"""
-    JobHeld | JobHold | Dependency | BeginTime | JobArrayTaskLimit | DeadLine
-    | Assoc                          # limits of the association: the user's, or the account's
-    | QOS(Max|Min)                   # of a job, a user or an account in a QOS
-    | QOS(Job|Resource|Time)Limit | QOSUsageThreshold
-    | QOSGrp\w*(Minutes|Wall)        # a budget that jobs of the QOS have used up
-    | Max\w+Per(Account|User|Limit)
-    | ReqNodeNotAvail | NodeDown     # nodes that it requested
-    | Reservation                    # it requested one that has not begun, or is gone
-    | Partition(Node|Time)Limit | PartitionConfig | BadConstraints | Constraints
-    | InvalidAccount | InvalidQOS | AccountNotAllowed | QOSNotAllowed | AccountingPolicy
-    | BurstBufferOperation | NonZeroExitCode | RaisedSignal | TimeLimit | OutOfMemory
-    | JobLaunchFailure
-    """,
-    re.VERBOSE,
-)
+@cache
+def reasons() -> dict[str, Any]:
+    """What is known of reasons why jobs wait, see reasons.toml."""
+    return tomllib.loads(read_whole(Path(__file__).parents[1] / "reasons.toml").decode())
 
 
 @lru_cache(maxsize=1000)  # a queue shows few reasons, and a user cannot make up any
 def waits_for_processors(reason: str) -> bool:
     """Whether the job waits for free processors alone."""
-    return all(each in FOR_PROCESSORS for each in reason.split(","))
+    return all(each in reasons()["for_processors"] for each in reason.split(","))
 
 
 @lru_cache(maxsize=1000)
@@ -521,4 +500,4 @@ def reason_word(reason: str) -> str:
 @lru_cache(maxsize=1000)
 def is_own_doing(reason: str) -> bool:
     """Whether the job waits for something that its user controls."""
-    return _OWN_DOING.match(reason) is not None
+    return re.match(reasons()["own_doing"], reason, re.VERBOSE) is not None

@@ -225,14 +225,22 @@ def _node_now(
     )
 
 
+SHOW_LICENCES = ("scontrol", "-o", "show", "licenses")
 #: Not of hierarchical resources, since their names have a line for each layer of nodes.
-_FREE = re.compile(r"^LicenseName=(?P<name>\S+) (?!.*\bMode=).*?\bFree=(?P<free>\d+)", re.MULTILINE)
+_LICENCE = re.compile(
+    r"^LicenseName=(\S+) (?!.*\bMode=)\s*Total=(\d+).*?\bFree=(\d+)", re.MULTILINE
+)
+
+
+def read_licences(read: Read) -> dict[str, tuple[int, int]]:
+    """Number of all and of the free licences of the cluster by name."""
+    found = _LICENCE.findall(read(SHOW_LICENCES))
+    return {name: (int(total), int(free)) for name, total, free in found}
 
 
 def read_free_licences(read: Read) -> dict[str, float]:
     """Number of free licences by the names of `domain.resources`."""
-    found = _FREE.finditer(read(("scontrol", "-o", "show", "licenses")))
-    return {LICENCE_PREFIX + each["name"]: float(each["free"]) for each in found}
+    return {LICENCE_PREFIX + name: float(free) for name, (_, free) in read_licences(read).items()}
 
 
 SHOW_QOS_NAMES = (

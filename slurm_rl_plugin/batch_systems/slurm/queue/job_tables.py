@@ -153,7 +153,7 @@ def describe(row: QueueRow) -> JobDescription:
     )
 
 
-#: Jobs that one line names.
+#: Jobs or other things that one line names.
 SHOWN = 5
 #: A task of an array, or a range with or without a step.
 _TASKS = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?")
@@ -292,10 +292,10 @@ class TableBuilder:
         )
 
 
-def some_jobs(numbers: Sequence[int]) -> str:
-    """The first numbers of some jobs, for one line."""
-    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
-    return "job " + ", ".join(str(number) for number in numbers[:SHOWN]) + more
+def some(names: Sequence[object]) -> str:
+    """The first of some numbers or names, for one line."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(map(str, names[:SHOWN])) + more
 
 
 def first_of_each_array(rows: Iterable[QueueRow]) -> list[QueueRow]:

@@ -487,18 +487,19 @@ class Squeue:
 
     def waiting_and_running(self) -> list[QueueRow]:
         """Pending and running jobs; the answer is kept for the next time."""
-        records = self._records(ASK_WAITING_OR_RUNNING)
+        records = self.records(ASK_WAITING_OR_RUNNING)
         return [row for row in records if row.state in WAITING_OR_RUNNING]
 
     def waiting(self) -> list[QueueRow]:
         """Pending jobs only."""
-        return [row for row in self._records(ASK_WAITING) if row.state in WAITING_STATES]
+        return [row for row in self.records(ASK_WAITING) if row.state in WAITING_STATES]
 
     def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
         """Records with these numbers, at least one, in all states; unknown ones are left out."""
-        return list(self._records("all", array_ids))
+        return list(self.records("all", array_ids))
 
-    def _records(self, states: str, array_ids: Sequence[int] = ()) -> Iterable[QueueRow]:
+    def records(self, states: str, array_ids: Sequence[int] = ()) -> Iterable[QueueRow]:
+        """Records in these states of `squeue`, of all jobs or of the given numbers."""
         fields = queue_fields(
             requests=self.reads_requests,
             comments=self.reads_comments,
