@@ -51,14 +51,10 @@ def replacing(
 ) -> Iterator[IO[bytes]]:
     """A new file in the same folder, which replaces `path` when the block succeeds.
 
-    It is written, published and synced by its descriptor, so a link that another user puts in its
-    place is not followed.
-
-    Args:
-        path: the file to write or replace. A reader sees the old file or the new one, never half.
-        sync: wait for the disk, so that the replacement survives a power cut.
-        mode: permissions, less the umask; those of the old file are not kept.
-        for_all: every user may read it, whatever the umask.
+    A reader sees the old file or the new one, never half. It is written, published and synced by
+    its descriptor, so a link that another user puts in its place is not followed. `sync` waits for
+    the disk, so that it survives a power cut; `mode` counts less the umask, which `for_all`, for
+    every user to read it, overrides.
     """
     _check_place(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
@@ -174,11 +170,7 @@ def _bounded(file: io.BufferedReader) -> bytes:
 
 @contextmanager
 def plain_file(path: Path, *, follow: bool = True) -> Iterator[io.BufferedReader]:
-    """Open a plain file to read; refuse a pipe or a device, which might never end.
-
-    Args:
-        follow: follow a symbolic link.
-    """
+    """Open a plain file to read; refuse a pipe or a device, which might never end."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     with os.fdopen(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -195,13 +187,9 @@ def own_file(
 ) -> int:
     """Open a file that only we can have made or changed; its descriptor.
 
-    It must be a plain file of this user or of root. Links are not followed, and a pipe does not
-    block. A new file belongs to this user alone.
-
-    Args:
-        flags: of open(2), without O_TRUNC, because the file must be checked first.
-        private: no other user may even read it.
-        owners: further users who may own it, such as `owner_of_folder`.
+    It must be a plain file of this user, of root or of one of `owners`, which no other user may
+    even read if it is `private`. Links are not followed, and a pipe does not block. `flags` are
+    without O_TRUNC, because the file must be checked first. A new file is this user's alone.
     """
     assert not flags & os.O_TRUNC
     careful = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -232,10 +220,7 @@ def own_folder(path: Path, *, shut: bool = False) -> Path:
     """Make a folder for this user alone, or accept one that no other user can write into.
 
     Others may replace one whose parent they can write into, so each file in it must be opened with
-    `own_file`.
-
-    Args:
-        shut: forbid others to write into a folder of this user's, instead of refusing it.
+    `own_file`. `shut` forbids others to write into a folder of this user's, instead of refusing it.
     """
     for each in (*reversed(path.parents), path):
         if not each.exists():
@@ -284,11 +269,10 @@ def _is_private_group(number: int) -> bool:
 
 
 def remove_leftovers(folder: Path, before: float, name: str = "") -> None:
-    """Remove the temporary files of killed processes, as far as possible.
+    """Remove the temporary files of killed processes that are older than `before`, if possible.
 
-    Args:
-        before: only older files, seconds since the epoch; another host may be writing younger ones.
-        name: only temporary files of this file, in a folder that other programs use too.
+    Another host may be writing younger ones. `name` is the file that they are of, in a folder that
+    other programs use too.
     """
     mine = f".{name}." if name else "."
     with suppress(OSError):

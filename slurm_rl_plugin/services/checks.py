@@ -67,8 +67,7 @@ def checks_of(
 ) -> list[Check]:
     """Every check; where the batch system does not answer those on it are one failure.
 
-    `offers` need files that are closed to the daemon's account. The trial decision is on `jobs`
-    jobs, by default on those that wait, FEWEST_JOBS at least.
+    `offers` need files that are closed to the daemon's account. A decision is tried on `jobs` jobs.
     """
     checks = [
         *_files(configuration, now),

@@ -1,12 +1,10 @@
 """Service of accounts in the last fortnight, and its effects: lifts and lost classes.
 
-Each cycle adds the resources of running jobs times the seconds since the cycle before. The queue
-shows how much more an account could have used: pending jobs up to their limits and their waits, and
-what running jobs lost by their waits (docs/research/definitions.md#who-got-what).
-A job that starts and ends between two cycles is not seen. An account that is short of its
-entitlement and has jobs that wait gains a lift (`Lifts`), and so does a group of jobs whose mean
-wait is above its target. While an experiment gives the site's own order its turns, the waits under
-that order are measured: they are the targets of groups that are given none.
+Each cycle adds the resources of running jobs times the seconds since the cycle before; the queue
+shows how much more an account could have used (docs/research/definitions.md#who-got-what). An
+account that is short of its entitlement and has jobs that wait gains a lift, and so does a group of
+jobs whose mean wait is above its target: a given one, or the wait under the site's own order,
+measured while an experiment gives that order its turns.
 """
 
 from __future__ import annotations

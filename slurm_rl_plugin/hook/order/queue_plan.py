@@ -94,12 +94,11 @@ def order_changes(
 ) -> OrderChanges:
     """The fewest writes after which priorities, shape [n], fall strictly along the wanted order.
 
-    Where only `most` of them are sent, each time as many are gone from those still needed. While
-    nearly all must be written, the first writes put the head of the queue before all others: these
-    are not the fewest in all, but the jobs that could start next soon have their places. A queue
-    longer than `most` is never spaced anew: that would never end. Those `lost` had their priority
-    for another request. The lowest job that stays before all of these has priority `ceiling`; it is
-    ignored if fewer whole numbers lie below it than there are jobs.
+    Only `most` of them are sent at a time. While nearly all must be written, the first writes put
+    the head of the queue before all others, so that jobs that could start next soon have their
+    places. A queue longer than `most` is never spaced anew: that would never end. Those `lost` had
+    their priority for another request. The lowest job that stays before all of these has priority
+    `ceiling`; it is ignored if fewer whole numbers lie below it than there are jobs.
     """
     if ceiling - LOWEST_PRIORITY < len(priority):
         ceiling = HIGHEST_PRIORITY + 1
@@ -260,12 +259,10 @@ def bounded_changes(
     """What to write so that the best place adds `points` and the last almost nothing.
 
     The terms fall evenly from place to place, as in the simulator. A term that is off by less than
-    INFLUENCE_TOLERANCE of the influence is not changed, so a queue that hardly changes costs hardly
-    any writes. Two jobs closer than that may be in either order. All jobs of a step
-    (`Decision.steps`) get the same points on top, as many as put them before the lower steps. All
-    arrays are in the wanted order, shape [n]: the site's own priorities, our terms, and those
-    `lost`, which were for another request. The lowest job that must stay before all of these has
-    priority `ceiling`.
+    INFLUENCE_TOLERANCE of the influence is not changed, so two jobs closer than that may be in
+    either order. All jobs of a step (`Decision.steps`) get the same points on top, as many as put
+    them before the lower steps. Arrays are in the wanted order, shape [n]: the site's own
+    priorities and our terms; the others as in `order_changes`.
     """
     count = len(native)
     ideal = np.rint(points * np.arange(count, 0, -1) / max(count, 1)).astype(np.int64)

@@ -25,9 +25,8 @@ def in_site_order(
 ) -> IntArray:
     """Order jobs by the points of their place in the daemon's order plus the site's own points.
 
-    The first of m places in `order` adds `span` points (of age, fair share and size), each
-    further one 1/m of them less. Jobs pass only others of their step. A kept job has the points of
-    the best of its account, so that it stays before these (see `Decision`).
+    The first of m places adds `span` points, each further one 1/m of them less. Jobs pass only
+    others of their step. A kept job has the points of the best of its account (see `Decision`).
     """
     if pending.standing is None:
         return order

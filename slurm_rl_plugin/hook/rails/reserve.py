@@ -136,10 +136,9 @@ def newest_interactive(snapshot: QueueSnapshot) -> float:
 def starving_jobs(snapshot: QueueSnapshot, settings: ReserveSettings) -> IntArray:
     """Places of the wide batch jobs that have waited longer than `settings.lift_after` seconds.
 
-    Below a limit, narrower jobs starve these, since they take each processor that becomes free.
-    Wide jobs ask for several processors, for several GPUs if these are limited, or for more memory
-    than always fits. A job that waits for another reason, or an unknown one, is left out: it would
-    take the reserve from all and not start. The longest waiting comes first.
+    Below a limit, narrower jobs starve these, since they take each processor that becomes free. A
+    job that does not wait for processors is left out: it would take the reserve from all and not
+    start. The longest waiting comes first.
     """
     pending = snapshot.pending
     jobs = pending.jobs
@@ -202,15 +201,13 @@ def counted_classes(
     """The queue with the classes that count for the reserve: which jobs may use it.
 
     Users choose the class of their jobs, for example by a time limit. So the interactive jobs of an
-    account, and of a user, hold at most a part of the reserve; further jobs count as batch. If time
-    limits end too many runs of a user (`account_service.Overruns`), jobs that are interactive only
-    by their limit or by that user's choice count as batch too. Without a reserve, which would bound
-    what a user's jobs hold, no user's choice counts.
+    account, and of a user, hold at most a part of the reserve; further jobs count as batch. So do
+    jobs that are interactive only by their limit or their user's choice, if time limits end too
+    many runs of that user. Without a reserve no user's choice counts.
 
-    Running jobs claim processors first, in the order of their starts; then pending ones by
-    priority. A pending job that could not start now holds nothing, and an array holds what all its
-    waiting tasks ask for. A job that started and ended since the last snapshot holds nothing. The
-    only account of a cluster has no bound.
+    Running jobs claim processors first, by their starts; then pending ones by priority, an array
+    for all its waiting tasks. A job that could not start now, or has ended, holds nothing. The only
+    account of a cluster has no bound.
     """
     if settings is None:
         return _without_choices(snapshot)

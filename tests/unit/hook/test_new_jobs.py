@@ -20,6 +20,7 @@ from tests.unit.hook.queues import (
     FACTS,
     NOW,
     CountedStop,
+    CountingPolicy,
     QueueInMemory,
     ScorePolicy,
     audit_lines,
@@ -131,26 +132,15 @@ def test_without_a_new_job_the_policy_is_not_asked(queue: WaitingQueue, tmp_path
     assert policy.asked == 1
 
 
-@dataclass
-class Counting(LastFirst):
-    """Remembers how often it has decided; `found` are the counts that it was given."""
-
-    found: list[float] = field(default_factory=list)
-
-    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        count = np.zeros(1) if memory is None else memory
-        self.found.append(float(count[0]))
-        return replace(LastFirst.decide(self, snapshot, memory), memory=count + 1.0)
-
-
 def test_the_memory_is_that_of_the_last_cycle(queue: WaitingQueue, tmp_path: Path) -> None:
     """Running jobs are as a cycle saw them: they would outlive bounds after their ends."""
-    policy = Counting([])
+    policy = CountingPolicy([1, 2, 3])
     cycle = queue.order_for(policy, tmp_path)
     queue.add(FOUR)
-    assert cycle.run(new_jobs=True).writes == 1
-    cycle.run()
-    assert policy.found == [0.0, 1.0, 1.0]
+    policy.scores = [1, 2, 3, 4]
+    for new_jobs, times in ((True, 1.0), (False, 2.0)):
+        assert cycle.run(new_jobs=new_jobs).writes == new_jobs
+        assert cycle._guard.memory == [times]
 
 
 def test_into_an_empty_queue_a_job_comes_as_into_any_other(tmp_path: Path) -> None:

@@ -90,12 +90,6 @@ def test_the_count_of_the_benchmark_is_that_of_all_sets(priority: list[int]) -> 
     assert fewest_writes(np.array(priority, dtype=np.int64)) == by_trying_all(priority)
 
 
-@given(st.lists(st.integers(HIGHEST_PRIORITY - 400, HIGHEST_PRIORITY + 5), max_size=300))
-def test_the_count_of_the_benchmark_is_that_of_the_hook_at_the_top(priority: list[int]) -> None:
-    queue = np.array(priority, dtype=np.int64)
-    assert fewest_writes(queue) == len(order_changes(queue).place)  # no room to space it anew
-
-
 #: Priorities as sites have them: tight, equal, or far apart.
 QUEUES = st.integers(2, 60).flatmap(
     lambda jobs: st.tuples(
@@ -175,13 +169,6 @@ def test_who_could_start_next_stands_after_the_first_cycles(jobs: int, spread: i
     assert heads[:4] == [200, 400, 600, 800]
     assert min(heads[4:]) >= 800
     assert heads[-1] == jobs
-
-
-def test_a_few_that_sink_do_not_lift_the_others() -> None:
-    """An array of 300 goes to the end of 10,000 jobs that stand: 300 writes, two cycles of 200."""
-    stands = np.arange(10_000, 0, -1) * 1000
-    sinks = np.concatenate([stands[300:], stands[:300]])
-    assert len(order_changes(sinks, most=200).place) == 300
 
 
 def test_a_head_stays_below_the_ceiling_or_the_fewest_are_sent() -> None:

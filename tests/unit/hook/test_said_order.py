@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -77,6 +77,13 @@ class OneUser:
             self.nice[job] += share
             total -= share
 
+    def say(self, job: int, nice: int) -> None:
+        self.nice[job - 1] = nice
+
+    def add(self) -> None:
+        self.nice.append(0)
+        self.factor.append(0)
+
     def cycle(self) -> list[int]:
         """Job numbers in the order that a cycle decides and writes."""
         native = [100_000 - each for each in self.nice]
@@ -109,58 +116,29 @@ def jobs(path: Path, count: int, gap: int = 1000, nice: Sequence[int] = ()) -> O
     return user
 
 
-Step = Callable[[OneUser], object]
-
-
 @pytest.mark.parametrize(
     ("count", "steps", "order"),
     [
-        (6, [lambda user: (user.top(6), user.top(3))], [3, 6, 1, 2, 4, 5]),
-        (6, [lambda user: user.top(5, 2, 6), lambda user: None], [5, 2, 6, 1, 3, 4]),
-        # while no daemon runs
-        (4, [lambda user: user.top(4), lambda user: (user.restart(), user.top(2))], [2, 4, 1, 3]),
-        # a later job is placed by its score
-        (
-            4,
-            [lambda user: user.top(3), lambda user: (user.nice.append(0), user.factor.append(0))],
-            [3, 1, 2, 4, 5],
-        ),
+        (6, "top 6, top 3", [3, 6, 1, 2, 4, 5]),
+        (6, "top 5 2 6;", [5, 2, 6, 1, 3, 4]),
+        (4, "top 4; restart, top 2", [2, 4, 1, 3]),  # while no daemon runs
+        (4, "top 3; add", [3, 1, 2, 4, 5]),  # a later job is placed by its score
         # its place adds fewer points than its nice, which stays above that of the others
-        (
-            3,
-            [
-                lambda user: user.nice.__setitem__(1, 50_000),
-                lambda user: (user.restart(), user.top(2)),
-            ],
-            [2, 1, 3],
-        ),
+        (3, "say 2 50000; restart, top 2", [2, 1, 3]),
         # two values that the user changes at once are no top
-        (
-            4,
-            [lambda user: (user.nice.__setitem__(0, -100), user.nice.__setitem__(1, 100))],
-            [1, 3, 4, 2],
-        ),
+        (4, "say 1 -100, say 2 100", [1, 3, 4, 2]),
         # a nice that the user sets counts as it is
-        (4, [lambda user: user.top(4), lambda user: user.nice.__setitem__(3, 0)], [1, 2, 3, 4]),
+        (4, "top 4; say 4 0", [1, 2, 3, 4]),
         # of those who paid for the top, one gets some of it back: no other user pays for that
-        (
-            4,
-            [
-                lambda user: user.top(4),
-                lambda user: user.nice.__setitem__(3, 0),
-                lambda user: user.nice.__setitem__(0, 700),
-            ],
-            [2, 3, 4, 1],
-        ),
+        (4, "top 4; say 4 0; say 1 700", [2, 3, 4, 1]),
     ],
-    ids=["two tops", "several", "no daemon", "comes later", "nice", "no top", "set back", "set"],
 )
-def test_changes_between_two_cycles(
-    path: Path, count: int, steps: list[Step], order: list[int]
-) -> None:
+def test_changes_between_two_cycles(path: Path, count: int, steps: str, order: list[int]) -> None:
+    """A cycle follows each `;` and the last step."""
     user = jobs(path, count)
-    for step in steps:
-        step(user)
+    for step in steps.split(";"):
+        for verb, *words in map(str.split, filter(str.strip, step.split(","))):
+            getattr(user, verb)(*map(int, words))
         found = user.cycle()
     assert found == order
 

@@ -12,7 +12,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +53,6 @@ def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
-
-
-def test_the_landing_page_tells_how_the_daemon_is(port: int) -> None:
-    status, page = get(port, "/")
-    assert status == 200
-    last = datetime.fromtimestamp(1795300000.0).isoformat()
-    for text in ("fallback active", last, "0123456789ab", 'href="/metrics"'):
-        assert text in page, page
-    assert "<b>model" not in page
 
 
 def test_only_three_pages_are_there(port: int) -> None:
