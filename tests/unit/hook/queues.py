@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import count
 from pathlib import Path
@@ -164,6 +164,54 @@ class QueueInMemory(BatchSystem):
         """Job ids as the batch system would start them."""
         total = self.pending.native_priority + self.pending.factor
         return [int(self.pending.jobs.job_id[place]) for place in np.argsort(-total, kind="stable")]
+
+
+@dataclass
+class WaitingQueue(QueueInMemory):
+    """Shows the pending jobs; `submitted` counts the jobs that have come."""
+
+    lists_pending = True
+
+    submitted: int = 0
+    backlog: int = 0
+    bursts: list[int] = field(default_factory=list)
+
+    def load(self) -> SchedulerLoad:
+        return replace(super().load(), submitted=self.submitted, backlog=self.backlog)
+
+    def pending_now(self) -> QueueSnapshot:
+        return super().snapshot()
+
+    def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
+        self.bursts.append(len(changes))
+        return super().apply(changes)
+
+    def add(self, native: Sequence[int], **columns: Sequence[object]) -> None:
+        """The whole queue anew, with factors of those that were there."""
+        factor = np.zeros(len(native), dtype=np.int64)
+        both = min(len(native), len(self.pending))
+        factor[:both] = self.pending.factor[:both]
+        self.submitted += len(native) - len(self.pending)
+        self.pending = pending_jobs(native, factor=factor.tolist(), **columns)
+        self.written.clear()
+
+
+@dataclass
+class LimitedQueue(WaitingQueue):
+    """A queue whose batch jobs can be limited; raises `fault` instead."""
+
+    file: Path = field(kw_only=True)
+    limit: int | None = None
+    fault: Exception | None = None
+    limits: list[int | None] = field(default_factory=list)
+
+    def limit_batch(self, amounts: Mapping[str, int] | None) -> None:
+        processors = None if amounts is None else amounts["cpus"]
+        self.limits.append(processors)
+        if self.fault is not None:
+            raise self.fault
+        self.limit = processors
+        self.file.unlink(missing_ok=True) if processors is None else self.file.touch()
 
 
 @dataclass

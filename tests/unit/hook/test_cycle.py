@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot, RunningJobs
+from slurm_rl_plugin.domain import Decision, PendingJobs, RunningJobs
 from slurm_rl_plugin.errors import BatchSystemUnavailable
 from slurm_rl_plugin.hook.memory.carried_factors import (
     ACCOUNTING,
-    FACTOR,
     FOUND,
     REMEMBERED_AFTER_END,
     STATE,
@@ -33,7 +32,6 @@ from slurm_rl_plugin.hook.order.queue_plan import (
 from slurm_rl_plugin.hook.rails.guard_rails import MEMORY_INTERVAL, UntouchedJobs
 from tests.unit.hook.queues import (
     CountingPolicy,
-    QueueInMemory,
     ScorePolicy,
     audit_lines,
     cycle_over,
@@ -44,62 +42,6 @@ from tests.unit.hook.queues import (
     snapshot_of,
     state_jobs,
 )
-
-
-class BrokenPolicy(ScorePolicy):
-    """Has a bug."""
-
-    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        raise ZeroDivisionError
-
-
-@pytest.mark.parametrize(
-    ("policy", "why"),
-    [
-        (ScorePolicy([1.0, float("nan"), 2.0]), "1 scores that are not finite"),
-        (ScorePolicy([-np.inf, np.inf, 2.0]), "2 scores that are not finite"),
-        (ScorePolicy([1.0, 2.0]), "3 pending jobs"),
-        (ScorePolicy([1.0, 2.0, 3.0, 4.0]), "3 pending jobs"),
-        (BrokenPolicy([]), "ZeroDivisionError"),
-    ],
-)
-def test_invalid_scores_fall_back_to_fifo(tmp_path: Path, policy: ScorePolicy, why: str) -> None:
-    queue, cycle = site(tmp_path, [1, 2, 3], policy=policy)
-    report = cycle.run()
-    assert queue.order() == [1, 2, 3]
-    assert (report.mode, report.policy, report.succeeded) == ("fallback", "fifo", True)
-    assert why in str(report.fallback_reason)
-
-
-def test_fallback_to_the_site_takes_our_factors_back(tmp_path: Path) -> None:
-    policy = ScorePolicy([1, 2, 3])
-    queue, cycle = site(tmp_path, policy=policy, fallback="site")
-    cycle.run()
-    assert queue.order() == [3, 2, 1]
-    policy.broken = True
-    assert cycle.run().adjustments["reset"] > 0
-    assert queue.pending.factor.tolist() == [0, 0, 0]
-    assert cycle.run().adjustments["reset"] == 0
-
-
-def test_a_policy_that_keeps_failing_rests_and_is_then_asked_again(tmp_path: Path) -> None:
-    policy = ScorePolicy([1, 2], broken=True)
-    _, cycle = site(tmp_path, [1, 1], policy=policy, breaker_failures=2, breaker_rest=3)
-    reasons = {cycle.run().fallback_reason for _ in range(5)}
-    assert (policy.asked, reasons) == (2, {"the model is broken"})
-    policy.broken = False
-    assert cycle.run().fallback_reason is None
-    assert policy.asked == 3
-
-
-def test_an_empty_queue_does_not_end_a_fallback(tmp_path: Path) -> None:
-    policy = ScorePolicy([1, float("nan")])
-    queue, cycle = site(tmp_path, [1, 1], policy=policy)
-    cycle.run()
-    queue.pending, policy.scores = pending_jobs([]), []
-    assert cycle.run().fallback_reason
-    queue.pending, policy.scores = pending_jobs([1]), [1.0]
-    assert cycle.run().fallback_reason is None
 
 
 def test_jobs_are_remembered_before_they_are_written(tmp_path: Path) -> None:
@@ -127,23 +69,6 @@ def test_jobs_that_ended_are_forgotten_but_no_array_of_which_a_task_runs(tmp_pat
     queue.now += REMEMBERED_AFTER_END + 1
     cycle.run()
     assert not set(state_jobs(tmp_path)) & {2, 3}
-
-
-def test_a_job_exempt_from_now_on_loses_its_factor(tmp_path: Path) -> None:
-    queue, cycle = site(tmp_path)
-    cycle.run()
-    assert any(queue.pending.factor)
-    cycle.untouched = UntouchedJobs(accounts=["physics"])
-    cycle.run()
-    assert queue.pending.factor.tolist() == [0, 0, 0]
-    assert cycle.run().writes == 0
-
-
-def test_a_priority_set_above_all_jobs_by_hand_stays_above_them(tmp_path: Path) -> None:
-    admin_set = [False] * 40 + [True]
-    queue = QueueInMemory(pending_jobs([37500] * 40 + [50000], admin_set=admin_set))
-    cycle_over(queue, ScorePolicy(range(41)), tmp_path).run()
-    assert queue.order() == [41, *range(40, 0, -1)]
 
 
 def test_priorities_above_two_billion_are_ordered(tmp_path: Path) -> None:
@@ -212,32 +137,6 @@ def test_the_memory_is_written_at_once_then_seldom_and_before_an_end(
     assert not memory_file.path.exists()
 
 
-def test_a_refused_decision_leaves_no_memory(tmp_path: Path) -> None:
-    policy = CountingPolicy([1, 2, 3])
-    _, cycle = site(tmp_path, policy=policy)
-    for last, is_used in ((3, True), (float("nan"), False), (3, True)):
-        policy.scores = [1, 2, last]
-        assert (cycle.run().fallback_reason is None) == is_used
-    cycle.remember()
-    assert memory_of(tmp_path).read() == [2]
-
-
-def test_a_late_decision_is_not_used_but_what_it_learnt_is(tmp_path: Path) -> None:
-    _, cycle = site(tmp_path, policy=CountingPolicy([1, 2, 3]), inference_deadline=0.0001)
-    assert "deadline" in str(cycle.run().fallback_reason)
-    cycle.run()
-    cycle.remember()
-    assert memory_of(tmp_path).read() == [2]
-
-
-def test_the_audit_ranks_as_the_jobs_are_tried_tier_by_tier(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([40, 30, 20, 10], tier=[1, 5, 1, 5]))
-    cycle_over(queue, ScorePolicy([4, 3, 2, 1]), tmp_path).run()
-    (line,) = [each for each in audit_lines(tmp_path) if each["event"] == "cycle"]
-    assert line["order"] == [2, 4, 1, 3]
-    assert line["site_rank"] == [0, 1, 2, 3]
-
-
 def considered(pending: PendingJobs, scores: list[float]) -> ConsideredJobs:
     snapshot = snapshot_of(pending)
     decision = Decision(scores=np.array(scores, dtype=np.float64))
@@ -301,34 +200,6 @@ def test_accounting_that_takes_no_messages_is_told_once(backlog: list[int], told
         watch.look(waiting, disturbances)
     assert disturbances.taken() == ({ACCOUNTING: told} if told else {})
     assert disturbances.taken() == {}
-
-
-def test_refused_writes_are_not_lost_ones(tmp_path: Path) -> None:
-    queue, cycle = site(tmp_path)
-    queue.refuse = (3,)
-    for _ in range(3):
-        assert cycle.run().disturbances == {}
-    queue.pending.factor[:] = 0
-    queue.pending.admin_set[:] = True
-    assert cycle.run().disturbances == {}
-
-
-@pytest.mark.parametrize(("column", "value"), [("held", True), ("eligible", 1120.0), ("spread", 1)])
-def test_hidden_factors_are_not_lost_ones(tmp_path: Path, column: str, value: float) -> None:
-    """A requeued job waits a while without being listed, and then shows the factor it had.
-
-    With a spread another component of the job speaks for it next time.
-    """
-    queue = QueueInMemory(pending_jobs([1, 2, 3], spread=[0, 0, 0]))
-    getattr(queue.pending.jobs if column == "eligible" else queue.pending, column)[0] = value
-    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
-    assert cycle.run().disturbances == {}
-    queue.pending.factor[0] -= 1
-    queue.pending.held[0] = False
-    queue.now += 120.0
-    assert cycle.run().disturbances == {}
-    queue.pending.factor[1] += 5
-    assert cycle.run().disturbances == {FACTOR: 1}
 
 
 def test_a_release_that_is_cut_short_is_no_lost_write(tmp_path: Path) -> None:

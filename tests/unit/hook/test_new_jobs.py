@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,55 +15,24 @@ from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import ChangeRejected
 from slurm_rl_plugin.hook.cycle.cycle import LONGEST_WRITING, WRITES_AT_ONCE, Cycle
 from slurm_rl_plugin.hook.cycle_report import SOONEST_POLL, CycleReport, Pace
-from slurm_rl_plugin.hook.rails.reserve import BatchLimit
 from tests.unit.hook.queues import (
     FACTS,
     NOW,
     CountedStop,
-    CountingPolicy,
-    QueueInMemory,
     ScorePolicy,
-    audit_lines,
+    WaitingQueue,
     cycle_over,
     daemon_of,
     pending_jobs,
-    state_jobs,
 )
 
 
-@dataclass
-class WaitingQueue(QueueInMemory):
-    """Shows the pending jobs; `submitted` counts the jobs that have come."""
-
-    lists_pending = True
-
-    submitted: int = 0
-    bursts: list[int] = field(default_factory=list)
-
-    def load(self) -> SchedulerLoad:
-        return replace(super().load(), submitted=self.submitted)
-
-    def pending_now(self) -> QueueSnapshot:
-        return super().snapshot()
-
-    def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
-        self.bursts.append(len(changes))
-        return super().apply(changes)
-
-    def add(self, native: Sequence[int], **columns: Sequence[object]) -> None:
-        """The whole queue anew, with factors of those that were there."""
-        factor = np.zeros(len(native), dtype=np.int64)
-        factor[: len(self.pending)] = self.pending.factor
-        self.submitted += len(native) - len(self.pending)
-        self.pending = pending_jobs(native, factor=factor.tolist(), **columns)
-        self.written.clear()
-
-    def order_for(self, policy: ScorePolicy, folder: Path, **settings: object) -> Cycle:
-        """A cycle that has run once."""
-        cycle = cycle_over(self, policy, folder, **settings)
-        cycle.run()
-        self.written.clear()
-        return cycle
+def order_for(queue: WaitingQueue, policy: ScorePolicy, folder: Path, **settings: object) -> Cycle:
+    """A cycle that has run once."""
+    cycle = cycle_over(queue, policy, folder, **settings)
+    cycle.run()
+    queue.written.clear()
+    return cycle
 
 
 class LastFirst(ScorePolicy):
@@ -84,99 +53,7 @@ def queue() -> WaitingQueue:
 
 @pytest.fixture
 def cycle(queue: WaitingQueue, tmp_path: Path) -> Cycle:
-    return queue.order_for(LastFirst([]), tmp_path)
-
-
-def test_a_new_job_gets_its_place_and_no_other_is_written_nor_audited(
-    queue: WaitingQueue, cycle: Cycle, tmp_path: Path
-) -> None:
-    before = len(audit_lines(tmp_path))
-    queue.add(FOUR)
-    report = cycle.run(new_jobs=True)
-    assert queue.order() == [4, 3, 2, 1]
-    assert [change.job_id for change in queue.written] == [4]
-    assert (report.writes, report.of_new_jobs) == (1, True)
-    (line,) = audit_lines(tmp_path)[before:]
-    assert (line["event"], line["job"], line["rank"]) == ("write", 4, 0)
-    assert 4 in state_jobs(tmp_path)
-    assert cycle.run(new_jobs=True).writes == 0
-
-
-def test_a_look_for_new_jobs_changes_no_limit_and_keeps_no_queue(
-    queue: WaitingQueue, cycle: Cycle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unwanted(*_: object) -> NoReturn:
-        raise AssertionError("a limit is for whole cycles")
-
-    monkeypatch.setattr(BatchLimit, "carry_out", unwanted)
-    queue.add(FOUR)
-    report = cycle.run(new_jobs=True)
-    assert (report.failure, report.writes, report.snapshot) == (None, 1, None)
-
-
-def test_a_longer_limit_loses_its_place_at_once(queue: WaitingQueue, tmp_path: Path) -> None:
-    policy = ScorePolicy([1, 2, 3])
-    cycle = queue.order_for(policy, tmp_path)
-    assert queue.order() == [3, 2, 1]
-    queue.pending.jobs.time_limit[2], policy.scores = 6000.0, [1, 2, 0]
-    cycle.run(new_jobs=True)
-    assert queue.order() == [2, 1, 3]
-
-
-def test_without_a_new_job_the_policy_is_not_asked(queue: WaitingQueue, tmp_path: Path) -> None:
-    policy = ScorePolicy([1, 2, 3])
-    cycle = cycle_over(queue, policy, tmp_path)
-    assert cycle.run(new_jobs=True).writes == 0
-    cycle.run()
-    cycle.run(new_jobs=True)
-    assert policy.asked == 1
-
-
-def test_the_memory_is_that_of_the_last_cycle(queue: WaitingQueue, tmp_path: Path) -> None:
-    """Running jobs are as a cycle saw them: they would outlive bounds after their ends."""
-    policy = CountingPolicy([1, 2, 3])
-    cycle = queue.order_for(policy, tmp_path)
-    queue.add(FOUR)
-    policy.scores = [1, 2, 3, 4]
-    for new_jobs, times in ((True, 1.0), (False, 2.0)):
-        assert cycle.run(new_jobs=new_jobs).writes == new_jobs
-        assert cycle._guard.memory == [times]
-
-
-def test_into_an_empty_queue_a_job_comes_as_into_any_other(tmp_path: Path) -> None:
-    queue = WaitingQueue(pending_jobs([]))
-    cycle = queue.order_for(LastFirst([]), tmp_path)
-    queue.add([1, 1])
-    cycle.run(new_jobs=True)
-    assert queue.order() == [2, 1]
-
-
-def test_in_fallback_new_jobs_stay_where_they_are(queue: WaitingQueue, tmp_path: Path) -> None:
-    policy = ScorePolicy([1, 2, 3])
-    cycle = queue.order_for(policy, tmp_path)
-    queue.add(FOUR)
-    policy.broken = True
-    assert cycle.run(new_jobs=True).writes == 0
-    policy.broken, policy.scores = False, [1, 2, 3, 4]
-    assert cycle.run(new_jobs=True).writes == 1  # it is still new
-
-
-def test_while_a_long_queue_is_ordered_a_new_job_stands_among_those_that_have_a_place(
-    queue: WaitingQueue, tmp_path: Path
-) -> None:
-    queue.add([100, 90, 80, 70, 60, 50])
-    cycle = queue.order_for(LastFirst([]), tmp_path, max_writes=2)
-    queue.add([100, 90, 80, 70, 60, 50, 40])
-    cycle.run(new_jobs=True)
-    assert [change.job_id for change in queue.written] == [7]
-    assert queue.order()[0] == 7
-
-
-def test_a_whole_cycle_writes_new_jobs_first(queue: WaitingQueue, tmp_path: Path) -> None:
-    cycle = queue.order_for(LastFirst([]), tmp_path, max_writes=1)  # not all have their places
-    queue.add(FOUR)
-    cycle.run()
-    assert [change.job_id for change in queue.written] == [4]
+    return order_for(queue, LastFirst([]), tmp_path)
 
 
 def test_long_writes_are_left_for_the_next_cycle(queue: WaitingQueue, tmp_path: Path) -> None:
@@ -223,7 +100,7 @@ def test_a_place_for_another_request_goes_before_new_jobs_also_where_writes_are_
     few = 20
     policy = ScorePolicy(list(range(few)))
     queue.pending = pending_jobs([1] * few)
-    cycle = queue.order_for(policy, tmp_path)
+    cycle = order_for(queue, policy, tmp_path)
     assert queue.order()[0] == few
     slow(cycle, queue)
     count = few + 2 * WRITES_AT_ONCE
@@ -242,7 +119,7 @@ def test_an_unsent_place_is_decided_first_again(queue: WaitingQueue, tmp_path: P
     raised = count // 2
     policy = ScorePolicy(list(range(count)))
     queue.pending, queue.now = pending_jobs([1] * count), 100.0 * NOW
-    cycle = queue.order_for(policy, tmp_path)
+    cycle = order_for(queue, policy, tmp_path)
     slow(cycle, queue)
     queue.pending.jobs.time_limit[raised:] = 6000.0
     policy.scores = [*range(count, count + raised), *range(raised)]
@@ -292,17 +169,6 @@ def test_a_refused_call_after_others_is_no_missing_right(
     queue.apply = refusing  # type: ignore[method-assign]
     report = cycle_over(queue, LastFirst([]), tmp_path).run()
     assert (report.failure, report.writes) == (None, WRITES_AT_ONCE)
-
-
-def test_looks_for_new_jobs_judge_no_backlog_and_one_that_fails_is_no_cycle(
-    queue: WaitingQueue, cycle: Cycle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load = queue.load
-    monkeypatch.setattr(queue, "load", lambda: replace(load(), backlog=9))
-    assert not any(cycle.run(new_jobs=True).disturbances for _ in range(9))
-    queue.away = True
-    report = cycle.run(new_jobs=True)
-    assert (report.failure, report.of_new_jobs) == ("batch_system", True)
 
 
 def looked(cycle: Cycle, between: Callable[[int], None]) -> list[CycleReport]:
