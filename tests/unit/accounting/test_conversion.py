@@ -201,17 +201,6 @@ def test_a_conversion_that_keeps_no_job_is_refused(tmp_path):
     assert output.read_text() == "kept as it was"
 
 
-def test_logs_that_do_not_go_together_are_refused(tmp_path):
-    for name in ("swf", "pbs"):
-        (tmp_path / name).write_text(CASES[name].text)
-    (tmp_path / "again").write_text(CASES["swf"].text)
-    with pytest.raises(AccountingLogError, match="convert each alone"):
-        convert([tmp_path / "swf", tmp_path / "pbs"], tmp_path / "all.parquet")
-    with pytest.raises(AccountingLogError, match=r"again.*convert one alone"):
-        convert([tmp_path / "swf", tmp_path / "again"], tmp_path / "all.parquet")
-    assert not (tmp_path / "all.parquet").exists()
-
-
 def test_a_fault_is_told_by_its_line_and_nothing_is_written(tmp_path):
     rows = ["1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18"] * 40
     (tmp_path / "log").write_text("\n".join([*rows, rows[0].replace("9", "nine"), *rows]))

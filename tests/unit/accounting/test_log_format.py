@@ -12,34 +12,6 @@ from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.errors import AccountingLogError
 
 ROW = "1 100 5 60 2 -1 -1 2 600 -1 1 7 1 -1 2 -1 -1 -1\n"
-PBS = (
-    "01/01/1970 00:02:45;E;1.host;user=u group=g queue=q ctime=100 start=105 end=165 "
-    "exec_vnode=(n:ncpus=2) Resource_List.ncpus=2\n"
-)
-EVENT = "-dt 100 -e submit_batch_job | -sim-walltime 60 --uid=u -n 2 job.sh\n"
-HEADER = "JobIDRaw|Submit|Start|ElapsedRaw|NCPUS\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("; Computer: x\n" + ROW, "swf"),
-        (ROW, "swf"),
-        ("\n\n" + ROW, "swf"),
-        (HEADER + "1|100|105|60|2\n", "sacct"),
-        ("\n" + HEADER + "1|100|105|60|2\n", "sacct"),
-        (PBS, "pbs"),
-        (EVENT, "sbatch"),
-        ("\n20150327:" + PBS, "pbs"),
-    ],
-)
-@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_the_content_picks_the_reader_whatever_the_name_says(tmp_path, text, kind, pack):
-    path = tmp_path / "log.csv"
-    path.write_bytes(pack(text.encode()))
-    log, report = read_log(path)
-    assert log.kind == kind
-    assert (report.kept, log.submit.tolist(), log.run_time.tolist()) == (1, [100.0], [60.0])
 
 
 @pytest.mark.parametrize(
