@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,10 +43,12 @@ from slurm_rl_plugin.batch_systems.pbs.queue import PbsTables
 from slurm_rl_plugin.batch_systems.port import AdapterParts
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
+from tests.architecture.markdown_documents import TOP
 from tests.contracts.batch_system_contract import by_job, factors, set_factor
 from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, NOW, FakePbs, fake_libpbs
 from tests.fakes.pbs_month import FIRST_DAY, write_month
 
+ASSETS = TOP / "tests" / "assets" / "pbs"
 JOB: dict[str, Any] = {  # as recorded, less what is not read
     "Job_Name": "train_30",
     "Job_Owner": "u1@host",
@@ -478,67 +481,20 @@ def test_the_heartbeat_comes_and_goes(fake: FakePbs, tmp_path: Path) -> None:
     assert not heartbeat.exists()
 
 
-#: Changes of the fake, lines of sched_config, the name of a check, its result and words in it.
-CHECKS: list[tuple[dict[str, Any], str | None, str, str, str]] = [
-    ({"resource": {"type": "float", "flag": "i"}}, None, "resource", "pass", ""),
-    ({"resource": {"type": "float", "flag": "r"}}, None, "resource", "warn", "users can see"),
-    ({"resource": {"type": "float", "flag": "m"}}, None, "resource", "fail", "users can set"),
-    ({"resource": {"type": "size", "flag": "i"}}, None, "resource", "fail", "no float but size"),
-    ({"resource": None}, None, "resource", "fail", "there is no rl_score"),
-    ({}, None, "restart", "pass", ""),
-    ({"server": {"pbs_version": "20.0.1"}}, None, "restart", "warn", "issue 2530"),
-    ({"server": {"scheduling": "False"}}, None, "scheduling", "warn", ""),
-    ({"server": {"job_history_enable": "False"}}, None, "job history", "warn", ""),
-    ({}, None, "default score", "pass", ""),
-    ({"defaults": {}}, None, "default score", "warn", ""),
-    ({}, None, "dead man", "pass", ""),
-    ({"hooks": []}, None, "dead man", "warn", "no hook slurm_rl_dead_man"),
-    ({"disabled_hooks": ["slurm_rl_class"]}, None, "dead man", "pass", ""),
-    (
-        {"disabled_hooks": ["slurm_rl_dead_man"]},
-        *(None, "dead man", "warn", "set hook slurm_rl_dead_man enabled = true"),
-    ),
-    # an operator may not see hooks
-    (
-        {"modes": {"qmgr": "operator"}},
-        *(None, "dead man", "warn", "hook slurm_rl_dead_man is there (slurmrl@head is unauthor"),
-    ),
-    ({"modes": {"qmgr": "operator"}}, None, "dead man", "warn", "`qmgr -c 'list hook slurm_rl_d"),
-    ({}, None, "by_queue", "warn", "by_queue False and strict_ordering true"),
-    ({}, "round_robin: False\tall\nby_queue: True\tprime", "by_queue", "warn", "by_queue in"),
-    *(
-        ({}, lines, "strict_ordering", "warn", "set `strict_ordering: true ALL`")
-        for lines in (
-            *("", "strict_ordering: false ALL", "strict_ordering: true prime"),
-            "strict_ordering: false ALL\nhelp_starving_jobs: true ALL",
-        )
-    ),
-    *(
-        ({}, lines, "strict_ordering", "pass", "")
-        for lines in (
-            "strict_ordering: true prime\nstrict_ordering: true non_prime",
-            "strict_ordering: true ALL",
-        )
-    ),
-]
-
-
-@pytest.mark.parametrize(("changes", "config", "name", "result", "words"), CHECKS)
-def test_checks(
-    fake: FakePbs,
-    changes: dict[str, Any],
-    config: str | None,
-    name: str,
-    result: str,
-    words: str,
-) -> None:
-    fake.set(**changes)
-    if config is not None:
-        (fake.home / "sched_priv" / "sched_config").write_text(f"{config}\n")
+@pytest.mark.parametrize(
+    "site",
+    tomllib.loads((ASSETS / "checks.toml").read_text())["site"],
+    ids=lambda each: each["what"],
+)
+def test_checks(fake: FakePbs, tmp_path: Path, site: dict[str, Any]) -> None:
+    fake.set(**site.get("changes", {}), **dict.fromkeys(site.get("gone", ())))
+    if "sched_config" in site:
+        (fake.home / "sched_priv" / "sched_config").write_text(site["sched_config"])
     checks = {check.name: check for check in fake.adapter().own_checks()}
-    assert checks[name].result == result
-    assert words in checks[name].what
-    assert ("strict_ordering" in checks) == (config is not None)
+    found = checks[site["name"]]
+    assert found.result == site["result"]
+    assert found.what.replace(str(tmp_path), "FOLDER") == site["what"]
+    assert ("strict_ordering" in checks) == ("sched_config" in site)
 
 
 def test_an_ended_job_tells_whether_its_limit_ended_it(fake: FakePbs) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -25,50 +26,13 @@ from slurm_rl_plugin.batch_systems.pbs.kind import PBS
 from slurm_rl_plugin.batch_systems.pbs.process import QSTAT_QUEUES
 from slurm_rl_plugin.domain.share_tree import Association, ShareTree
 from slurm_rl_plugin.errors import BatchSystemError
+from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_pbs_cluster import FakePbs
+from tests.unit.machine_files.test_small_machines import in_json, plainly
 
-HEAD = {"timestamp": 1790000000, "pbs_version": "22.05.11", "pbs_server": "head"}
-
-
-def vnode(cpus: int, memory: str, gpus: int = 0, **others: str) -> dict[str, Any]:
-    available = {"arch": "linux", "ncpus": cpus, "mem": memory, "vnode": "x"}
-    if gpus:
-        available["ngpus"] = gpus
-    return {
-        "Mom": "x",
-        "state": "free",
-        "pcpus": cpus,
-        "resources_available": available,
-        "resources_assigned": {},
-        "sharing": "default_shared",
-        **others,
-    }
-
-
-NODES = {
-    **HEAD,
-    "nodes": {
-        "n1": vnode(16, "16777216kb"),
-        "n2": vnode(16, "16777216kb", state="down,offline"),
-        "g1": vnode(32, "64gb", 4, queue="gpu"),
-        "g2": vnode(32, "64gb", 4, queue="gpu", sharing="force_excl"),
-    },
-}
-QUEUES = {
-    **HEAD,
-    "Queue": {
-        "workq": {
-            "queue_type": "Execution",
-            "total_jobs": 0,
-            "resources_max": {"walltime": "72:00:00", "nodect": 2},
-            "resources_default": {"walltime": "01:00:00"},
-            "enabled": "True",
-            "started": "True",
-        },
-        "gpu": {"queue_type": "e", "enabled": "True", "started": "False"},
-        "route": {"queue_type": "Route", "enabled": "True", "started": "True"},
-    },
-}
+ASSETS = TOP / "tests" / "assets" / "pbs"
+NODES = json.loads((ASSETS / "pbsnodes.json").read_text())
+QUEUES = json.loads((ASSETS / "qstat_queues.json").read_text())
 
 
 def test_vnodes_and_queues(tmp_path: Path) -> None:
@@ -112,7 +76,7 @@ def test_the_sites_own_formula_is_its_priority(formula: str, own: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("nodes", "queues"), [(HEAD, QUEUES), (NODES, HEAD), ({}, {})])
+@pytest.mark.parametrize(("nodes", "queues"), [({}, QUEUES), (NODES, {}), ({}, {})])
 def test_an_answer_without_nodes_or_queues(nodes: dict[str, Any], queues: dict[str, Any]) -> None:
     with pytest.raises(BatchSystemError, match="not understood"):
         parse_machine(nodes, queues)
@@ -124,7 +88,7 @@ def test_an_answer_without_nodes_or_queues(nodes: dict[str, Any], queues: dict[s
 )
 def test_sizes_of_memory(size: str, mebibytes: float) -> None:
     nodes = json.loads(json.dumps(NODES))
-    nodes["nodes"] = {"n1": vnode(1, size)}
+    nodes["nodes"]["n1"]["resources_available"]["mem"] = size
     assert parse_machine(nodes, QUEUES).kinds[0].resources[1] == mebibytes
 
 
@@ -152,13 +116,6 @@ usr3    62      grp1    10
 """
 
 
-def files(folder: Path, config: str, groups: str | None = GROUPS) -> FairShareFiles:
-    (folder / "sched_config").write_text(config)
-    if groups is not None:
-        (folder / "resource_group").write_text(groups)
-    return read_fair_share(folder)
-
-
 def test_the_tree_and_the_unknown_group() -> None:
     tree = ShareTree.of(parse_tree(GROUPS, unknown_shares=10))
     percent = tree.ranked().fraction
@@ -183,86 +140,15 @@ def test_a_line_that_pbs_refuses_is_passed_over(line: str) -> None:
     assert parse_tree(f"grp1 50 root 40\n{line}\n", 0) == parse_tree("grp1 50 root 40\n", 0)
 
 
-SET = """fair_share: true ALL
-unknown_shares: 10
-fairshare_entity: queue
-fairshare_usage_res: ncpus*walltime
-fairshare_decay_time: 12:00:00
-fairshare_decay_factor: 0.25
-"""
-BY_CPUT = "fairshare_usage_res cput: jobs are assumed to use all of their CPUs."
+FAIR_SHARE = tomllib.loads((ASSETS / "fair_share.toml").read_text())
 
 
-@pytest.mark.parametrize(
-    ("config", "entity", "sorts_by_usage", "decay", "unknown", "notes"),
-    [(SET, "queues", True, (43200.0, 0.25), 10.0, 1), ("", "users", False, (86400.0, 0.5), 0.0, 1)],
-    ids=["set", "not set"],
-)
-def test_what_sched_config_says(
-    tmp_path: Path,
-    config: str,
-    entity: str,
-    sorts_by_usage: bool,
-    decay: tuple[float, float],
-    unknown: float,
-    notes: int,
-) -> None:
-    found = files(tmp_path, config)
-    assert (found.entity, found.usage, found.sorts_by_usage) == (entity, {}, sorts_by_usage)
-    assert (found.decay_every, found.decay_factor) == decay
-    assert Association("unknown", parent="root", share=unknown) in found.associations
-    assert len(found.notes) == notes
-    assert config or found.notes == (BY_CPUT,)
-
-
-@pytest.mark.parametrize(
-    ("config", "groups", "note"),
-    [
-        ("fairshare_entity: egroup:euser", GROUPS, "fairshare_entity egroup:euser: no log has it"),
-        ("fairshare_entity: egroup", GROUPS, "fairshare_entity egroup: the entity of a job is"),
-        ("fairshare_usage_res: vmem", GROUPS, "Replays count ncpus * walltime."),
-        ("fair_share: true prime", GROUPS, "fair_share is on in only one"),
-        ('job_sort_key: "ncpus HIGH" ALL', GROUPS, "job_sort_key ncpus HIGH: not modelled"),
-        ("", None, "resource_group cannot be read (No such file or directory)"),
-    ],
-)
-def test_what_is_not_modelled_is_said(
-    tmp_path: Path, config: str, groups: str | None, note: str
-) -> None:
-    assert any(note in each for each in files(tmp_path, config, groups).notes)
-
-
-def test_without_the_right_to_read_accounts_have_the_logs_shares(tmp_path: Path) -> None:
-    found = read_fair_share(tmp_path / "nobody")
-    assert (found.associations, found.entity) == ((), "")
-    (note,) = found.notes
-    assert note.startswith("sched_config cannot be read (No such file or directory)")
-
-
-@pytest.mark.parametrize(
-    ("config", "formula", "sorted_by"),
-    [
-        ("fair_share: true ALL", "", ("", 1e6)),
-        ("fair_share: true ALL", "rl_score", ("", 1e6)),
-        ("fair_share: true ALL", "eligible_time", ("eligible_time", 0.0)),
-        ('job_sort_key: "fair_share_perc HIGH" ALL', "", ("fairshare_perc", 0.0)),
-        (
-            'job_sort_key: "fair_share_perc LOW" ALL\njob_sort_key: "mem LOW" ALL',
-            "",
-            ("-fairshare_perc", 0.0),
-        ),
-        ('job_sort_key: "mem LOW" ALL', "", ("", 0.0)),
-    ],
-)
-def test_what_sorts(
-    tmp_path: Path, config: str, formula: str, sorted_by: tuple[str, float]
-) -> None:
-    machine = with_order(parse_machine(NODES, QUEUES), formula, files(tmp_path, config))
-    assert (machine.weights.formula, machine.weights.fairshare) == sorted_by
-
-
-def test_usage_is_billed_as_the_site_counts_it(tmp_path: Path) -> None:
-    counted = files(tmp_path, 'fairshare_usage_res: "walltime*(ncpus + 4*ngpus)"')
-    machine = with_order(parse_machine(NODES, QUEUES), "", counted)
-    assert machine.billing.weights["gpu"] == pytest.approx({"cpus": 1.0, "gpus": 4.0})
-    assert machine.weights.half_life == pytest.approx(86400.0)
+@pytest.mark.parametrize("expected", FAIR_SHARE.values(), ids=FAIR_SHARE)
+def test_fair_share_and_what_sorts(tmp_path: Path, expected: dict[str, Any]) -> None:
+    for name in {"sched_config", "resource_group"} & expected.keys():
+        (tmp_path / name).write_text(expected.pop(name))
+    formula = expected.pop("formula", "")
+    files = read_fair_share(tmp_path)
+    machine = with_order(parse_machine(NODES, QUEUES), formula, files)
+    assert in_json({**plainly(files), "weights": plainly(machine.weights)}) == in_json(expected)
+    assert machine.billing.weights["gpu"] == files.usage
