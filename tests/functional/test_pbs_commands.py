@@ -185,40 +185,33 @@ def setup_lines(words: Typed, *more: str) -> list[str]:
     return words.out("pbs-setup", "--print", *more).splitlines()
 
 
+TERMS = "queue_priority + ncpus"
+
+
 @pytest.mark.parametrize(
-    ("now", "ours", "back"),
+    ("now", "terms"),
     [
-        ("", "rl_score", "unset server job_sort_formula"),
-        ("rl_score", "rl_score", "unset server job_sort_formula"),
-        (
-            "queue_priority + ncpus",
-            "1000*rl_score + asinh(queue_priority + ncpus)",
-            'set server job_sort_formula = "queue_priority + ncpus"',
-        ),
-        (
-            "1000*rl_score + (queue_priority + ncpus)",
-            "1000*rl_score + asinh(queue_priority + ncpus)",
-            'set server job_sort_formula = "queue_priority + ncpus"',
-        ),
-        (
-            "1000*rl_score + asinh(queue_priority + ncpus)",
-            "1000*rl_score + asinh(queue_priority + ncpus)",
-            'set server job_sort_formula = "queue_priority + ncpus"',
-        ),
+        ("", ""),
+        ("rl_score", ""),
+        (TERMS, TERMS),
+        (f"1000*rl_score + ({TERMS})", TERMS),
+        (f"1000*rl_score + asinh({TERMS})", TERMS),
     ],
 )
-def test_setup_keeps_the_sites_own_terms(
-    site: FakePbs, words: Typed, now: str, ours: str, back: str
-) -> None:
+def test_setup_keeps_the_sites_own_terms(site: FakePbs, words: Typed, now: str, terms: str) -> None:
     site.set_server(job_sort_formula=now)
     lines = setup_lines(words)
-    done = [shlex.split(line)[2] for line in lines if line.startswith("qmgr -c")]
-    assert done[-1] == f'set server job_sort_formula = "{ours}"'
-    assert shlex.split(lines[-1].partition("undo: ")[2])[2] == back
+    ours = f"1000*rl_score + asinh({terms})" if terms else "rl_score"
+    assert done_by(lines)[-1] == f'set server job_sort_formula = "{ours}"'
+    back = f'set server job_sort_formula = "{terms}"' if terms else "unset server job_sort_formula"
+    assert undo_of(lines) == [back]
     settings = next(line for line in lines if "heartbeat" in line)
     told = json.loads(shlex.split(settings.partition("echo ")[2])[0])
-    assert told["formula"] == ("" if "unset" in back else "queue_priority + ncpus")
-    assert told["heartbeat"] == str(Path.cwd() / "heartbeat")
+    assert (told["formula"], told["heartbeat"]) == (terms, str(Path.cwd() / "heartbeat"))
+
+
+def done_by(lines: list[str]) -> list[str]:
+    return [shlex.split(line)[2] for line in lines if line.startswith("qmgr -c")]
 
 
 def undo_of(lines: list[str]) -> list[str]:
@@ -244,8 +237,7 @@ def test_setup_keeps_the_terms_of_a_schedulers_own_formula(site: FakePbs, words:
     site.set_server(job_sort_formula="")
     site.set(sched={"default": {"job_sort_formula": "queue_priority"}})
     lines = setup_lines(words)
-    done = [shlex.split(line)[2] for line in lines if line.startswith("qmgr -c")]
-    assert done[-2:] == [
+    assert done_by(lines)[-2:] == [
         "unset sched default job_sort_formula",
         'set server job_sort_formula = "1000*rl_score + asinh(queue_priority)"',
     ]
