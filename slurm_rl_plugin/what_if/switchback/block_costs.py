@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -222,12 +223,6 @@ def live_cluster(
     played, queue = replace(source, order=own_order).at(site)
     jobs = played.jobs.having(run_time=_run_times(played, queue))
 
-    def usage(time: float) -> FloatArray:
-        return usage_until(site.prepared, time, source.half_life)
-
-    def fair(time: float) -> FairShare | None:
-        return fair_share_until(site.prepared, time, source.half_life)
-
     recorded, last = RecordedPast(site.prepared), -np.inf
 
     def past(time: float) -> WorkloadHistory:
@@ -244,8 +239,8 @@ def live_cluster(
         orders={SITE: present(site), OURS: ours(site)},
         settings=played.settings,
         machine=played.machine,
-        usage=usage,
-        fair=fair,
+        usage=partial(usage_until, site.prepared, half_life=source.half_life),
+        fair=partial(fair_share_until, site.prepared, half_life=source.half_life),
         past=past,
     )
 
