@@ -28,6 +28,7 @@ from slurm_rl_plugin.errors import RequestRefused, SlurmRLError
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
 from slurm_rl_plugin.services.forecast_client import ServiceClient
 from slurm_rl_plugin.units import HOUR
+from tests.case_files import rows
 from tests.functional.typed import Typed
 from tests.unit.forecasts.live_site import LiveSite, busy_look, last_days, live_site
 
@@ -139,11 +140,6 @@ def test_the_document_is_a_distribution(service: Service) -> None:
     assert abs(sum(told["weights"].values()) - 1.0) < 1e-9
 
 
-def test_all_of_ones_own_are_told_without_naming_them(service: Service) -> None:
-    jobs = service.client.get(user=ME)["jobs"]
-    assert [job["job"] for job in jobs] == [service.mine]
-
-
 def test_scores_and_metrics_are_served(service: Service) -> None:
     scores = service.client._asked("GET", "/scores", None)
     assert scores["enough"]
@@ -166,23 +162,13 @@ def test_the_options_of_sbatch_are_understood(service: Service, typed: Typed) ->
     assert json.loads(out)["jobs"][0]["forecast"]["start"] >= service.now
 
 
-@pytest.mark.parametrize(
-    ("asked", "request_", "says"),
-    [
-        ("get", {"job": 999_999}, "job 999999 does not wait in the last look at the queue"),
-        ("get", {"job": "x"}, "'x' is no number of a job"),
-        ("post", {"processors": 0}, "processors is no number from 1"),
-        ("post", {"processors": 10_000}, "the machine as it is now never holds such a job"),
-        ("post", {"colour": "red"}, "'colour' is no part of a job"),
-        ("post", {"time_limit": "long"}, "time_limit is no number"),
-    ],
-)
+@rows("questions", "refused", "asked question says")
 def test_what_cannot_be_told_is_said_in_a_sentence(
-    service: Service, asked: str, request_: dict[str, Any], says: str
+    service: Service, asked: str, question: dict[str, Any], says: str
 ) -> None:
     client = service.client
     with pytest.raises(RequestRefused, match=says):
-        client.get(**request_) if asked == "get" else client.post(request_)
+        client.get(**question) if asked == "get" else client.post(question)
 
 
 def test_the_notice_is_for_all_to_read_and_names_nobody(service: Service) -> None:
@@ -235,24 +221,21 @@ def test_a_history_of_one_day_is_too_little(service: Service, tmp_path: Path, ty
     assert "start within" not in (service.folder / "other").read_text()
 
 
-def test_a_portal_asks_with_the_token_for_everybody(service: Service) -> None:
-    found = re.search(r"url=(http://127.0.0.1:\d+/start)", (service.folder / "log").read_text())
-    assert found is not None
-    asked = Request(f"{found[1]}?all=1", headers={"Authorization": f"Bearer {TOKEN}"})
-    with urlopen(asked, timeout=10.0) as answer:
-        jobs = json.load(answer)["jobs"]
-    assert len({job["user"] for job in jobs}) > 1
-    with pytest.raises(HTTPError, match="401"):
-        urlopen(f"{found[1]}?all=1", timeout=10.0)
-
-
-def test_the_portal_shows_the_page_of_its_user(service: Service) -> None:
+def test_a_portal_asks_with_the_token_for_everybody_and_shows_the_page_of_its_user(
+    service: Service,
+) -> None:
     found = re.search(r"url=(http://127.0.0.1:\d+)/start", (service.folder / "log").read_text())
     assert found is not None
-    headers = {"Authorization": f"Bearer {TOKEN}", "X-Forwarded-User": ME}
-    with urlopen(Request(f"{found[1]}/", headers=headers), timeout=10.0) as answer:
-        page = answer.read().decode()
+    user, token = {"X-Forwarded-User": ME}, {"Authorization": f"Bearer {TOKEN}"}
+
+    def answer(page: str, headers: dict[str, str]) -> str:
+        with urlopen(Request(f"{found[1]}{page}", headers=headers), timeout=10.0) as given:
+            return str(given.read().decode())
+
+    assert len({job["user"] for job in json.loads(answer("/start?all=1", token))["jobs"]}) > 1
+    page = answer("/", user | token)
     assert re.findall(r'<tr id="job-(\d+)">', page) == [str(service.mine)]
     assert "The last snapshot of the queue is" in page  # the site of this test lived long ago
-    with pytest.raises(HTTPError, match="401"):
-        urlopen(Request(f"{found[1]}/", headers={"X-Forwarded-User": ME}), timeout=10.0)
+    for asked, headers in (("/start?all=1", {}), ("/", user)):
+        with pytest.raises(HTTPError, match="401"):
+            answer(asked, headers)

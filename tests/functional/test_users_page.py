@@ -129,26 +129,6 @@ def test_past_midnight_the_days_are_those_of_the_reader() -> None:
     )
 
 
-APACHE = """
-ServerRoot {folder}
-ServerName localhost
-Listen 127.0.0.1:{port}
-PidFile {folder}/pid
-ErrorLog {folder}/error.log
-{modules}
-<VirtualHost *>
-<Location "/">
-AuthName portal
-AuthBasicProvider file
-AuthUserFile {folder}/users
-</Location>
-{directives}
-</VirtualHost>
-"""
-MODULES = (
-    *("mpm_event", "authn_core", "authn_file", "authz_core", "authz_user", "auth_basic"),
-    *("headers", "proxy", "proxy_http"),
-)
 _HOW = TOP / "deploy" / "open_ondemand" / "README.md"
 #: Of users who are signed in by REMOTE_USER, and what the page takes them for.
 SIGNED_IN = {"alice": "alice", "bob@example.org": "bob"}
@@ -174,9 +154,9 @@ def portal_address(site: Site, tmp_path: Path) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    load = "\n".join(f"LoadModule {name}_module {modules}/mod_{name}.so" for name in MODULES)
+    text = (TOP / "tests" / "assets" / "apache.conf").read_text()
     (tmp_path / "apache.conf").write_text(
-        APACHE.format(folder=tmp_path, port=port, modules=load, directives=directives)
+        text.format(folder=tmp_path, port=port, modules=modules, directives=directives)
     )
     command = [apache, "-X", "-f", f"{tmp_path}/apache.conf"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

@@ -29,13 +29,13 @@ from slurm_rl_plugin.forecasts.live.asked_queue import (
     QUESTION_SECONDS,
     AskedJob,
     AskedQueue,
-    Variant,
     advice_for,
     variants_of,
 )
 from slurm_rl_plugin.forecasts.live.forecast_queue import ForecastQueue
 from slurm_rl_plugin.forecasts.live.sources import rule_order
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
+from tests.case_files import rows
 from tests.unit.forecasts.live_site import (
     FakeReplays,
     LiveSite,
@@ -128,35 +128,17 @@ def test_what_is_no_number_within_bounds_is_refused_by_its_name(name: str, text:
     assert refused.value.status.startswith("400")
 
 
-def half_of(limit: float, processors: int = 16, run_times: FloatArray = RUNS) -> list[Variant]:
-    found = variants_of(limit, processors, run_times)
-    return [each for each in found if "processors" in each.asks]
-
-
-def test_on_half_of_the_processors_a_job_runs_twice_as_long_within_its_limit() -> None:
-    (kept,) = half_of(2.0 * HOUR)
-    assert (kept.asks, kept.killed) == ({"processors": 8.0}, 0.0)
-    assert kept.words == "8 processors instead of 16, its run time taken to double"
-    assert [each.killed for each in half_of(np.nan)] == [0.0]
-
-
-@pytest.mark.parametrize(("limit", "asked"), [(1.5, 2.0), (1.9, 2.0), (1.0, 2.0)])
-def test_where_that_is_longer_than_its_limit_it_asks_for_a_longer_one(
-    limit: float, asked: float
-) -> None:
-    (longer,) = half_of(limit * HOUR)
-    assert longer.asks == {"processors": 8.0, "time_limit": asked * HOUR}
-    assert longer.killed <= KILLED
-    assert f" and a limit of {asked:g} h instead of {limit:g} h, its" in longer.words
-
-
-def test_of_twice_its_limit_at_most_and_not_where_more_than_few_would_be_killed() -> None:
-    assert [each.asks for each in half_of(4 * HOUR, 3)] == [{"processors": 2.0}]
-    assert half_of(4 * HOUR, 1) == []
-    assert half_of(0.9 * HOUR) == []  # a fifth of them reach it as they are
-    (just,) = half_of(0.996 * HOUR)
-    assert just.asks["time_limit"] == pytest.approx(2.0 * 0.996 * HOUR)
-    assert 0.0 < just.killed <= KILLED
+@rows("questions", "half", "case")
+def test_on_half_of_the_processors_a_job_runs_twice_as_long(case: list[Any]) -> None:
+    limit, processors, *expected = case
+    found = variants_of(limit * HOUR, processors, RUNS)
+    half = [each for each in found if "processors" in each.asks]
+    assert len(half) == bool(expected)
+    for each, (asks, (least, most), words) in zip(half, [expected], strict=False):
+        hours = {"processors": 1.0, "time_limit": HOUR}
+        assert each.asks == pytest.approx({name: asks[name] * hours[name] for name in asks})
+        assert least <= each.killed <= most <= KILLED
+        assert each.words.endswith(words)
 
 
 @pytest.mark.parametrize(("sooner", "said"), [(5.0 * HOUR, True), (0.5 * HOUR, False)])
