@@ -25,7 +25,6 @@ from slurm_rl_plugin.features.site import (
     late_after,
     lateness,
     queue_features,
-    reserve_features,
     share_doublings,
     static_job_features,
 )
@@ -49,21 +48,19 @@ def site_queue_features(
     jobs = snapshot.each_waits_as
     batch = jobs * ~waiting.interactive
     next_release = float(expected_end.min()) - snapshot.now if len(running) else 0.0
-    values = queue_features(
-        float(max(snapshot.capacity, 1)),
-        float(max(snapshot.capacity - int(running.processors.sum()), 0)),
+    pending = (
         float(jobs.sum()),
         float(jobs.sum() - batch.sum()),
         float((jobs * waiting.size).sum()),
         float((jobs * (estimate * waiting.size)).sum()),
+    )
+    values = queue_features(
+        float(max(snapshot.capacity, 1)),
+        float(max(snapshot.capacity - int(running.processors.sum()), 0)),
+        pending,
         max(next_release, 0.0),
         float(running.processors[running.interactive].sum()),
         fairness(snapshot.shares, snapshot.usage) if snapshot.shares.any() else 0.0,
-    )
-    values += reserve_features(
-        float(jobs.sum() - batch.sum()),
-        float(batch.sum()),
-        float(running.processors[running.interactive].sum()),
         float(running.processors[expected_end <= snapshot.now + SOON].sum()),
         float(estimate[batch > 0].min(initial=np.inf)) if batch.any() else 0.0,
         arrived,
@@ -90,7 +87,7 @@ def site_job_features(
     jobs = snapshot.weighed(snapshot.pending.jobs)
     known = np.isfinite(jobs.time_limit) & (jobs.time_limit > 0)
     limit = np.where(known, jobs.time_limit, estimate)
-    columns = static_job_features(jobs, limit, goals.wide_jobs, goals.interactive)
+    columns = static_job_features(jobs.size, jobs.interactive, limit, goals)
     columns += dynamic_job_features(
         snapshot.counted_wait,
         lateness(snapshot.counted_wait, late_after(longest)),

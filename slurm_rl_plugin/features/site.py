@@ -15,10 +15,11 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray
 
 #: Natural logarithm of ten.
@@ -63,7 +64,7 @@ class FeatureSchema:
 #: Seconds in which an interactive job should start (definitions: within_120s).
 SOON = 120.0
 
-#: The queue features that set how many processors to hold, in the order of `reserve_features`.
+#: The queue features that set how many processors to hold.
 RESERVE_FEATURES = (
     "log_pending_interactive",
     "log_pending_batch",
@@ -122,61 +123,44 @@ _LEAST_PART = 1e-6
 def queue_features(
     capacity: Any,
     idle: Any,
-    pending_jobs: Any,
-    pending_interactive: Any,
-    pending_size: Any,
-    pending_work: Any,
+    pending: Any,
     next_release: Any,
     running_interactive: Any,
     fairness_now: Any,
-) -> tuple[Any, ...]:
-    """The queue features that are relative to the site, in the order of `SITE.queue`.
-
-    Args:
-        capacity: usable processors, > 0.
-        idle: processors without a job.
-        pending_jobs: waiting jobs, `pending_interactive` of them interactive.
-        pending_size: of the waiting jobs together, processors.
-        pending_work: sum of estimate * size of the waiting jobs, processor-seconds.
-        next_release: seconds until the next running job is expected to end; 0 if none runs.
-        running_interactive: processors that run interactive jobs.
-        fairness_now: eq. 4 on the current usage.
-    """
-    return (
-        idle / capacity,
-        np.log(1.0 + pending_jobs) / (5.0 * TEN),
-        pending_interactive / np.maximum(pending_jobs, 1.0),
-        np.log(1.0 + pending_size / capacity) / (3.0 * TEN),
-        log_work_hours(pending_work, capacity),
-        log_seconds(next_release),
-        running_interactive / capacity,
-        fairness_now * 1.0,
-    )
-
-
-def reserve_features(
-    pending_interactive: Any,
-    pending_batch: Any,
-    running_interactive: Any,
     released_soon: Any,
     shortest_batch: Any,
     arrived: Any,
 ) -> tuple[Any, ...]:
-    """The queue features that set how many processors to hold, after those of `queue_features`.
+    """The queue features in the order of `SITE.queue`.
 
-    They count jobs and processors themselves and not parts of the site: a burst of thirty jobs
-    wants the same processors on a large machine as on a small one.
+    The first are relative to the site. Those of RESERVE_FEATURES count jobs and processors
+    themselves: a burst of thirty jobs wants the same processors on a large machine as on a small
+    one.
 
     Args:
-        pending_interactive: waiting interactive jobs, next to `pending_batch` batch jobs.
+        capacity: usable processors, > 0.
+        idle: processors without a job.
+        pending: of the waiting jobs how many there are, how many of them are interactive, their
+            size together, processors, and their sum of estimate * size, processor-seconds.
+        next_release: seconds until the next running job is expected to end; 0 if none runs.
         running_interactive: processors that run interactive jobs.
+        fairness_now: eq. 4 on the current usage.
         released_soon: processors whose job is expected to end within SOON seconds.
         shortest_batch: the shortest estimated run time of a waiting batch job, seconds; 0 if none.
         arrived: faded counts of interactive submissions, one for each of FADING_TIMES.
     """
+    jobs, interactive, size, work = pending
     return (
-        np.log(1.0 + pending_interactive) / (3.0 * TEN),
-        np.log(1.0 + pending_batch) / (3.0 * TEN),
+        idle / capacity,
+        np.log(1.0 + jobs) / (5.0 * TEN),
+        interactive / np.maximum(jobs, 1.0),
+        np.log(1.0 + size / capacity) / (3.0 * TEN),
+        log_work_hours(work, capacity),
+        log_seconds(next_release),
+        running_interactive / capacity,
+        fairness_now * 1.0,
+        np.log(1.0 + interactive) / (3.0 * TEN),
+        np.log(1.0 + (jobs - interactive)) / (3.0 * TEN),
         np.log(1.0 + running_interactive) / (3.0 * TEN),
         np.log(1.0 + released_soon) / (3.0 * TEN),
         log_seconds(shortest_batch),
@@ -186,38 +170,18 @@ def reserve_features(
     )
 
 
-class AskingJobs(Protocol):
-    """Jobs as columns of shape [n], on the head node or in the simulator."""
-
-    @property
-    def size(self) -> FloatArray:
-        """How large each job is, in processors."""
-        ...
-
-    @property
-    def interactive(self) -> BoolArray:
-        """Job class: True for interactive."""
-        ...
-
-
-def size_of(jobs: AskingJobs) -> FloatArray:
-    """How large each job is, at least one processor; shape [n]."""
-    return np.maximum(jobs.size, 1.0)
-
-
 def static_job_features(
-    jobs: AskingJobs, time_limit: FloatArray, wide_jobs: float, interactive: float
+    size: FloatArray, interactive: BoolArray, time_limit: FloatArray, goals: Goals
 ) -> tuple[FloatArray, ...]:
     """Job features that stay as they are while the job waits, in the order of the schema.
 
-    `time_limit` is an estimate where none is known, seconds, shape [n]; see `domain.goals` for the
-    goals `wide_jobs` and `interactive`.
+    `size` is in processors, `time_limit` an estimate where none is known, seconds; shape [n].
     """
     return (
-        wide_jobs * np.log(size_of(jobs)),
+        goals.wide_jobs * np.log(np.maximum(size, 1.0)),
         np.log(np.maximum(time_limit, 1.0)),
-        jobs.interactive.astype(np.float64),
-        interactive * jobs.interactive.astype(np.float64),
+        interactive.astype(np.float64),
+        goals.interactive * interactive.astype(np.float64),
     )
 
 

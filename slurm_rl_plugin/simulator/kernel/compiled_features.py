@@ -19,7 +19,6 @@ log_work_hours = compiled_copy(site.log_work_hours)
 queue_features = compiled_copy(
     site.queue_features, log_seconds=log_seconds, log_work_hours=log_work_hours
 )
-reserve_features = compiled_copy(site.reserve_features, log_seconds=log_seconds)
 longest_wait = compiled_copy(site.longest_wait)
 share_doublings = compiled_copy(site.share_doublings)
 late_after = compiled_copy(site.late_after)

@@ -311,7 +311,7 @@ def compile_network(
         hold = network.reserve_weights / network.queue_scale
     if grid == NO_GRID:
         static = np.column_stack(
-            static_job_features(workload, workload.time_limit, goals.wide_jobs, goals.interactive)
+            static_job_features(workload.size, workload.interactive, workload.time_limit, goals)
         )
     else:
         static = grid_job_table(workload)

@@ -22,7 +22,6 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
     grid_features_2011,
     paper_row,
     queue_features,
-    reserve_features,
     time_utility,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -75,26 +74,19 @@ def queue_features_now(cluster: Cluster, usage: FloatArray, arrived: FloatArray)
         if cluster.running[place].expected_end > until:
             break
         released += cluster.jobs[cluster.running[place].expected_job].processors
-    relative = queue_features(
+    work = max(state.pending_work, 0.0)
+    pending = (float(state.pending), float(state.pending_interactive), size, work)
+    return queue_features(
         float(state.capacity),
         float(state.idle),
-        float(state.pending),
-        float(state.pending_interactive),
-        size,
-        max(state.pending_work, 0.0),
+        pending,
         next_release(cluster),
         float(state.running_interactive),
         fairness(cluster.shares, usage),
-    )
-    absolute = reserve_features(
-        float(state.pending_interactive),
-        float(state.pending - state.pending_interactive),
-        float(state.running_interactive),
         float(released),
         0.0 if np.isinf(shortest) else shortest,
         arrived[1:-1],
     )
-    return relative + absolute
 
 
 #: Codes of the schemas in the compiled loop; NO_GRID is any other schema.

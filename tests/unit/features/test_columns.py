@@ -76,9 +76,8 @@ def test_doublings_of_usage_over_share_are_told_up_to_four(share, usage, expecte
 
 
 def test_a_limit_of_less_than_a_second_counts_as_one_and_no_processors_as_one():
-    jobs = SNAPSHOT.pending.jobs
-    table = replace(jobs, processors=np.array([0, 1]))
-    size, limit, *_ = static_job_features(table, np.array([0.5, 0.0]), 1.0, 0.0)
+    processors, limits = np.array([0.0, 1.0]), np.array([0.5, 0.0])
+    size, limit, *_ = static_job_features(processors, np.zeros(2, np.bool_), limits, Goals())
     assert size.tolist() == limit.tolist() == [0.0, 0.0]
 
 
