@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slurm_rl_plugin.domain import (
-    EndedJobs,
-    JobTable,
-    PendingJobs,
-    QueueSnapshot,
-    RunningJobs,
-    StartedJobs,
-)
-from slurm_rl_plugin.domain.jobs import empty_job_table
+from slurm_rl_plugin.domain import EndedJobs, JobTable, PendingJobs, QueueSnapshot, RunningJobs
 from tests.reference.readable_past_runs import Request, Rows, events
+from tests.unit.hook.queues import job_table
+from tests.unit.hook.queues import snapshot_of as queue_of
 
 USERS = ("ann", "bob", "carol", "dan")
-NOTHING = empty_job_table()
 DAY = 86_400.0
 
 
@@ -40,49 +34,36 @@ class Run:
         return 2 * DAY if math.isnan(self.time_limit) else self.time_limit
 
 
-def table_of(runs: list[Run]) -> JobTable:
-    count = len(runs)
-    start = np.array([run.start for run in runs], dtype=np.float64)
-    zero = np.zeros(count, dtype=np.int64)
-    return JobTable(
-        job_id=np.array([run.job_id for run in runs], dtype=np.int64),
+def table_of(runs: Sequence[Run]) -> JobTable:
+    start = [run.start for run in runs]
+    return job_table(
+        len(runs),
+        job_id=[run.job_id for run in runs],
         submit=start,
         eligible=start,
-        processors=np.array([run.processors for run in runs], dtype=np.int64),
-        time_limit=np.array([run.time_limit for run in runs], dtype=np.float64),
-        account=zero,
-        user=np.array([run.user for run in runs], dtype=np.int64),
-        partition=zero,
-        interactive=np.zeros(count, dtype=np.bool_),
+        processors=[run.processors for run in runs],
+        time_limit=[run.time_limit for run in runs],
+        user=[run.user for run in runs],
     )
 
 
 def snapshot_of(
     now: float,
     *,
-    running: list[Run] = [],  # noqa: B006 - never changed
-    ended: list[Run] = [],  # noqa: B006
-    pending: list[Run] = [],  # noqa: B006
+    running: Sequence[Run] = (),
+    ended: Sequence[Run] = (),
+    pending: Sequence[Run] = (),
     from_accounting: bool = False,
     users: tuple[str, ...] = USERS,
 ) -> QueueSnapshot:
     over, at_work = table_of(ended), table_of(running)
-    return QueueSnapshot(
-        now=now,
-        pending=PendingJobs.untouched(table_of(pending)),
+    end = np.array([run.end for run in ended], dtype=np.float64)
+    return replace(
+        queue_of(PendingJobs.untouched(table_of(pending)), now),
         running=RunningJobs(jobs=at_work, start=at_work.submit),
-        started=StartedJobs(jobs=NOTHING, start=NOTHING.submit),
+        ended=EndedJobs(jobs=over, start=over.submit, end=end, from_accounting=from_accounting),
         capacity=100,
-        accounts=("physics",),
-        partitions=("batch",),
-        shares=np.ones(1),
         usage=np.ones(1),
-        ended=EndedJobs(
-            jobs=over,
-            start=over.submit,
-            end=np.array([run.end for run in ended], dtype=np.float64),
-            from_accounting=from_accounting,
-        ),
         users=users,
     )
 
