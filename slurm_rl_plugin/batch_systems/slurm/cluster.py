@@ -84,9 +84,6 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
 
-#: First and last release that the tests have run on.
-TRIED = (22, 5), (26, 5)
-
 
 class _Seen(NamedTuple):
     running: list[QueueRow]
@@ -137,22 +134,10 @@ class SlurmCommands(BatchSystem):
 
     def facts(self) -> SchedulerFacts:
         """Read slurm.conf as slurmctld has it."""
-        settings = parse_settings(self._runner.read(SHOW_CONFIG))
+        settings = parse_settings(self._runner.read(SHOW_CONFIG), self._given.host)
         self._priority_type = settings.priority_type
         self._machine.counts(settings)
-        return SchedulerFacts(
-            release=settings.release,
-            lever="SiteFactor",
-            harm=settings.harm,
-            points_an_hour=settings.points_an_hour,
-            fairshare_points=settings.fairshare_points,
-            replaced_points=settings.replaced_points,
-            pass_interval=settings.pass_interval,
-            in_charge=settings.in_charge(self._given.host),
-            controller_here=settings.names_controller(self._given.host),
-            write_cost="SiteFactor: a term of its own, nothing else is touched",
-            tried=TRIED,
-        )
+        return settings.facts
 
     def load(self) -> SchedulerLoad:
         """How busy slurmctld is, by `sdiag`; unknown if its answer is not understood."""

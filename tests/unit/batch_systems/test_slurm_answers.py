@@ -314,12 +314,12 @@ def test_usage_counts_what_running_jobs_used_since_slurmctld_counted(
 
 
 def test_settings_of_each_release(answers: Path) -> None:
-    settings = parse_settings(answers.joinpath("config.txt").read_text())
+    settings = parse_settings(answers.joinpath("config.txt").read_text(), "head").facts
     assert settings.release.startswith(answers.name)
     assert settings.points_an_hour == 1000 / 24
     assert settings.pass_interval == 1.0
     assert settings.harm is None
-    assert settings.controllers == (("head", True),)
+    assert (settings.controller_here, settings.in_charge) == (True, True)
 
 
 def test_load_of_each_release(answers: Path) -> None:
@@ -352,7 +352,7 @@ def config(**lines: str) -> str:
     ids=str,
 )
 def test_where_writing_would_do_nothing_it_is_said(lines: dict[str, str], harm: str | None) -> None:
-    found = parse_settings(config(**lines)).harm
+    found = parse_settings(config(**lines)).facts.harm
     assert found is None if harm is None else harm in str(found)
 
 
@@ -384,12 +384,12 @@ WEIGHTS = {
     ],
 )
 def test_what_settings_say(lines: dict[str, str], attribute: str, value: float) -> None:
-    assert getattr(parse_settings(config(**lines)), attribute) == value
+    assert getattr(parse_settings(config(**lines)).facts, attribute) == value
 
 
 def test_numbers_that_are_not_understood_are_no_reason_to_stop() -> None:
     odd = {"PriorityWeightAge": "many", "PriorityMaxAge": "ever", "PriorityWeightTRES": "CPU="}
-    assert parse_settings(config(**odd)).points_an_hour == 0.0
+    assert parse_settings(config(**odd)).facts.points_an_hour == 0.0
 
 
 @pytest.mark.parametrize(
@@ -405,12 +405,12 @@ def test_next_to_controllers_only_the_one_in_charge_acts(
     controllers: tuple[str, str], acts: str | None
 ) -> None:
     lines = (f"Slurmctld(backup{at}) at {each}" for at, each in enumerate(controllers))
-    settings = parse_settings("\n".join([config(), *lines]))
+    text = "\n".join([config(), *lines])
     expected = [None if acts is None else host == acts for host in ("head1", "head2")]
-    assert [settings.in_charge(host) for host in ("head1", "head2")] == expected
-    assert settings.in_charge("login")
+    assert [parse_settings(text, host).facts.in_charge for host in ("head1", "head2")] == expected
+    assert parse_settings(text, "login").facts.in_charge
     if acts:
-        assert settings.in_charge(f"{acts}.site.org")
+        assert parse_settings(text, f"{acts}.site.org").facts.in_charge
 
 
 @pytest.mark.parametrize("text", ["", "nothing = here"])

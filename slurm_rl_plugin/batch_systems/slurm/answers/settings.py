@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from slurm_rl_plugin.accounting.slurm.resources import parse_licences
-from slurm_rl_plugin.batch_systems.port import SchedulerLoad
+from slurm_rl_plugin.batch_systems.port import SchedulerFacts, SchedulerLoad
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_duration
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 from slurm_rl_plugin.machine_files.scheduling import backfill_of
@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 _STATE = frozenset({"boot_time", "hash_val", "multiple_slurmd", "next_job_id"})
 _UNIT = re.compile(r"(\d+) (?:sec|min|percent|nodes/min)")
 NOTHING = frozenset({"(null)", "none", "NONE", ""})
+#: First and last release that the tests have run on.
+TRIED = (22, 5), (26, 5)
 MULTIFACTOR, BASIC = "priority/multifactor", "priority/basic"
 #: With these `priority/multifactor` orders jobs by submission alone, as `priority/basic` does.
 _NO_WEIGHTS = (
@@ -39,42 +41,15 @@ class SlurmSettings:
     """The settings of slurm.conf, as slurmctld has read it, that decide what our writes do."""
 
     cluster: str  #: ClusterName
-    release: str  #: such as 22.05.8
     priority_type: str  #: MULTIFACTOR or BASIC
-    harm: str | None  #: why writes would have no effect or be undone, one sentence
-    points_an_hour: float  #: priority points of an hour of waiting; 0 if age does not count
-    fairshare_points: float  #: priority points of fair share at its highest
-    replaced_points: float  #: of age, fair share, size and resources at their highest
-    pass_interval: float  #: seconds between passes over the queue, by the more frequent scheduler
-    controllers: tuple[tuple[str, bool], ...]  #: host and whether it is up, in their order
+    release: tuple[int, int]  #: year and month; 0 for an unknown one
+    facts: SchedulerFacts
     #: Why limits of a QOS are not enforced, one sentence with the fix; None if they are.
     unlimited: str | None = None
     counts_memory: bool = False  #: jobs are allocated memory (CR_*_Memory)
     counts_gres: bool = False  #: there are generic resources (GresTypes)
     tracked: frozenset[str] = frozenset()  #: what accounting counts (AccountingStorageTRES)
     licences: tuple[str, ...] = ()  #: names of the cluster's licences (Licenses)
-
-    @property
-    def release_number(self) -> tuple[int, int]:
-        """Year and month of the release; 0 for an unknown one."""
-        year, month, *_ = (*release_numbers(self.release), 0, 0)
-        return year, month
-
-    def in_charge(self, host: str) -> bool | None:
-        """Whether a daemon on this host must act; None if that is not known.
-
-        Among daemons on controller hosts only the one on the active controller's host acts, so that
-        they do not undo each other's order; a daemon on another host always acts. A controller gave
-        this answer, so if none is reported UP, its own ping was too slow.
-        """
-        if not self.names_controller(host):
-            return True
-        up = [_short(name) for name, is_up in self.controllers if is_up]
-        return up[0] == _short(host) if up else None
-
-    def names_controller(self, host: str) -> bool:
-        """Whether slurm.conf names a controller of this host."""
-        return _short(host) in [_short(name) for name, _ in self.controllers]
 
 
 def _short(host: str) -> str:
@@ -105,8 +80,13 @@ def parse_config(text: str) -> Keys:
     return found
 
 
-def parse_settings(text: str) -> SlurmSettings:
-    """Read the answer of SHOW_CONFIG."""
+def parse_settings(text: str, host: str = "") -> SlurmSettings:
+    """Read the answer of SHOW_CONFIG for a daemon on this host.
+
+    Among daemons on controller hosts only the one on the active controller's host acts, so that
+    they do not undo each other's order; a daemon on another host always acts. A controller gave
+    this answer, so if none is reported UP, its own ping was too slow.
+    """
     keys = parse_config(text)
     lines = {key: "" if value.text in NOTHING else value.text for key, value in keys.items()}
     if "prioritytype" not in lines:
@@ -123,17 +103,26 @@ def parse_settings(text: str) -> SlurmSettings:
     highest_age = _parsed(parse_duration, lines.get("prioritymaxage", ""), 0.0)
     ages = lines["prioritytype"] == MULTIFACTOR and highest_age > 0
     passes = backfill_of(keys)
+    controllers = [(_short(each["host"]), each["state"]) for each in _CONTROLLER.finditer(text)]
+    is_here = _short(host) in dict(controllers)
+    up = [name for name, state in controllers if state == "UP"]
+    year, month, *_ = (*release_numbers(lines.get("slurm_version", "")), 0, 0)
     return SlurmSettings(
         cluster=lines["clustername"],
-        release=lines.get("slurm_version", "unknown"),
         priority_type=lines["prioritytype"],
-        harm=_harm(lines["prioritytype"], lines.get("prioritysitefactorplugin", "")),
-        points_an_hour=age / (highest_age / HOUR) if ages else 0.0,
-        fairshare_points=fairshare,
-        replaced_points=age + fairshare + size + sum(resources),
-        pass_interval=min(passes.interval, passes.main_interval),
-        controllers=tuple(
-            (found["host"], found["state"] == "UP") for found in _CONTROLLER.finditer(text)
+        release=(year, month),
+        facts=SchedulerFacts(
+            release=lines.get("slurm_version", "unknown"),
+            lever="SiteFactor",
+            harm=_harm(lines["prioritytype"], lines.get("prioritysitefactorplugin", "")),
+            points_an_hour=age / (highest_age / HOUR) if ages else 0.0,
+            fairshare_points=fairshare,
+            replaced_points=age + fairshare + size + sum(resources),
+            pass_interval=min(passes.interval, passes.main_interval),
+            in_charge=(up[0] == _short(host) if up else None) if is_here else True,
+            controller_here=is_here,
+            write_cost="SiteFactor: a term of its own, nothing else is touched",
+            tried=TRIED,
         ),
         unlimited=_unlimited({word.strip() for word in words} - {""}),
         counts_memory="MEMORY" in lines.get("selecttypeparameters", "").upper(),

@@ -303,7 +303,7 @@ class MachineLook:
         self._counts_memory = settings.counts_memory
         self._counts_any = settings.counts_memory or settings.counts_gres
         self._licences = settings.licences
-        self.release = settings.release_number
+        self.release = settings.release
 
     @property
     def asked_for(self) -> tuple[str, ...]:
