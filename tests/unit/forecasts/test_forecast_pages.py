@@ -20,6 +20,7 @@ from slurm_rl_plugin.forecasts.live.forecast_pages import (
     Asker,
     ForecastPages,
 )
+from tests.case_files import rows
 from tests.unit.forecasts.live_site import Clock
 
 
@@ -125,36 +126,31 @@ ANN, BEN, ROOT, NAMELESS = (
 )
 
 
-def test_the_own_job_is_told_and_that_of_another_is_as_unknown() -> None:
-    assert asked(pages(), "job=7", **ANN)[1]["jobs"][0]["job"] == 7
-    status, other = asked(pages(), "job=7", **BEN)
-    assert status == "404 Not Found"
-    assert other["error"] == asked(pages(), "job=8", **BEN)[1]["error"].replace("8", "7")
+STRANGER = {"REMOTE_ADDR": "10.0.0.1"}
+PORTAL = {**STRANGER, "HTTP_AUTHORIZATION": "Bearer right"}
+WHO = {"ann": ANN, "ben": BEN, "root": ROOT, "nameless": NAMELESS, "portal": PORTAL}
+WHO["stranger"] = STRANGER
 
 
-def test_jobs_of_others_are_told_where_the_site_lets_see() -> None:
-    assert asked(pages(others=True), "job=7", **BEN)[0] == "200 OK"
-    assert asked(pages(), "all=1", **BEN)[1]["jobs"] == []
-    assert len(asked(pages(), "all=1", **ROOT)[1]["jobs"]) == 1
-    assert asked(pages(), "user=ann", **BEN)[0] == "404 Not Found"
+@rows("pages", "seen", "who target others status jobs")
+def test_who_sees_which_jobs(who: str, target: str, others: bool, status: int, jobs: int) -> None:
+    page, _, query = target.partition("?")
+    said, answer = asked(pages(others=others), query, page=page, **WHO[who])
+    assert said.startswith(str(status))
+    assert len(answer.get("jobs", [])) == jobs
 
 
-def test_without_a_token_the_port_tells_metrics_alone() -> None:
-    stranger = {"REMOTE_ADDR": "10.0.0.1"}
-    assert asked(pages(), "job=7", **stranger)[0] == "401 Unauthorized"
-    assert asked(pages(), "", page="/scores", **stranger)[0] == "401 Unauthorized"
-    assert asked(pages(), "", page="/metrics", **stranger)[1].startswith(b"slurm_rl_")
+def test_a_job_of_another_is_as_one_that_is_not_there_and_metrics_are_for_all() -> None:
+    unknown, other = (asked(pages(), f"job={job}", **BEN)[1]["error"] for job in (8, 7))
+    assert other == unknown.replace("8", "7")
+    assert asked(pages(), "", page="/metrics", **STRANGER)[1].startswith(b"slurm_rl_")
 
 
-def test_a_user_asks_as_himself_and_a_portal_for_anybody() -> None:
-    body = json.dumps({"user": "ann", "processors": 1}).encode()
-
-    def for_whom(who: Mapping[str, str]) -> str:
-        return str(asked(pages(), "", body=body, **who)[1]["jobs"][0]["user"])
-
-    assert for_whom(BEN) == "ben"
-    assert for_whom(NAMELESS) == ""
-    assert for_whom({"REMOTE_ADDR": "10.0.0.1", "HTTP_AUTHORIZATION": "Bearer right"}) == "ann"
+@rows("pages", "new_job", "who others user counts")
+def test_whose_job_is_asked_about(who: str, others: bool, user: str, counts: bool) -> None:
+    body = json.dumps({"account": "physics", "user": "ann"}).encode()
+    (job,) = asked(pages(others=others), "", body=body, **WHO[who])[1]["jobs"]
+    assert (job["user"], job["ahead_of_account"]) == (user, 3 if counts else None)
 
 
 def test_jobs_are_written_once_for_each_forecast() -> None:
@@ -201,21 +197,6 @@ def test_few_questions_wait_at_a_time() -> None:
         assert asked(service, "job=7", **ANN)[0] == "200 OK"
     assert {each.result()[0] for each in waiting} == {"200 OK"}
     assert asked(service, "", body=b"{}", **ANN)[0] == "200 OK"
-
-
-def test_how_many_jobs_an_account_has_waiting_hears_who_has_one_of_it() -> None:
-    body = json.dumps({"account": "physics", "user": "ann"}).encode()
-
-    def told(who: Mapping[str, str], *, others: bool = False) -> int | None:
-        answer = asked(pages(others=others), "", body=body, **who)[1]
-        found: int | None = answer["jobs"][0]["ahead_of_account"]
-        return found
-
-    assert told(ANN) == 3
-    assert told(BEN) is None
-    assert told(NAMELESS) is None
-    assert told(ROOT) == 3
-    assert told(BEN, others=True) == 3
 
 
 @pytest.mark.parametrize("query", ["job=7&advice=1", ""])

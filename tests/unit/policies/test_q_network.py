@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from slurm_rl_plugin.policies.q_network import (
 )
 from slurm_rl_plugin.policies.registry import rule_policy
 from slurm_rl_plugin.policies.site_utilities import published_utilities
+from tests.case_files import rows
 from tests.functional.small_site import small_network
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 
@@ -117,34 +119,27 @@ def waiting(*hours: float, now: float = NOW, **columns: np.ndarray) -> QueueSnap
     return snapshot_of(replace(PendingJobs.untouched(jobs), **columns), now)
 
 
-def longest_of(memory: Memory | None) -> float:
-    assert memory is not None
-    return float(memory[ARRIVAL_MEMORY])
-
-
 def told(policy: QNetworkPolicy, name: str, snapshot: QueueSnapshot, memory: Memory | None = None):
     """One feature of the pending jobs."""
     return policy.job_features(snapshot, memory)[:, policy.schema.jobs.index(name)].tolist()
 
 
-def test_the_memory_keeps_the_longest_wait_and_half_of_it_after_30_days(
-    policy: QNetworkPolicy,
+@rows("longest_wait", "cases", "steps")
+def test_the_longest_wait_is_remembered(
+    policy: QNetworkPolicy, steps: list[dict[str, Any]]
 ) -> None:
-    first = policy.decide(waiting(2.0, 10.0, 3.0))
-    assert longest_of(first.memory) == 10 * HOUR
-    later = policy.decide(waiting(now=NOW + 30 * DAY), first.memory)
-    assert longest_of(later.memory) == pytest.approx(5 * HOUR)
-    last = policy.decide(waiting(4.0, now=NOW + 60 * DAY), later.memory)
-    assert longest_of(last.memory) == pytest.approx(4 * HOUR)  # 2.5 hours of what was are left
-
-
-def test_a_lifted_wait_counts_more_and_the_memory_keeps_the_true_one(
-    policy: QNetworkPolicy,
-) -> None:
-    lifted = waiting(4.0, 12.0, wait_counts=np.array([2.0, 1.0]))
-    # waits scale by four hours: ln(1 + 8 / 4) and ln(1 + 12 / 4)
-    assert told(policy, "log_age", lifted) == pytest.approx(np.log([3.0, 4.0]))
-    assert longest_of(policy.decide(lifted).memory) == 12 * HOUR
+    memory: Memory | None = None
+    for step in steps:
+        names = ("wait_counts", "held", "own_doing", "accrued")
+        columns = {name: np.array(step[name]) for name in names if name in step}
+        snapshot = waiting(*step["hours"], now=NOW + HOUR * step.get("at", 0.0), **columns)
+        if memory is not None and step.get("forget"):
+            memory = memory[:-1]
+        for name, factors in step.get("told", {}).items():
+            assert told(policy, name, snapshot, memory) == pytest.approx(np.log(factors), abs=1e-6)
+        memory = policy.decide(snapshot, memory).memory
+        assert memory is not None
+        assert memory[ARRIVAL_MEMORY] == pytest.approx(step["longest"] * HOUR)
 
 
 @pytest.mark.parametrize("name", ["fifo", "multifactor"])
@@ -153,47 +148,6 @@ def test_rules_count_a_lifted_wait_more(name: str) -> None:
     assert np.argmax(rule.decide(waiting(4.0, 7.0)).scores) == 1
     lifted = waiting(4.0, 7.0, wait_counts=np.array([2.0, 1.0]))
     assert np.argmax(rule.decide(lifted).scores) == 0
-
-
-def test_a_job_is_overdue_by_the_longest_wait_that_is_remembered(policy: QNetworkPolicy) -> None:
-    memory = policy.decide(waiting(10.0)).memory
-    later = waiting(6.0, 4.0, now=NOW + 30 * DAY)
-    # of ten hours five are left, so the six of now are the longest: half is three
-    assert told(policy, "overdue", later, memory) == pytest.approx(np.log([2.0, 4 / 3]))
-    soon = waiting(6.0, 4.0)
-    assert told(policy, "overdue", soon, memory) == pytest.approx([np.log(6 / 5), 0.0])
-    assert told(policy, "overdue", soon) == pytest.approx(np.log([2.0, 4 / 3]))
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [{"held": np.array([True, False])}, {"own_doing": np.array([True, False])}],
-    ids=["held", "own doing"],
-)
-def test_a_job_that_does_not_wait_for_the_machine_is_not_the_longest(
-    policy: QNetworkPolicy, columns: dict[str, np.ndarray]
-) -> None:
-    assert longest_of(policy.decide(waiting(100.0, 2.0, **columns)).memory) == 2 * HOUR
-
-
-def test_the_longest_wait_is_one_that_the_batch_system_counts(policy: QNetworkPolicy) -> None:
-    banked = waiting(100.0, 2.0, accrued=np.array([HOUR, 2 * HOUR]))
-    assert longest_of(policy.decide(banked).memory) == 2 * HOUR
-
-
-def test_a_clock_that_was_ahead_leaves_no_long_wait(policy: QNetworkPolicy) -> None:
-    right = policy.decide(waiting(2.0))
-    ahead = 87_600 * HOUR
-    wrong = policy.decide(waiting(2.0 + ahead / HOUR, now=NOW + ahead), right.memory)
-    assert longest_of(wrong.memory) == 2 * HOUR + ahead
-    again = policy.decide(waiting(2.0), wrong.memory)
-    assert longest_of(again.memory) == pytest.approx(2 * HOUR)
-
-
-def test_a_model_without_the_memory_begins_anew(policy: QNetworkPolicy) -> None:
-    memory = policy.decide(waiting(10.0)).memory
-    assert longest_of(policy.decide(waiting(2.0), memory[:-1]).memory) == 2 * HOUR
-    assert longest_of(policy.decide(waiting(2.0), np.empty(0)).memory) == 2 * HOUR
 
 
 def of_accounts(*shares: float) -> QueueSnapshot:
