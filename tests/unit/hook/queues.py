@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import count
@@ -38,6 +39,7 @@ from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_
 from slurm_rl_plugin.hook.rails.reserve import BatchLimit, ReserveRail
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.units import IntArray
+from tests.architecture.markdown_documents import TOP
 
 NOW = 1000.0
 FACTS = SchedulerFacts(
@@ -277,6 +279,11 @@ def memory_of(folder: Path, *, of_candidate: bool = False) -> MemoryFile:
     """What the cycles of a folder remember."""
     path = memory_path(folder / "state.json", of_candidate=of_candidate)
     return MemoryFile(path=path, model_sha256="abc")
+
+
+def damaged(kind: str) -> list[str]:
+    """Contents that no file of this kind should have."""
+    return list(tomllib.loads((TOP / "tests/assets/damaged_files.toml").read_text())[kind])
 
 
 def audit_lines(folder: Path) -> list[dict[str, object]]:

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from slurm_rl_plugin.hook.memory.account_service import (
     ServiceSeen,
 )
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
-from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
+from tests.unit.hook.queues import damaged, job_table, pending_jobs, snapshot_of
 
 BEGIN = 20_000 * DAY
 
@@ -106,26 +107,7 @@ def test_a_restarted_daemon_goes_on_and_gaps_are_not_seen(tmp_path: Path) -> Non
     assert earlier.served(snapshot(later + 4 * DAY, [0, 1, 1, 1], [0])) is not None
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "[]",
-        '{"version": 2, "days": {}}',
-        '{"version": 1, "days": {"x": {}}}',
-        '{"version": 1, "days": {}, "overruns": {"days": {"1": {"user": [1e999, 1]}}}}',
-        '{"version": 1, "days": {}, "overruns": 3}',
-        '{"version": 1, "days": {}, "overruns": {"days": {"1": {"7": [1]}}}}',
-        '{"version": 1, "days": {}, "overruns": {"lost": {"7": {"until": 1}}}}',
-        '{"version": 1, "days": {"20000": {"seen": 1e9, "service": {"a": -1}}}}',
-        '{"version": 1, "days": {"20000": {"seen": NaN, "service": {}}}}',
-        '{"version": 1, "days": {}, "lifts": {"accounts": {"a": -1}}}',
-        '{"version": 1, "days": {}, "lifts": []}',
-        '{"version": 1, "days": {}, "lifts": {"groups": {"no limit": "x"}}}',
-        '{"version": 1, "days": {"20000": {"seen": 1, "service": {}, "starts": {"a": [1]}}}}',
-        '{"version": 1, "days": {}, "site_waits": {"no limit": -1}}',
-    ],
-)
+@pytest.mark.parametrize("content", damaged("service"))
 def test_a_broken_file_is_no_memory(tmp_path: Path, content: str) -> None:
     path = tmp_path / "s"
     path.write_text(content)
@@ -295,59 +277,52 @@ def lost(overruns: Overruns, now: float) -> dict[int, Overrun]:
     return overruns.of_users(ended(now, []))
 
 
-def counted(*looks: QueueSnapshot) -> Overruns:
+TIMED_OUT, DONE = [True], [False]
+
+
+@pytest.mark.parametrize(
+    ("looks", "at", "found"),
+    [
+        # more than three in a week cost the class for a week
+        ([(day, [True, False, False]) for day in range(3)], 2, None),
+        ([(day, [True, False, False]) for day in range(4)], 3, (10, 4, 10)),
+        ([(day, [True, False, False]) for day in range(4)], 9.99, (10, 4, 10)),
+        ([(day, [True, False, False]) for day in range(4)], 10, None),
+        # a tenth of the runs may be ended: four of forty are a tenth, four of thirty-nine more
+        ([(0, DONE * 36), (0, TIMED_OUT * 4)], 0, None),
+        ([(0, DONE * 35), (0, TIMED_OUT * 4)], 0, (7, 4, 39)),
+        # what is longer ago than a week does not count
+        ([(0, TIMED_OUT * 3), (7, TIMED_OUT)], 7, None),
+        ([(0, TIMED_OUT * 3), (6, TIMED_OUT)], 6, (13, 4, 4)),
+        # a user who goes on loses it again
+        ([(0, TIMED_OUT * 4), (1, TIMED_OUT * 4), (7, DONE)], 7, (14, 4, 5)),
+        # jobs of other users, of other classes and of no user do not count
+        ([(0, TIMED_OUT * 3), (0, TIMED_OUT * 3, 1), (0, TIMED_OUT * 9, -1)], 0, None),
+        ([(0, TIMED_OUT * 9, 0, False)], 0, None),
+        # a clock that was ahead takes the class from nobody
+        ([(90, TIMED_OUT * 4), (0, DONE)], 0, None),
+    ],
+)
+def test_who_loses_the_class_by_limits_that_end_jobs(
+    looks: list[tuple[Any, ...]], at: float, found: tuple[float, int, int] | None
+) -> None:
+    """Day of a look, which jobs their limits ended, user, and whether the limit made the class."""
     overruns = Overruns()
     for look in looks:
-        overruns.count(look)
-    return overruns
-
-
-def test_more_than_three_in_a_week_cost_the_class_for_a_week() -> None:
-    looks = [ended(BEGIN + day * DAY, [True, False, False]) for day in range(4)]
-    assert lost(counted(*looks[:3]), BEGIN + 2 * DAY) == {}
-    overruns = counted(*looks)
-    now = BEGIN + 3 * DAY
-    assert lost(overruns, now) == {0: Overrun(until=now + 7 * DAY, timed_out=4, runs=10)}
-    assert len(overruns) == 1
-    assert lost(overruns, now + 7 * DAY - 1.0).keys() == {0}
-    assert lost(overruns, now + 7 * DAY) == {}
-
-
-def test_a_tenth_of_the_runs_may_be_ended() -> None:
-    """Four of forty are a tenth; four of thirty-nine are more."""
-    assert lost(counted(ended(BEGIN, [False] * 36), ended(BEGIN, [True] * 4)), BEGIN) == {}
-    assert lost(counted(ended(BEGIN, [False] * 35), ended(BEGIN, [True] * 4)), BEGIN).keys() == {0}
-
-
-def test_what_is_longer_ago_than_a_week_does_not_count() -> None:
-    assert lost(counted(ended(BEGIN, [True] * 3), ended(BEGIN + 7 * DAY, [True])), BEGIN) == {}
-    late = BEGIN + 6 * DAY
-    assert lost(counted(ended(BEGIN, [True] * 3), ended(late, [True])), late).keys() == {0}
-
-
-def test_who_goes_on_loses_it_again() -> None:
-    overruns = counted(ended(BEGIN, [True] * 4), ended(BEGIN + DAY, [True] * 4))
-    over = BEGIN + 7 * DAY
-    overruns.count(ended(over, [False]))
-    assert lost(overruns, over) == {0: Overrun(until=over + 7 * DAY, timed_out=4, runs=5)}
-
-
-def test_others_and_other_classes_do_not_count() -> None:
-    looks = [ended(BEGIN, [True] * 3), ended(BEGIN, [True] * 3, user=1)]
-    sessions = ended(BEGIN, [True] * 9, by_limit=False)
-    nobody = ended(BEGIN, [True] * 9, user=-1)
-    assert lost(counted(*looks, sessions, nobody), BEGIN) == {}
+        day, timed_out, user, by_limit = (*look, *(0, 0, 0, True)[len(look) :])
+        overruns.count(ended(BEGIN + day * DAY, timed_out, user, by_limit=by_limit))
+    if found is not None:
+        day, timed_out, runs = found
+        expected = {0: Overrun(until=BEGIN + day * DAY, timed_out=timed_out, runs=runs)}
+    assert lost(overruns, BEGIN + at * DAY) == ({} if found is None else expected)
+    assert len(overruns) == (found is not None or at == 10)
 
 
 def test_where_nobody_tells_of_limits_nobody_loses_it() -> None:
-    look = ended(BEGIN, [True] * 9)
-    assert len(counted(replace(look, ended=replace(look.ended, timed_out=None)))) == 0
+    look, overruns = ended(BEGIN, [True] * 9), Overruns()
     jobs = replace(look.ended.jobs, by_limit=None)
-    assert len(counted(replace(look, ended=replace(look.ended, jobs=jobs)))) == 0
-
-
-def test_a_clock_that_was_ahead_takes_the_class_from_nobody() -> None:
-    overruns = counted(ended(BEGIN + 90 * DAY, [True] * 4), ended(BEGIN, [False]))
+    for over in (replace(look.ended, timed_out=None), replace(look.ended, jobs=jobs)):
+        overruns.count(replace(look, ended=over))
     assert len(overruns) == 0
 
 

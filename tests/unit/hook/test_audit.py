@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 import os
@@ -104,22 +103,6 @@ def test_the_end_of_a_log_begins_with_a_whole_line(tmp_path: Path) -> None:
     size = len(write_line(1))
     assert [line["time"] for line in tail_of(log, 2 * size + 3)] == [8, 9]
     assert tail_of(tmp_path / "missing", 100) == []
-
-
-def test_a_damaged_archive_is_told_and_the_next_file_is_read(tmp_path: Path) -> None:
-    whole = gzip.compress(b"".join(write_line(time) for time in range(5000)))
-    damaged = bytearray(whole)
-    damaged[len(whole) // 2] ^= 0xFF
-    (tmp_path / "cut.gz").write_bytes(whole[:-9])
-    (tmp_path / "damaged.gz").write_bytes(bytes(damaged))
-    (tmp_path / "good").write_bytes(write_line(7000))
-    reader = AuditReader([tmp_path / name for name in ("cut.gz", "damaged.gz", "no", "good")])
-    assert times(reader)[-1] == 7000
-    assert [sentence.split()[0].rsplit("/")[-1] for sentence in reader.unread] == [
-        "cut.gz",
-        "damaged.gz",
-        "no",
-    ]
 
 
 def test_nobody_waits_for_a_pipe_in_the_place_of_a_log(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from slurm_rl_plugin.hook.memory.disable_file import (
     write_disable_file,
 )
 from slurm_rl_plugin.units import IntArray
-from tests.unit.hook.queues import QueueInMemory, pending_jobs, snapshot_of
+from tests.unit.hook.queues import QueueInMemory, damaged, pending_jobs, snapshot_of
 
 
 @dataclass
@@ -227,15 +227,7 @@ def test_the_daemon_can_read_it_whatever_the_umask(path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"maintenance until tomorrow\n",
-        b"until: tomorrow\n",
-        b"until: 2020-01-01T00:00:00\n",  # of no zone
-        b"until: 2020-01-01T00:00:00+00:00\nuntil: 2020-01-02T00:00:00+00:00\n",
-        b"until: 2020-01-01T00:00:00+00:00\nplease: wait\n",
-        b"at: 2020-01-02T00:00:00+00:00\nuntil: 2020-01-01T00:00:00+00:00\n",
-        b"until: 9999999-01-01T00:00:00+00:00\n",
-        b"by: \x1b[2Jroot\nuntil: 2020-01-01T00:00:00+00:00\n",
+        *map(str.encode, damaged("disable")),
         b"\xff\xfe",
         b"until: 2020-01-01T00:00:00+00:00\nreason: " + b"x" * 20_000,
     ],

@@ -105,7 +105,7 @@ class Scene:
                 setattr(at, last, value)
 
     def after(self, name: str, report: CycleReport | None) -> Any:
-        """What a name in `then` stands for."""
+        """The value of a name in `then`."""
         seen: dict[str, Any] = {
             "order": self.queue.order,
             "factors": self.queue.pending.factor.tolist,
