@@ -74,7 +74,6 @@ _SITE = "--config"
 #: Option that --config and --protocol exclude -> its default; then those that one of them excludes.
 _NOT_TAKEN: dict[str, Any] = {
     "--estimates": "requested",
-    "--estimates-from": None,
     "--drop": (0, 0),
     "--reserve": 0,
     "--reserve-as": FREE,
@@ -121,8 +120,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="requested",
         help="the run times that policies assume (default: requested)",
     )
-    medians = "log from which class medians are taken (default: LOG)"
-    parser.add_argument("--estimates-from", metavar="LOG", help=medians)
     parser.add_argument(
         "--drop",
         type=_drop,
@@ -274,10 +271,7 @@ def _read(options: argparse.Namespace, candidates: list[Candidate], by: str) -> 
 def _side_by_side(
     options: argparse.Namespace, log: NamedLog, candidates: list[Candidate]
 ) -> _Measured:
-    medians = log  # of classes
-    if options.estimates_from is not None:
-        (medians,) = read_named_logs([options.estimates_from], LogOptions.of(options))
-    estimates = estimates_of(options.estimates, medians.prepared)
+    estimates = estimates_of(options.estimates, log.prepared)
     if options.estimates != "requested":  # they replace a model's own estimates
         candidates = [
             each if each.estimates is None else replace(each, estimates=None, policy=None)
@@ -470,7 +464,7 @@ def _log_entry(options: argparse.Namespace, log: NamedLog, drop: tuple[int, int]
         "shares": dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True)),
         "class_rule": prepared.class_rule,
         "estimates": options.estimates,
-        "in_sample": options.estimates == "class-median" and options.estimates_from is None,
+        "in_sample": options.estimates == "class-median",
         "backfill": _backfilling(options),
         "drop": list(drop),
         "scale_load": options.scale_load,

@@ -10,15 +10,16 @@ import argparse
 import re
 import sys
 import textwrap
+import tomllib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 import shtab
 
 from slurm_rl_plugin import RELEASE
 from slurm_rl_plugin.cli.entry import GROUPS, VERBS, program_parser, verb_parser
-from slurm_rl_plugin.configuration import DEFAULT_PATH
 from slurm_rl_plugin.configuration.files import CLASS_KEYS, FIELDS
 from slurm_rl_plugin.configuration.generated import (
     JOB_CLASS_NOTE,
@@ -42,59 +43,10 @@ NAMES_OF_PLACEHOLDERS = {
 #: How shtab marks for zsh an argument that may be repeated. zsh completes only the first one, and
 #: all of them where it reads `"*:` instead.
 _ONE_OF_MANY = re.compile(r'"\(\*\)::?')
-_FILES = (
-    (DEFAULT_PATH, "the configuration; `slurm-rl show-config --defaults` describes every key"),
-    ("/etc/slurm-rl/DISABLE", "while this file exists, the daemon writes nothing"),
-    ("/var/lib/slurm-rl/", "the jobs that carry a factor, the lock, and the memory of the policy"),
-    ("/var/log/slurm-rl/audit.jsonl", "every decision and every write"),
-)
-_EXIT_STATUS = (
-    ("0", "success"),
-    ("1", "failure, or a problem was found; of the daemon: a factor could not be rolled back"),
-    ("2", "wrong usage, input or configuration: repeating the command does not help"),
-)
-_SIGNALS = (
-    ("SIGTERM, SIGINT", "roll back every factor, then exit"),
-    ("SIGHUP", "read configuration and model again; if one is faulty, nothing changes"),
-)
-_ENVIRONMENT = (
-    ("SLURM_RL_SECTION_KEY", "a key of the configuration, over the files: see slurm-rl.toml(5)"),
-    ("SLURM_RL_TRACEBACK", "if set to anything, an internal error shows its traceback"),
-    ("SLURM_CONF, PATH", "as Slurm's own commands use them, and where these are found"),
-)
-_ENVIRONMENT_OF_THE_DAEMON = (
-    *_ENVIRONMENT,
-    ("NOTIFY_SOCKET", "set by systemd, which the daemon notifies when it is ready and alive"),
-)
-_ENVIRONMENT_OF_VERBS = (
-    *_ENVIRONMENT,
-    ("SLURM_RL_TRACES", "folder of job logs for reproduce, unless one is given"),
-    ("NUMBA_CACHE_DIR", "folder of the code that a user has compiled (default: below ~/.cache)"),
-    ("OPENBLAS_NUM_THREADS", "threads on which matrices are multiplied (default: 1)"),
-)
 #: Characters of a line, before hyphens are escaped.
 _PAGE_WIDTH = 70
-_FILES_OF_CONFIGURATION = (
-    (DEFAULT_PATH, "The file, unless --config names another."),
-    (
-        "/etc/slurm-rl/conf.d/*.toml",
-        "Further files, in the folder conf.d next to the file, read in the order of their names. A "
-        "later file wins key by key; its [shares] and its [[job_class]] rules replace all earlier "
-        "ones.",
-    ),
-)
-_ENVIRONMENT_OF_CONFIGURATION = (
-    ("SLURM_RL_SECTION_KEY", "Overrides the files: SLURM_RL_HOOK_MODE=active, or "
-     "SLURM_RL_GUARD_RAILS_EXEMPT_QOS=debug,test. Lists are separated by commas; truth values are "
-     "true and false. Shares and rules can be given only in files."),
-)  # fmt: skip
-_DESCRIPTION = (
-    "The configuration of slurm-rl(1), in TOML. A missing key takes its default. All errors are "
-    "reported at once, each with its file and line, and the exit code is 2; an unknown key is an "
-    "error. A key on the command line, --set section.key=value, overrides all else. slurm-rl "
-    "show-config prints what is in force and the source of each value; --defaults prints an "
-    "example file. After SIGHUP the daemon reads everything again."
-)
+#: What the pages say in addition.
+_MANUAL = tomllib.loads(Path(__file__).with_name("manual.toml").read_text())
 
 
 def write_files(folder: Path, day: str) -> None:
@@ -124,9 +76,9 @@ def command_page(day: str) -> str:
             parser = verb_parser(verb)
             lines += [f".SS {_text(verb)}", *_sentences(meaning), ".PP", *_synopsis(parser)]
             lines += _arguments([*parser._get_positional_actions(), *_described(parser)])
-    lines += _list("EXIT STATUS", _EXIT_STATUS)
-    lines += _list("ENVIRONMENT", _ENVIRONMENT_OF_VERBS)
-    lines += _list("FILES", _FILES)
+    lines += _list("exit status")
+    lines += _list("environment", "environment of commands")
+    lines += _list("files")
     lines += _see_also("slurm-rl-run.8", "slurm-rl.toml.5", "squeue.1", "sprio.1")
     return "\n".join(lines) + "\n"
 
@@ -134,22 +86,16 @@ def command_page(day: str) -> str:
 def daemon_page(day: str) -> str:
     """slurm-rl-run(8): the daemon, and how its factors are rolled back."""
     run, release = verb_parser("run"), verb_parser("release")
-    description = (
-        "In every scheduling cycle the daemon reads the queue, decides an order, and in active "
-        "mode writes one additive term of the jobs' priority, SiteFactor. In shadow mode, the "
-        "default, it only decides and records. When it is stopped it rolls back every factor. If "
-        "it was killed, slurm-rl release does."
-    )
     lines = [
         *_title("slurm-rl-run", 8, day, VERBS["run"]),
         *(".SH SYNOPSIS", *_synopsis(run), ".PP", *_synopsis(release)),
-        *(".SH DESCRIPTION", *_sentences(description)),
+        *(".SH DESCRIPTION", *_sentences(_MANUAL["description"]["slurm-rl-run"])),
         *(".SH OPTIONS OF RUN", *_arguments(_described(run))),
         *(".SH OPTIONS OF RELEASE", *_arguments(_described(release))),
-        *_list("SIGNALS", _SIGNALS),
-        *_list("EXIT STATUS", _EXIT_STATUS),
-        *_list("ENVIRONMENT", _ENVIRONMENT_OF_THE_DAEMON),
-        *_list("FILES", _FILES),
+        *_list("signals"),
+        *_list("exit status"),
+        *_list("environment", "environment of the daemon"),
+        *_list("files"),
         *_see_also("slurm-rl.1", "slurm-rl.toml.5", "systemctl.1", "scontrol.1"),
     ]
     return "\n".join(lines) + "\n"
@@ -158,7 +104,7 @@ def daemon_page(day: str) -> str:
 def manual_page(day: str, keys: Keys | None = None) -> str:
     """slurm-rl.toml(5): every section and key, its default and its meaning."""
     lines = _title("slurm-rl.toml", 5, day, "configuration of slurm-rl")
-    lines += [".SH DESCRIPTION", *_sentences(_DESCRIPTION)]
+    lines += [".SH DESCRIPTION", *_sentences(_MANUAL["description"]["slurm-rl.toml"])]
     for section, definitions in (keys or documented_keys()).items():
         lines += [f".SH [{_text(section)}]", *_sentences(plain(section_note(section)))]
         for name, key in definitions.items():
@@ -167,8 +113,8 @@ def manual_page(day: str, keys: Keys | None = None) -> str:
     lines += [".SH [shares]", *_sentences(SHARES_NOTE)]
     lines += [".SH [utility.NAME]", *_sentences(f"{UTILITY_NOTE} Keys: {', '.join(CLASS_KEYS)}.")]
     lines += [".SH [[job_class]]", *_sentences(f"{JOB_CLASS_NOTE} Keys: {', '.join(FIELDS)}.")]
-    lines += _list("ENVIRONMENT", _ENVIRONMENT_OF_CONFIGURATION)
-    lines += _list("FILES", _FILES_OF_CONFIGURATION)
+    lines += _list("environment of the configuration")
+    lines += _list("files of the configuration")
     lines += _see_also("slurm-rl.1", "scontrol.1", "slurm.conf.5")
     return "\n".join(lines) + "\n"
 
@@ -228,10 +174,11 @@ def _value(action: argparse.Action) -> str:
     return f"\\fI{_text(shown or action.dest.upper())}\\fR"
 
 
-def _list(title: str, entries: Sequence[tuple[object, str]]) -> list[str]:
-    lines = [f".SH {title}"]
-    for name, meaning in entries:
-        lines += [".TP", f"\\fB{_text(str(name))}\\fR", *_sentences(meaning)]
+def _list(*tables: str) -> list[str]:
+    """Tables of the manual, below the title of the first without what it is of."""
+    lines = [f".SH {tables[0].partition(' of ')[0].upper()}"]
+    for name, meaning in chain.from_iterable(_MANUAL[table].items() for table in tables):
+        lines += [".TP", f"\\fB{_text(name)}\\fR", *_sentences(meaning)]
     return lines
 
 

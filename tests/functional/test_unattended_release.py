@@ -80,8 +80,7 @@ def test_a_faulty_configuration_keeps_no_factor(site: FakeSite) -> None:
 
 def test_a_configuration_that_cannot_be_read_is_no_silent_failure(site: FakeSite) -> None:
     (site.folder / "site.toml").write_text("[hook\n")
-    status, _, said = site(*WORDS)
-    assert (status, "it is not known what was written" in said) == (1, True)
+    assert "it is not known what was written" in site.failing(*WORDS)
     assert are_kept(site)
 
 
