@@ -31,7 +31,7 @@ from slurm_rl_plugin.configuration.generated import (
 )
 from slurm_rl_plugin.configuration.key import Keys, markdown_of, plain
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, SHIPPED_MODELS
-from slurm_rl_plugin.whole_file import write_whole
+from slurm_rl_plugin.whole_file import read_whole, write_whole
 
 #: Placeholder of an argument -> names that complete it, in addition to files.
 NAMES_OF_PLACEHOLDERS = {
@@ -46,7 +46,7 @@ _ONE_OF_MANY = re.compile(r'"\(\*\)::?')
 #: Characters of a line, before hyphens are escaped.
 _PAGE_WIDTH = 70
 #: What the pages say in addition.
-_MANUAL = tomllib.loads(Path(__file__).with_name("manual.toml").read_text())
+_MANUAL = tomllib.loads(read_whole(Path(__file__).with_name("manual.toml")).decode())
 
 
 def write_files(folder: Path, day: str) -> None:

@@ -18,12 +18,12 @@ TOP = Path(__file__).parents[2]
 
 @contextmanager
 def running_daemon(
-    folder: Path, log: Path, environment: Mapping[str, str] | None = None
+    folder: Path, log: Path, environment: Mapping[str, str] | None = None, *flags: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     """With `site.toml` of the folder; it is killed where it still runs at the end."""
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [*ENTRY, "run", "--config", "site.toml"],
+            [*ENTRY, "run", "--config", "site.toml", *flags],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(TOP)} if environment is None else environment,
             stderr=file,

@@ -16,14 +16,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from slurm_rl_plugin.cli import benchmark
-from slurm_rl_plugin.cli.entry import VERBS
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook.order.queue_plan import OrderChanges
 from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES
 from slurm_rl_plugin.units import IntArray
 from tests.functional.small_site import small_network
-from tests.functional.typed import Typed, refused
+from tests.functional.typed import Typed, rows_of
 
 SWF_ROW = "{id} {submit} 5 {run} 1 -1 -1 1 900 -1 1 1 {group} -1 1 -1 -1 -1"
 
@@ -81,11 +80,6 @@ def test_matrices_are_multiplied_on_one_thread_unless_the_user_says_otherwise(
     assert left == asked  # jobs that are submitted take the environment along
 
 
-def test_every_verb_explains_itself(typed: Typed) -> None:
-    for verb in VERBS:
-        assert f"slurm-rl {verb}" in typed.out(verb, "--help")
-
-
 def test_evaluate_gives_the_documented_json(typed: Typed, swf: Path, model: Path) -> None:
     words = ["--policy", "fifo", "--policy", model, "--policy", "native"]
     document = typed.json("evaluate", swf, *words)
@@ -132,15 +126,16 @@ def test_single_jobs_without_a_start_are_dropped_and_counted(
     left_out = "Jobs of the log that were left out: 1 no recorded start."
     assert left_out in typed.out("evaluate", swf, "--policy", "native")
     assert typed.json("evaluate", swf)["log"]["ran"] == 60  # rules need no recorded start
-    code, out, err = typed("shadow-report", swf, "--set", "policy.model=sjf")
-    assert (code, err) == (0, "")
+    out = typed.out("shadow-report", swf, "--set", "policy.model=sjf")
     assert "Replay of 59 jobs" in out
     assert "Jobs that were left out: 1 no recorded start." in out
 
 
-def test_a_log_without_starts_is_still_refused(typed: Typed, swf: Path) -> None:
+def test_what_a_log_lacks_for_a_policy_is_refused(typed: Typed, swf: Path) -> None:
     swf.write_text(swf.read_text().replace(" 5 ", " -1 "))
     assert "which 60 jobs of this log lack" in typed.refused("evaluate", swf, "--policy=native")
+    reserve = ("--policy", "reserve:1", "--partitions", "1=2")
+    assert "on processors that all jobs share" in typed.refused("evaluate", swf, *reserve)
 
 
 def test_evaluate_drops_jobs_from_the_count_but_not_from_the_queue(typed: Typed, swf: Path) -> None:
@@ -269,12 +264,7 @@ def test_an_unknown_name_is_told_with_every_name_before_the_log_is_read(
     assert all(name in told for name in NAMED_POLICIES)
 
 
-def test_partitions_share_no_reserve_rule(typed: Typed, swf: Path) -> None:
-    words = ["--policy", "reserve:1", "--partitions", "1=2"]
-    assert "on processors that all jobs share" in typed.refused("evaluate", swf, *words)
-
-
-@refused("evaluate")
+@rows_of("evaluate")
 def test_what_does_not_go_together_is_one_sentence(
     typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str
 ) -> None:
@@ -283,7 +273,7 @@ def test_what_does_not_go_together_is_one_sentence(
     assert said in typed.refused("evaluate", *words.split())
 
 
-@refused("other commands")
+@rows_of("other commands")
 def test_what_other_verbs_do_not_take(typed: Typed, words: str, said: str) -> None:
     sentence = typed.refused(*words.split())
     assert said in sentence

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import socket
-import subprocess
-import sys
 import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +16,7 @@ from slurm_rl_plugin.configuration.generated import example_text
 from slurm_rl_plugin.configuration.key import removal_of
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from tests.architecture.markdown_documents import TOP, code_blocks
-from tests.fakes.fake_cluster import FakeCluster
+from tests.functional.fake_site import FakeSite
 from tests.functional.typed import Typed
 
 
@@ -152,156 +147,95 @@ def test_every_key_of_a_release_is_kept_or_told_to_be_gone(
         assert any(line.endswith(warning) for line in told)
 
 
-#: Makes permissions count for root too.
-WITHOUT_RIGHTS = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+def said_of(site: FakeSite, *words: str, code: int = 2) -> list[str]:
+    """The lines with which a command, `run` by default, ends with an exit code; none of its log."""
+    verb = words[0] if words else "run"
+    status, _, err = site(*(words or ("run",)))
+    lines = [line for line in err.splitlines() if " slurm_rl_plugin." not in line]
+    assert status == code, err
+    assert lines[0].startswith(f"slurm-rl {verb}: ")
+    return [lines[0].partition(": ")[2], *lines[1:]]
 
 
-class Site:
-    """A folder with a configuration that is right, on a fake Slurm."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.file = folder / "site.toml"
-        self.env = {**FakeCluster(folder).env, "PYTHONPATH": str(TOP)}
-        self.sections = {
-            "hook": f'state_file = "{folder}/state.json"\naudit_file = ""\n'
-            f'disable_file = "{folder}/DISABLE"\ncycle = 600\n',
-            "policy": 'model = "sjf"\n',
-            "metrics": "port = 0\n",
-        }
-
-    def run(self, *words: str, before: Sequence[str] = (), **env: str) -> tuple[int, list[str]]:
-        """Exit code and lines of standard error of `run`, or of the words given."""
-        text = "".join(f"[{name}]\n{lines}" for name, lines in self.sections.items())
-        self.file.write_text(text)
-        verb, *rest = words or ("run",)
-        command = [sys.executable, "-m", "slurm_rl_plugin.cli.entry", verb]
-        done = subprocess.run(
-            [*before, *command, "--config", "site.toml", *rest],
-            cwd=self.folder,
-            env={**self.env, **env},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        lines = done.stderr.splitlines()
-        quiet = (" INFO slurm_rl_plugin.", " WARNING slurm_rl_plugin.")
-        return done.returncode, [line for line in lines if not any(each in line for each in quiet)]
+def fault_of(site: FakeSite, *words: str) -> str:
+    (line,) = said_of(site, *words)
+    return line
 
 
-@pytest.fixture
-def site_fault(tmp_path: Path) -> Site:
-    return Site(tmp_path)
-
-
-def refused(site_fault: Site, *words: str, before: Sequence[str] = (), **env: str) -> str:
-    """The one line of a refusal with exit code 2."""
-    code, lines = site_fault.run(*words, before=before, **env)
-    assert (code, len(lines)) == (2, 1), lines
-    assert lines[0].startswith(f"slurm-rl {words[0] if words else 'run'}: ")
-    return lines[0].partition(": ")[2]
-
-
-def test_a_port_that_is_in_use(site_fault: Site) -> None:
+def test_a_port_that_is_in_use(empty_site: FakeSite) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        site_fault.sections["metrics"] = f"port = {port}\n"
-        assert f"metrics cannot listen on 127.0.0.1:{port}" in refused(site_fault)
+        empty_site.configure("metrics", port=port)
+        assert f"metrics cannot listen on 127.0.0.1:{port}" in fault_of(empty_site)
 
 
 @pytest.mark.parametrize("verb", ["run", "check"])
-@pytest.mark.parametrize("what", ["missing", "a folder"])
-def test_a_model_that_is_no_file(site_fault: Site, verb: str, what: str) -> None:
-    path = site_fault.folder / "model.onnx"
-    if what == "a folder":
-        path.mkdir()
-    site_fault.sections["policy"] = f'model = "{path}"\n'
-    why = "No such file or directory" if what == "missing" else "Is a directory"
-    assert refused(site_fault, verb) == (
-        f"model {path} cannot be read ({why}): give the path of a model, or the name of a rule, "
-        "in [policy] model."
-    )
+def test_a_model_that_is_no_file(empty_site: FakeSite, verb: str) -> None:
+    path = empty_site.folder / "model.onnx"
+    empty_site.configure("policy", model=str(path))
+    for why in ("No such file or directory", "Is a directory"):
+        assert fault_of(empty_site, verb) == (
+            f"model {path} cannot be read ({why}): give the path of a model, or the name of a "
+            "rule, in [policy] model."
+        )
+        path.mkdir(exist_ok=True)
 
 
-def needs_setpriv() -> list[str]:
-    if os.geteuid() != 0:
-        return []
-    if shutil.which("setpriv") is None:
-        pytest.skip("permissions do not count for root: install setpriv, or run as another user")
-    return WITHOUT_RIGHTS
-
-
-def test_a_model_that_this_user_may_not_read(site_fault: Site) -> None:
-    path = site_fault.folder / "model.onnx"
-    path.write_text("secret")
-    path.chmod(0)
-    site_fault.sections["policy"] = f'model = "{path}"\n'
-    assert "cannot be read (Permission denied)" in refused(site_fault, before=needs_setpriv())
-
-
-def test_a_model_that_is_there_and_broken_does_not_stop_the_daemon(site_fault: Site) -> None:
+def test_a_model_that_is_there_and_broken_does_not_stop_the_daemon(
+    empty_site: FakeSite, caplog: pytest.LogCaptureFixture
+) -> None:
     """It may break while the site relies on the daemon; docs/troubleshooting.md says what then."""
-    path = site_fault.folder / "model.onnx"
+    path = empty_site.folder / "model.onnx"
     path.write_text("no graph")
-    site_fault.sections["policy"] = f'model = "{path}"\n'
-    code, lines = site_fault.run("run", "--once")
-    assert code == 0
-    assert any("model=refused" in line for line in lines)
+    empty_site.configure("policy", model=str(path))
+    empty_site.out("run", "--once")
+    assert "model=refused" in caplog.text
 
 
-def test_a_second_daemon(site_fault: Site) -> None:
-    with only_daemon(site_fault.folder / "state.json"):
-        assert "another slurm-rl run holds" in refused(site_fault)
+def test_a_second_daemon_and_a_state_folder_that_is_not_there(empty_site: FakeSite) -> None:
+    with only_daemon(empty_site.state_file):
+        assert "another slurm-rl run holds" in fault_of(empty_site)
+    empty_site.configure("hook", state_file=f"{empty_site.folder}/none/state.json")
+    assert "(No such file or directory): make its folder exist" in fault_of(empty_site)
 
 
-def test_a_state_folder_that_cannot_be_written(site_fault: Site) -> None:
-    (site_fault.folder / "state").mkdir(mode=0o500)
-    before = site_fault.sections["hook"]
-    site_fault.sections["hook"] = before.replace("/state.json", "/state/state.json")
-    fault = refused(site_fault, before=needs_setpriv())
-    lock = f"state.json.{socket.gethostname()}.daemon"
-    assert f"{lock} cannot be opened (Permission denied): make its folder" in fault
-    site_fault.sections["hook"] = before.replace("/state.json", "/none/state.json")
-    assert "(No such file or directory): make its folder exist" in refused(site_fault)
+def test_a_missing_file_and_no_toml(empty_site: FakeSite) -> None:
+    empty_site.append("[hook]\n")
+    said = fault_of(empty_site, "run")
+    assert "site.toml:" in said
+    assert "hook is given twice, first in line " in said
+    (empty_site.folder / "site.toml").unlink()
+    assert "does not exist: write it or give --config." in fault_of(empty_site, "run")
 
 
-def test_a_missing_file_and_no_toml(site_fault: Site) -> None:
-    assert "does not exist: write it or give --config." in refused(
-        site_fault, "run", "--config=x.toml"
-    )
-    site_fault.sections["hook"] += "cycle = 3\n"
-    assert refused(site_fault) == "site.toml:6: [hook] cycle is given twice, first in line 5."
-
-
-def test_thirty_faults_are_thirty_lines_of_every_verb(site_fault: Site) -> None:
-    (site_fault.folder / "conf.d").mkdir()
+def test_thirty_faults_are_thirty_lines_of_every_verb(
+    empty_site: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = empty_site
+    (site.folder / "conf.d").mkdir()
     for number in range(4):
         lines = [f"key{number}{place} = 1" for place in range(6)]
-        path = site_fault.folder / "conf.d" / f"{number}.toml"
+        path = site.folder / "conf.d" / f"{number}.toml"
         path.write_text("\n".join(["[hook]", *lines]))
-    site_fault.sections["hook"] += "max_writes = -1\nmode = 3\n"
-    env = {"SLURM_RL_HOOK_CYCLE": "x", "SLURM_RL_METRICS_PORT": "-1"}
+    site.configure("hook", max_writes=-1, mode=3)
+    monkeypatch.setenv("SLURM_RL_HOOK_CYCLE", "x")
+    monkeypatch.setenv("SLURM_RL_METRICS_PORT", "-1")
     flags = ("--set", "hook.cycle=y", "--set", "hook.cyle=1")
     for verb in ("run", "check", "show-config", "queue", "audit"):
-        code, lines = site_fault.run(verb, *flags, **env)
-        assert (code, len(lines)) == (2, 30), (verb, lines)
-        assert lines[0].startswith(
-            f"slurm-rl {verb}: site.toml:6: [hook] max_writes must be at least 0, not -1"
-        )
-        assert (
-            lines[25]
-            == "conf.d/3.toml:7: [hook] key35 is unknown, give one of "
-            + (lines[25].partition("give one of ")[2])
-        )
-    code, lines = site_fault.run("release", *flags, **env)
-    assert (code, len(lines)) == (2, 2)  # what was typed, before anything is done
-    code, lines = site_fault.run("release", **env)  # and the others keep no factor
-    assert (code, len(lines)) == (1, 29), lines
+        lines = said_of(site, verb, *flags)
+        assert len(lines) == 30
+        assert "[hook] mode must be a text, not 3" in lines[0]
+        assert lines[25].startswith("conf.d/3.toml:7: [hook] key35 is unknown, give one of mode")
+    assert len(said_of(site, "release", *flags)) == 2  # what was typed, before anything is done
+    lines = said_of(site, "release", code=1)  # and the others keep no factor
+    assert len(lines) == 29
     assert lines[28].endswith("is missing: running jobs may keep a factor.")
 
 
-def test_a_fault_of_the_environment_or_a_flag_needs_no_file_to_be_wrong(site_fault: Site) -> None:
+def test_a_fault_of_the_environment_or_a_flag_needs_no_file_to_be_wrong(
+    empty_site: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fault = "[hook] cycle must be a number, not 'x'."
-    assert refused(site_fault, SLURM_RL_HOOK_CYCLE="x") == f"SLURM_RL_HOOK_CYCLE: {fault}"
-    assert refused(site_fault, "run", "--set", "hook.cycle=x") == f"--set hook.cycle=x: {fault}"
+    assert fault_of(empty_site, "run", "--set", "hook.cycle=x") == f"--set hook.cycle=x: {fault}"
+    monkeypatch.setenv("SLURM_RL_HOOK_CYCLE", "x")
+    assert fault_of(empty_site) == f"SLURM_RL_HOOK_CYCLE: {fault}"

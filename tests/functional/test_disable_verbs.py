@@ -125,13 +125,6 @@ def test_a_file_that_cannot_be_made_is_one_sentence_and_nothing_waits(site: Fake
     assert "no disable file is configured" in site.failing("disable", code=2)
 
 
-@pytest.mark.parametrize(
-    "verb", [("pause",), ("pause", "--for", "soon"), ("disable", "--wait", "x")]
-)
-def test_wrong_usage_is_exit_code_2(site: FakeSite, verb: tuple[str, ...]) -> None:
-    assert site(*verb)[0] == 2
-
-
 def test_until_is_told_in_local_time(site: FakeSite) -> None:
     _, out, _ = site("pause", "--for", "2h", "--reason", "upgrade")
     when = out.partition(" until ")[2].partition(",")[0]

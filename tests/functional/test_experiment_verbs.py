@@ -32,7 +32,7 @@ from slurm_rl_plugin.papers.switchback.clusters import (
 from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster
 from tests.architecture.markdown_documents import TOP
 from tests.functional.fake_site import FakeSite
-from tests.functional.typed import refused
+from tests.functional.typed import rows_of
 
 
 @dataclass
@@ -68,6 +68,12 @@ def begun(folder: Path, trial: DrawnTrial, experiment: Declaration) -> DrawnSite
     standing = ExperimentStanding(state=RUNNING, reason="", at=experiment.begin)
     files.declare(experiment, standing)
     return DrawnSite(files=files, trial=trial, experiment=experiment)
+
+
+def of_equals(folder: Path) -> tuple[Declaration, DrawnSite]:
+    """An experiment of two equal models."""
+    experiment = declared(1003, 4)
+    return experiment, begun(folder, equal_models(3, 4), experiment)
 
 
 def look_at(site: DrawnSite, now: float, misdelivered: float = 0.0) -> ExperimentStanding:
@@ -111,8 +117,7 @@ def test_it_steps_back_from_harm_and_a_restarted_service_goes_on(tmp_path: Path)
 
 
 def test_where_nothing_is_gained_it_says_so_and_stops(tmp_path: Path) -> None:
-    experiment = declared(1003, 4)
-    site = begun(tmp_path, equal_models(3, 4), experiment)
+    experiment, site = of_equals(tmp_path)
     assert look_at(site, experiment.blocks[3].end + 1.0).state == RUNNING
     standing = look_at(site, experiment.end + 1.0)
     assert standing.state == OVER
@@ -120,8 +125,7 @@ def test_where_nothing_is_gained_it_says_so_and_stops(tmp_path: Path) -> None:
 
 
 def test_it_steps_back_where_too_much_goes_to_the_wrong_account(tmp_path: Path) -> None:
-    experiment = declared(1003, 4)
-    site = begun(tmp_path, equal_models(3, 4), experiment)
+    experiment, site = of_equals(tmp_path)
     assert look_at(site, experiment.blocks[0].end + 1.0, 0.14).state == RUNNING
     standing = look_at(site, experiment.blocks[1].end + 1.0, 0.18)
     assert standing.state == STEPPED_BACK
@@ -129,8 +133,7 @@ def test_it_steps_back_where_too_much_goes_to_the_wrong_account(tmp_path: Path) 
 
 
 def test_what_a_block_cost_is_never_made_anew(tmp_path: Path) -> None:
-    experiment = declared(1003, 4)
-    site = begun(tmp_path, equal_models(3, 4), experiment)
+    experiment, site = of_equals(tmp_path)
     look_at(site, experiment.blocks[2].end + 1.0)
     before = site.files.found()
     site.trial = equal_models(4, 4)  # as if accounting had other jobs now
@@ -142,8 +145,7 @@ def test_what_a_block_cost_is_never_made_anew(tmp_path: Path) -> None:
 
 
 def test_findings_of_an_earlier_experiment_are_not_taken(tmp_path: Path) -> None:
-    experiment = declared(1003, 4)
-    site = begun(tmp_path, equal_models(3, 4), experiment)
+    experiment, site = of_equals(tmp_path)
     look_at(site, experiment.blocks[2].end + 1.0)
     kept = site.files.findings.read_text()
     again = declared(1004, 4)
@@ -181,8 +183,7 @@ def test_orders_that_were_not_in_force_end_it(tmp_path: Path) -> None:
 
 
 def test_without_accounting_nobody_watches(tmp_path: Path) -> None:
-    experiment = declared(1003, 4)
-    site = begun(tmp_path, equal_models(3, 4), experiment)
+    experiment, site = of_equals(tmp_path)
     site.away = True
     late = experiment.blocks[0].end + 2.0 * experiment.day / 24.0
     assert look_at(site, late).looked == experiment.begin
@@ -191,8 +192,7 @@ def test_without_accounting_nobody_watches(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_is_set_back_leaves_it_watched(tmp_path: Path) -> None:
-    experiment = declared(1003, 4)
-    site = begun(tmp_path, equal_models(3, 4), experiment)
+    experiment, site = of_equals(tmp_path)
     watch = ExperimentWatch(site=cast("ExperimentSite", site))
     ahead, right = experiment.begin + experiment.day, experiment.blocks[0].end + 1.0
     site.now, site.away = right, True
@@ -220,12 +220,6 @@ def declare(site: FakeSite) -> ExperimentFiles:
     return begun(site.folder, cast("DrawnTrial", None), experiment).files
 
 
-def failing(site: FakeSite, *words: object, code: int = 2) -> str:
-    status, _, err = site("experiment", *words)
-    assert status == code
-    return err
-
-
 def test_the_page_for_the_committee_tells_who_waited(
     site: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,29 +242,31 @@ def test_the_page_for_the_committee_tells_who_waited(
 
 def test_a_page_without_a_folder_is_refused_before_the_work(site: FakeSite) -> None:
     declare(site)
-    assert "there is no such folder" in failing(site, "report", "--committee", "none/page.html")
+    assert "there is no such folder" in site.refused(
+        "experiment", "report", "--committee", "none/page.html"
+    )
 
 
 @pytest.mark.parametrize("action", ["status", "report", "stop"])
 def test_without_an_experiment_it_says_how_to_begin_one(site: FakeSite, action: str) -> None:
-    assert "slurm-rl experiment start" in failing(site, action)
+    assert "slurm-rl experiment start" in site.refused("experiment", action)
 
 
 def test_a_second_one_is_refused(site: FakeSite) -> None:
     declare(site)
-    assert "declared already" in failing(site, "start")
+    assert "declared already" in site.refused("experiment", "start")
 
 
-@refused("experiment start")
+@rows_of("experiment start")
 def test_what_cannot_begin_is_refused(site: FakeSite, words: str, said: str) -> None:
-    assert said in failing(site, "start", *words.split())
+    assert said in site.refused("experiment", "start", *words.split())
 
 
 def test_a_candidate_is_declared_against_the_model_in_service(
     site: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("slurm_rl_plugin.evaluation.experiment._foretold", lambda *_: 0.9)
-    assert "another" in failing(site, "start", "--candidate", "sjf")
+    assert "another" in site.refused("experiment", "start", "--candidate", "sjf")
     model = TOP / "policy_models" / "default.onnx"
     assert site.json("experiment", "start", "--candidate", model)["foretold"] == 0.9
     found = ExperimentFiles(state_file=site.state_file).declared()
@@ -288,7 +284,7 @@ def test_an_experiment_that_was_declared_meanwhile_is_not_replaced(
         return 0.9
 
     monkeypatch.setattr("slurm_rl_plugin.evaluation.experiment._foretold", meanwhile)
-    assert "declared already" in failing(site, "start")
+    assert "declared already" in site.refused("experiment", "start")
     found = ExperimentFiles(state_file=site.state_file).declared()
     assert found == declared(1, 2, math.inf)
 
@@ -314,11 +310,11 @@ def test_any_reason_can_be_told_afterwards(site: FakeSite) -> None:
 def test_it_can_be_stopped_whatever_is_wrong_with_the_configuration(site: FakeSite) -> None:
     files = declare(site)
     site.configure("no_such_section", key=1)
-    failing(site, "status")
-    assert "no_such_section" in failing(site, "stop", code=0)
+    site.refused("experiment", "status")
+    assert "no_such_section" in site.failing("experiment", "stop", code=0)
     assert files.stands().state == "stopped"
     (site.folder / "site.toml").write_text("[hook\n")
-    assert "give --state-file" in failing(site, "stop")
+    assert "give --state-file" in site.failing("experiment", "stop", code=2)
     site.out("experiment", "stop", "--state-file", site.state_file, "--as-configured")
     assert files.declared() is None
 
@@ -336,4 +332,4 @@ def test_status_fails_where_it_has_stepped_back(site: FakeSite) -> None:
 def test_findings_that_cannot_be_read_are_told(site: FakeSite, content: str) -> None:
     files = declare(site)
     files.findings.write_text(content)
-    assert "remove it" in failing(site, "status")
+    assert "remove it" in site.refused("experiment", "status")

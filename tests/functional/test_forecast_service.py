@@ -131,16 +131,14 @@ def test_a_user_hears_when_his_job_starts(service: Service, typed: Typed) -> Non
 
 
 def test_the_document_is_a_distribution(service: Service) -> None:
-    job = service.client.get(job=service.mine)["jobs"][0]
+    (job,) = service.client.get(user=ME)["jobs"]
+    assert job["job"] == service.mine
     told = job["forecast"]
     (a, b), (c, d) = told["bands"]["90 %"], told["bands"]["50 %"]
     assert service.now < a <= c <= told["start"] <= d <= b
     chances = list(told["chances"].values())
     assert 0.0 <= chances[0] <= chances[1] <= chances[2] <= 1.0
     assert abs(sum(told["weights"].values()) - 1.0) < 1e-9
-
-
-def test_scores_and_metrics_are_served(service: Service) -> None:
     scores = service.client._asked("GET", "/scores", None)
     assert scores["enough"]
     assert 0.7 <= scores["all"]["coverage_90"] <= 1.0
@@ -179,17 +177,6 @@ def test_the_notice_is_for_all_to_read_and_names_nobody(service: Service) -> Non
     assert not any(name in text for name in (*service.site.log.users, "physics", "biology"))
 
 
-def test_no_service_is_said(tmp_path: Path, typed: Typed) -> None:
-    said = typed.refused("start", "1", "--set", f"forecast.socket={tmp_path}/none")
-    assert "does not answer (No such file or directory)" in said
-
-
-def test_a_service_without_a_queue_file_does_not_start(tmp_path: Path, typed: Typed) -> None:
-    (tmp_path / "slurm-rl.toml").write_text("")
-    said = typed.refused("forecast", "--config", f"{tmp_path}/slurm-rl.toml")
-    assert "[forecast] queue_file is empty" in said
-
-
 @pytest.mark.parametrize("text", ["", None])
 def test_a_configuration_is_read_before_the_simulator_is_loaded(
     text: str | None, tmp_path: Path
@@ -204,6 +191,7 @@ def test_a_configuration_is_read_before_the_simulator_is_loaded(
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout == b"2 False\n"
+    assert (b"[forecast] queue_file is empty" in done.stderr) is (text is not None)
 
 
 def test_a_history_of_one_day_is_too_little(service: Service, tmp_path: Path, typed: Typed) -> None:

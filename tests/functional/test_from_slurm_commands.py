@@ -14,7 +14,7 @@ import pytest
 
 from tests.fakes.ended_jobs import ended_job, ended_load
 from tests.fakes.fake_cluster import FakeCluster
-from tests.functional.typed import Typed, refused
+from tests.functional.typed import Typed, rows_of
 from tests.unit.machine_files.written_files import PARTITION, machine_of_lines
 
 SINCE = (datetime.now() - timedelta(days=40)).date().isoformat()
@@ -165,7 +165,7 @@ def test_a_training_on_slurms_jobs_may_start_from_a_model(typed: Typed, tmp_path
 FROM = ["--from", "slurm", "--since", SINCE]
 
 
-@refused("--from slurm")
+@rows_of("--from slurm")
 @pytest.mark.parametrize("verb", ["evaluate", "train"])
 def test_wrong_usage_is_one_sentence(typed: Typed, verb: str, words: str, said: str) -> None:
     given = words.replace("FROM", shlex.join(FROM)).replace("SINCE", SINCE)

@@ -8,13 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from slurm_rl_plugin.errors import PolicyError
 from slurm_rl_plugin.policies.q_network import load_q_network
 from tests.architecture.markdown_documents import TOP
-from tests.bench.fuzz.mutations import mutated
 from tests.bench.fuzz.service_targets import RaisesBroken
 from tests.bench.fuzz.targets import TARGETS
 
@@ -62,13 +59,6 @@ def test_kept_inputs_are_taken_again(name: str, folder: Path) -> None:
         target(content, folder)
     assert len(kept) >= 5
     assert sum(map(len, kept)) <= 32_768  # of six targets: below 200 kB
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(name=st.sampled_from(["swf", "sacct", "pbs", "offer body", "metrics"]), rng=st.randoms())
-def test_inputs_that_hypothesis_draws(name: str, rng: object, folder: Path) -> None:
-    fuzzed = TARGETS[name]
-    fuzzed.build(folder)(mutated(fuzzed.seeds(folder), fuzzed.tokens, rng), folder)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", [b"jobs_centred", b"schema_name"])

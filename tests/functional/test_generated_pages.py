@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import subprocess
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -18,17 +17,11 @@ from slurm_rl_plugin.cli.entry import VERBS, verb_parser
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, SHIPPED_MODELS
 from tests.architecture.markdown_documents import TOP
 from tests.functional.test_system_files import run, tool
+from tests.functional.typed import asset, rows_of
 
 Offered = Callable[..., list[str]]
 #: Does what bash does at TAB: the function that `complete` names, on the words so far.
-ASK = """
-set -u
-source "$1"; shift
-[[ $(complete -p slurm-rl) == *" -F _shtab_slurm_rl slurm-rl" ]] || exit 1
-COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
-_shtab_slurm_rl slurm-rl "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
-((${#COMPREPLY[@]} == 0)) || printf '%s\\n' "${COMPREPLY[@]}"
-"""
+ASK = asset("completion.bash")
 
 
 @pytest.fixture
@@ -87,47 +80,8 @@ def test_files_are_offered_where_a_file_is_wanted(offered: Offered, tmp_path: Pa
         assert offered(*words, "site") == ["site log.swf"]
 
 
-def test_a_tab_at_the_prompt_completes(pages: Path, tmp_path: Path) -> None:
-    terminal, end = pty.openpty()
-    bash = subprocess.Popen(
-        [tool("bash"), "--norc", "--noprofile", "-i"],
-        stdin=end,
-        stdout=end,
-        stderr=end,
-        cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "TERM": "dumb", "HISTFILE": ""},
-        start_new_session=True,
-    )
-    os.close(end)
-    try:
-        typed = (
-            f"source {pages}/completion/slurm-rl\nslurm-rl() {{ echo got $1; }}\nslurm-rl expl\t\n"
-        )
-        os.write(terminal, typed.encode())
-        text, until = "", time.monotonic() + 20
-        while "got explain" not in text and time.monotonic() < until:
-            text += os.read(terminal, 4096).decode()
-        assert "got explain" in text
-    finally:
-        bash.kill()
-        bash.wait(timeout=10)
-        os.close(terminal)
-
-
 #: At TAB, notes what the completion system would add; "ready" says that the next line is read.
-SETUP = r"""
-fpath=(%s $fpath)
-autoload -Uz compinit && compinit -D -u
-compadd() {
-    [[ ${@[1,(i)(-|--)]} == *-(O|A|D)\ * ]] || {
-        local -a hits
-        builtin compadd -A hits "$@"
-        (($#hits)) && print -rl -- $hits >>offered
-    }
-    builtin compadd "$@"
-}
-PS1=ready
-"""
+SETUP = asset("completion.zsh")
 
 
 @pytest.fixture
@@ -248,17 +202,8 @@ def test_every_variable_that_is_read_is_told(page: str) -> None:
     assert missing == {"XDG_CACHE_HOME", "JOURNAL_STREAM"}  # every program's
 
 
-@pytest.mark.parametrize(
-    ("verb", "shown"),
-    [
-        ("convert", "LOG ..."),
-        ("train", "[LOG ...]"),
-        ("evaluate", "[LOG]"),
-        ("route", "-- COMMAND ..."),
-        ("explain", "JOBID"),
-    ],
-)
-def test_a_synopsis_shows_what_must_be_and_how_often(page: str, verb: str, shown: str) -> None:
+@rows_of("synopses")
+def test_a_synopsis_shows_what_must_be_and_how_often(page: str, words: str, said: str) -> None:
     plain = re.sub(r"\\f[BIR]", "", page)
-    (line,) = [each for each in plain.splitlines() if each.startswith(rf"slurm\-rl {verb} ")]
-    assert line.replace("\\-", "-").endswith(f" {shown}")
+    (line,) = [each for each in plain.splitlines() if each.startswith(rf"slurm\-rl {words} ")]
+    assert line.replace("\\-", "-").endswith(f" {said}")

@@ -26,7 +26,7 @@ from slurm_rl_plugin.papers.study.trials import LOGS
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from tests.architecture.markdown_documents import TOP, code_spans, table_rows
 from tests.functional.small_site import small_network
-from tests.functional.typed import Typed, refused
+from tests.functional.typed import Typed, rows_of
 
 pytestmark = pytest.mark.study
 
@@ -97,7 +97,7 @@ def test_where_no_training_wins_the_rule_is_written_if_it_is_better_and_said(
     assert ("does not beat the best rule, but" in card) != is_saf
 
 
-@refused("train --protocol heldout")
+@rows_of("train --protocol heldout")
 def test_what_does_not_go_with_the_protocol_is_one_sentence(
     tmp_path: Path, typed: Typed, words: str, said: str
 ) -> None:

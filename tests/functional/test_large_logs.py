@@ -25,7 +25,7 @@ from slurm_rl_plugin.evaluation.named_log import LogOptions, NamedLog
 from slurm_rl_plugin.learning.training import TrainingPlan
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from tests.bench.speed.log_conversion import write_sacct_log
-from tests.functional.typed import Typed, refused
+from tests.functional.typed import Typed, rows_of
 
 
 def read(argument: str) -> NamedLog:
@@ -71,7 +71,7 @@ def test_the_verb_tells_what_became_of_every_record(folder: Path, typed: Typed) 
     assert f"{report['kept']:,} of {report['read']:,} records" in typed.out(*words)
 
 
-@refused("convert")
+@rows_of("convert")
 def test_what_cannot_be_is_refused_in_one_sentence(
     folder: Path, words: str, said: str, monkeypatch: pytest.MonkeyPatch, typed: Typed
 ) -> None:

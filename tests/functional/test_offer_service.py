@@ -18,7 +18,7 @@ from slurm_rl_plugin.domain.site import PublishedUtilities
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
 from tests.functional.small_site import write_site_utility_model
-from tests.functional.typed import TABLES, refused
+from tests.functional.typed import TABLES, rows_of
 from tests.real.offer_under_test import OfferService, offer_service
 
 #: Many requests come from this one address.
@@ -217,7 +217,7 @@ def test_a_batch_system_that_does_not_answer_is_left_alone_for_a_while(
         assert (status, "ask again" in document["error"]) == (503, True)
 
 
-@refused("offer, lines of the configuration")
+@rows_of("offer, lines of the configuration")
 def test_it_does_not_start_where_it_would_be_no_good(
     fake: FakeCluster,
     tmp_path: Path,

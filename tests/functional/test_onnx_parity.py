@@ -101,19 +101,6 @@ def test_onnxruntime_scores_as_the_network_does(tmp_path, activation, jobs):
         assert np.ptp(scores) > 1  # equal scores would prove nothing
 
 
-@pytest.mark.parametrize("waiting", [0, 1, 1000])
-def test_the_policy_scores_a_snapshot_as_the_network_scores_its_features(tmp_path, waiting):
-    network = random_network(2)
-    policy = load_q_network(exported(tmp_path, network))
-    snapshot = queue_of(waiting)
-    decision = policy.decide(snapshot)
-    queue, jobs = columns_of(snapshot)
-    assert decision.scores.dtype == np.float64
-    assert decision.scores.shape == (waiting,)
-    assert_equal_scores(decision.scores, network.scores(queue, jobs))
-    assert decision.reserve is None
-
-
 def test_no_plan_is_kept_for_each_length_of_the_queue(tmp_path):
     policy = load_q_network(exported(tmp_path, random_network(2)))
     # onnxruntime's own default keeps one of some 350 bytes for every length that it ever met

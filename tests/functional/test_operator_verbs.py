@@ -23,6 +23,7 @@ from slurm_rl_plugin.units import DAY
 from tests.fakes.running_daemon import free_port
 from tests.functional.fake_site import FakeSite
 from tests.functional.small_site import small_network
+from tests.functional.typed import asset, rows_of
 
 #: Jobs that may be ordered: id -> time limit; 6 is an array.
 ORDERED = {1: "50:00", 2: "40:00", 3: "30:00", 4: "20:00", 6: "5:00"}
@@ -101,10 +102,6 @@ def test_chosen_fields_without_a_header_and_with_bars(site: FakeSite) -> None:
         ["JOBID", "CLASS"],
         ["6", "interactive"],
     ]
-
-
-def test_an_unknown_field_is_wrong_usage(site: FakeSite) -> None:
-    assert site("queue", "-o", "rank,colour")[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -215,17 +212,15 @@ class TestExplain:
         assert features["log_time_limit"]["linear"] == pytest.approx(linear, abs=1e-5)
         assert features["log_time_limit"]["points"] == pytest.approx(points, abs=1e-5)
 
-    def test_how_the_run_time_is_spread(self, site: FakeSite) -> None:
+    def test_run_times_and_points_of_the_shipped_order(self, site: FakeSite) -> None:
         site.configure("policy", model="default")
         told = site.json("explain", "6")["run_time"]["predicted"]
         assert list(told["quantiles"]) == ["0.1", "0.25", "0.5", "0.75", "0.9"]
         assert list(told["quantiles"].values()) == sorted(told["quantiles"].values())
         assert told["median"] == told["quantiles"]["0.5"]
-        assert "of ten such runs eight last from" in site("explain", "6")[1]
-
-    def test_points_of_the_shipped_order(self, site: FakeSite) -> None:
-        site.configure("policy", model="default")
-        (line,) = [x for x in site("explain", "6")[1].splitlines() if x.startswith("Points: ")]
+        out = site.out("explain", "6")
+        assert "of ten such runs eight last from" in out
+        (line,) = [each for each in out.splitlines() if each.startswith("Points: ")]
         # ln(1 + 1000 / 14400) for the wait; the account has used 0.75 and has a share of 0.7
         assert line.startswith("Points: waited 00:16:")
         assert ": +0.1; " in line
@@ -233,7 +228,7 @@ class TestExplain:
         assert "counts as a run of 00:0" in line
         assert "processors" not in line  # one adds nothing
         site.configure("policy", model="sjf")
-        assert "Points: " not in site("explain", "6")[1]
+        assert "Points: " not in site.out("explain", "6")
 
     def test_goals_of_the_site_count_at_once(self, site: FakeSite) -> None:
         site.configure("policy", model="default")
@@ -242,62 +237,24 @@ class TestExplain:
         gained = 5 + 16 * math.log2(0.75 / 0.7)  # its class, and no points lost for shares
         assert site.json("explain", "6")["score"] - before == pytest.approx(gained, abs=0.01)
 
-    @pytest.mark.parametrize(
-        ("job", "sentence"),
-        [
+    def test_why_a_job_is_untouched(self, site: FakeSite) -> None:
+        for job, sentence in (
             (HELD, "it is held"),
             (DEPENDENT, "not eligible yet"),
             (BY_HAND, "set by hand"),
             (EXEMPT, "exempt_accounts"),
-        ],
-    )
-    def test_why_a_job_is_untouched(self, site: FakeSite, job: int, sentence: str) -> None:
-        status, out, _ = site("explain", str(job))
-        assert status == 0
-        assert sentence in out
-        assert "Score" not in out
+        ):
+            out = site.out("explain", job)
+            assert sentence in out
+            assert "Score" not in out
 
-    @pytest.mark.parametrize(
-        ("job", "reason", "sentence"),
-        [
-            (
-                6,
-                "Priority",
-                "jobs before it start first; wait for its turn. Our order puts the job "
-                "at place 3 of 7.",
-            ),
-            (
-                6,
-                "Dependency",
-                "the job depends on a job that has not ended yet; wait, or change "
-                "Dependency with `scontrol update`. Our order cannot change that; it keeps place 3 "
-                "of 7 for the job.",
-            ),
-            (
-                EXEMPT,
-                "Priority",
-                "jobs before it start first; wait for its turn. The order is the "
-                "site's: place 2 of 7.",
-            ),
-            (
-                HELD,
-                "JobHeldUser",
-                "the user or a coordinator of the account holds the job; release "
-                "it with `scontrol release`. Our order gives the job no place until then.",
-            ),
-            (
-                6,
-                "NewReason",
-                "this release of slurm-rl does not know the reason; ask the "
-                "administrators. Our order cannot change that; it keeps place 3 of 7 for the job.",
-            ),
-        ],
-    )
+    @rows_of("job and reason")
     def test_what_the_reason_means_and_what_our_order_adds(
-        self, site: FakeSite, job: int, reason: str, sentence: str
+        self, site: FakeSite, words: str, said: str
     ) -> None:
-        site.cluster.change(job, reason=reason)
-        assert f"Reason {reason}: {sentence}\n" in site("explain", str(job))[1]
+        job, reason = words.split()
+        site.cluster.change(int(job), reason=reason)
+        assert f"Reason {reason}: {said}\n" in site("explain", job)[1]
 
     def test_it_fits_one_screen_and_a_name_cannot_move_the_cursor(self, site: FakeSite) -> None:
         site.cluster.change(6, reason="Res\x1b[2Jources")
@@ -341,29 +298,30 @@ class TestExplain:
         assert said.format("1 place earlier") in site("explain", "2")[1]
         assert "Your own order" not in site("explain", "6")[1]
 
+    def keep_service(self, site: FakeSite, **kept: Any) -> None:
+        path = site.folder / "state.json.service"
+        path.write_text(json.dumps({"version": 1, **kept}))
+        path.chmod(0o600)
+
     def test_the_lift_of_an_account_and_what_it_got(self, site: FakeSite) -> None:
         site.configure("policy", model="default")
         before = site.json("explain", "6")
         day, name = int(time.time() // DAY), before["account"]["name"]  # noqa: TID251
         service = {"seen": 8 * DAY, "service": {name: 41.0, "chemistry": 59.0}}
-        kept = {"days": {str(day): service}, "lifts": {"accounts": {name: 0.5}}}
-        (site.folder / "state.json.service").write_text(json.dumps({"version": 1, **kept}))
-        (site.folder / "state.json.service").chmod(0o600)
+        self.keep_service(site, days={str(day): service}, lifts={"accounts": {name: 0.5}})
         told = site.json("explain", "6")
         assert told["account"]["lift"] == 0.5
         assert told["account"]["usage"] == before["account"]["usage"]
         assert told["score"] - before["score"] == pytest.approx(16 * 0.5, abs=0.01)
         ratio = told["account"]["ratio"]
         said = f"lifted by 0.5 doublings: it got {100 * ratio:.0f} % of its entitlement in 14 days"
-        assert said in site("explain", "6")[1]
+        assert said in site.out("explain", "6")
 
     def test_the_lift_of_a_group_of_jobs(self, site: FakeSite) -> None:
         site.configure("policy", model="default")
         site.append('[guard]\nwait_hours = { "up to 15 min" = 1.0 }\n')
         before = site.json("explain", "6")
-        kept = {"days": {}, "lifts": {"groups": {"up to 15 min": 1.0}}}
-        (site.folder / "state.json.service").write_text(json.dumps({"version": 1, **kept}))
-        (site.folder / "state.json.service").chmod(0o600)
+        self.keep_service(site, days={}, lifts={"groups": {"up to 15 min": 1.0}})
         told = site.json("explain", "6")
         assert (before["wait_counts"], told["wait_counts"]) == (1.0, 2.0)
         # ln(1 + 2000 / 14400) - ln(1 + 1000 / 14400), and 3 ln 2: it waits longest of all
@@ -386,24 +344,20 @@ class TestExplain:
 
 class TestStatus:
     @pytest.mark.parametrize("mode", ["shadow", "active"])
-    def test_a_configured_site_without_its_daemon_is_not_well(
+    def test_a_site_without_its_daemon_is_not_well_unless_it_was_switched_off(
         self, site: FakeSite, mode: str
     ) -> None:
         site.configure("hook", mode=mode)
         assert "no daemon has run on this host yet: start it" in site.failing("status")
         with only_daemon(site.state_file):
             assert "all is well" in site.out("status")
-        status, out, _ = site("status")
-        assert (status, f"(mode {mode}): start it with" in out) == (1, True)
+        out = site.failing("status")
+        assert f"(mode {mode}): start it with" in out
         assert "daemon: absent\n" in out
         assert "all is well" not in out
-
-    @pytest.mark.parametrize("mode", ["shadow", "active"])
-    def test_a_daemon_that_was_switched_off_may_be_absent(self, site: FakeSite, mode: str) -> None:
-        site.configure("hook", mode=mode)
         (site.folder / "DISABLE").touch()
-        status, out, _ = site("status")
-        assert (status, "all is well" in out) == (0, True)
+        out = site.out("status")
+        assert "all is well" in out
         assert "daemon: absent (switched off by the disable file, as intended)" in out
 
     def test_the_page_shows_what_the_audit_log_knows(self, site: FakeSite) -> None:
@@ -508,15 +462,8 @@ class TestAudit:
         assert "3 lines are no lines of an audit log" in err
 
     def test_filters(self, site: FakeSite, log: Path) -> None:
-        words_of = (
-            "audit",
-            "-j",
-            "1",
-            "--since",
-            "2026-11-21T12:02",
-            "--until",
-            "2026-11-21T12:06",
-        )
+        day = "2026-11-21T12"
+        words_of = ["audit", "-j", "1", "--since", f"{day}:02", "--until", f"{day}:06"]
         assert [line["new"] for line in site.json(*words_of)["lines"]] == [300, 500]
         assert [line["new"] for line in site.json(*words_of, "-n", "1")["lines"]] == [500]
         assert site.json("audit", "--since", "now-1hour")["lines"] == []
@@ -541,20 +488,14 @@ class TestAudit:
 
 
 class TestCheck:
-    @pytest.mark.parametrize(
-        ("settings", "what"),
-        [
+    def test_what_slurm_conf_tells(self, site: FakeSite) -> None:
+        for settings, what in (
             ({"PrioritySiteFactorPlugin": "site_factor/x"}, "overwrites every"),
             ({"PriorityType": "priority/basic"}, "write PriorityType=priority/multifactor, "),
-        ],
-    )
-    def test_what_slurm_conf_tells(
-        self, site: FakeSite, settings: dict[str, str], what: str
-    ) -> None:
-        site.cluster.set(settings=settings)
-        result, said = site.checks()["lever"]
-        assert (result, what in said) == ("fail", True)
-        assert site("check")[0] == 1
+        ):
+            site.cluster.set(settings=settings)
+            result, said = site.checks()["lever"]
+            assert (result, what in said) == ("fail", True)
 
     def test_denied_writes_a_missing_folder_and_a_bad_model(self, site: FakeSite) -> None:
         site.cluster.break_command("scontrol", "deny")
@@ -593,21 +534,7 @@ class TestFairShareCheck:
         assert (found[0], what in found[1]) == (result, True), found
 
 
-UTILITIES = """
-[utility.due]
-form = "deadline"
-hours = 48
-users = true
-[utility.mine]
-form = "power"
-beta = 1.0
-users = true
-[utility.theirs]
-form = "exponential"
-[[job_class]]
-class = "theirs"
-time_limit_at_most = 3000
-"""
+UTILITIES = asset("utilities.toml")
 
 
 def submit(site: FakeSite, **words: str) -> None:
@@ -647,28 +574,14 @@ def test_a_job_may_carry_its_own_deadline(site: FakeSite) -> None:
     assert line in site("explain", "31")[1]
 
 
-@pytest.mark.parametrize(
-    ("wish", "reason"),
-    [
-        ("class=theirs", "class 'theirs' is none of those that users may choose: due, mine"),
-        ("deadline=soon", "'soon' is no time such as 2027-01-31T12:00"),
-        ("deadline=0001-01-01T00:00", "is no time such as"),
-        ("deadline=2020-01-01T00:00", "is over before the job could start"),
-        ("deadline=2999-01-01T00:00", "is later than the 48 hours of class due"),
-        ("class=", "class '' is none of those"),
-        ("clas=mine", "'clas' is neither class nor deadline"),
-        ("", "'' is neither class nor deadline"),
-    ],
-)
+@rows_of("wishes of a user")
 def test_a_wish_that_cannot_be_had_is_ignored_with_one_sentence(
-    site: FakeSite, wish: str, reason: str
+    site: FakeSite, words: str, said: str
 ) -> None:
-    submit(site, comment=f"slurm-rl:{wish}")
+    submit(site, comment=f"slurm-rl:{words}")
     assert site.json("explain", "31")["utility"]["class"] == "theirs"
-    status, out, _ = site("explain", "31")
-    assert status == 0
-    [line] = [each for each in out.splitlines() if "of its user is ignored" in each]
-    assert reason in line
+    [line] = [each for each in site.out("explain", "31").splitlines() if "is ignored" in each]
+    assert said in line
 
 
 def test_a_site_that_lets_users_choose_nothing_says_so(site: FakeSite) -> None:

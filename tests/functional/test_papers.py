@@ -39,7 +39,7 @@ from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.registry import SHIPPED_MODELS
 from slurm_rl_plugin.what_if.switchback.block_costs import GOALS
 from tests.functional.small_site import by_run_time, lpc_like_log, small_network
-from tests.functional.typed import Typed, refused
+from tests.functional.typed import Typed, rows_of
 
 CONTRACT = {"name", "algorithm", "printed", "measured", "ci95", "baselines", "verdict", "because"}
 
@@ -128,7 +128,9 @@ def test_goals_of_the_reserve_stand_beside_every_policy(tmp_path: Path, typed: T
 def test_a_model_of_other_inputs_is_refused(tmp_path: Path, typed: Typed) -> None:
     path = tmp_path / "site.onnx"
     export_network(small_network(), path, {})
-    assert "reactive-grid" in typed.failing("reproduce", "reactive-grids", "--policy", path, "--quick", code=2)
+    assert "reactive-grid" in typed.failing(
+        "reproduce", "reactive-grids", "--policy", path, "--quick", code=2
+    )
 
 
 @pytest.mark.study
@@ -406,7 +408,7 @@ def test_a_trial_is_the_same_each_time(kind: str) -> None:
         assert one.really
 
 
-@refused("reproduce")
+@rows_of("reproduce")
 def test_one_sentence_says_what_to_give(
     words: str, said: str, tmp_path: Path, typed: Typed
 ) -> None:

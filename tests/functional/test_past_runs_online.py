@@ -6,16 +6,11 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain.goals import Goals
-from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.history import past_runs
 from slurm_rl_plugin.features.history.past_runs import ForetoldRuns, PastRuns
 from slurm_rl_plugin.features.history.run_history import (
     ARRIVAL_MEMORY,
-    LARGE_REQUEST,
     PARTS,
-    recent_arrivals,
-    speaks_for,
 )
 from slurm_rl_plugin.learning.onnx_file import export_network, import_network
 from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
@@ -28,10 +23,10 @@ from slurm_rl_plugin.simulator.kernel.cluster import advance, next_event
 from slurm_rl_plugin.simulator.kernel.dispatch import anything_fits
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, decide_scored
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.functional.small_site import small_network
-from tests.reference.loads import log_of, random_workload, users_workload
+from tests.reference.loads import log_of, users_workload
 from tests.unit.features.run_tables import USERS, Run, snapshot_of, told_by
 from tests.unit.features.test_past_runs import assert_same, random_runs, snapshots_of
 
@@ -63,26 +58,6 @@ def some_queue(now=10_000.0, pending=40):
     running = [run for run in runs if run.start <= now < run.end]
     waiting = [replace(run, start=now - 5.0 * run.job_id) for run in runs[:pending]]
     return snapshot_of(now, running=running, ended=ended, pending=waiting)
-
-
-def scores_by_hand(snapshot, past):
-    estimate = RequestedLimit().estimate
-    waiting, running = snapshot.pending.jobs, snapshot.running.jobs
-    believed = estimate(waiting.time_limit, waiting.interactive)
-    remaining = estimate(running.time_limit, running.interactive)
-    queue = site_queue_features(snapshot, believed, remaining, recent_arrivals(snapshot)[1:])
-    longest = float(snapshot.accrued_wait.max())
-    jobs = site_job_features(snapshot, believed, past, longest=longest)
-    return small_network(sees_history=True).scores(queue, jobs)
-
-
-def test_scores_are_those_of_the_features_with_history(policy):
-    snapshot = some_queue()
-    decision = policy.decide(snapshot)
-    expected = scores_by_hand(snapshot, PastRuns().after(snapshot))
-    np.testing.assert_allclose(decision.scores, expected, atol=1e-4)
-    without = scores_by_hand(snapshot, PastRuns())
-    assert np.abs(without - expected).max() > 0.1
 
 
 def test_a_model_of_another_schema_remembers_no_runs(of_the_papers):
@@ -122,76 +97,11 @@ def test_an_empty_queue_learns_too(policy):
     assert len(past_in(decision.memory).users) > 0
 
 
-class Listener:
-    """Keeps every memory of a policy."""
-
-    def __init__(self, policy):
-        self.policy, self.name, self.memories, self.times = policy, policy.name, [], []
-
-    def decide(self, snapshot, memory=None):
-        decision = self.policy.decide(snapshot, memory)
-        self.memories.append(decision.memory)
-        self.times.append(snapshot.now)
-        return decision
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_simulated_cluster_tells_the_policy_all_that_happened(policy, seed):
-    workload = random_workload(seed, jobs=150, parallel=True)
-    log = log_of(workload, time_limit=np.where(workload.run_time > 99, 900.0, np.nan))
-    user = np.random.default_rng(seed).integers(0, len(USERS), len(log))
-    prepared = prepare_log(replace(log, user=user, users=USERS))
-    listener = Listener(policy)
-    settings = SimulationSettings(capacity=prepared.capacity)
-    schedule = simulate_policy(prepared, prepared.workload(None), listener, settings)
-    jobs = prepared.jobs()
-    columns = zip(
-        jobs.job_id.tolist(),
-        jobs.user.tolist(),
-        jobs.processors.tolist(),
-        jobs.time_limit.tolist(),
-        schedule.start.tolist(),
-        (schedule.start + prepared.log.run_time).tolist(),
-        strict=True,
-    )
-    runs = [Run(*values) for values in columns]
-    for place in (10, len(listener.times) // 2, -1):
-        now = listener.times[place]
-        known = told_by([run for run in runs if run.start < now], now)
-        assert_same(past_in(listener.memories[place]), known)
-
-
 def jobs_of_users(seed, jobs):
     workload = users_workload(seed, jobs, parallel=True, large=True)
     limit = workload.past.asked[workload.past.template]
     log = log_of(workload, available=96, time_limit=limit)
     return prepare_log(replace(log, user=workload.past.user, users=USERS))
-
-
-@pytest.mark.parametrize("seed", [2, 3, 5])
-def test_the_head_node_and_the_simulator_agree_on_what_large_requests_have_paid_for(
-    policy, seed, monkeypatch
-):
-    prepared = jobs_of_users(seed, 150)
-    believed = prepared.workload(RequestedLimit())
-    met = set()
-
-    def watched(spent, time_limit, processors):
-        speaks = speaks_for(spent, time_limit, processors)
-        large = np.asarray(time_limit * processors) >= LARGE_REQUEST
-        met.update(zip(large.tolist(), speaks.tolist(), strict=True))
-        return speaks
-
-    settings = SimulationSettings(capacity=prepared.capacity, goals=Goals(shares=0.0))
-    monkeypatch.setattr(past_runs, "speaks_for", watched)
-    policy = replace(policy, goals=settings.goals)
-    online = simulate_policy(prepared, believed, policy, settings)
-    compiled = simulate_network(believed, small_network(sees_history=True), settings)
-    assert online.start.tolist() == compiled.start.tolist()
-    assert met == {(False, True), (True, False), (True, True)}
-    monkeypatch.setattr(past_runs, "speaks_for", lambda spent, *_: spent >= 0.0)
-    poisoned = simulate_policy(prepared, believed, policy, settings)
-    assert poisoned.start.tolist() != compiled.start.tolist()  # else it would prove nothing
 
 
 @pytest.fixture

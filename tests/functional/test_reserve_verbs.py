@@ -99,18 +99,16 @@ class TestRun:
         assert min(written[2], written[3]) > 0
         assert max(written[2], written[3]) < 24 * 1000  # as without the reserve
 
-    def test_shadow_mode_only_says_what_it_would_do(self, site: ReserveSite) -> None:
+    def test_shadow_mode_only_says_what_it_would_do_and_takes_an_earlier_limit_back(
+        self, site: ReserveSite
+    ) -> None:
         site.configure("hook", mode="shadow")
-        site.out("run", "--once")
-        assert site.has_no_limit
-        (line,) = site.audited("limit", "would_limit")
-        assert (line["event"], line["new"]) == ("would_limit", 4)
-
-    def test_shadow_mode_takes_an_earlier_limit_back(self, site: ReserveSite) -> None:
-        site.out("run", "--once")
-        site.configure("hook", mode="shadow")
-        site.out("run", "--once")
-        assert site.has_no_limit
+        for mode in ("shadow", "active", "shadow"):
+            site.configure("hook", mode=mode)
+            site.out("run", "--once")
+            assert site.has_no_limit is (mode == "shadow")
+        (first, *_) = site.audited("limit", "would_limit")
+        assert (first["event"], first["new"]) == ("would_limit", 4)
 
     def test_turned_off_it_is_taken_back(self, site: ReserveSite) -> None:
         site.out("run", "--once")
@@ -212,8 +210,6 @@ class TestWhoMayUseIt:
         assert "This job is ordered as one of them." in said  # the QOS does not limit it
         assert "counts as batch" not in site.out("explain", "4")
 
-    def test_the_queue_shows_the_class_that_counts(self, site: ReserveSite) -> None:
-        self.flood(site)
         classes = {each["jobid"]: each["class"] for each in site.json("queue")["jobs"]}
         assert [job for job, name in classes.items() if name == "interactive"] == [4]
 
@@ -222,7 +218,11 @@ class TestWhoMayUseIt:
         site.configure("reserve", user_share=1, account_share=1)
         document = site.json("explain", "8", code=0)
         assert (document["class"], document["as_batch"]) == ("interactive", None)
-        assert site.reserve_checks()["reserve size"][1] == "4 of 8 processors at most"
+        whole = "4 of 8 processors at most"
+        assert site.reserve_checks()["reserve size"] == ("pass", whole)
+        site.configure("reserve", user_share=0.33, account_share=0.5)
+        parts = "; 2 for one account, 2 for one user, further jobs are ordered as batch"
+        assert site.reserve_checks()["reserve size"] == ("pass", f"{whole}{parts}")
 
     def test_explain_says_until_when_a_users_limits_do_not_count(self, site: ReserveSite) -> None:
         """Four of five jobs that the daemon saw end were ended by their limits."""
@@ -243,11 +243,6 @@ class TestWhoMayUseIt:
         assert "It counts as batch until 20" in said
         assert ": 4 of its user's 5 interactive jobs were ended by their time limit." in said
 
-    def test_check_says_what_one_may_hold(self, site: ReserveSite) -> None:
-        what = "4 of 8 processors at most; 2 for one account, 2 for one user"
-        what += ", further jobs are ordered as batch"
-        assert site.reserve_checks()["reserve size"] == ("pass", what)
-
 
 class TestCheck:
     @pytest.mark.parametrize("text", EXAMPLES)
@@ -264,16 +259,15 @@ class TestCheck:
         checks = site.json("check", "--jobs", "10")["checks"]
         assert [each["result"] for each in checks if each["name"] == "reward"] == ["pass"]
 
-    def test_all_is_well(self, site: ReserveSite) -> None:
-        found = site.reserve_checks()
-        assert {result for result, _ in found.values()} == {"pass"}, found
-        assert len(found) == 8
+    @pytest.mark.parametrize("mechanism", ["qos", "licenses"])
+    def test_all_is_well_beside_any_influence(self, site: ReserveSite, mechanism: str) -> None:
+        site.configure("reserve", mechanism=mechanism)
+        for hours in (0, 24):
+            site.configure("hook", influence_hours=hours)
+            found = site.reserve_checks()
+            assert {result for result, _ in found.values()} == {"pass"}, found
+        assert (len(found) == 8) is (mechanism == "qos")
         assert site.cpu is None
-
-    def test_all_is_well_with_licences(self, site: ReserveSite) -> None:
-        site.configure("reserve", mechanism="licenses")
-        found = site.reserve_checks()
-        assert {result for result, _ in found.values()} == {"pass"}, found
         assert site.cluster.state["reservations"] == {}
 
     @rows("reserve", "preconditions", "change name result words")
@@ -301,10 +295,6 @@ class TestCheck:
         what = f"sjf asks for no number: {CAPACITY} processors are kept free"
         assert found["reserve policy"] == ("pass", what)
         assert found["reserve size"][0] == "warn"
-
-    def test_the_reserve_works_beside_any_influence(self, site: ReserveSite) -> None:
-        site.configure("hook", influence_hours=24)
-        assert {result for result, _ in site.reserve_checks().values()} == {"pass"}
 
     def test_licences_as_many_as_processors(self, site: ReserveSite) -> None:
         site.configure("reserve", mechanism="licenses")

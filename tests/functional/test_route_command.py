@@ -15,7 +15,7 @@ import pytest
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.running_daemon import free_port
-from tests.functional.typed import Typed, refused
+from tests.functional.typed import Typed, rows_of
 from tests.real.offer_under_test import OfferService, offer_service
 from tests.real.two_sites import write_sites
 
@@ -365,7 +365,7 @@ def test_users_of_a_login_node_share_what_they_met(
     assert "experience is not shared" in route(*words, *JOB)[2]
 
 
-@refused("route")
+@rows_of("route")
 def test_what_cannot_be_routed_is_said_in_one_sentence(
     sites: Sites, route: Typed, words: str, said: str
 ) -> None:

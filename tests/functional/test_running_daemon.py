@@ -28,64 +28,49 @@ from slurm_rl_plugin.services.hook import build_cycle, load_policy
 from slurm_rl_plugin.serving.tls import TlsFiles
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.certificates import self_signed
-from tests.fakes.fake_cluster import FakeCluster
-from tests.fakes.running_daemon import ENTRY, free_port, running_daemon, stop, until
+from tests.fakes.running_daemon import free_port, running_daemon, stop, until
 from tests.functional.fake_site import FakeSite
 from tests.unit.configuration.given_content import configuration_of
 
 
-class RunningDaemon:
-    """`slurm-rl run` on a fake Slurm."""
+class RunningDaemon(FakeSite):
+    """`slurm-rl run` on a fake Slurm, one cycle each ten minutes."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.log_path = folder, folder / "daemon.log"
-        (folder / "conf.d").mkdir()
-        self.write("fifo")
-        fake = FakeCluster(folder)
-        now = int(time.time())  # noqa: TID251 - the daemon's clock
-        for job in range(1, 6):
-            when = now - 100 + job
-            fake.add(job, submit=when, eligible=when, time_limit=f"{60 - job}:00")
-        flags = ("--set", "hook.cycle=600", "--set", "hook.mode=active")
-        libraries = os.pathsep.join([str(folder / "libraries"), str(TOP)])
-        with self.log_path.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*ENTRY, "run", "--config", "site.toml", *flags],
-                cwd=folder,
-                env={**fake.env, "PYTHONPATH": libraries, "SLURM_RL_METRICS_PORT": "0"},
-                stderr=log,
-            )
-
-    def write(self, model: str, further: str = "") -> None:
-        (self.folder / "site.toml").write_text(
-            f'[hook]\nstate_file = "{self.folder}/state.json"\naudit_file = ""\n'
-            f'disable_file = "{self.folder}/DISABLE"\n[policy]\nmodel = "{model}"\n{further}'
-        )
+    process: subprocess.Popen[bytes]
 
     @property
     def log(self) -> str:
-        return self.log_path.read_text()
+        return (self.folder / "daemon.log").read_text()
 
     def wait_for(self, text: str, times: int = 1) -> None:
-        until(lambda: self.log.count(text) >= times, f"no {text!r} in {self.log_path}")
+        until(lambda: self.log.count(text) >= times, text)
 
-    def reload(self, answer: str, times: int = 1) -> None:
+    def reload(self, answer: str, times: int = 1, **policy: str) -> None:
         """SIGHUP, and wait until the log holds the answer `times` times."""
+        self.configure("policy", **policy or self.sections["policy"])
         self.process.send_signal(signal.SIGHUP)
         self.wait_for(answer, times)
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[RunningDaemon]:
-    daemon = RunningDaemon(tmp_path)
-    try:
-        daemon.wait_for("cycle=done")
-        yield daemon
-        daemon.process.send_signal(signal.SIGTERM)
-        assert daemon.process.wait(timeout=60) == 0, daemon.log
-    finally:
-        daemon.process.kill()
-        daemon.process.wait(timeout=10)
+def daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[RunningDaemon]:
+    site = RunningDaemon(tmp_path, monkeypatch, capsys)
+    for job in range(1, 6):
+        site.wait(job, 100 - job, time_limit=f"{60 - job}:00")
+    (tmp_path / "conf.d").mkdir()
+    site.configure("policy", model="fifo")
+    site.configure("hook", mode="shadow", audit_file="")
+    site.configure("metrics", port=free_port())
+    libraries = os.pathsep.join([str(tmp_path / "libraries"), str(TOP)])
+    given = {"PYTHONPATH": libraries, "SLURM_RL_METRICS_PORT": "0"}
+    flags = ("--set", "hook.cycle=600", "--set", "hook.mode=active")
+    log = tmp_path / "daemon.log"
+    with running_daemon(tmp_path, log, {**os.environ, **given}, *flags) as site.process:
+        site.wait_for("cycle=done")
+        yield site
+        stop(site.process)
 
 
 def test_a_reload_reads_all_sources_as_the_start_does(daemon: RunningDaemon) -> None:
@@ -93,7 +78,7 @@ def test_a_reload_reads_all_sources_as_the_start_does(daemon: RunningDaemon) -> 
     daemon.reload("reload=done policy=sjf")
     daemon.wait_for("policy=sjf pending")
     # the variable and the flag of the start go over what the file says now
-    daemon.write("fifo", "[metrics]\nport = 70\n")
+    daemon.configure("metrics", port=70)
     (daemon.folder / "conf.d" / "model.toml").unlink()
     daemon.reload("reload=done policy=fifo")
     daemon.wait_for("cycle=done mode=active policy=fifo", times=2)
@@ -101,15 +86,13 @@ def test_a_reload_reads_all_sources_as_the_start_does(daemon: RunningDaemon) -> 
 
 
 def test_a_faulty_reload_names_each_fault_and_changes_nothing(daemon: RunningDaemon) -> None:
-    daemon.write("sjf")
     path = daemon.folder / "conf.d" / "a.toml"
     path.write_text("[hook]\nmode = 'on'\n[metrics]\nport = -1\n")
-    daemon.reload("reload=refused")
+    daemon.reload("reload=refused", model="sjf")
     assert "conf.d/a.toml:2: [hook] mode must be one of shadow, active, not 'on'." in daemon.log
     assert "conf.d/a.toml:4: [metrics] port must be from 0 to 65535, not -1" in daemon.log
     path.unlink()
-    daemon.write("missing.onnx")
-    daemon.reload("reload=refused", times=2)
+    daemon.reload("reload=refused", times=2, model="missing.onnx")
     daemon.wait_for("cycle=done", times=3)
     assert "policy=sjf" not in daemon.log
 
@@ -120,8 +103,7 @@ def test_a_refused_model_is_tried_again_at_once(daemon: RunningDaemon) -> None:
     library.mkdir(parents=True)
     (library / "__init__.py").write_text("raise ImportError('no such library')\n")
     model = shutil.copy(TOP / "policy_models" / "default.onnx", daemon.folder / "site.onnx")
-    daemon.write(str(model))
-    daemon.reload("reload=refused")
+    daemon.reload("reload=refused", model=str(model))
     assert "no such library" in daemon.log
     shutil.rmtree(library)
     daemon.reload("reload=done policy=site")
@@ -131,8 +113,7 @@ def test_keys_of_the_start_are_named_in_one_line_and_kept(daemon: RunningDaemon)
     (daemon.folder / "conf.d" / "a.toml").write_text(
         f'[hook]\nstate_file = "{daemon.folder}/other.json"\n[metrics]\nmax_accounts = 7\n'
     )
-    daemon.write("sjf")
-    daemon.reload("reload=incomplete")
+    daemon.reload("reload=incomplete", model="sjf")
     (line,) = [line for line in daemon.log.splitlines() if "reload=incomplete" in line]
     assert line.endswith(
         "reload=incomplete: a change of [hook] state_file, [metrics] max_accounts needs a restart"

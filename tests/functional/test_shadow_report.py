@@ -86,7 +86,9 @@ def test_a_page_for_the_committee(site: FakeSite) -> None:
     assert "By time limit" in page
     assert "Who loses" in page
     assert page.count('<table class="bars stacked">') == 3
-    assert "Who loses" in site.out("shadow-report", "--since", "now-3days", "--committee", "page.html")
+    assert "Who loses" in site.out(
+        "shadow-report", "--since", "now-3days", "--committee", "page.html"
+    )
 
 
 def test_no_page_without_a_replay_or_a_place(site: FakeSite) -> None:
@@ -94,7 +96,9 @@ def test_no_page_without_a_replay_or_a_place(site: FakeSite) -> None:
     status, out, err = site("shadow-report", "--committee", "none/page.html")
     assert (status, out) == (2, "")
     assert "there is no such folder" in err
-    assert "leave out --no-replay" in site.failing("shadow-report", "--no-replay", "--committee", "page.html", code=2)
+    assert "leave out --no-replay" in site.failing(
+        "shadow-report", "--no-replay", "--committee", "page.html", code=2
+    )
     site.cluster.set(accounting=[])
     status, out, err = site("shadow-report", "--committee", "page.html")
     assert (status, "no page without a replay: sacct: no job ended" in err) == (2, True)
@@ -137,7 +141,9 @@ def test_where_no_simulator_is_installed_the_first_part_is_told(site: FakeSite) 
 def test_too_few_jobs_and_no_accounting_are_sentences(site: FakeSite) -> None:
     assert site("run", "--once")[0] == 0
     site.cluster.set(accounting=ended_load(3, site.now - 7200))
-    assert "No replay: 3 jobs of this time ran: too few" in site.out("shadow-report", "--since", "now-3days")
+    assert "No replay: 3 jobs of this time ran: too few" in site.out(
+        "shadow-report", "--since", "now-3days"
+    )
     site.cluster.set(accounting=[])
     assert "No replay: sacct: no job ended" in site("shadow-report")[1]
     site.cluster.break_command("sacct", "fail:Slurm accounting storage is disabled")
@@ -182,7 +188,9 @@ def test_an_empty_log_is_said(site: FakeSite) -> None:
 
 def test_without_a_log_and_with_wrong_words(site: FakeSite) -> None:
     assert "does not exist" in site.failing("shadow-report", code=2)
-    assert "there is no such folder" in site.failing("shadow-report", "--plot", "none/figure.png", code=2)
+    assert "there is no such folder" in site.failing(
+        "shadow-report", "--plot", "none/figure.png", code=2
+    )
     for wrong in (("missing.log",), ("site.toml",), ("site.toml", "--keep", "x")):
         status, out, err = site("shadow-report", *wrong)
         assert (status, bool(err)) == (2, True), out

@@ -20,7 +20,7 @@ from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.services.checks import reward_of
 from slurm_rl_plugin.services.hook import load_policy
 from slurm_rl_plugin.simulator.workloads.generators import egee_log, generated_log
-from tests.functional.typed import Typed
+from tests.functional.typed import Typed, asset
 from tests.unit.accounting.published_samples import NODES, as_csv, pods
 
 GROUPS = {"class", "width", "limit", "account"}
@@ -184,22 +184,7 @@ def test_a_machine_smaller_than_what_was_in_use_is_told(
     assert "times the 2 processors of this machine in use, on the average" in small[0]
 
 
-THREE_CLASSES = """
-[utility.SDJ]
-form = "deadline"
-interactive = true
-[utility.nightly]
-form = "piecewise"
-points = [[1, 0.9], [12, 0.2], [24, 0]]
-[utility.batch]
-beta = 0.5
-[[job_class]]
-class = "SDJ"
-time_limit_at_most = 3600
-[[job_class]]
-class = "nightly"
-time_limit_at_most = 43200
-"""
+THREE_CLASSES = asset("three_classes.toml")
 
 
 def test_each_class_of_a_site_has_its_own_utility(
@@ -257,18 +242,6 @@ def test_a_model_is_trained_for_the_sites_classes_and_says_so(
 
 Told = Callable[..., dict[str, Any]]
 ANSWERS = Path(__file__).parents[1] / "assets" / "slurm" / "24.11"
-#: The two commands of Slurm, with the answers that one gave.
-COMMAND = """#!/bin/sh
-case "$*" in
-    *config*) cat "{answers}/machine-config.txt" ;;
-    *nodes*) cat "{answers}/machine-nodes.txt" ;;
-    *partitions*) cat "{answers}/machine-partitions.txt" ;;
-    *qos*) cat "{answers}/machine-qos.txt" ;;
-    *associations*) cat "{answers}/machine-associations.txt" ;;
-    *users*) cat "{answers}/machine-users.txt" ;;
-    *) exit 1 ;;
-esac
-"""
 
 
 @pytest.fixture
@@ -360,7 +333,7 @@ def test_the_nodes_of_this_host(told: Told, site: Path, monkeypatch: pytest.Monk
     for name in ("scontrol", "sacctmgr", "squeue", "sinfo"):
         command = site / "bin" / name
         command.parent.mkdir(exist_ok=True)
-        command.write_text(COMMAND.format(answers=ANSWERS))
+        command.write_text(asset("slurm_answers.sh").format(answers=ANSWERS))
         command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{site / 'bin'}:/usr/bin:/bin")
     plain = pods(300).filter(pl.col("num_gpu") == 0).with_columns(pl.lit("").alias("gpu_spec"))

@@ -29,7 +29,7 @@ from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log, select_prepared
 from slurm_rl_plugin.units import DAY, IntArray
 from tests.fakes.polled_jobs import polled_jobs, write_polled_jobs
-from tests.functional.typed import Typed, refused
+from tests.functional.typed import Typed, rows_of
 
 TRACES = os.environ.get("SLURM_RL_TRACES")
 GRAHAM = Path(str(TRACES)) / "graham-2021" / "jobs.parquet"
@@ -86,7 +86,7 @@ def test_the_tables_are_printed_for_people(tmp_path: Path, typed: Typed) -> None
     assert "within an hour" in printed
 
 
-@refused("reproduce start-times, after days")
+@rows_of("reproduce start-times, after days")
 def test_what_cannot_be_run_is_one_sentence(
     words: str, said: str, tmp_path: Path, typed: Typed
 ) -> None:

@@ -20,7 +20,7 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.what_if import replay
 from tests.architecture.markdown_documents import TOP, all_commands, code_blocks
 from tests.functional.small_site import write_small_site
-from tests.functional.typed import Typed, refused
+from tests.functional.typed import Typed, rows_of
 
 MODEL = Path(__file__).parents[2] / "policy_models" / "default.onnx"
 _AT_THE_SITE = ("week.events", "--cluster", "slurm.conf")
@@ -163,7 +163,7 @@ def test_people_read_a_table_a_variant_and_see_a_picture(typed: Typed, tmp_path:
     assert (tmp_path / "drawn" / "variant-1.png").read_bytes().startswith(b"\x89PNG")
 
 
-@refused("what-if")
+@rows_of("what-if")
 def test_what_cannot_be_meant_ends_in_one_sentence(typed: Typed, words: str, said: str) -> None:
     assert said in typed.refused(*_AT_THE_SITE, *shlex.split(words))
 

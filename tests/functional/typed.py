@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
+from tests.case_files import FOLDER, table
 
-TABLES = tomllib.loads((Path(__file__).parents[1] / "assets" / "refused.toml").read_text())
+TABLES = table("refused", "") | table("words", "")
 
 
-def refused(table: str) -> pytest.MarkDecorator:
-    """Tries each row of a table of refused.toml: `words`, and a part of what is `said` of them."""
-    return pytest.mark.parametrize(("words", "said"), TABLES[table].items())
+def asset(name: str) -> str:
+    """The text of a file of tests/assets."""
+    return (FOLDER.parent / name).read_text()
+
+
+def rows_of(name: str) -> pytest.MarkDecorator:
+    """Tries each row of a table: `words`, and a part of what is `said` of them."""
+    return pytest.mark.parametrize(("words", "said"), TABLES[name].items())
 
 
 class Typed:
@@ -43,6 +47,12 @@ class Typed:
         status, out, err = self(*words)
         assert status == 0, err
         return out
+
+    def failing(self, *words: object, code: int = 1) -> str:
+        """What a command says, on either stream, that ends with this exit code."""
+        status, out, err = self(*words)
+        assert status == code, out + err
+        return out + err
 
     def json(self, *words: object, code: int | None = 0) -> Any:
         """The document that a command prints, which ends with an exit code, or with any."""

@@ -14,7 +14,7 @@ from slurm_rl_plugin.cli.log_arguments import LogExcerpt, add_log_options, read_
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.named_log import LogOptions
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
-from tests.functional.typed import Typed, refused
+from tests.functional.typed import Typed, rows_of
 
 
 def read(argument, *words):
@@ -51,7 +51,7 @@ def test_a_part_has_the_jobs_the_load_and_the_machine_asked_for(log: str) -> Non
     assert [len(read(each).prepared.log) for each in (log, f"{log}@jobs=0:100")] == [300, 100]
 
 
-@refused("a part of a log")
+@rows_of("a part of a log")
 def test_faults_are_told_in_one_sentence(words: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         read(f"mmn:jobs=300,seed=2@{words}")

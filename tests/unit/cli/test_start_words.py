@@ -12,10 +12,10 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.services.forecast_client import ServiceClient
-from tests.functional.typed import Typed, refused
+from tests.functional.typed import Typed, rows_of
 
 
-@refused("start")
+@rows_of("start")
 def test_what_cannot_be_asked_is_one_sentence(
     words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed
 ) -> None:

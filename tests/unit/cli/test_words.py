@@ -25,6 +25,7 @@ from slurm_rl_plugin.evaluation.study import Group, MeanAndLongest, Study
 from slurm_rl_plugin.learning.evaluation.group_waits import Loser
 from slurm_rl_plugin.learning.evaluation.recorded_replay import ComparedFigure
 from slurm_rl_plugin.readable import printable, span_text
+from tests.functional.typed import rows_of
 
 
 def test_long_waits_are_told_in_hours_and_days() -> None:
@@ -39,27 +40,9 @@ def test_long_waits_are_told_in_hours_and_days() -> None:
 NOW = datetime(2026, 11, 21, 15, 30, 20)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2026-11-20", datetime(2026, 11, 20)),
-        ("2026-11-20T08:15", datetime(2026, 11, 20, 8, 15)),
-        ("2026-11-20T08:15:09", datetime(2026, 11, 20, 8, 15, 9)),
-        ("08:15", datetime(2026, 11, 21, 8, 15)),
-        ("08:15:09", datetime(2026, 11, 21, 8, 15, 9)),
-        ("now", NOW),
-        ("today", datetime(2026, 11, 21)),
-        ("midnight", datetime(2026, 11, 21)),
-        ("now-2hours", datetime(2026, 11, 21, 13, 30, 20)),
-        ("now-2hour", datetime(2026, 11, 21, 13, 30, 20)),
-        ("now-20", datetime(2026, 11, 21, 15, 30)),
-        ("now-30minutes", datetime(2026, 11, 21, 15, 0, 20)),
-        ("now+1days", datetime(2026, 11, 22, 15, 30, 20)),
-        ("now-1week", datetime(2026, 11, 14, 15, 30, 20)),
-    ],
-)
-def test_forms_of_a_time(text: str, expected: datetime) -> None:
-    assert parse_slurm_time(text, NOW) == expected.timestamp()
+@rows_of("times")
+def test_forms_of_a_time(words: str, said: datetime) -> None:
+    assert parse_slurm_time(words, NOW) == said.timestamp()
 
 
 def test_numbers_of_jobs() -> None:
@@ -100,23 +83,9 @@ def test_what_moves_the_cursor_is_not_printed() -> None:
     assert printable("a\x1b[2Jb\nc\u202e\u00e9") == "a?[2Jb?c?\u00e9"
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("30", 1800),
-        ("30m", 1800),
-        ("2h", 7200),
-        ("1d12h", 129_600),
-        ("90s", 90),
-        ("2:30", 150),
-        ("1:00:00", 3600),
-        ("1-0", 86_400),
-        ("1-12:30", 131_400),
-        ("1-00:00:01", 86_401),
-    ],
-)
-def test_spans_are_read_as_slurm_reads_them(text: str, seconds: float) -> None:
-    assert parse_slurm_duration(text) == seconds
+@rows_of("spans of time, seconds")
+def test_spans_are_read_as_slurm_reads_them(words: str, said: float) -> None:
+    assert parse_slurm_duration(words) == said
 
 
 def verdict(**changes: Any) -> str:

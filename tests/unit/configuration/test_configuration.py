@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import tomllib
 
 import pytest
 
 from slurm_rl_plugin.configuration import KEYS, read_configuration
 from slurm_rl_plugin.configuration.sections import reserved_amounts
-from slurm_rl_plugin.domain.goals import AS_TRAINED, POINTS_A_DOUBLING, Goals
-from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.domain.goals import AS_TRAINED
+from tests.functional.typed import rows_of
 from tests.unit.configuration.given_content import configuration_of
 
 
@@ -27,46 +27,12 @@ def test_every_default_passes_its_own_check() -> None:
             assert key.fault(key.default) is None, f"{section}.{name}"
 
 
-def test_given_values_replace_defaults_and_keep_the_others() -> None:
-    configuration = configuration_of(
-        {
-            "hook": {"mode": "active", "cycle": 5},
-            "shares": {"physics": 0.7, "biology": 0.3},
-            "job_class": [{"class": "interactive", "time_limit_at_most": 60}],
-            "guard_rails": {"starvation_hours": 0},
-        }
-    )
-    assert not configuration.cycle_settings.shadow
-    assert configuration.values["hook"]["max_writes"] == KEYS["hook"]["max_writes"].default
-    assert configuration.shares == {"physics": 0.7, "biology": 0.3}
-    assert str(configuration.classifier.rules[0]) == "interactive if time_limit_at_most=60"
-    assert configuration.starvation_bound == float("inf")
-
-
-def test_goals_are_those_of_the_keys() -> None:
-    given = {"shares": 6, "short_jobs": 2, "wide_jobs": 0, "longest_wait": 0.5, "interactive": 3}
-    assert configuration_of({"goals": given}).goals == Goals(
-        shares=6.0, short_jobs=2.0, wide_jobs=0.0, longest_wait=0.5, interactive=3.0
-    )
-
-
-@pytest.mark.parametrize(
-    ("content", "shares"),
-    [
-        ({}, None),
-        ({"goals": {"interactive": 1}}, None),
-        ({"shares": {"from": "slurm"}}, None),
-        ({"goals": {"shares": 12}}, 12.0),
-        ({"goals": {"shares": 0}}, 0.0),
-        ({"shares": {"physics": 0.5, "biology": 0.5}}, POINTS_A_DOUBLING),
-        ({"shares": {"physics": 1.0}, "goals": {"shares": 3}}, 3.0),
-    ],
-    ids=str,
-)
+@rows_of("[goals] shares")
 def test_shares_are_a_goal_where_the_site_says_something_of_them(
-    content: dict[str, dict[str, object]], shares: float | None
+    words: str, said: float | str
 ) -> None:
-    assert configuration_of(content).goals.shares == shares
+    shares = configuration_of(tomllib.loads(words)).goals.shares
+    assert said == ("none" if shares is None else shares)
 
 
 @pytest.mark.parametrize(
@@ -114,16 +80,3 @@ def test_words_of_slurm_and_of_pbs() -> None:
 def test_others_are_refused(words: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         reserved_amounts(words.split())
-
-
-@pytest.mark.parametrize(
-    ("header", "says"),
-    [
-        ("X_Forwarded_User", "must be letters, digits and hyphens"),
-        ("X-Forwarded-User", "user_header needs token_file"),
-    ],
-)
-def test_a_header_of_the_portal_that_cannot_count(tmp_path: Path, header: str, says: str) -> None:
-    (tmp_path / "slurm-rl.toml").write_text(f'[forecast]\nuser_header = "{header}"\n')
-    with pytest.raises(ConfigurationError, match=says):
-        read_configuration(tmp_path / "slurm-rl.toml", environment={})

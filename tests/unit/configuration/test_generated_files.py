@@ -16,6 +16,7 @@ from slurm_rl_plugin.configuration.generated import (
 from slurm_rl_plugin.configuration.key import plain
 from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES
 from tests.architecture.markdown_documents import TOP
+from tests.functional.typed import rows_of
 from tests.unit.configuration.given_content import configuration_of
 
 #: Signs that TOML, Markdown and roff must be kept from understanding.
@@ -66,15 +67,6 @@ def test_strange_signs_in_the_example_file() -> None:
     assert "See docs/there.md#x. 'Tis so." in text
 
 
-@pytest.mark.parametrize(
-    ("markdown", "said"),
-    [
-        ("counts [until its end](operators.md#x).", "counts until its end: docs/operators.md#x."),
-        ("See [two controllers](slurm.md).", "See two controllers: docs/slurm.md."),
-        ("What is served: [metrics](metrics.md).", "What is served: docs/metrics.md."),
-        ("By [start times](start-times.md).", "By docs/start-times.md."),
-        ("A [[site]] each: [the `sites`](a.md).", "A [[site]] each: the sites: docs/a.md."),
-    ],
-)
-def test_a_link_keeps_its_words(markdown: str, said: str) -> None:
-    assert plain(markdown) == said
+@rows_of("links of Markdown")
+def test_a_link_keeps_its_words(words: str, said: str) -> None:
+    assert plain(words) == said

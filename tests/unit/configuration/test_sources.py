@@ -13,7 +13,7 @@ from slurm_rl_plugin.configuration.generated import toml_value
 from slurm_rl_plugin.configuration.key import REMOVED, environment_name
 from slurm_rl_plugin.errors import ConfigurationError
 from tests.architecture.markdown_documents import TOP
-from tests.functional.typed import refused
+from tests.functional.typed import rows_of
 
 NOTHING: dict[str, str] = {}
 
@@ -113,21 +113,15 @@ class TestEnvironment:
             assert found.values[section][name] == value != key.default, variable
             assert type(found.values[section][name]) is key.kind
 
-    @refused("environment")
+    @rows_of("environment")
     def test_faults_name_variables(self, tmp_path: Path, words: str, said: str) -> None:
         variable, _, value = words.partition("=")
         assert faults_of(write(tmp_path, ""), {variable: value}) == [f"{variable}: {said}"]
 
     def test_our_own_other_names_are_no_slips(self, tmp_path: Path) -> None:
         """Every such name in the tree, of tests and scripts too."""
-        words = [
-            "git",
-            "grep",
-            "-ohE",
-            r"SLURM_RL_[A-Z_]*[A-Z]",
-            "--",
-            ":!tests/unit/configuration",
-        ]
+        elsewhere = ("--", ":!tests/unit/configuration", ":!tests/assets/cases/refused.toml")
+        words = ["git", "grep", "-IohE", r"SLURM_RL_[A-Z_]*[A-Z]", *elsewhere]
         found = subprocess.run(words, cwd=TOP, capture_output=True, text=True, check=False)
         if found.returncode:
             pytest.skip("this is no git checkout: run it in one")
@@ -163,7 +157,7 @@ def other_value(key: Key) -> tuple[str, object]:
 
 
 class TestFlags:
-    @refused("--set")
+    @rows_of("--set")
     def test_a_fault_names_the_flag(self, tmp_path: Path, words: str, said: str) -> None:
         assert faults_of(write(tmp_path, ""), {}, (words,)) == [f"--set {words}: {said}"]
 
@@ -172,7 +166,7 @@ class TestFlags:
         assert found.values["hook"]["audit_file"] == "/a=b"
 
 
-@refused("configuration")
+@rows_of("configuration")
 def test_a_fault_names_its_line(tmp_path: Path, words: str, said: str) -> None:
     (found,) = faults_of(write(tmp_path, words))
     where = f"slurm-rl.toml:{said}" if said[0].isdigit() else said

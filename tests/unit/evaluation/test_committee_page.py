@@ -28,6 +28,7 @@ from slurm_rl_plugin.what_if.effects import ALL
 from slurm_rl_plugin.what_if.group_hours import GroupHours, HoursWaited
 from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster, costs_of_blocks
 from slurm_rl_plugin.what_if.switchback.trial import findings, floors_of
+from tests.functional.typed import rows_of
 from tests.unit.what_if.test_switchback_blocks import declared
 
 EVIL = '<script>alert("$1^2")</script>'
@@ -126,19 +127,10 @@ def test_changes(ratio: float | None, ci95: tuple[float, float] | None, text: st
     assert change_text(replace(PHYSICS, ratio=ratio, ratio_ci95=ci95)) == text
 
 
-@pytest.mark.parametrize(
-    ("by", "group", "text"),
-    [
-        ("width", "one processor", "Jobs on one processor"),
-        ("width", "half or more", "Jobs on half of the machine or more"),
-        ("limit", "up to 1 h", "Jobs with a time limit up to 1 h"),
-        ("limit", "no limit", "Jobs without a time limit"),
-        ("resource", "gpus", "Jobs that ask mostly for GPUs"),
-        (ALL, ALL, "All jobs"),
-    ],
-)
-def test_what_groups_are_called(by: str, group: str, text: str) -> None:
-    assert jobs_of(replace(PHYSICS, by=by, group=group)) == text
+@rows_of("groups of jobs")
+def test_what_groups_are_called(words: str, said: str) -> None:
+    by, _, group = words.partition(": ")
+    assert jobs_of(replace(PHYSICS, by=by, group=group)) == said
 
 
 def test_spans_and_names() -> None:
