@@ -21,7 +21,13 @@ from slurm_rl_plugin.accounting.pbs.records import mebibytes
 from slurm_rl_plugin.batch_systems.kept_record import KeptRecord
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import parse_count, resources_of, text
 from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, parse_server
-from slurm_rl_plugin.batch_systems.pbs.process import QSTAT_QUEUES, PbsCommands, failure, section
+from slurm_rl_plugin.batch_systems.pbs.process import (
+    QSTAT_QUEUES,
+    PbsCommands,
+    failure,
+    section,
+    sentence,
+)
 from slurm_rl_plugin.batch_systems.port import LimitKeys
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.errors import (
@@ -255,7 +261,7 @@ class PbsBatchLimit:
         answer = self._commands.call(["qmgr", "-c", f"list queue {queue} max_run_res"])
         words = answer.errors or answer.output
         if answer.status and "nknown queue" in words:
-            raise ChangeRejected(f"PBS has no queue {queue!r}: correct [reserve] queues")
+            raise ChangeRejected(sentence("no_queue", queue=queue))
         if answer.status:
             raise failure("qmgr", words)
         return answer.output
@@ -271,12 +277,13 @@ class PbsBatchLimit:
             command = f"unset queue {queue} {name}"
         answer = self._commands.call(["qmgr", "-c", command])
         if answer.status:
-            raise _refusal(failure("qmgr", answer.errors), name, queue)
+            error = failure("qmgr", answer.errors)
+            if isinstance(error, BatchSystemUnavailable):
+                raise error
+            raise ChangeRejected(sentence("limit_refused", limit=name, queue=queue, error=error))
         if (now := self._read_limit(limited)) != wanted:
-            raise ChangeRejected(
-                f"the limit {name} of queue {queue} is {now} although {wanted} was set: find what "
-                "else changes it"
-            )
+            words = {"limit": name, "queue": queue, "now": now, "wanted": wanted}
+            raise ChangeRejected(sentence("changed_back", **words))
 
     def _record(self, limited: Limited, limit: QueueLimit | None) -> None:
         """Store the former limit on disk before the limit is written."""
@@ -285,12 +292,3 @@ class PbsBatchLimit:
         else:
             self._known[limited] = limit
         self._file.write(record_of(self._known) if self._known else None)
-
-
-def _refusal(error: BatchSystemError, limit: str, queue: str) -> BatchSystemError:
-    if isinstance(error, BatchSystemUnavailable):
-        return error
-    return ChangeRejected(
-        f"PBS does not let us set {limit} of queue {queue} ({error}): make the user of this "
-        "daemon an operator, and let the queue have no limits of the old style (max_user_res, ...)"
-    )

@@ -20,19 +20,17 @@ from slurm_rl_plugin.batch_systems.pbs.answers.server import (
 )
 from slurm_rl_plugin.batch_systems.pbs.batch_limit import PbsBatchLimit
 from slurm_rl_plugin.batch_systems.pbs.process import (
-    ALONE,
     DEFAULT_HOME,
     HIGHEST_SCORE,
-    NO_INFLUENCE,
     QSTAT_QUEUES,
     SOUND_SCORES,
-    WRITE_COST,
     PbsCommands,
     Qalter,
     ScoreWrite,
     installed_library,
     is_sound,
     section,
+    sentence,
     write_scores,
 )
 from slurm_rl_plugin.batch_systems.pbs.queue import (
@@ -106,9 +104,9 @@ class Pbs(BatchSystem):
             pass_interval=0.0,
             in_charge=True,
             highest_priority=HIGHEST_SCORE,
-            write_cost=WRITE_COST,
-            no_influence=NO_INFLUENCE,
-            alone=ALONE,
+            write_cost=sentence("write_cost"),
+            no_influence=sentence("no_influence"),
+            alone=sentence("alone"),
         )
 
     def load(self) -> SchedulerLoad:

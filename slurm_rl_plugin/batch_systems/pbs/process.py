@@ -15,9 +15,11 @@ import math
 import os
 import re
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +33,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
 )
 from slurm_rl_plugin.batch_systems.pbs.kind import DEFAULT_CONF, read_pbs_conf
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
+from slurm_rl_plugin.whole_file import read_whole
 
 _KEY = re.compile(r'\s*("[^"\\]*(?:\\.[^"\\]*)*"):')
 #: The name of a variable, printed with its quotes and backslashes unescaped.
@@ -97,6 +100,16 @@ def _is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+@cache
+def _sentences() -> dict[str, str]:
+    return tomllib.loads(read_whole(Path(__file__).with_name("sentences.toml")).decode())
+
+
+def sentence(of: str, **words: object) -> str:
+    """A sentence of sentences.toml."""
+    return _sentences()[of].format(**words)
 
 
 DEFAULT_HOME = "/var/spool/pbs"
@@ -286,17 +299,6 @@ HIGHEST_SCORE = 2**24
 #: At or below 0 a job would come after all jobs without a score.
 LOWEST_SCORE = 1
 SOUND_SCORES = f"{LOWEST_SCORE}..{HIGHEST_SCORE}"
-_COST = "a resource that job_sort_formula sorts by; each write is a record of PBS's accounting"
-WRITE_COST = f"{SCORE}: {_COST}"
-NO_INFLUENCE = (
-    "influence_hours has no effect on PBS, which does not show the priority of a job: our order "
-    "comes first, and the site's own terms, fair share included, decide between jobs with equal "
-    "scores"
-)
-ALONE = (
-    "beside_controllers is for Slurm alone: a daemon cannot see which PBS server is in charge, "
-    "and two daemons would undo each other's order; set it to false and run one daemon"
-)
 _STARTED = "it waits no longer"
 _UNKNOWN = "Unknown Job Id"
 

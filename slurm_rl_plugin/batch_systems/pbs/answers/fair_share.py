@@ -14,7 +14,7 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.pbs.records import parse_duration
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob
-from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands
+from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands, sentence
 from slurm_rl_plugin.batch_systems.port import to_sum_one
 from slurm_rl_plugin.domain.machine import OF_ACCOUNTS, OF_QUEUES, OF_USERS
 from slurm_rl_plugin.domain.resources import CPUS
@@ -110,8 +110,7 @@ def read_fair_share(folder: Path) -> FairShareFiles:
     try:
         config = read_sched_config(folder / "sched_config")
     except OSError as error:
-        what = f"sched_config cannot be read ({error.strerror}): accounts have the log's shares, "
-        return FairShareFiles(notes=(f"{what}usage decays by half each day, as by default.",))
+        return FairShareFiles(notes=(sentence("no_sched_config", error=error.strerror),))
     notes = list(_notes(config))
     seconds = parse_duration(config.text("fairshare_decay_time") or config.text("half_life"))
     associations, entity = _tree(folder / "resource_group", config, notes)
@@ -151,20 +150,14 @@ def _tree(path: Path, config: SchedConfig, notes: list[str]) -> tuple[tuple[Asso
     """The tree and the column of its entities' names; both empty if either is unknown."""
     entity = config.text("fairshare_entity") or _ENTITY
     if entity not in _COLUMNS:
-        notes.append(
-            f"fairshare_entity {entity}: no log has it, so accounts have the log's shares."
-        )
+        notes.append(sentence("no_such_entity", entity=entity))
         return (), ""
     if entity == "egroup":
-        notes.append(
-            "fairshare_entity egroup: the entity of a job is the account in the log, which is its "
-            "group only if it names neither an account nor a project."
-        )
+        notes.append(sentence("entity_of_groups"))
     try:
         text = read_whole(path).decode(errors="replace")
     except OSError as error:
-        what = f"{path.name} cannot be read ({error.strerror})"
-        notes.append(f"{what}: accounts have the log's shares.")
+        notes.append(sentence("no_groups", name=path.name, error=error.strerror))
         return (), ""
     shares = config.text("unknown_shares")
     unknown = max(int(shares), 0) if _WHOLE.fullmatch(shares) else 0
@@ -176,10 +169,10 @@ def _usage(config: SchedConfig, notes: list[str], *, is_used: bool) -> dict[str,
     try:
         found = used_each_second(formula)
     except ConfigurationError as error:
-        notes.append(f"{error} Replays count ncpus * walltime.")
+        notes.append(sentence("no_usage", error=error))
         return {}
     if is_used and re.search(r"\bcput\b", formula):
-        notes.append(f"fairshare_usage_res {formula}: jobs are assumed to use all of their CPUs.")
+        notes.append(sentence("all_cpus", formula=formula))
     return {} if found == {CPUS: 1.0} else found
 
 
@@ -198,18 +191,15 @@ def _sort_key(config: SchedConfig, notes: list[str]) -> str:
     if name == "fair_share_perc" and way.strip().lower() in _BY_PERCENT:
         return _BY_PERCENT[way.strip().lower()]
     if key:
-        notes.append(f"{SORT_KEY} {key}: not modelled; its jobs are in order of submission.")
+        notes.append(sentence("sort_key", key=key))
     return ""
 
 
 def _notes(config: SchedConfig) -> Iterator[str]:
     if config.ever("fair_share"):
         if not config.always("fair_share"):
-            yield "fair_share is on in only one of the two periods, but here it is always on."
-        yield (
-            "fair_share: entities without shares start here too, and jobs of entities without "
-            "usage are in order of submission."
-        )
+            yield sentence("one_period")
+        yield sentence("by_usage")
 
 
 logger = logging.getLogger(__name__)

@@ -24,6 +24,7 @@ from slurm_rl_plugin.batch_systems.pbs.process import (
     PbsCommands,
     not_understood,
     section,
+    sentence,
 )
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition
 from slurm_rl_plugin.domain.nodes import NodeNow
@@ -38,7 +39,6 @@ from slurm_rl_plugin.machine_files.statements import compress
 QSTAT_SERVER = ("qstat", "-B", "-f", "-F", "json")
 #: States in which the daemon must not write to the server.
 _AWAY = ("Hot", "Terminating", "Initializing", "Stopping", "Down")
-_SETUP = "as root run what `slurm-rl pbs-setup --print` prints"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class PbsServer:
     def harm(self) -> str | None:
         """Why scores would have no effect; None if they work."""
         if not re.search(rf"\b{SCORE}\b", self.formula):
-            return f"PBS's job_sort_formula does not contain {SCORE}: {_SETUP}"
+            return sentence("no_score")
         return None
 
     def struggles(self) -> str | None:
@@ -109,21 +109,11 @@ class PbsScheduler(NamedTuple):
     def harm(self, ours: str) -> str | None:
         """Why scores would have no effect, or a bad one; None if they work."""
         if self.threshold is not None:
-            return (
-                f"scheduler {self.name} has a job_sort_formula_threshold, and a job at or below it "
-                f"never runs: qmgr -c 'unset sched {self.name} job_sort_formula_threshold'"
-            )
-        if self.formula == ours != "":
-            return (
-                f"scheduler {self.name} has the server's job_sort_formula as its own, which the "
-                f"dead-man hook cannot remove: qmgr -c 'unset sched {self.name} "
-                "job_sort_formula'"
-            )
+            return sentence("threshold", name=self.name)
         if self.formula:
-            return (
-                f"scheduler {self.name} has a job_sort_formula of its own that is not the "
-                f"server's: {_SETUP}"
-            )
+            of_server = self.formula == ours
+            which = "formula_of_server" if of_server else "formula_of_its_own"
+            return sentence(which, name=self.name)
         return None
 
 
@@ -215,10 +205,8 @@ class SortSettings:
         harm = next(filter(None, found), None)
         for name, queue in queues.items():
             if harm is None and SCORE in resources_of(queue, "resources_default"):
-                harm = (  # PBS would set a removed score to the queue's default
-                    f"queue {name} has resources_default.{SCORE}, so scores could not be removed: "
-                    f"qmgr -c 'unset queue {name} resources_default.{SCORE}'"
-                )
+                # PBS would set a removed score to the queue's default
+                harm = sentence("default_of_queue", name=name)
         self._sound = (now, ours) if harm is None else (-math.inf, "")
         return harm
 
