@@ -48,15 +48,11 @@ def convert(
     batch: int = BATCH,
     part: int = PART,
 ) -> ReadReport:
-    """Read logs as `log_format.read_log` does, and write their jobs as parquet.
+    """Read logs as `log_format.read_log` does, and write their jobs as parquet, whole or not.
 
-    Args:
-        logs: one log, several dumps of sacct or months of F-DATA that go together, or files and
-            folders of PBS.
-        output: the file to write; it appears whole or not at all.
-        progress: called with the number of stored bytes that were read since the last call.
-        batch: bytes read at a time.
-        part: jobs put in order at a time.
+    They are one log, several dumps of sacct or months of F-DATA that go together, or files and
+    folders of PBS. `progress` gets the number of stored bytes that were read since the last call;
+    `batch` bytes are read and `part` jobs put in order at a time.
 
     Raises:
         AccountingLogError: logs are faulty or do not go together, or the file cannot be written.

@@ -138,7 +138,6 @@ def log_of_any(path: Path) -> LogFile:
 
 
 def _open_fault(path: Path, error: OSError) -> AccountingLogError:
-    """The error of a file that the system does not give."""
     if isinstance(error, FileNotFoundError):
         return AccountingLogError(path, "there is no such file; check the path")
     if isinstance(error, IsADirectoryError):

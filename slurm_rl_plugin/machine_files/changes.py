@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.database import ACCOUNT, QOS, USER, DatabaseEntry
@@ -74,7 +75,6 @@ def _assignments(words: str) -> list[tuple[Value, str]]:
 
 
 def _with(keys: Mapping[str, Value], given: Sequence[tuple[Value, str]]) -> Keys:
-    """Keys by their present names, after assignments."""
     found = Keys(keys)
     for value, sign in given:
         (key,) = by_key([value])
@@ -166,21 +166,18 @@ def _parted(
     yield replace(record, name=name, keys=_with(record.keys, given))
 
 
-def _of_database(kind: str) -> Callable[..., DescribedCluster]:
-    def change(
-        cluster: DescribedCluster, name: str, given: Sequence[tuple[Value, str]]
-    ) -> DescribedCluster:
-        name = name if kind == USER else name.lower()
-        known = {each.name for each in cluster.entries if each.kind == kind}
-        if name not in known:
-            raise _unknown(kind, name, known)
-        if signed := [value for value, sign in given if sign]:
-            raise signed[0].fault("limits of the database cannot be changed by + and -: write =")
-        keys = {value.key.lower(): value for value, _ in given}
-        entry = DatabaseEntry(kind=kind, name=name, keys=keys)
-        return replace(cluster, entries=[*cluster.entries, entry])
-
-    return change
+def _of_database(
+    kind: str, cluster: DescribedCluster, name: str, given: Sequence[tuple[Value, str]]
+) -> DescribedCluster:
+    name = name if kind == USER else name.lower()
+    known = {each.name for each in cluster.entries if each.kind == kind}
+    if name not in known:
+        raise _unknown(kind, name, known)
+    if signed := [value for value, sign in given if sign]:
+        raise signed[0].fault("limits of the database cannot be changed by + and -: write =")
+    keys = {value.key.lower(): value for value, _ in given}
+    entry = DatabaseEntry(kind=kind, name=name, keys=keys)
+    return replace(cluster, entries=[*cluster.entries, entry])
 
 
 def _unknown(kind: str, name: str, known: Collection[str]) -> ConfigurationError:
@@ -194,7 +191,7 @@ def _unknown(kind: str, name: str, known: Collection[str]) -> ConfigurationError
 _KINDS: Mapping[str, tuple[Callable[..., DescribedCluster], str]] = {
     **dict.fromkeys(("partition", PARTITION), (_of_partition, "partition short MaxTime=2:00:00")),
     **dict.fromkeys(("node", "nodes", NODE), (_of_nodes, "node g[1-8] RealMemory=512000")),
-    QOS: (_of_database(QOS), "qos interactive Priority=500"),
-    ACCOUNT: (_of_database(ACCOUNT), "account physics Fairshare=50"),
-    USER: (_of_database(USER), "user alice MaxJobs=10"),
+    QOS: (partial(_of_database, QOS), "qos interactive Priority=500"),
+    ACCOUNT: (partial(_of_database, ACCOUNT), "account physics Fairshare=50"),
+    USER: (partial(_of_database, USER), "user alice MaxJobs=10"),
 }

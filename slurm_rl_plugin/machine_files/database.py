@@ -222,7 +222,6 @@ def read_script(path: Path, text: str) -> Iterator[DatabaseEntry]:
 
 
 def _parts(line: str, place: str) -> tuple[str, str, list[str]]:
-    """Verb, kind and the rest of a line; "" for a line that changes nothing."""
     try:
         words = shlex.split(line, comments=True)
     except ValueError:

@@ -451,7 +451,6 @@ def by_key(values: Iterable[Value]) -> Keys:
 
 
 def _keys(own: Mapping[str, Value], default: Mapping[str, Value]) -> Keys:
-    """The values of a record; keys with two names have the present one."""
     said = {**default, **own}
     found = Keys(said)
     for key, names in slurm_keys()["names"].items():

@@ -99,7 +99,6 @@ class EndedRuns:
             self._tally.malformed.append(f"{path}:{line}: {what}")
 
     def _judge(self, record: Record) -> Run | str:
-        """The run of an E record, or the reason why there is none."""
         job = parse_job_id(record.job)
         if job is None:
             raise ValueError(f"{record.job[:40]!r} is no job id")

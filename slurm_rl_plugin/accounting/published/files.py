@@ -111,7 +111,6 @@ class PublishedRows:
         return found
 
     def _refuse(self, name: str, unread: BoolArray, problem: str) -> None:
-        """Raise the error that blames the first value that could not be read."""
         if not unread.any():
             return
         first = int(np.flatnonzero(unread)[0])
@@ -186,7 +185,6 @@ def _records(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
 def _chosen(
     path: Path, layout: PublishedLayout, columns: Sequence[str], *, line: int | None
 ) -> list[str]:
-    """Columns of the file that are read."""
     today = {layout.today(name) for name in columns}
     for name in layout.needed:
         if name not in today:

@@ -124,7 +124,6 @@ def first_positive(*columns: FloatArray) -> FloatArray:
 
 
 def _within(amounts: FloatArray, limit: float, otherwise: float = np.nan) -> FloatArray:
-    """Amounts above 0 and below a limit."""
     return np.where((amounts > 0) & (amounts < limit), amounts, otherwise)
 
 

@@ -189,7 +189,6 @@ def _texts(lines: Sequence[bytes]) -> list[str]:
 
 
 def _batch_of(found: Iterable[tuple[int, list[str] | str]], layout: Layout) -> Batch:
-    """Records with their places, and why for lines that are none."""
     placed = list(found)
     whole = [(place, fields) for place, fields in placed if not isinstance(fields, str)]
     schema = dict.fromkeys(_names(len(layout.names)), pl.String)

@@ -284,7 +284,6 @@ def recognise(log: LogFile, lines: list[str]) -> Layout:
 
 
 def _no_record(log: LogFile, lines: list[str], layout: Layout) -> AccountingLogError:
-    """The error of a dump in which no line is a record."""
     for number, line in enumerate(() if layout.mark else lines, start=1):
         if not line.strip() or line == layout.header:
             continue

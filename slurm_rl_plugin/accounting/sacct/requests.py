@@ -190,7 +190,6 @@ def _old_gres(nodes: int, each: str, whole: str) -> dict[str, float]:
 
 
 def _by_options(line: str, nodes: int, processors: float) -> dict[str, float]:
-    """Generic resources and licences that a submit line asks for."""
     options, _ = cut_options(shlex.split(line)[1:])
     tasks = max(int(processors) // asked_count(options, "cpus-per-task"), 1)
     got = {"ntasks": str(tasks), **options, **({"nodes": str(nodes)} if nodes else {})}

@@ -45,7 +45,6 @@ class _SimulatorEvent(NamedTuple):
 
 
 def _cut_event(line: str) -> _SimulatorEvent:
-    """The parts of a line."""
     head = _HEAD.match(line)
     if head is None:
         raise ValueError("-dt", "the line is no event: mend or remove it")
@@ -120,7 +119,6 @@ class SbatchReader(AccountingReader):
             raise log.fault("the file holds no submit_batch_job; export it again")
 
     def _take(self, log: LogFile, lines: Iterable[str]) -> pl.DataFrame:
-        """The jobs of the next lines."""
         rows = []
         for line in lines:
             self._lines += 1

@@ -146,7 +146,6 @@ def _nodes(options: Mapping[str, str], tasks: int) -> int:
 
 
 def _gres_beside_tasks(options: Mapping[str, str], nodes: int) -> dict[str, float]:
-    """Generic resources that are asked for by job, node and socket."""
     shape = options.get("extra-node-info", "").partition(":")[0].replace("*", "")  # of -B
     sockets = asked_count({"sockets-per-node": shape, **options}, "sockets-per-node")
     found: dict[str, float] = {}

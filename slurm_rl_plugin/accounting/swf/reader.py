@@ -150,7 +150,6 @@ def _processors_of(rows: FloatArray) -> IntArray:
 
 
 def _jobs_of(rows: FloatArray) -> pl.DataFrame:
-    """Rows of jobs that ran, whose accounts are their groups, as they are stored."""
     processors = _processors_of(rows)
     names = {name: rows[:, place].astype(np.int64) for name, place in _NAMES.items()}
     columns = {

@@ -262,7 +262,6 @@ class Pbs(BatchSystem):
         return (self._server or self.server()).base
 
     def _past(self, jobs: Sequence[PbsJob], build: PbsTables, now: float) -> EndedJobs | None:
-        """Past runs in the first snapshot; None later."""
         days, self._history_days = self._history_days, 0.0
         home = self.commands.conf.get("PBS_HOME", DEFAULT_HOME)
         log = read_history(home, days, now)

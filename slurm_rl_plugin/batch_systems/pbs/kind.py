@@ -45,6 +45,11 @@ def _machine(timeout: float) -> Any:
     return _pbs("answers.server").read_running_machine(commands.read_json, folder)
 
 
+def _nodes(timeout: float) -> Any:
+    server = _pbs("answers.server")
+    return server.parse_nodes(_commands(timeout).read_json(server.VNODES_NOW))
+
+
 PBS = BatchSystemKind(
     name="pbs",
     title="OpenPBS",
@@ -59,5 +64,5 @@ PBS = BatchSystemKind(
     answers=lambda environment, timeout: _commands(timeout, environment).answers("qstat", "-B"),
     job_record=lambda job, timeout: _pbs("queue").job_record(job, timeout),
     machine=_machine,
-    nodes=lambda timeout: _pbs("answers.server").read_nodes(_commands(timeout)),
+    nodes=_nodes,
 )

@@ -404,7 +404,6 @@ def reason_of(job: PbsJob) -> str:
 
 @cache
 def _comments() -> list[tuple[re.Pattern[str], str, str]]:
-    """Pattern of a comment, what it means for the job, and what its user can do."""
     found = tomllib.loads(read_whole(Path(__file__).with_name("comments.toml")).decode())
     return [(re.compile(form, re.IGNORECASE), *words) for form, *words in found["comments"]]
 

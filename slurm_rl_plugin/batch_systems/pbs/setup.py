@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import read_sched_config, sched_folder
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE
 from slurm_rl_plugin.batch_systems.pbs.answers.server import (
+    LIST_SCHEDULERS,
     QSTAT_SERVER,
     PbsScheduler,
     PbsServer,
     formula_with,
     is_bounded,
+    parse_schedulers,
     parse_server,
-    read_schedulers,
     without_ours,
 )
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
@@ -126,7 +127,9 @@ def site_formula(given: str | None) -> SiteFormula:
     server, schedulers = "", list[PbsScheduler]()
     try:
         server = parse_server(commands.read_json(QSTAT_SERVER)).formula
-        schedulers = [each for each in read_schedulers(commands.read) if each.formula]
+        schedulers = [
+            each for each in parse_schedulers(commands.read(LIST_SCHEDULERS)) if each.formula
+        ]
     except BatchSystemError as error:
         if given is None:
             origin = f"No terms of the site are kept, since PBS does not answer ({error})."
@@ -195,7 +198,6 @@ def pbs_checks(commands: PbsCommands, server: PbsServer) -> Iterator[Check]:
 
 
 def _resource(commands: PbsCommands) -> Check:
-    """Check that the resource is a float that users can neither see nor set."""
     try:
         words = commands.read(["qmgr", "-c", f"list resource {SCORE}"])
     except BatchSystemError as error:

@@ -117,11 +117,6 @@ class PbsScheduler(NamedTuple):
         return None
 
 
-def read_schedulers(read: Callable[[Sequence[str]], str]) -> tuple[PbsScheduler, ...]:
-    """Every scheduler."""
-    return parse_schedulers(read(LIST_SCHEDULERS))
-
-
 def parse_schedulers(words: str) -> tuple[PbsScheduler, ...]:
     """Every scheduler of an answer; qmgr continues a long value in an indented line."""
     parts = re.split(r"^Sched (\S+)\s*$", re.sub(r"\n\t+", "", words), flags=re.MULTILINE)
@@ -201,7 +196,7 @@ class SortSettings:
         if formula == ours and 0.0 <= now - then < SECONDS_BETWEEN_LOOKS:
             return None
         queues = section(self._commands.read_json(QSTAT_QUEUES), "Queue")
-        found = (each.harm(ours) for each in read_schedulers(self._commands.read))
+        found = (each.harm(ours) for each in parse_schedulers(self._commands.read(LIST_SCHEDULERS)))
         harm = next(filter(None, found), None)
         for name, queue in queues.items():
             if harm is None and SCORE in resources_of(queue, "resources_default"):
@@ -247,11 +242,6 @@ def is_out_of_use(node: Mapping[str, Any]) -> bool:
 def _states(node: Mapping[str, Any]) -> set[str]:
     """States in lower case: PBS writes `Stale` with a capital."""
     return {word.strip().lower() for word in text(node.get("state")).split(",")}
-
-
-def read_nodes(commands: PbsCommands) -> list[NodeNow]:
-    """What hosts have and what of it is free now; see `parse_nodes`."""
-    return parse_nodes(commands.read_json(VNODES_NOW))
 
 
 def parse_nodes(document: Mapping[str, Any]) -> list[NodeNow]:
