@@ -174,12 +174,8 @@ def weighed_processors(
     processors of the nodes that have GPUs: so much of them others can hardly use. Jobs of
     processors alone weigh what they ask for, to the bit.
 
-    Args:
-        processors: that each job asks for, shape [n].
-        requests: what else they ask for.
-        names: of the machine's resources, CPUS among them.
-        machine: what all nodes have together, shape [resources].
-        cpus_of_nodes: CPUs of the nodes that have any of each; by default of all, [resources].
+    `machine` is what all nodes have together of the resources of these names, CPUS among them;
+    `cpus_of_nodes` CPUs of the nodes that have any of each, by default of all; [resources].
     """
     if requests is None:
         return processors

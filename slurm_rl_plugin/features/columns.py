@@ -77,12 +77,8 @@ def site_job_features(
 ) -> NDArray[np.float32]:
     """Job features of the pending jobs of a snapshot, float32[n, len(SITE.jobs)].
 
-    Args:
-        snapshot: the queue.
-        estimate: estimated run time of each pending job, seconds, shape [n].
-        past: runs up to the snapshot, or what they say of the pending jobs; none by default.
-        goals: what the site wants.
-        longest: see `site.longest_wait`, seconds.
+    `estimate` is the run time of each pending job, `longest` of `site.longest_wait`, in seconds;
+    `past` are runs up to the snapshot, or what they say of the pending jobs; none by default.
     """
     jobs = snapshot.weighed(snapshot.pending.jobs)
     known = np.isfinite(jobs.time_limit) & (jobs.time_limit > 0)

@@ -55,13 +55,9 @@ def weights_by_worth(
     """Weights, none negative and 1 in all, with which the sources were closest, float64[sources].
 
     Stacking (Wolpert, "Stacked Generalization", Neural Networks 1992; Breiman, "Stacked
-    Regressions", Machine Learning 1996) of what each source forecast without knowing the outcome.
-
-    Args:
-        log_wait: what each source forecast, float64[sources, n].
-        truth: what came true, float64[n].
-        counts: how much each row counts, float64[n].
-        prior: weights where nothing speaks for others, float64[sources].
+    Regressions", Machine Learning 1996) of what each source forecast without knowing the outcome,
+    float64[sources, n]. Truth and counts have shape [n]; the prior weights, float64[sources], are
+    those where nothing speaks for others.
     """
     gap = log_wait - truth
     held = _IN_FAVOUR_OF_FIRST * _disagreement(log_wait) * np.eye(len(prior))
@@ -139,13 +135,10 @@ class Forecasts(Rows):
 
 
 def pooled(sources: Sequence[Forecasts], weights: FloatArray) -> Forecasts:
-    """Several sources as one: each chance is the weighted mean of theirs.
+    """Several sources as one: each chance is the mean of theirs by weights, float64[sources].
 
     Sources that differ make it wide, since it is unknown which of them errs (Stone,
     "The Opinion Pool", Annals of Mathematical Statistics 1961).
-
-    Args:
-        weights: how much each counts, float64[sources]; only their ratios matter.
     """
     # the same number of draws from each source, so that quantiles of all draws are the pool's
     shares = (np.arange(_POOLED) + 0.5) / _POOLED
@@ -232,12 +225,7 @@ def covered(forecasts: Forecasts, waits: FloatArray, part: float) -> BoolArray:
 def scores_by(
     labels: FloatArray | IntArray, forecasts: Forecasts, waits: FloatArray
 ) -> dict[str, Scores]:
-    """The scores of each class, partition, horizon or day.
-
-    Args:
-        labels: whose each job is, [n].
-        waits: that came true, seconds, float64[n].
-    """
+    """The scores by a label of each job, [n], for the waits that came true, seconds, float64[n]."""
     return {
         str(label): scores_of(forecasts.select(labels == label), waits[labels == label])
         for label in np.unique(labels)
@@ -281,14 +269,11 @@ def half_bands(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, FloatArray
 
 
 def quantiles_of(outcomes: Outcomes, weight: FloatArray, levels: FloatArray) -> FloatArray:
-    """Quantiles of the places, float64[levels].
+    """Quantiles of the places by weights, float64[n], which are not all 0; float64[levels].
 
     The weight of a wait that still lasts goes to those that got further, in proportion (the
     product-limit estimate; Efron, "The two sample problem with censored data", 1967), so that
     leaving long waits out does not make bands too short.
-
-    Args:
-        weight: how much each counts, float64[n], not all 0.
     """
     order = np.lexsort((~outcomes.known, outcomes.place))
     place, known, mass = outcomes.place[order], outcomes.known[order], weight[order]
@@ -308,12 +293,7 @@ class Tails:
     above: float = _TAIL
 
     def after(self, missed_below: float, missed_above: float) -> Tails:
-        """The shares for the next time: smaller where more was missed than is allowed.
-
-        Args:
-            missed_below: part of the waits that were shorter than the band.
-            missed_above: part that was longer.
-        """
+        """The shares for the next time: smaller where more waits lay beyond the band than may."""
         return Tails(_moved(self.below, missed_below), _moved(self.above, missed_above))
 
     @property

@@ -130,12 +130,7 @@ def killed_at_most(killed: BoolArray, template: IntArray, weight: FloatArray) ->
 
     Jobs of a template are killed together, when its runs get longer, so templates are drawn and
     not jobs: the linearised variance of a ratio over clusters (Cochran, "Sampling Techniques",
-    1977, 6.3).
-
-    Args:
-        killed: whether each advised job would have been, shape [m].
-        template: whose each is, shape [m].
-        weight: how much each counts, shape [m].
+    1977, 6.3). All columns are of the advised jobs, shape [m].
     """
     _, place = np.unique(template, return_inverse=True)
     count = int(place.max(initial=-1)) + 1

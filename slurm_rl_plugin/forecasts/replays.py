@@ -159,11 +159,7 @@ class RunSpreads:
         """Of a model's predictions; no run is longer than its limit.
 
         Beyond the outermost quantiles the share falls and rises as between their neighbours, down
-        to a second and up to the limit.
-
-        Args:
-            quantiles: seconds at PARTS, shape [n, PARTS].
-            limit: seconds, shape [n].
+        to a second and up to the limit. All in seconds, shapes [n, PARTS] and [n].
         """
         most = np.log10(np.maximum(limit, _SHORTEST))[:, None]
         logs = np.minimum(np.log10(np.maximum(quantiles, _SHORTEST)), most)
@@ -179,11 +175,9 @@ class RunSpreads:
         return RunSpreads(knots=knots).drawn(np.zeros(count), shares)
 
     def drawn(self, ran: FloatArray, share: FloatArray) -> FloatArray:
-        """Run times of the jobs, given how long they have run, seconds, shape [n].
+        """Run times of the jobs by how long each has run, 0 for one that waits, seconds, [n].
 
-        Args:
-            ran: seconds that each has run already, 0 for one that waits, shape [n].
-            share: drawn evenly from (0, 1), shape [n].
+        `share` is drawn evenly from (0, 1), shape [n].
         """
         knots = self.knots
         gone = _share_below(knots, np.log10(np.maximum(ran, _SHORTEST)))
@@ -215,13 +209,8 @@ def past_arrivals(
     """Jobs of past weeks as if they came again, one drawn week behind the other.
 
     In the first week of a log days are drawn, at the same hour; on its first day no job arrives.
-
-    Args:
-        known: submissions of all jobs in order, seconds; those after `now` are not looked at.
-        span: seconds from now in which they come.
-
-    Returns:
-        Numbers of the jobs, and when they come: seconds behind now, ascending; each [m].
+    Of all known submissions, in order, those after `now` are not looked at. Returns numbers of the
+    jobs that come within a span from now, and when, ascending; each [m], all in seconds.
     """
     block = WEEK if now - known[0] >= WEEK else DAY
     whole = int((now - known[0]) // block)
@@ -372,12 +361,8 @@ def replayed_waits(
 ) -> ReplayedWaits:
     """Forecast the waits of some jobs of a log, each with what was known at its submission.
 
-    Args:
-        prepared: the log; on nodes where it names a machine.
-        start: of all jobs in the schedule, seconds, shape [n].
-        order: of the queue, the same that made the schedule.
-        jobs: numbers, ascending, shape [m].
-        seed: of the draws; those of a job do not depend on the other jobs.
+    Starts are those of all jobs in the schedule that the order made, seconds, shape [n]; jobs are
+    ascending numbers. What is drawn for a job does not depend on the other jobs.
     """
     scheduled = replace(prepared, log=replace(prepared.log, start=start))
     workload = scheduled.workload(RequestedLimit())

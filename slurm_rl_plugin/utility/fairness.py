@@ -187,14 +187,9 @@ def service_of_windows(
     """What each account received in each fortnight, and what it was entitled to.
 
     The demand of an account in a window is what of its jobs was there and could have run, each day
-    at most the whole machine.
-
-    Args:
-        jobs: of all accounts, in submit order.
-        shares: shape [accounts].
-        begin: seconds; the first window begins there.
-        end: seconds; no window ends later, but a single one is as long as both are apart.
-        most: what the whole machine is charged for a second; inf if that is not known.
+    at most the whole machine, which is charged `most` for a second; inf if that is not known.
+    Jobs are of all accounts, in submit order. The first window begins at `begin`, and none ends
+    after `end`, seconds; a single one is as long as both are apart.
     """
     accounts = len(shares)
     length = min(FORTNIGHT, max(end - begin, 1.0))

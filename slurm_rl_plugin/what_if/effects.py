@@ -153,14 +153,9 @@ def judged_effect(
     blocks: Blocks,
     least: float = 0.0,
 ) -> Effect:
-    """A figure before and after, with intervals where there are draws.
+    """A figure before and after, with intervals where there are draws, shape [resamples] each.
 
-    Args:
-        name: of the figure; waits are in seconds.
-        values: before and after.
-        drawn: the same of each draw, shape [resamples] each; of no draw for no interval.
-        blocks: that were drawn.
-        least: a smaller difference does not matter; in the unit of the figure.
+    Waits are in seconds; a difference below `least`, in the unit of the figure, does not matter.
     """
     before, after = values
     bounds = widened(drawn[1] - drawn[0], after - before, blocks.count)

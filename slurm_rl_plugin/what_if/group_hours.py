@@ -167,10 +167,8 @@ def hours_in_blocks(
     Without replays the latter are those of the site's blocks of the same pairs.
 
     Args:
-        times: every known job, with its real start.
         cluster: to play each block again; None for no replays.
         accounts: names; `times.jobs.account` counts in them.
-        rng: draws the pairs again.
         now: seconds since the epoch; pairs whose both blocks are over by then count.
         resources: names of the columns of `times.jobs.asked`, if a resource is reported.
     """

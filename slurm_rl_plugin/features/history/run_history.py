@@ -390,14 +390,9 @@ def fill_hazards(
 
     If its user's runs do not speak for a request, they may only say that it runs longer than
     similar requests, not that it ends sooner: no user gains by an incredibly large request.
-
-    Args:
-        hazards: filled, shape [len(BOUNDS)] for one job or [len(BOUNDS), n] for columns.
-        site: row of similar requests (`run_history`), shape [HISTORY] or [HISTORY, n].
-        user: the same of the user; zeros where nothing is known.
-        limits: the same of the user's jobs with similar limits.
-        template: the same of the template.
-        speaks: as `run_history.speaks_for` says.
+    `speaks` is that of `speaks_for`. Of one job, or of columns of n: hazards, which are filled,
+    have the shape [len(BOUNDS)] or [len(BOUNDS), n]; rows of each level, [HISTORY] or [HISTORY, n],
+    are zeros where nothing is known.
     """
     for place in range(len(BOUNDS)):
         known = drawn(UNKNOWN_HAZARD, site, place, PRIOR_RUNS[0])
@@ -488,13 +483,10 @@ def run_time_at(shares: Any, asked: Any) -> Any:
 
 
 def learn_shares(asked: Any, predicted: Any, run_time: float) -> None:
-    """A run has ended: what is asked for moves, so that PARTS of the runs end below.
+    """A run has ended: what is asked for moves in place, so that PARTS of the runs end below.
 
-    Args:
-        asked: changed in place, shape [len(PARTS)].
-        predicted: quantiles of this run at its start, seconds, shape [len(PARTS)]; NaN without a
-            prediction, which teaches nothing.
-        run_time: seconds.
+    By the quantiles of this run at its start; NaN without a prediction teaches nothing. In seconds,
+    shape [len(PARTS)].
     """
     if math.isnan(predicted[0]):
         return

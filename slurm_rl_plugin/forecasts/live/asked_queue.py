@@ -207,10 +207,8 @@ class Variant:
     def is_sure(self, sooner: FloatArray, run_times: FloatArray) -> bool:
         """Whether the job starts and ends significantly sooner by it, and by at least _WORTH.
 
-        How long it runs itself does not move its own start in a replay, but its end.
-
-        Args:
-            sooner: seconds in replays, at least one.
+        How long it runs itself does not move its own start in a replay, but its end. All in
+        seconds, `sooner` of one replay at least.
         """
         ends_sooner = np.subtract.outer(sooner, (self.runs_longer - 1.0) * run_times)
         low, middle = np.quantile(sooner, [0.05, 0.5])
@@ -225,11 +223,8 @@ Waits = Callable[[QueueSnapshot], FloatArray]
 def variants_of(limit: float, processors: int, run_times: FloatArray) -> Iterator[Variant]:
     """Requests that might start sooner and would rarely be killed.
 
-    On half of the processors a job asks for up to twice its limit where it could need that.
-
-    Args:
-        limit: seconds that it asks for; nan for none.
-        run_times: draws of how long it may run, seconds.
+    On half of the processors a job asks for up to twice its limit where it could need that. The
+    limit, nan for none, and the draws of how long it may run are in seconds.
     """
     safe = float(np.quantile(run_times, 1.0 - KILLED))
     advised = float(np.ceil(safe / _STEP) * _STEP)

@@ -380,8 +380,7 @@ def ahead_of(
 ) -> tuple[IntArray, IntArray]:
     """How many waiting jobs of its partition go before each, and how many of its account.
 
-    Args:
-        scores: of the pending jobs, higher goes first; by default their priorities.
+    By scores of the pending jobs, higher goes first; by default by their priorities.
     """
     pending = snapshot.pending
     points = pending.native_priority + pending.factor if scores is None else scores

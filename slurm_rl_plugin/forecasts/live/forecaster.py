@@ -141,11 +141,7 @@ class Forecaster:
         """Waits of some pending jobs in as many replays as there is time for, float64[m, draws].
 
         The same draws come for the same instant, so that one request can be held against another.
-
-        Args:
-            jobs: ascending, shape [m].
-            seconds: that they may take.
-            least: replays that are made whatever time they take.
+        Jobs are ascending; they may take some seconds, but for the `least` first replays.
         """
         if len(jobs) == 0:
             return np.empty((0, len(LEVELS)))
@@ -195,15 +191,8 @@ class Forecaster:
         """Forecast moments of the past as if nothing of later were known, one at each step.
 
         The first calibrated forecasts rest on these. Live forecasts may be made between two steps.
-
-        Args:
-            snapshot: the present look: who runs or waits now did so in the past too.
-
-        Yields:
-            Moments done, and how many there are.
-
-        Returns:
-            How many forecasts were scored.
+        Who runs or waits in the present look did so in the past too. Yields how many moments are
+        done, and how many there are; returns how many forecasts were scored.
         """
         ended = float((history.log.start + history.log.run_time).max())
         last = min(ended, snapshot.now)

@@ -181,10 +181,8 @@ class KeptForecasts:
     def settle(self, starts: Mapping[int, float], gone: set[int]) -> int:
         """Note which jobs have started and which have left unseen; how many forecasts came true.
 
-        Args:
-            starts: job -> start, seconds since the epoch. A forecast given a minute later than
-                that was of a later life of the job, and stays.
-            gone: jobs that neither wait nor run.
+        Starts are in seconds since the epoch. A forecast given a minute later than that was of a
+        later life of the job, and stays.
         """
         with self._working() as file:
             done = file.executemany(
@@ -216,11 +214,8 @@ class KeptForecasts:
         """Forecasts since a time, in the order in which they were given.
 
         Where there are more, some are drawn evenly from the whole time. The newest would be those
-        of short waits: of two that were given together, the shorter one is known first.
-
-        Args:
-            most: of those that have come true, and as many of the others: a long queue must not
-                hide what is known.
+        of short waits: of two that were given together, the shorter one is known first. There are
+        `most` of those that have come true, and of the others: a long queue must not hide them.
         """
         found: list[tuple[Any, ...]] = []
         with self._working() as file:

@@ -210,11 +210,9 @@ def _charged_until(prepared: PreparedLog, now: float, half_life: float) -> Float
 def site_now(
     history: PreparedLog, snapshot: QueueSnapshot, half_life: float
 ) -> tuple[SiteAt, IntArray]:
-    """The site at the instant of a look, and of each pending job of the look its row.
+    """The site at the instant of a look, and of each pending job its place in `site.pending`.
 
-    Returns:
-        The site; of each pending job its place in `site.pending`, shape [pending]: -1 for one that
-        does not wait for room, or that this machine never holds.
+    -1 for one that does not wait for room, or that this machine never holds; shape [pending].
     """
     present = present_jobs(snapshot)
     prepared = _joined(history, snapshot, present)

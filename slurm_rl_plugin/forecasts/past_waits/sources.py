@@ -72,9 +72,7 @@ _PRIOR = np.array([0.24, 0.24, 0.24, 0.24, 0.04])
 def bin_edges(values: FloatArray, bins: int) -> list[FloatArray]:
     """Quantiles of what is known of each column, between which values count as equal.
 
-    Args:
-        values: float64[n, columns], nan where not known.
-        bins: of each column, at most.
+    Values are float64[n, columns], nan where not known; `bins` of each column at most.
     """
     levels = np.linspace(0.0, 1.0, bins)[1:-1]
     known = [column[np.isfinite(column)] for column in values.T]
@@ -93,9 +91,7 @@ def binned(values: FloatArray, edges: Sequence[FloatArray]) -> FloatArray:
 def last_similar_log_waits(jobs: SeenJobs, log_wait: FloatArray, moment: float) -> FloatArray:
     """log10 of the wait of the last similar job, of the jobs seen at a moment, float64[now].
 
-    Args:
-        jobs: those seen then, and those before.
-        log_wait: of all, as it is known by then, float64[n].
+    Of jobs seen then and before, with their log waits as known by then, float64[n].
     """
     now, before = np.flatnonzero(jobs.moment == moment), np.flatnonzero(jobs.moment < moment)
     last = before[np.lexsort((jobs.submit[before], jobs.moment[before]))]

@@ -64,8 +64,7 @@ _UNKNOWN = -20.0
 def polled_log(prepared: PreparedLog, now: float) -> SeenJobs:
     """Jobs that waited at looks of the last three weeks, with what is known of them by now.
 
-    Args:
-        prepared: the log; jobs that still wait may be in it with any start later than `now`.
+    Jobs that still wait may be in the log with any start later than `now`.
     """
     log = prepared.log
     first = max(float(log.submit[0]), now - _DAYS * DAY)
@@ -388,11 +387,9 @@ def known_log_waits(jobs: SeenJobs, moment: float) -> FloatArray:
 def training_rows(
     jobs: SeenJobs, moment: float, samples: int, rng: np.random.Generator
 ) -> list[TrainingRows]:
-    """Rows of jobs that were seen before a moment, and what is known of their waits by then.
+    """Rows of the jobs that were seen before a moment, and what is known of their waits by then.
 
-    Args:
-        jobs: any; those seen at the moment or later are left out.
-        samples: how often rows are chosen among equal jobs.
+    `samples` says how often rows are chosen among equal jobs.
     """
     before = np.flatnonzero(jobs.moment < moment)
     seen = replace(jobs, look={}).select(before)
@@ -430,13 +427,7 @@ class WaitForest(NamedTuple):
 def fit_forest(
     features: FloatArray, log_wait: FloatArray, weight: FloatArray, rng: np.random.Generator
 ) -> WaitForest:
-    """Grow a forest.
-
-    Args:
-        features: float[n, columns]; nan where not known.
-        log_wait: log10 of the waits, float64[n].
-        weight: how much each counts, float64[n].
-    """
+    """Grow a forest on features, float[n, columns], nan where not known; the others have [n]."""
     trees = ExtraTreesRegressor(
         n_estimators=_TREES,
         min_samples_leaf=_LEAST_IN_LEAF,

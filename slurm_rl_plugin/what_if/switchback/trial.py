@@ -305,13 +305,9 @@ def tripped(
 ) -> str | None:
     """The first guard that trips after the last of some blocks, one sentence; None for none.
 
-    Args:
-        found: costs of its first blocks, which are over.
-        since_begin: costs of those of `early_stretches` that are over.
-        floors: see `findings`.
-        held: part of the time of the last blocks in which the order was in force whose turn it
-            was.
-        misdelivered: see `turns.misdelivered_since_begin`.
+    By costs of the first blocks and of those of `early_stretches` that are over, the `floors` of
+    `findings`, the part of the time of the last blocks in which the order was in force whose turn
+    it was, and `turns.misdelivered_since_begin`.
     """
     return (
         _longest_wait(declared, found)
