@@ -62,13 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "continues and a second run starts",
     )
     parser.add_argument(
-        "--policy",
-        type=Path,
-        metavar="MODEL.onnx",
-        help="reactive-grids: take this network instead of training one; responsive-reserve, "
-        "site-utilities and backfilling-predictions: instead of the shipped one",
-    )
-    parser.add_argument(
         "--quick",
         action="store_true",
         help="small logs and short trainings: a test run, not a reproduction",
@@ -111,10 +104,10 @@ def _check_options(options: argparse.Namespace) -> None:
         raise ConfigurationError(
             f"{options.traces} does not exist: give the folder of the paper's job logs."
         )
-    given = options.models or options.policy or options.quick
+    given = options.models or options.quick
     if given and not STUDIES[options.paper].keeps:
         others = ", ".join(name for name, study in STUDIES.items() if study.keeps)
-        raise ConfigurationError(f"--models, --policy and --quick are for {others}.")
+        raise ConfigurationError(f"--models and --quick are for {others}.")
 
 
 def _asked(options: argparse.Namespace, models: Path) -> Asked:
@@ -126,7 +119,6 @@ def _asked(options: argparse.Namespace, models: Path) -> Asked:
         traces=Path(traces) if traces else None,
         traces_given=options.traces is not None,
         models=models,
-        policy=options.policy,
         quick=options.quick,
         shipped=model_path,
         bar=parts_bar,

@@ -20,7 +20,7 @@ class Entry:
 
     module: str  #: its module below `papers`, which has `run`
     seeds: int = 30  #: default of --seeds
-    keeps: bool = True  #: whether --models, --policy and --quick are passed to it
+    keeps: bool = True  #: whether --models and --quick are passed to it
 
     def load(self) -> Study:
         """Import the study."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.manifest import file_checksum
-from slurm_rl_plugin.learning.onnx_file import import_model
+from slurm_rl_plugin.learning.onnx_file import import_network
 from slurm_rl_plugin.papers.backfilling_predictions_2015 import plan
 from slurm_rl_plugin.papers.study.claims import Declared, Judgement, Printed, Row, TextTable, row_of
 from slurm_rl_plugin.papers.study.figures import comparison
@@ -19,19 +18,6 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 
 #: Slacks of a promise as parts of the longest recent wait at the site; the first is shipped.
 SETTINGS = (0.1, 0.05, 0.2)
-
-
-def _predicting_network(network: object) -> QNetwork:
-    if not isinstance(network, QNetwork) or not network.looks_at_past:
-        raise ConfigurationError(
-            "the model of --policy looks at no past runs: give one of train --protocol heldout."
-        )
-    if network.reserve_weights is not None:
-        raise ConfigurationError(
-            "the model of --policy keeps processors free, which this study does not simulate: give "
-            "another model."
-        )
-    return network
 
 
 DECLARED = Declared(__package__)
@@ -116,8 +102,8 @@ def run(asked: Asked) -> Outcome:
     """Simulate every cell without learning, and the one method, on both logs."""
     asked.refuse_seeds("its logs are given")
     traces = asked.traces_or_refuse(_NO_TRACES)
-    path = asked.policy or asked.shipped(_SHIPPED)
-    network = _predicting_network(import_model(path))
+    path = asked.shipped(_SHIPPED)
+    network = import_network(path)
     most = QUICK_JOBS if asked.quick else None
     logs = {name: plan.read_benchmark_log(traces, file, most) for name, file in LOGS.items()}
     found = dict[str, LogResults]()

@@ -7,13 +7,14 @@ in the same windows. docs/research/definitions.md: held-out protocol.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from slurm_rl_plugin.papers.heldout import experiment
 from slurm_rl_plugin.papers.study.claims import Row, row_of
-from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, panels
+from slurm_rl_plugin.papers.study.figures import interval_panels
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.policies.network import QNetwork
@@ -57,21 +58,6 @@ def rows_of(found: Mapping[str, experiment.LogStudy]) -> Iterator[Row]:
         yield row_of("all logs", *cell, experiment.ratio_over_logs(logs))
 
 
-def _ratios(found: Mapping[str, experiment.LogStudy]) -> Any:
-    figure, axes = panels(list(found), (4, 3.5), share=True)
-    for axis, log in zip(axes, found.values(), strict=True):
-        rows = {each: ratios(log, each, TO_ALL) for each in [*list(VARIANTS)[1:], FITTED_Q][::-1]}
-        draw_intervals(
-            axis,
-            {name: experiment.ratio_over_seeds(each, log.block) for name, each in rows.items()},
-        )
-        for place, each in enumerate(rows.values()):
-            axis.plot(np.exp(each.mean(axis=1)), [place] * len(each), ".", color="tab:grey")
-        axis.axvline(1.0, color="black", linewidth=0.8)
-    figure.supxlabel(f"{TO_ALL}: geometric mean over windows, 95 % interval; grey: seeds")
-    return finished(figure, axes, "", "")
-
-
 def run(asked: Asked) -> Outcome:
     """Train every variant with every seed, then measure each log."""
     plan = experiment.HeldoutPlan.of(asked)
@@ -87,9 +73,12 @@ def run(asked: Asked) -> Outcome:
         for name, log in plan.logs.items():
             found[name] = experiment.measured(log, networks, plan.size.test)
             add(1)
+    claims = list(rows_of(found))
+    shown = [each for each in claims if each.cell.column == TO_ALL]
+    drawn = [each for each in shown if each.cell.policy != ALL_FEATURES]
     return Outcome(
-        claims=list(rows_of(found)),
+        claims=claims,
         seeds=range(plan.seeds),
         facts={"best_heuristic": {name: log.best for name, log in found.items()}},
-        drawings={"ablation.png": lambda: _ratios(found)},
+        drawings={"ablation.png": partial(interval_panels, drawn, TO_ALL, at=1.0)},
     )

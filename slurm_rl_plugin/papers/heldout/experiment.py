@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.learning import fitted_q, heldout_training
 from slurm_rl_plugin.learning.algorithms import Settings
@@ -36,7 +36,7 @@ from slurm_rl_plugin.learning.policy_search import (
 from slurm_rl_plugin.learning.training_load import TrainingLoads, class_known_at_submission
 from slurm_rl_plugin.measure import intervals
 from slurm_rl_plugin.papers.study.claims import Declared, Measurement, Row, TextTable, row_of
-from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, legend_above, panels
+from slurm_rl_plugin.papers.study.figures import interval_panels
 from slurm_rl_plugin.papers.study.result_store import Learned, LearningTask, ResultStore
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.papers.study.trials import StudyLog, read_study_logs
@@ -151,7 +151,6 @@ class HeldoutPlan(NamedTuple):
         seeds = asked.number_of_seeds(fewest=1, why="give at least 1")
         no_traces = f"{asked.paper} needs logs: give the directory of the traces."
         traces = asked.traces_or_refuse(no_traces)
-        asked.refuse_policy("it trains its networks itself")
         size = QUICK_STUDY if asked.quick else StudySize()
         return cls(read_study_logs(traces, FEWEST_LOGS), seeds, size)
 
@@ -295,39 +294,6 @@ def rows_of(studies: Mapping[str, LogStudy]) -> Iterator[Row]:
         yield row_of("all logs", policy, TO_BEST, ratio_over_logs(logs))
 
 
-def _ratios(studies: Mapping[str, LogStudy]) -> Any:
-    titles = [f"{name}: {TO_BEST} ({study.best})" for name, study in studies.items()]
-    figure, axes = panels(titles, (5, 6), share=True)
-    for axis, (name, study) in zip(axes, studies.items(), strict=True):
-        policies = [*study.rules, *study.learned][::-1]
-        draw_intervals(axis, {each: figure_of(study, each, TO_BEST) for each in policies})
-        for goal in DECLARED.goals(name):
-            if goal.column == TO_BEST:
-                place = policies.index(str(goal.policy))
-                axis.plot(float(str(goal.printed)), place, "|", color="C3", markersize=16)
-        axis.axvline(1.0, color="black", linewidth=0.8)
-    return finished(
-        figure, axes, "geometric mean over windows, 95 % interval; red: goal", "", log="x"
-    )
-
-
-def _effects(studies: Mapping[str, LogStudy]) -> Any:
-    figure, axis = plt.subplots(figsize=(9, 5), layout="constrained")
-    for name, study in studies.items():
-        best = study.rules[study.best].bounded_slowdown
-        ratios = [
-            float(np.exp(np.log(each.bounded_slowdown / best).mean()))
-            for each in study.effects.values()
-        ]
-        axis.plot(range(len(ratios)), ratios, "o-", label=name)
-    axis.axhline(1.0, color="black", linewidth=0.8)
-    labels = list(next(iter(studies.values())).effects)
-    axis.set_xticks(range(len(labels)), labels, rotation=30, ha="right")
-    axis.set_ylabel(TO_BEST)
-    legend_above(figure, axis)
-    return figure
-
-
 def run(asked: Asked) -> Outcome:
     """Train, choose on the past of each log, and measure on its later part."""
     plan = HeldoutPlan.of(asked)
@@ -339,15 +305,14 @@ def run(asked: Asked) -> Outcome:
             studies[name] = study_log(name, plan, store)
             add(1)
     facts = {name: _facts(study) for name, study in studies.items()}
+    claims = DECLARED.claims(rows_of(studies))
+    ratios = [each for each in claims if each.cell.column == TO_BEST and each.cell.group in studies]
     return Outcome(
-        claims=DECLARED.claims(rows_of(studies)),
+        claims=claims,
         seeds=range(plan.seeds),
         more=list(_passages(facts)),
         facts={"logs": facts},
-        drawings={
-            "heldout-ratios.png": lambda: _ratios(studies),
-            "heldout-effects.png": lambda: _effects(studies),
-        },
+        drawings={"heldout-ratios.png": partial(interval_panels, ratios, TO_BEST, at=1.0)},
     )
 
 

@@ -313,10 +313,8 @@ def _finished(figure: Any, axes: Sequence[Any], *, logarithmic: bool) -> Any:
 def run(asked: Asked) -> Outcome:
     """Simulate every rule on every grid, and judge."""
     seeds = asked.number_of_seeds()
-    if asked.policy or asked.traces_given:
-        raise ConfigurationError(
-            f"{asked.paper} takes no traces and no --policy: its grids are generated."
-        )
+    if asked.traces_given:
+        raise ConfigurationError(f"{asked.paper} takes no traces: its grids are generated.")
     size = QUICK if asked.quick else FULL
     planned = experiments(size)
     grids = seeds * sum(len(rules) for _, rules in planned.values())

@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import MaxNLocator
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
@@ -24,10 +24,15 @@ from slurm_rl_plugin.learning.fitted_q import FittedQSettings
 from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.reactive_grids_2008.load import training_loads
-from slurm_rl_plugin.papers.reactive_grids_2008.rows import fairness_gap
 from slurm_rl_plugin.papers.reactive_grids_2008.study import crowded_segment
 from slurm_rl_plugin.papers.study import claims, trials
-from slurm_rl_plugin.papers.study.figures import draw_cumulative, draw_intervals, finished, panels
+from slurm_rl_plugin.papers.study.figures import (
+    cumulative_waits,
+    fairness_gaps,
+    finished,
+    interval_panels,
+    panels,
+)
 from slurm_rl_plugin.papers.study.result_store import LearnedNetwork, LearningTask, ResultStore
 from slurm_rl_plugin.papers.study.study import Add, Asked, Effort, Outcome
 from slurm_rl_plugin.policies.echo_state import ReservoirSettings
@@ -36,7 +41,6 @@ from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepar
 from slurm_rl_plugin.simulator.workloads.recorded_runs import quantiles_at_start
 from slurm_rl_plugin.units import (
     DAY,
-    INTERACTIVE_WAIT_GOAL,
     SHORT_JOB_RUN_TIME,
     BoolArray,
     FloatArray,
@@ -394,53 +398,10 @@ def _draw_responsiveness(groups_shown: Mapping[str, trials.PairedTrial]) -> Any:
     return finished(figure, axes, "responsiveness x", up, columns=7)
 
 
-def _draw_delays(groups_shown: Mapping[str, trials.PairedTrial]) -> Any:
-    figure, axes = panels(list(groups_shown), (4.5, 4.6))
-    for axis, trial in zip(axes, groups_shown.values(), strict=True):
-        for name, (colour, style) in _STYLES.items():
-            if name in trial.schedules:
-                waits, _ = trial.pooled(name, interactive=True)
-                draw_cumulative(axis, np.maximum(waits, 1.0), style, colour, name)
-        axis.axvline(INTERACTIVE_WAIT_GOAL, color="grey", linewidth=0.8)
-    across = "queuing delay (s; below 1 s at 1 s; line at 2 min)"
-    return finished(figure, axes, across, "fraction of interactive jobs", log="x", columns=7)
-
-
-def _draw_memory(groups_shown: Mapping[str, trials.PairedTrial]) -> Any:
-    """Paired differences in R of the worst 5 %: echo state less feed-forward or forgetful."""
-    figure, axes = panels(list(groups_shown), (4.2, 3.4), share=True)
-    for axis, (group, trial) in zip(axes, groups_shown.items(), strict=True):
-        rows = [
-            memory_row(group, trial, estimates, other)
-            for estimates in ("ORA", "EST")
-            for other in ("NN", "ESN0")
-        ]
-        gains = {each.cell.policy: each.measured for each in rows}
-        draw_intervals(axis, gains, "tab:orange", "mean and 95 % interval over learners and logs")
-        axis.axvline(0.0, color="grey", linestyle="--", label="no difference")
-        axis.xaxis.set_major_locator(MaxNLocator(4))
-    across = "difference of mean R of the\nworst 5 % interactive jobs"
-    return finished(figure, axes, across, "")
-
-
-def _draw_fairness(trial: trials.PairedTrial) -> Any:
-    titles = [f"LPC-EGEE segment {number}" for number in MEASURED_SEGMENTS]
-    figure, axes = panels(titles, (4.3, 4.4))
-    for place, axis in enumerate(axes):
-        for name, (colour, style) in _STYLES.items():
-            if name != trials.NATIVE:
-                seconds, gap = fairness_gap(trial, name, place)
-                axis.plot(seconds / DAY, gap, style, color=colour, label=name)
-        axis.axhline(0.0, color="black", linewidth=0.8)
-    up = "fairness (eq. 4) less that of the native scheduler"
-    return finished(figure, axes, "time (days)", up, columns=6)
-
-
 def run(asked: Asked) -> Outcome:
     """Train all networks and measure."""
     seeds, effort = range(asked.number_of_seeds()), asked.effort
     traces = asked.traces_or_less()
-    asked.refuse_policy("it compares four networks")
     log = None if traces is None else trials.read_lpc(traces)  # may fail: before the trainings
     segments: dict[int, trials.PairedTrial] = {}
     estimates: dict[str, dict[str, float]] = {}
@@ -460,18 +421,12 @@ def run(asked: Asked) -> Outcome:
             estimates = estimate_figures(crowded, tried, medians_of(past))
     shown = dict(groups)
     title = "LPC-EGEE segments {}, {} processors"
-    drawings = {
-        "fig-2-responsiveness.png": lambda: _draw_responsiveness(shown),
-        "fig-3-queuing-delay.png": lambda: _draw_delays(shown),
-        "memory.png": lambda: _draw_memory(shown),
-    }
     more: list[str | claims.TextTable] = []
     if segments:
         capacity = trials.PROCESSORS_OF_2011
         shown_segments = segments[capacity]
         groups[title.format("17 to 19", capacity)] = shown_segments
         shown[title.format("17-19", capacity)] = shown_segments
-        drawings["fig-4-fairness.png"] = lambda: _draw_fairness(shown_segments)
         header = ["POLICY", *map(str.upper, next(iter(estimates.values())))]
         table = ([name, *each.values()] for name, each in estimates.items())
         more.append("\nJ = U/2 + F/2 on LPC-D, 81 processors, by the estimate of run times:")
@@ -482,8 +437,22 @@ def run(asked: Asked) -> Outcome:
     if segments:  # only on its own machine is the native scheduler compared fairly
         capacity = trials.PROCESSORS_OF_LPC
         rows += rows_on_native(title.format("17 to 19", capacity), segments[capacity])
+    found = DECLARED.claims(rows)
+    memory = [each for each in found if each.cell.group.startswith("Memory")]
+    across = "difference of mean R of the worst 5 % interactive jobs"
+    drawings = {
+        "fig-2-responsiveness.png": partial(_draw_responsiveness, shown),
+        "fig-3-queuing-delay.png": partial(cumulative_waits, shown, _STYLES),
+        "memory.png": partial(interval_panels, memory, across, at=0.0),
+    }
+    if segments:
+        places = {
+            f"LPC-EGEE segment {number}": (shown_segments, place)
+            for place, number in enumerate(MEASURED_SEGMENTS)
+        }
+        drawings["fig-4-fairness.png"] = partial(fairness_gaps, places, _STYLES)
     return Outcome(
-        claims=DECLARED.claims(rows),
+        claims=found,
         seeds=seeds,
         more=more,
         facts={"estimates": estimates},

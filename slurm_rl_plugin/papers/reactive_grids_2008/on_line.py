@@ -220,22 +220,3 @@ def facts(found: Mapping[str, Trial]) -> dict[str, Any]:
         "generated": {str(FRACTIONS[group]): each for group, each in entries.items()},
         "segments": segments,
     }
-
-
-def report(found: Mapping[str, Trial]) -> claims.Report:
-    """Means over the logs, and the utility of each window."""
-    report: list[str | claims.TextTable] = []
-    for group, trial in found.items():
-        rows = [[name, *(float(each[c].mean()) for c in _COLUMNS)] for name, each in trial.items()]
-        report += [f"\nLearning on line, {group}, means over the logs:"]
-        report += [claims.TextTable.of(["POLICY", *map(str.upper, _COLUMNS)], rows, ".4g")]
-    header = ["POLICY", *(str(window + 1) for window in range(WINDOWS))]
-    for place, segment in enumerate(load.MEASURED_SEGMENTS if SEGMENTS in found else ()):
-        rows = [
-            [name, *each["windows"][place].tolist()]
-            for name, each in found[SEGMENTS].items()
-            if not name.endswith(INITIAL)
-        ]
-        report += [f"\nMean utility of each tenth of the jobs by arrival, segment {segment}:"]
-        report += [claims.TextTable.of(header, rows, ".3f")]
-    return report

@@ -15,11 +15,16 @@ from slurm_rl_plugin.papers.reactive_grids_2008 import load
 from slurm_rl_plugin.papers.study import claims
 from slurm_rl_plugin.papers.study.result_store import LearningTask, ResultStore
 from slurm_rl_plugin.papers.study.study import Effort
-from slurm_rl_plugin.papers.study.trials import FIFO, LONGEST_FIRST, NATIVE, SJF, PairedTrial
+from slurm_rl_plugin.papers.study.trials import (
+    FIFO,
+    LONGEST_FIRST,
+    NATIVE,
+    SJF,
+    PairedTrial,
+    fairness_over_time,
+)
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import HOUR, MINUTE, SHORT_JOB_RUN_TIME, FloatArray
-from slurm_rl_plugin.utility.fairness import fairness, service_at
-from slurm_rl_plugin.utility.summary import ScheduledJobs
 
 #: The interval of a mean counts in a verdict even of few logs.
 _ANY_LOGS: Mapping[str, Any] = {"logs": claims.FEW_LOGS}
@@ -197,24 +202,6 @@ _SETTLED = 50_000.0
 INFEASIBLE_BOUND = 0.625
 
 
-def fairness_over_time(jobs: ScheduledJobs, times: FloatArray) -> FloatArray:
-    """Fairness (eq. 4) of the service up to each of `times` of the schedule's clock."""
-    served = np.empty((len(times), len(jobs.shares)))
-    for account in range(len(jobs.shares)):
-        mine = jobs.account == account
-        served[:, account] = service_at(
-            times - jobs.submit[0],  # sums of epoch seconds would lose digits
-            jobs.start[mine] - jobs.submit[0],
-            jobs.run_time[mine],
-            jobs.processors[mine],
-        )
-    total = served.sum(axis=1)
-    fractions = np.divide(
-        served, total[:, None], out=np.zeros_like(served), where=total[:, None] > 0
-    )
-    return np.array([float(fairness(jobs.shares, each)) for each in fractions])
-
-
 def rows_of_shares(feasible: PairedTrial, infeasible: PairedTrial) -> Iterator[claims.Row]:
     """Every sentence of sections VI.A and B on fairness."""
     settled = {
@@ -299,8 +286,6 @@ def rows_of_calibration(curves: Curves) -> Iterator[claims.Row]:
         )
 
 
-#: Points in time at which fairness is compared.
-_INSTANTS = 400
 #: Shorter waits are counted as one second, so that ratios of medians exist.
 _LEAST_WAIT = 1.0
 
@@ -313,7 +298,7 @@ def rows_of_segment(group: str, trial: PairedTrial, machine: str) -> Iterator[cl
             yield _factor_row(f"Table III, {group}", trial, column, printed, least, machine)
     yield trial.row(f"Fig. 6, {group}", load.RL, _WITHIN, (NATIVE, *load.BASELINES), **_ANY_LOGS)
     gaps = {
-        name: float(np.abs(fairness_gap(trial, name)[1]).max())
+        name: float(np.abs(trial.fairness_gap(name)[1]).max())
         for name in (load.RL, *load.BASELINES)
         if name in trial.schedules
     }
@@ -349,20 +334,6 @@ def _factor_row(
         },
         judged=claims.Judgement(judged.holds and not at_once, because),
     )
-
-
-def fairness_gap(trial: PairedTrial, policy: str, place: int = 0) -> tuple[FloatArray, FloatArray]:
-    """Fairness of a policy less that of the native scheduler over time.
-
-    Returns:
-        Seconds since the first submit, and the differences at these times, between the submits of
-        the first and the last job counted.
-    """
-    native, other = (trial.schedules[name][place] for name in (NATIVE, policy))
-    last = len(native.submit) - trial.drop[1] - 1
-    times = np.linspace(native.submit[trial.drop[0]], native.submit[last], _INSTANTS)
-    difference = fairness_over_time(other, times) - fairness_over_time(native, times)
-    return times - native.submit[0], difference
 
 
 def wait_differences(trial: PairedTrial, policy: str) -> tuple[FloatArray, FloatArray]:

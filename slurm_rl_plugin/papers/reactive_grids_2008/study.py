@@ -7,7 +7,8 @@ public; segments of LPC-EGEE replace it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +16,30 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
 from slurm_rl_plugin.learning.evaluation.paired import (
     Candidate,
     candidate_of_model,
     evaluate,
     medians_of,
 )
-from slurm_rl_plugin.learning.onnx_file import import_network
 from slurm_rl_plugin.learning.sarsa import PAPER, SarsaSettings
 from slurm_rl_plugin.learning.training_load import log_window
 from slurm_rl_plugin.papers.reactive_grids_2008 import load, on_line, rows
 from slurm_rl_plugin.papers.study.claims import TextTable
-from slurm_rl_plugin.papers.study.figures import draw_cumulative, draw_intervals, finished, panels
+from slurm_rl_plugin.papers.study.figures import (
+    comparison,
+    cumulative_waits,
+    draw_cumulative,
+    fairness_gaps,
+    finished,
+    panels,
+)
 from slurm_rl_plugin.papers.study.result_store import LearningTask, ResultStore
 from slurm_rl_plugin.papers.study.study import Asked, Effort, Outcome
 from slurm_rl_plugin.papers.study.trials import (
     FIFO,
     LOGS,
-    LONGEST_FIRST,
     NATIVE,
     PROCESSORS_OF_2011,
     PROCESSORS_OF_LPC,
@@ -44,6 +48,7 @@ from slurm_rl_plugin.papers.study.trials import (
     Contender,
     PairedTrial,
     archived_log,
+    fairness_over_time,
     prepared_segments,
     read_lpc,
     rules,
@@ -54,7 +59,7 @@ from slurm_rl_plugin.policies.registry import SHIPPED_MODELS
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
-from slurm_rl_plugin.units import DAY, HOUR, INTERACTIVE_WAIT_GOAL, MINUTE
+from slurm_rl_plugin.units import DAY, HOUR, INTERACTIVE_WAIT_GOAL
 from slurm_rl_plugin.utility.time_utility import relative_overhead
 
 #: The crowded segment.
@@ -115,11 +120,11 @@ Segments = Mapping[tuple[int, int], PairedTrial]
 
 def _steps(asked: Asked) -> int:
     effort, on_lpc = asked.effort, asked.traces is not None
-    networks = 0 if asked.policy else len(load.FRACTIONS) + 1 + on_lpc
+    networks = len(load.FRACTIONS) + len(_AS_PRINTED) + 1 + on_lpc
     curves = sum(task.steps for tasks in rows.curve_tasks(effort).values() for task in tasks)
     segments = len(load.MEASURED_SEGMENTS) * len(_MACHINES) * on_lpc
     logs = (len(load.FRACTIONS) + 1) * asked.number_of_seeds() + segments + on_line.steps(asked)
-    return logs + (networks + 2) * effort.sweeps + curves
+    return logs + networks * effort.sweeps + curves
 
 
 def _trial(
@@ -149,28 +154,17 @@ def _on_segments(effort: Effort, store: ResultStore, log: JobLog, network: QNetw
     return found
 
 
-def _given_network(path: Path) -> QNetwork:
-    network = import_network(path)
-    if network.schema != REACTIVE_GRID:
-        raise ConfigurationError(
-            f"model {path} is of schema {network.schema.name}: give one of {REACTIVE_GRID.name}, "
-            "which `slurm-rl train --algorithm sarsa` writes."
-        )
-    return network
-
-
 def run(asked: Asked) -> Outcome:
-    """Train, or take the given network, simulate and judge."""
+    """Train, simulate and judge."""
     seeds, effort = asked.number_of_seeds(), asked.effort
     traces = asked.traces_or_less()
-    given = None if asked.policy is None else _given_network(asked.policy)
     log = None if traces is None else read_lpc(traces)  # may fail: before the trainings
     segments: Segments = {}
     with asked.bar("training and simulating", _steps(asked)) as add:
         store = ResultStore(asked.models, add)
 
         def network(task: LearningTask) -> QNetwork:
-            return given or store.network(task).q_network
+            return store.network(task).q_network
 
         as_printed = {
             name: store.network(load.learning_task(_FILES[name], SHOWN, effort, each)).q_network
@@ -203,20 +197,25 @@ def run(asked: Asked) -> Outcome:
         found += rows.rows_of_segment(group, trial, _MACHINES[capacity])
     found += rows.rows_of_literal_reward(feasible[SHOWN], shown)
     found += [*rows.rows_of_calibration(curves), *on_line.rows_of(learning)]
+    claims = load.DECLARED.claims(found)
+    waits = [each for each in claims if each.cell.column.endswith("mean wait (s)")]
     drawings = {
-        "table-2.png": lambda: _draw_table_2(feasible),
-        "conservation-of-work.png": lambda: _draw_conservation(feasible),
-        "fig-3-interactive-waits.png": lambda: _draw_figure_3(feasible),
-        "fig-4-5-fairness.png": lambda: _draw_fairness(feasible[SHOWN], infeasible),
-        "literal-reward.png": lambda: _draw_literal_reward(feasible[SHOWN], shown),
-        "calibration.png": lambda: _draw_curves(curves),
+        "table-2.png": partial(comparison, waits, "wait (s)"),
+        "fig-3-interactive-waits.png": partial(_draw_figure_3, feasible),
+        "fig-4-5-fairness.png": partial(_draw_fairness, feasible[SHOWN], infeasible),
     }
     if segments:
+        of_2011 = {
+            f"LPC-EGEE segment {number}, {capacity} processors": each
+            for (number, capacity), each in segments.items()
+            if capacity == PROCESSORS_OF_2011
+        }
+        places = {title: (each, 0) for title, each in of_2011.items()}
         drawings |= {
-            "fig-6-segment-waits.png": lambda: _draw(segments, _draw_waits),
-            "fig-6-segment-wait-differences.png": lambda: _draw(segments, _draw_differences),
-            "fig-7-segment-fairness.png": lambda: _draw(segments, _draw_fairness_gap),
-            "fig-6-learning.png": lambda: _draw_learning(learning[on_line.SEGMENTS]),
+            "fig-6-segment-waits.png": partial(cumulative_waits, of_2011, _TRACE_STYLES),
+            "fig-6-segment-wait-differences.png": partial(_draw_differences, of_2011),
+            "fig-7-segment-fairness.png": partial(fairness_gaps, places, _TRACE_STYLES),
+            "fig-6-learning.png": partial(_draw_learning, learning[on_line.SEGMENTS]),
         }
     shipped = shipped_figures(asked)
     columns = [f"{name}, {figure}" for name in shipped for figure in ("J", "<= 120 S")]
@@ -225,11 +224,10 @@ def run(asked: Asked) -> Outcome:
         for policy in next(iter(shipped.values()))
     ]
     return Outcome(
-        claims=load.DECLARED.claims(found),
+        claims=claims,
         seeds=range(seeds),
         drawings=drawings,
         more=[
-            *on_line.report(learning),
             "\nShipped models, J = U/2 + F/2 and interactive jobs within 120 s:",
             TextTable.of(["POLICY", *columns], table, ".3f"),
         ],
@@ -240,41 +238,6 @@ def run(asked: Asked) -> Outcome:
 _COLOURS = ("tab:blue", "tab:orange", "tab:green")
 _STYLES = {FIFO: "--", load.RL: "-", SJF: ":"}
 _INSTANTS = 300
-
-
-def _draw_table_2(trials: Mapping[float, PairedTrial]) -> Any:
-    figure, axes = panels(["interactive jobs", "batch jobs"], (5, 4.5), share=True)
-    names = [f"{policy}\n{p}" for p in trials for policy in (FIFO, load.RL)]
-    for axis, job_class in zip(axes, ("interactive", "batch"), strict=True):
-        cells = [(p, trial, policy) for p, trial in trials.items() for policy in (FIFO, load.RL)]
-        for place, (p, trial, policy) in enumerate(cells):
-            draws = np.maximum(trial.figure(policy, f"{job_class} mean wait"), 1.0)
-            (low, high), middle = np.quantile(draws, [0.025, 0.975]), draws.mean()
-            error = [[max(middle - low, 0.0)], [max(high - middle, 0.0)]]
-            label = "measured: mean, and the middle 95 % of single logs"
-            axis.errorbar([place], [middle], error, fmt="x", color="C0", capsize=4, label=label)
-            printed = load.printed_waits(p, policy, job_class)[0]
-            style = {"color": "C3", "markerfacecolor": "none", "label": "printed in Table II"}
-            axis.plot([place], [printed], "o", **style)
-        axis.set_xticks(range(len(names)), names)
-    across = "policy, fraction p of interactive jobs"
-    return finished(figure, axes, across, "mean wait (s)", log="y")
-
-
-def _draw_conservation(trials: Mapping[float, PairedTrial]) -> Any:
-    figure, axes = panels([f"p = {p}" for p in trials], (4, 4.2), share=True)
-    for axis, (p, trial) in zip(axes, trials.items(), strict=True):
-        ratios = {
-            name: trial.ratio_of_means("work-weighted wait", name, FIFO)
-            for name in trial.measures
-            if name not in (FIFO, rows.LITERAL, rows.PRINTED)
-        }
-        draw_intervals(axis, ratios)
-        bounds = [rows.implied_ratio(p, most=each) for each in (False, True)]
-        axis.axvspan(*bounds, color="tab:red", alpha=0.3, label="implied by Table II")
-        axis.axvline(1.0, color="grey", linestyle="--", label="FIFO")
-        axis.set_xlim(left=0.0)
-    return finished(figure, axes, "sum of run time x wait,\nas a fraction of FIFO's", "")
 
 
 def _draw_figure_3(trials: Mapping[float, PairedTrial]) -> Any:
@@ -306,7 +269,7 @@ def _draw_fairness(feasible: PairedTrial, infeasible: PairedTrial) -> Any:
             begin = max(float(jobs.submit[first] - jobs.submit[0]) for jobs in schedules)
             end = min(float(jobs.submit[-1] - jobs.submit[0]) for jobs in schedules)
             seconds = np.linspace(begin, end, _INSTANTS)
-            curves = [rows.fairness_over_time(jobs, jobs.submit[0] + seconds) for jobs in schedules]
+            curves = [fairness_over_time(jobs, jobs.submit[0] + seconds) for jobs in schedules]
             low, middle, high = np.quantile(curves, [0.025, 0.5, 0.975], axis=0)
             hours = seconds / HOUR
             axis.plot(hours, middle, color=colour, label=f"{policy}, median of the logs")
@@ -320,41 +283,14 @@ def _draw_fairness(feasible: PairedTrial, infeasible: PairedTrial) -> Any:
     return finished(figure, axes, across, up, columns=2)
 
 
-def _draw_literal_reward(trial: PairedTrial, networks: Mapping[str, QNetwork]) -> Any:
-    titles = ("what the networks learned: higher starts first", "what they do")
-    figure, (left, right) = panels(titles, (5.5, 4.5))
-    run_times = np.geomspace(10.0, 40_000.0, 200)
-    for policy, name, colour in (
-        (rows.LITERAL, "reward as printed", "tab:red"),
-        (rows.PRINTED, "all settings as printed", "tab:purple"),
-        (load.RL, "difference reward", "tab:blue"),
-    ):
-        scores = rows.scores_by_run_time(networks[policy], run_times)
-        left.plot(run_times / MINUTE, scores, color=colour, label=name)
-    left.axvline(15.0, color="grey", linestyle=":", label="interactive | batch")
-    left.set_xscale("log")
-    names = (rows.LITERAL, rows.PRINTED, LONGEST_FIRST, FIFO, load.RL, SJF)
-    means = [float(trial.figure(name, "mean wait").mean()) for name in names]
-    right.barh(names, means, color=["tab:red", "tab:purple", "grey", "grey", "tab:blue", "grey"])
-    right.set_xlabel(f"mean wait (s), p = {SHOWN}")
-    up = "score on a crowded grid (standardised)"
-    return finished(figure, (left, right), "run time of the job (min)", up)
-
-
-def _draw_curves(curves: rows.Curves) -> Any:
-    figure, [axis] = panels(["calibrating SARSA off-line, p = 0.5"], (8, 4.5))
-    for colour, (kind, objective) in zip(_COLOURS, curves.items(), strict=True):
-        jobs = rows.SWEEP_JOBS * np.arange(objective.shape[1])
-        axis.plot(jobs, objective.mean(axis=0), color=colour, label=rows.PRETRAININGS[kind])
-        low, high = objective.min(axis=0), objective.max(axis=0)
-        axis.fill_between(jobs, low, high, color=colour, alpha=0.15, linewidth=0)
-    up = "objective on the validation logs\n(mean and range of the learners)"
-    return finished(figure, [axis], "jobs learned from", up)
-
-
 #: Jobs over which differences of waits are averaged.
 _WINDOW = 200
-_TRACE_COLOURS = {NATIVE: "black", FIFO: "tab:blue", load.RL: "tab:orange", SJF: "tab:green"}
+_TRACE_STYLES = {
+    NATIVE: ("black", "-"),
+    FIFO: ("tab:blue", "-"),
+    load.RL: ("tab:orange", "-"),
+    SJF: ("tab:green", "-"),
+}
 
 
 def _draw_learning(trial: on_line.Trial) -> Any:
@@ -376,40 +312,15 @@ def _draw_learning(trial: on_line.Trial) -> Any:
     return finished(figure, axes, across, "mean time utility", columns=2)
 
 
-def _draw(segments: Segments, draw: Callable[[Any, PairedTrial], tuple[str, str]]) -> Any:
-    """A panel for each segment on the processors of 2011; `draw` gives the names of the axes."""
-    shown = {key: each for key, each in segments.items() if key[1] == PROCESSORS_OF_2011}
-    titles = [f"LPC-EGEE segment {number}, {capacity} processors" for number, capacity in shown]
-    figure, axes = panels(titles, (5, 3.5), rows=2)
-    for axis, trial in zip(axes, shown.values(), strict=False):
-        across, up = draw(axis, trial)
-    return finished(figure, axes, across, up, columns=5)
-
-
-def _draw_waits(axis: Any, trial: PairedTrial) -> tuple[str, str]:
-    for name, colour in _TRACE_COLOURS.items():
-        waits, _ = trial.pooled(name, interactive=True)
-        draw_cumulative(axis, np.maximum(waits, 1.0), "-", colour, name)
-    axis.axvline(INTERACTIVE_WAIT_GOAL, color="grey", linestyle=":", label="2 minutes")
-    axis.set_xscale("log")
-    return "wait (s, below 1 s drawn at 1 s)", "fraction of interactive jobs"
-
-
-def _draw_differences(axis: Any, trial: PairedTrial) -> tuple[str, str]:
-    for name, colour in _TRACE_COLOURS.items():
-        if name != NATIVE:
-            submit, difference = rows.wait_differences(trial, name)
-            window = min(_WINDOW, len(difference))
-            smooth = np.convolve(difference / HOUR, np.full(window, 1.0 / window), mode="valid")
-            axis.plot(submit[: len(smooth)] / DAY, smooth, color=colour, label=f"native - {name}")
-    axis.axhline(0.0, color="black", linewidth=0.8)
-    return "arrival (days)", f"difference of waits (h),\nmean of {_WINDOW} jobs"
-
-
-def _draw_fairness_gap(axis: Any, trial: PairedTrial) -> tuple[str, str]:
-    for name, colour in _TRACE_COLOURS.items():
-        if name != NATIVE:
-            seconds, gap = rows.fairness_gap(trial, name)
-            axis.plot(seconds / DAY, gap, color=colour, label=f"{name} - native")
-    axis.axhline(0.0, color="black", linewidth=0.8)
-    return "time (days)", "difference of fairness (eq. 4)"
+def _draw_differences(segments: Mapping[str, PairedTrial]) -> Any:
+    figure, axes = panels(list(segments), (5, 3.5), rows=2)
+    for axis, trial in zip(axes, segments.values(), strict=False):
+        for name, (colour, style) in _TRACE_STYLES.items():
+            if name != NATIVE:
+                submit, difference = rows.wait_differences(trial, name)
+                window = min(_WINDOW, len(difference))
+                smooth = np.convolve(difference / HOUR, np.full(window, 1 / window), mode="valid")
+                axis.plot(submit[: len(smooth)] / DAY, smooth, style, color=colour, label=name)
+        axis.axhline(0.0, color="black", linewidth=0.8)
+    up = f"native wait less the policy's (h),\nmean of {_WINDOW} jobs"
+    return finished(figure, axes, "arrival (days)", up, columns=5)

@@ -16,13 +16,12 @@ from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts import forecast
 from slurm_rl_plugin.forecasts.replays import OrderOf, replayed_waits
 from slurm_rl_plugin.learning.evaluation.paired import starts_of_order
-from slurm_rl_plugin.learning.onnx_file import import_model
+from slurm_rl_plugin.learning.onnx_file import import_network
 from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.measure.intervals import of_blocks
 from slurm_rl_plugin.papers.study import claims
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.papers.study.trials import read_study_logs
-from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.run import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -269,12 +268,9 @@ def _coverage_figure(found: Mapping[tuple[str, str], ForecastLog]) -> Any:
 
 def run(asked: Asked) -> Outcome:
     """Forecast jobs of each log under each order, and score the forecasts."""
-    asked.refuse_policy("it takes the run times that the default model predicts")
     asked.refuse_seeds("give none")
     logs = _logs_in(asked.traces_or_refuse(_NO_TRACES))
-    network = import_model(asked.shipped(_MODEL))
-    if not isinstance(network, QNetwork):
-        raise ConfigurationError(f"the model {_MODEL!r} has a memory of its own: install it again.")
+    network = import_network(asked.shipped(_MODEL))
     sampling = QUICK if asked.quick else Sampling()
     orders: dict[str, OrderOf] = {
         "fifo": lambda workload, _: QueueOrder(scores=-workload.submit),

@@ -268,10 +268,10 @@ def _draw(
 
 
 def run(asked: Asked) -> Outcome:
-    """Train on the load of 2008; run the shipped network, or a given one, on LPC-EGEE."""
+    """Train on the load of 2008; run the shipped network on LPC-EGEE."""
     seeds, effort = asked.number_of_seeds(), asked.effort
     traces = asked.traces_or_less()
-    reserve = import_network(asked.policy or asked.shipped(asked.paper))
+    reserve = import_network(asked.shipped(asked.paper))
     segments = {}
     with asked.bar("training and simulating", _steps(asked)) as add:
         store = ResultStore(asked.models, add)

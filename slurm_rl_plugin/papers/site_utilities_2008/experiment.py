@@ -33,8 +33,8 @@ from slurm_rl_plugin.learning.site_utility import (
     fit_site_utility,
     try_jobs,
 )
-from slurm_rl_plugin.papers.study.claims import Declared, Row, measure, row
-from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, panels
+from slurm_rl_plugin.papers.study.claims import Declared, Row, row
+from slurm_rl_plugin.papers.study.figures import finished, interval_panels, panels
 from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.papers.study.trials import (
@@ -442,41 +442,23 @@ def rows_of(figures: Mapping[str, Mapping[str, FloatArray]]) -> Iterator[Row]:
 _LOCAL = "reactive-grids"
 
 
-def _gains(figures: Mapping[str, Mapping[str, FloatArray]]) -> Any:
-    figure, [axis] = panels([""], (8, 2.8))
-    ours = figures[SITE_UTILITIES]["J"]
-    gains = {f"less {name}": ours - figures[name]["J"] for name in reversed(BASELINES)}
-    draw_intervals(axis, {name: measure(gain) for name, gain in gains.items()})
-    for place, gain in enumerate(gains.values()):
-        axis.plot(gain, np.full(len(gain), place - 0.2), ".", color="tab:grey", alpha=0.6)
-    axis.axvline(0.0, color="black", linewidth=0.8)
-    across = "difference in J of the same jobs: mean with 95 % interval; grey: seeds"
-    return finished(figure, [axis], across, "")
-
-
-def _brokers(
-    figures: Mapping[str, Mapping[str, FloatArray]], routed: Mapping[str, FloatArray]
-) -> Any:
-    names = list(figures)[::-1]
-    figure, axes = panels(["U", "F", "J", "part of the routed jobs"], (3.5, 3.6), share=True)
-    for axis, column in zip(axes, ("U", "F", "J"), strict=False):
-        draw_intervals(axis, {name: measure(figures[name][column]) for name in names})
+def _draw_routes(routed: Mapping[str, FloatArray]) -> Any:
+    names = list(routed)[::-1]
+    figure, [axis] = panels(["part of the routed jobs"], (6, 3.6))
     left = np.zeros(len(names))
     for number, site in enumerate(SITES):
         part = np.array([routed[name][:, number].mean() for name in names])
         label = f"{site.name}: {site.capacity} processors"
-        axes[3].barh(range(len(names)), part, left=left, color=f"C{number + 3}", label=label)
+        axis.barh(names, part, left=left, label=label)
         left += part
-    axes[3].set_xlabel("fraction")
-    across = "mean over all jobs of\nall sites, 95 % interval"
-    return finished(figure, axes, across, "")
+    return finished(figure, [axis], "fraction", "")
 
 
 def run(asked: Asked) -> Outcome:
     """Fit the sites' models on some segments, then route jobs of other segments."""
     needed = "no traces: give the directory of LPC-EGEE, or name it in SLURM_RL_TRACES."
     traces, seeds = asked.traces_or_refuse(needed), asked.number_of_seeds()
-    local = asked.policy or asked.shipped(_LOCAL)
+    local = asked.shipped(_LOCAL)
     network, log = import_network(local), read_lpc(traces)
     order, size = QueueOrder(network=network), QUICK_SIZE if asked.quick else FULL_SIZE
     found: list[dict[str, tuple[dict[str, float], Sequence[float]]]] = []
@@ -493,13 +475,21 @@ def run(asked: Asked) -> Outcome:
     figures = {name: columns_of([each[name][0] for each in found]) for name in CONTENDERS}
     routed = {name: np.array([each[name][1] for each in found]) for name in CONTENDERS}
     facts = {"local_scheduler": file_checksum(local), "models": checksums}
+    claims = DECLARED.claims(rows_of(figures))
+    gains, shown = claims[: len(BASELINES)], claims[len(BASELINES) :]
+    across = "paired difference, 95 % interval"
     return Outcome(
-        claims=DECLARED.claims(rows_of(figures)),
+        claims=claims,
         seeds=range(seeds),
         facts=facts,
         drawings={
-            "site-utilities-gain.png": lambda: _gains(figures),
-            "site-utilities-brokers.png": lambda: _brokers(figures, routed),
+            "site-utilities-gain.png": partial(
+                interval_panels, gains, across, at=0.0, label="column"
+            ),
+            "site-utilities-brokers.png": partial(
+                interval_panels, shown, "mean, 95 % interval", panel="column"
+            ),
+            "site-utilities-routes.png": partial(_draw_routes, routed),
         },
         manifest={"seeds": seeds, **facts},
     )

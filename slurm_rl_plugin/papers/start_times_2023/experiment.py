@@ -313,7 +313,6 @@ def _days_figure(tested: Tested) -> Any:
 
 def run(asked: Asked) -> Outcome:
     """Forecast every job of every poll from the 21st on, and score the forecasts."""
-    asked.refuse_policy("it orders no queue")
     asked.refuse_seeds("its file is given")
     path = asked.traces_or_refuse(_NO_FILE)
     path = path / _IN_TRACES if path.is_dir() else path

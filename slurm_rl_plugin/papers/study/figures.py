@@ -11,7 +11,8 @@ import numpy as np
 
 from slurm_rl_plugin.papers.study.claims import Measurement, Row
 from slurm_rl_plugin.papers.study.study import Drawings
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.papers.study.trials import NATIVE, PairedTrial
+from slurm_rl_plugin.units import DAY, INTERACTIVE_WAIT_GOAL, FloatArray
 from slurm_rl_plugin.whole_file import replacing
 
 mpl.use("Agg")  # head nodes have no display
@@ -81,6 +82,63 @@ def draw_intervals(
         )
     axis.set_yticks(range(len(found)), found)
     axis.set_ylim(-0.5, len(found) - 0.5)
+
+
+def interval_panels(
+    claims: Sequence[Row],
+    across: str,
+    *,
+    at: float | None = None,
+    panel: str = "group",
+    label: str = "policy",
+) -> Any:
+    """Measured figures with their intervals, the first claim on top; red: the printed ones.
+
+    `panel` and `label` are parts of a claim's cell: what has a panel, and what has a row in it.
+    """
+    titles = list(dict.fromkeys(getattr(each.cell, panel) for each in claims))
+    most = len({getattr(each.cell, label) for each in claims})
+    figure, axes = panels(titles, (4.5, 1.8 + 0.25 * most), share=True)
+    for axis, title in zip(axes, titles, strict=True):
+        shown = [each for each in reversed(claims) if getattr(each.cell, panel) == title]
+        draw_intervals(axis, {getattr(each.cell, label): each.measured for each in shown})
+        for place, each in enumerate(shown):
+            if each.printed is not None:
+                axis.plot(each.printed.value, place, "|", color="C3", markersize=16)
+        if at is not None:
+            axis.axvline(at, color="black", linewidth=0.8)
+    figure.supxlabel(across, fontsize="medium")
+    return finished(figure, axes, "", "")
+
+
+def cumulative_waits(
+    trials: Mapping[str, PairedTrial], styles: Mapping[str, tuple[str, str]]
+) -> Any:
+    """Waits of interactive jobs, a panel for each trial; policy -> its colour and line."""
+    figure, axes = panels(list(trials), (4.5, 4.2), rows=-(-len(trials) // 3))
+    for axis, trial in zip(axes, trials.values(), strict=False):
+        for name, (colour, style) in styles.items():
+            if name in trial.schedules:
+                waits, _ = trial.pooled(name, interactive=True)
+                draw_cumulative(axis, np.maximum(waits, 1.0), style, colour, name)
+        axis.axvline(INTERACTIVE_WAIT_GOAL, color="grey", linewidth=0.8)
+    across = "wait (s; below 1 s at 1 s; line at 2 minutes)"
+    return finished(figure, axes, across, "fraction of interactive jobs", log="x", columns=7)
+
+
+def fairness_gaps(
+    trials: Mapping[str, tuple[PairedTrial, int]], styles: Mapping[str, tuple[str, str]]
+) -> Any:
+    """Fairness less the native one over time, a panel for each trial and place of its log."""
+    figure, axes = panels(list(trials), (4.5, 4.2), rows=-(-len(trials) // 3))
+    for axis, (trial, place) in zip(axes, trials.values(), strict=False):
+        for name, (colour, style) in styles.items():
+            if name != NATIVE:
+                seconds, gap = trial.fairness_gap(name, place)
+                axis.plot(seconds / DAY, gap, style, color=colour, label=name)
+        axis.axhline(0.0, color="black", linewidth=0.8)
+    up = "fairness (eq. 4) less that of the native scheduler"
+    return finished(figure, axes, "time (days)", up, columns=6)
 
 
 def draw_cumulative(axis: Any, values: FloatArray, style: str, colour: str, name: str) -> None:

@@ -56,7 +56,6 @@ class Asked:
     traces: Path | None  #: folder of job logs; None without one
     traces_given: bool  #: whether that folder was an argument, not the environment's
     models: Path  #: folder of the result store
-    policy: Path | None  #: file of a network that replaces trained ones
     quick: bool  #: whether everything is small, as a smoke test
     shipped: Callable[[str], Path]  #: name of a model of the package -> its file
     bar: Bar
@@ -87,11 +86,6 @@ class Asked:
         if self.traces is None:
             self.say(f"No traces are named: {left_out}.")
         return self.traces
-
-    def refuse_policy(self, why: str) -> None:
-        """Refuse --policy for a study that takes no network."""
-        if self.policy is not None:
-            raise ConfigurationError(f"--policy is not for {self.paper}: {why}.")
 
     def refuse_seeds(self, why: str) -> None:
         """Refuse --seeds for a study that draws nothing."""

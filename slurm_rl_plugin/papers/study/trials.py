@@ -22,6 +22,7 @@ from slurm_rl_plugin.papers.study.result_store import LearnedNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.log_workload import OTHER_ACCOUNT, PreparedLog, prepare_log
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray
+from slurm_rl_plugin.utility.fairness import fairness, service_at
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 from slurm_rl_plugin.utility.time_utility import relative_overhead, responsiveness
 
@@ -233,6 +234,10 @@ def _part(condition: Any) -> float:
     return float(np.mean(condition)) if len(condition) else float("nan")
 
 
+#: Points in time at which fairness is compared.
+_INSTANTS = 400
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedTrial:
     """The schedules of each policy on the same logs."""
@@ -279,6 +284,19 @@ class PairedTrial:
         ratio = self.ratio_of_means(column, policy, to)
         return claims.row_of(group, f"{policy} / {to}", column, ratio, **more)
 
+    def fairness_gap(self, policy: str, place: int = 0) -> tuple[FloatArray, FloatArray]:
+        """Fairness of a policy less that of the native scheduler over time.
+
+        Returns:
+            Seconds since the first submit, and the differences at these times, between the submits
+            of the first and the last job counted.
+        """
+        native, other = (self.schedules[name][place] for name in (NATIVE, policy))
+        last = len(native.submit) - self.drop[1] - 1
+        times = np.linspace(native.submit[self.drop[0]], native.submit[last], _INSTANTS)
+        difference = fairness_over_time(other, times) - fairness_over_time(native, times)
+        return times - native.submit[0], difference
+
     def pooled(self, policy: str, *, interactive: bool) -> tuple[FloatArray, FloatArray]:
         """Waits and run times of the counted jobs of a class in all logs, seconds."""
         waits, run_times = [], []
@@ -288,6 +306,24 @@ class PairedTrial:
             waits.append(jobs.wait[counted][mine])
             run_times.append(jobs.run_time[counted][mine])
         return np.concatenate(waits), np.concatenate(run_times)
+
+
+def fairness_over_time(jobs: ScheduledJobs, times: FloatArray) -> FloatArray:
+    """Fairness (eq. 4) of the service up to each of `times` of the schedule's clock."""
+    served = np.empty((len(times), len(jobs.shares)))
+    for account in range(len(jobs.shares)):
+        mine = jobs.account == account
+        served[:, account] = service_at(
+            times - jobs.submit[0],  # sums of epoch seconds would lose digits
+            jobs.start[mine] - jobs.submit[0],
+            jobs.run_time[mine],
+            jobs.processors[mine],
+        )
+    total = served.sum(axis=1)
+    fractions = np.divide(
+        served, total[:, None], out=np.zeros_like(served), where=total[:, None] > 0
+    )
+    return np.array([float(fairness(jobs.shares, each)) for each in fractions])
 
 
 def run_trial(
