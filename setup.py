@@ -79,7 +79,7 @@ setup(
     python_requires=">=3.11",
     packages=find_packages(include=["slurm_rl_plugin", "slurm_rl_plugin.*"], exclude=WING),
     package_data={
-        "": ["claims.toml", "model_card.md"],
+        "": ["claims.toml", "model_card.md", "*.onnxtxt"],
         "slurm_rl_plugin": [
             "py.typed",
             "cli/demo/logs/*",

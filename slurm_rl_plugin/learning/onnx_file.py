@@ -8,14 +8,16 @@ of equals, or `memory_in` where there is no job. The scaler is part of the graph
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+import onnx.parser
+from jinja2 import Template
+from onnx import helper, numpy_helper
 
 from slurm_rl_plugin.errors import ModelUnreadable
 from slurm_rl_plugin.features.probe import known_schema, schema_entries
@@ -78,98 +80,30 @@ _TENSORS = (
     *("queue_weights", "job_weights", "bias"),
 )
 _OPERATORS = {"relu": "Relu", "sigmoid": "Sigmoid"}
-#: First steps of both kinds of network: operator, inputs, output.
-_SCALED = (
-    ("Sub", ["queue", "queue_mean"], "queue_centred"),
-    ("Div", ["queue_centred", "queue_scale"], "queue_scaled"),
-    ("Sub", ["jobs", "job_mean"], "jobs_centred"),
-    ("Div", ["jobs_centred", "job_scale"], "jobs_scaled"),
-)
-_NETWORK = (
-    ("MatMul", ["queue_scaled", "queue_weights"], "queue_part"),
-    ("MatMul", ["jobs_scaled", "job_weights"], "job_part"),
-    ("Add", ["job_part", "queue_part"], "both"),
-    ("Add", ["both", "bias"], "inner"),
-)
-_NETWORK_SCORE = (
-    ("MatMul", ["hidden", "output"], "from_hidden"),
-    ("MatMul", ["jobs_scaled", "linear"], "from_jobs"),
-    ("Add", ["from_hidden", "from_jobs"], "unbiased"),
-    ("Add", ["unbiased", "output_bias"], "column"),
-    ("Squeeze", ["column", "column_axis"], "score"),
-)
-_RESERVE = (
-    ("MatMul", ["queue_scaled", "reserve_weights"], "held"),
-    ("Add", ["held", "reserve_bias"], "reserve"),
-)
 _VECTORS = ("queue_mean", "queue_scale", "job_mean", "job_scale", "bias", "queue_linear")
-_ECHO_STATE = (
-    ("MatMul", ["reservoir_weights", "memory_in"], "from_memory"),
-    ("MatMul", ["queue_scaled", "queue_weights"], "from_queue"),
-    ("MatMul", ["jobs_scaled", "job_weights"], "from_jobs"),
-    ("Add", ["from_memory", "from_queue"], "shared"),
-    ("Add", ["shared", "bias"], "shared_biased"),
-    ("Add", ["from_jobs", "shared_biased"], "inner"),
-    ("Sigmoid", ["inner"], "active"),
-    ("Mul", ["active", "leak"], "renewed"),
-    ("Mul", ["memory_in", "kept"], "remembered"),
-    ("Add", ["renewed", "remembered"], "states"),
-    ("MatMul", ["states", "readout"], "score_of_states"),  # columns: n may be 0
-    ("MatMul", ["jobs_scaled", "job_linear"], "score_of_jobs"),
-    ("MatMul", ["queue_scaled", "queue_linear"], "score_of_queue"),
-    ("Add", ["score_of_states", "score_of_jobs"], "score_inside"),
-    ("Add", ["score_of_queue", "output_bias"], "score_outside"),
-    ("Add", ["score_inside", "score_outside"], "score_column"),
-    ("Squeeze", ["score_column", "column_axis"], "score"),
-    # an entry before the first job, with the lowest score and the old memory, for an empty queue
-    ("Unsqueeze", ["memory_in", "rows"], "memory_row"),
-    ("Concat", ["memory_row", "states"], "possible_memories"),
-    ("Concat", ["lowest", "score"], "possible_scores"),
-    ("ArgMax", ["possible_scores"], "best"),
-    ("Gather", ["possible_memories", "best"], "memory_out"),
-)
-_Steps = Sequence[tuple[str, list[str], str]]
-_Shapes = dict[str, Sequence[int | str]]
-_ATTRIBUTES = {"Concat": {"axis": 0}, "ArgMax": {"axis": 0, "keepdims": 0}, "Gather": {"axis": 0}}
+#: Axes of operators that change the shape.
+_AXES = {"rows": 0, "column_axis": 1}
 
 
 def _write(
     path: Path,
     name: str,
     schema: FeatureSchema,
-    steps: _Steps,
     tensors: Mapping[str, FloatArray],
-    more: _Shapes,
     metadata: Mapping[str, str],
+    **words: object,
 ) -> None:
-    """Write a graph that scales the features and does some steps, and the metadata.
-
-    Args:
-        tensors: constants, written as float32.
-        more: shapes of further inputs, which end in `_in`, and outputs, by name.
-    """
-    nodes = [
-        helper.make_node(operator, inputs, [output], **_ATTRIBUTES.get(operator, {}))
-        for operator, inputs, output in (*_SCALED, *steps)
-    ]
-    initializers = [
-        numpy_helper.from_array(np.asarray(value, dtype=np.float32), tensor)
-        for tensor, value in tensors.items()
-    ]
-    used = {each for node in nodes for each in node.input}
-    for axis_name, axis in (("rows", 0), ("column_axis", 1)):
-        if axis_name in used:
-            axes = np.array([axis], dtype=np.int64)
-            initializers.append(numpy_helper.from_array(axes, axis_name))
-    features: _Shapes = {"queue": [len(schema.queue)], "jobs": ["n", len(schema.jobs)]}
-    values = {
-        each: helper.make_tensor_value_info(each, TensorProto.FLOAT, shape)
-        for each, shape in {**features, **more}.items()
-    }
-    taken = [each for each in values if each in features or each.endswith("_in")]
-    given = [values[each] for each in values if each not in taken]
-    graph = helper.make_graph(
-        nodes, name, [values[each] for each in taken], given, initializer=initializers
+    """Write a graph and the metadata; `words` of `<name>.onnxtxt`, and constants as float32."""
+    text = read_whole(Path(__file__).with_name(f"{name}.onnxtxt")).decode()
+    sizes = {"queue": len(schema.queue), "jobs": len(schema.jobs)}
+    graph = onnx.parser.parse_graph(Template(text).render(**sizes, **words))
+    for node in graph.node:
+        node.ClearField("domain")  # empty
+    used = {each for node in graph.node for each in node.input}
+    constants = {each: np.asarray(value, dtype=np.float32) for each, value in tensors.items()}
+    constants |= {each: np.array([axis]) for each, axis in _AXES.items() if each in used}
+    graph.initializer.extend(
+        numpy_helper.from_array(value, each) for each, value in constants.items()
     )
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION
@@ -187,15 +121,13 @@ def export_network(network: QNetwork, path: Path, metadata: Mapping[str, str]) -
         "linear": network.linear[:, None],
         "output_bias": np.array([network.output_bias]),
     }
-    active = (_OPERATORS[network.activation], ["inner"], "hidden")
-    steps: _Steps = (*_NETWORK, active, *_NETWORK_SCORE)
-    outputs: _Shapes = {"score": ["n"]}
+    holds = network.reserve_weights is not None
     if network.reserve_weights is not None:
         tensors["reserve_weights"] = network.reserve_weights[:, None]
         tensors["reserve_bias"] = np.array([network.reserve_bias])
-        steps, outputs["reserve"] = (*steps, *_RESERVE), [1]
     entries = {"activation": network.activation, **metadata}
-    _write(path, "q_network", network.schema, steps, tensors, outputs, entries)
+    active = _OPERATORS[network.activation]
+    _write(path, "q_network", network.schema, tensors, entries, activation=active, reserve=holds)
 
 
 def import_network(path: Path) -> QNetwork:
@@ -241,9 +173,8 @@ def export_echo_state(network: EchoStateNetwork, path: Path, metadata: Mapping[s
         "kept": np.array(1.0 - network.leak),
         "lowest": np.array([-np.inf]),
     }
-    more: _Shapes = {"memory_in": [size], "score": ["n"], "memory_out": [size]}
     entries = {"memory_size": str(size), **metadata}
-    _write(path, "echo_state_network", network.schema, _ECHO_STATE, tensors, more, entries)
+    _write(path, "echo_state_network", network.schema, tensors, entries, memory=size)
 
 
 def echo_state_of(file: OnnxFile) -> EchoStateNetwork:

@@ -69,7 +69,8 @@ def test_without_that_word_it_holds_the_papers_and_what_they_claim(tmp_path: Pat
 def test_it_holds_code_types_and_models_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert not [name for name in names if "/papers/" in name or name.endswith("claims.toml")]
-    assert {"slurm_rl_plugin/py.typed", "slurm_rl_plugin/learning/model_card.md"} <= {*names}
+    data = ("py.typed", "learning/model_card.md", "learning/q_network.onnxtxt")
+    assert {f"slurm_rl_plugin/{name}" for name in data} <= {*names}
     assert any(name.startswith("slurm_rl_plugin/cli/demo/logs/") for name in names)
     models = {Path(name).stem for name in names if name.endswith(".onnx")}
     assert models == set(SHIPPED_MODELS)
