@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -18,10 +18,12 @@ from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.regression import EchoStateRegressor, FeedForwardRegressor, Samples
 from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.learning.training_load import (
+    Count,
+    Natural,
     Progress,
     TrainedPolicy,
     TrainingLoad,
-    check_number,
+    check_settings,
     drawn_loads,
     mean_objective,
 )
@@ -118,8 +120,6 @@ def site_targets(
     return reward + gamma * np.append(best[1:], 0.0)[: len(reward), None]
 
 
-#: Regressors of the Q-function.
-REGRESSORS = ("feed-forward", "echo-state")
 #: Schemas of a trained network by name.
 SCHEMAS = {schema.name: schema for schema in (*REACTIVE_GRID_SCHEMAS, SITE)}
 
@@ -133,27 +133,29 @@ class FittedQSettings:
     inputs. Schema "site" requires reward "slowdown"; see SLOWDOWN.
     """
 
-    regressor: str = "echo-state"  #: one of REGRESSORS
-    schema: str = "reactive-grid-2011"  #: one of SCHEMAS
-    iterations: int = 12  #: N of Algorithm 1; experience is collected anew before each
-    kept: int = 3  #: number of last collections to learn from
-    gamma: float = 0.9  #: discount of one start
-    epsilon: float = 0.1  #: probability of a random start while collecting; not for `site`
+    regressor: Annotated[str, ("feed-forward", "echo-state")] = "echo-state"
+    schema: Annotated[str, tuple(SCHEMAS)] = "reactive-grid-2011"
+    iterations: Count = 12  #: N of Algorithm 1; experience is collected anew before each
+    kept: Count = 3  #: number of last collections to learn from
+    gamma: Annotated[float, "[0, 1)"] = 0.9  #: discount of one start
+    #: Probability of a random start while collecting; not for `site`.
+    epsilon: Annotated[float, "[0, 1]"] = 0.1
     #: Lambda, of responsiveness against fairness in the reward; not for `site`.
-    utility_weight: float = 0.5
+    utility_weight: Annotated[float, "[0, 1]"] = 0.5
     #: On the weights while collecting, in parts of their root mean square; `site` only.
-    noise: float = 0.3
-    #: Jobs left waiting to learn from at each start, at most MOST_OTHERS; `site` only.
-    others: int = 8
-    exponent: float = 0.25  #: of the reward "slowdown" (`slowdown_rewards`)
-    batch: int = 0  #: training loads drawn for each iteration; 0 takes all of them
-    reward: str = "difference"  #: one of REWARDS
-    hidden: int = 16  #: sigmoid units of the feed-forward network
-    passes: int = 20  #: over the samples in each fit of the feed-forward network
-    decay: float = 1e-4  #: L2 penalty of the feed-forward network
+    noise: Annotated[float, "[0, inf)"] = 0.3
+    #: Jobs left waiting to learn from at each start; `site` only.
+    others: Annotated[int, "[0, 16]"] = 8
+    exponent: Annotated[float, "(0, 1]"] = 0.25  #: of the reward "slowdown" (`slowdown_rewards`)
+    batch: Natural = 0  #: training loads drawn for each iteration; 0 takes all of them
+    reward: Annotated[str, tuple(REWARDS)] = "difference"
+    hidden: Count = 16  #: sigmoid units of the feed-forward network
+    passes: Count = 20  #: over the samples in each fit of the feed-forward network
+    decay: Annotated[float, "[0, inf)"] = 1e-4  #: L2 penalty of the feed-forward network
     #: Of the echo state network.
     reservoir: ReservoirSettings = field(default_factory=ReservoirSettings)
-    ridge: float = 1e-4  #: penalty of its readout, per sample and on standardised inputs
+    #: Penalty of its readout, per sample and on standardised inputs.
+    ridge: Annotated[float, "[0, inf)"] = 1e-4
     seed: int = 1  #: of everything random
     #: Of the validated objective.
     weights: RewardWeights = field(
@@ -163,30 +165,7 @@ class FittedQSettings:
     )
 
     def __post_init__(self) -> None:
-        for name, value, known in (
-            ("regressor", self.regressor, REGRESSORS),
-            ("schema", self.schema, tuple(SCHEMAS)),
-            ("reward", self.reward, REWARDS),
-        ):
-            if value not in known:
-                raise ConfigurationError(f"unknown {name} {value!r}: give {' or '.join(known)}.")
-        fractions = (self.gamma, self.epsilon, self.utility_weight)
-        if not all(0.0 <= each <= 1.0 for each in fractions) or self.gamma == 1.0:
-            raise ConfigurationError("gamma must lie in [0, 1), epsilon and lambda in [0, 1].")
-        if min(self.iterations, self.kept, self.hidden, self.passes) < 1:
-            raise ConfigurationError("iterations, kept, hidden and passes must be at least 1.")
-        if min(self.noise, self.others, self.batch) < 0 or self.others > rollout.MOST_OTHERS:
-            raise ConfigurationError(
-                f"noise and batch must be at least 0, others must lie in 0..{rollout.MOST_OTHERS}."
-            )
-        if not 0.0 < self.exponent <= 1.0:
-            raise ConfigurationError("exponent must lie in (0, 1].")
-        for name in ("noise", "decay", "ridge"):
-            fits = 0.0 <= getattr(self, name) < math.inf
-            check_number("fitted-q", name, getattr(self, name), fits, "at least 0, and finite")
-        self._check_schema()
-
-    def _check_schema(self) -> None:
+        check_settings(self)
         site = self.schema == SITE.name
         if site and self.regressor == "echo-state":
             raise ConfigurationError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 
@@ -13,10 +14,12 @@ from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE, USUAL
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.learning.training_load import (
+    Count,
+    Natural,
     Progress,
     TrainedPolicy,
     TrainingLoad,
-    check_number,
+    check_settings,
     drawn_loads,
     mean_objective,
 )
@@ -49,8 +52,6 @@ STARTS = {
     "sjf": {"log_time_limit": -1.0},
     "saf": {"log_time_limit": -1.0, "log_size": -1.0},
 }
-#: The searched part of the network; the rest stays as at the start.
-SEARCHED = ("network", "linear", "reserve")
 #: Searched in a linear search: not the class of jobs, which a log without limits derives from run
 #: times that were unknown at submission, nor shares, which goals weigh.
 _LINEAR = tuple(name for name in SITE.jobs if name not in ("interactive", "share_doublings"))
@@ -68,8 +69,6 @@ FEATURE_GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 #: Fewest candidates of a generation from which the search gets weights.
 _FEWEST_CANDIDATES = 3
-#: Weights of networks are of order 1; a search with steps that overflow learns nothing.
-_LARGEST_STEP = 1000.0
 #: The reserve uses few features; with all of them it overfits the training loads.
 RESERVE_NUMBERS = len(RESERVE_FEATURES) + 1
 
@@ -78,29 +77,29 @@ RESERVE_NUMBERS = len(RESERVE_FEATURES) + 1
 class PolicySearchSettings:
     """Settings of the search (Hansen and Ostermeier 2001: CMA-ES)."""
 
-    hidden: int = 6  #: hidden units of the network
-    generations: int = 120  #: updates of the search distribution
+    hidden: Count = 6  #: hidden units of the network
+    generations: Count = 120  #: updates of the search distribution
     population: int = 0  #: candidates a generation; 0 takes 4 + 3 ln(parameters)
-    step: float = 0.3  #: initial standard deviation
-    validate_every: int = 5  #: generations between validations
-    seed: int = 1
+    step: Annotated[float, "(0, 1000]"] = 0.3  #: initial standard deviation; weights are of order 1
+    validate_every: Count = 5  #: generations between validations
+    seed: Natural = 1
     weights: RewardWeights = field(default_factory=RewardWeights)  #: of the maximised objective
     hold: bool = False  #: whether the network also gives a reserve free of batch work
-    #: One of SEARCHED: the whole network, the linear term (and the reserve with `hold`), or the
-    #: reserve alone.
-    searched: str = "network"
-    #: The order at the start, one of STARTS; with `hold`, interactive jobs first.
-    start: str = "sjf"
+    #: The searched part: the whole network, the linear term (and the reserve with `hold`), or the
+    #: reserve alone; the rest stays as at the start.
+    searched: Annotated[str, ("network", "linear", "reserve")] = "network"
+    #: The order at the start; with `hold`, interactive jobs first.
+    start: Annotated[str, tuple(STARTS)] = "sjf"
     history: bool = False  #: whether the network uses past runs
     without: str = ""  #: names of FEATURE_GROUPS that it does not use, separated by commas
-    batch: int = 0  #: training loads drawn for each generation; 0 takes all of them
+    batch: Natural = 0  #: training loads drawn for each generation; 0 takes all of them
 
     def __post_init__(self) -> None:
-        for name, known in (("start", tuple(STARTS)), ("searched", SEARCHED)):
-            given = getattr(self, name)
-            if given not in known:
-                raise ConfigurationError(f"{name} is {given!r}: give {' or '.join(known)}.")
-        self._check_numbers()
+        check_settings(self)
+        if 0 != self.population < _FEWEST_CANDIDATES:
+            raise ConfigurationError(
+                f"population is {self.population}: give {_FEWEST_CANDIDATES} at least, or 0."
+            )
         if self.searched == "reserve" and not self.hold:
             raise ConfigurationError("searched=reserve searches the reserve: give --hold as well.")
         if self.start == "site" and not self.history:
@@ -110,17 +109,6 @@ class PolicySearchSettings:
                 raise ConfigurationError(
                     f"without is {group!r}: give some of {', '.join(FEATURE_GROUPS)}."
                 )
-
-    def _check_numbers(self) -> None:
-        check = partial(check_number, "policy-search")
-        for name in ("hidden", "generations", "validate_every"):
-            check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
-        for name in ("batch", "seed"):
-            check(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
-        several = self.population == 0 or self.population >= _FEWEST_CANDIDATES
-        check("population", self.population, several, f"at least {_FEWEST_CANDIDATES}, or 0")
-        fits = 0.0 < self.step <= _LARGEST_STEP
-        check("step", self.step, fits, f"above 0, and at most {_LARGEST_STEP:g}")
 
     @property
     def groups_left_out(self) -> list[str]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -19,10 +18,12 @@ from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID, VO_PLACES, acc
 from slurm_rl_plugin.learning import sarsa_loop as loop
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.training_load import (
+    Count,
+    Natural,
     Progress,
     TrainedPolicy,
     TrainingLoad,
-    check_number,
+    check_settings,
     mean_objective,
 )
 from slurm_rl_plugin.policies.network import QNetwork, Scaler
@@ -38,10 +39,6 @@ REWARDS = {
     "completed": loop.COMPLETED,
     "running": loop.RUNNING,
 }
-#: Allowed values of the settings of the same names.
-PRETRAININGS = ("edf", "none", "recorded")
-UPDATES = ("online", "batch")
-KEPT = ("best", "last")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,50 +48,34 @@ class SarsaSettings:
     A sweep is one pass over one of the training loads, which take turns.
     """
 
-    epsilon: float = 0.05  #: probability of a random start during training
-    gamma: float = 0.2  #: discount for each start
-    learning_rate: float = 0.1  #: step of the back-propagation, eta
-    hidden: int = 20  #: sigmoid units of the network
-    sweeps: int = 20  #: total number of passes, including pre-training
+    epsilon: Annotated[float, "[0, 1]"] = 0.05  #: probability of a random start during training
+    gamma: Annotated[float, "[0, 1)"] = 0.2  #: discount for each start
+    learning_rate: Annotated[float, "(0, 1]"] = 0.1  #: step of the back-propagation, eta
+    hidden: Count = 20  #: sigmoid units of the network
+    sweeps: Count = 20  #: total number of passes, including pre-training
     schema: ClassVar[str] = REACTIVE_GRID.name  #: of the network's inputs
     #: "literal": lambda U + (1 - lambda) F; "difference": with the saving by the choice of the job
     #: instead of U; "completed" and "running": with U of the jobs that end before the next start,
     #: or run at it (see `learning/sarsa_loop.py`).
-    reward: str = "difference"
-    utility_weight: float = 0.5  #: lambda, the weight of time utility against fairness
+    reward: Annotated[str, tuple(REWARDS)] = "difference"
+    #: Lambda, the weight of time utility against fairness.
+    utility_weight: Annotated[float, "[0, 1]"] = 0.5
     #: "edf": the first sweeps act by early deadline first; "recorded": they learn from recorded
     #: starts; "none".
-    pretraining: str = "edf"
-    pretraining_sweeps: int = 3
+    pretraining: Annotated[str, ("edf", "none", "recorded")] = "edf"
+    pretraining_sweeps: Natural = 3
     #: "online": the network changes at every start; "batch": it is trained afresh after every sweep
     #: on all starts so far. (The paper trains afresh at every start, see `OnLineLearner`.)
-    update: str = "online"
-    epochs: int = 5  #: of each batch training
+    update: Annotated[str, ("online", "batch")] = "online"
+    epochs: Count = 5  #: of each batch training
     #: "best": the network of the sweep that validates best; "last": that of the last sweep, as in
     #: the paper. (With the literal reward the best network is often the untrained one.)
-    keep: str = "best"
+    keep: Annotated[str, ("best", "last")] = "best"
     seed: int = 1  #: of the initial weights, the exploration and the order of the epochs
     weights: RewardWeights = field(default_factory=RewardWeights)  #: of the validated objective
 
     def __post_init__(self) -> None:
-        for name, allowed in (
-            ("reward", REWARDS),
-            ("pretraining", PRETRAININGS),
-            ("update", UPDATES),
-            ("keep", KEPT),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ConfigurationError(
-                    f"SARSA setting {name} is {getattr(self, name)!r}: give one of "
-                    f"{', '.join(allowed)}."
-                )
-        check = partial(check_number, "SARSA")
-        for name in ("epsilon", "utility_weight"):
-            check(name, getattr(self, name), 0.0 <= getattr(self, name) <= 1.0, "from 0 to 1")
-        check("gamma", self.gamma, 0.0 <= self.gamma < 1.0, "from 0 to below 1")
-        check("learning_rate", self.learning_rate, 0.0 < self.learning_rate <= 1.0, "in (0, 1]")
-        for name, least in (("hidden", 1), ("sweeps", 1), ("epochs", 1), ("pretraining_sweeps", 0)):
-            check(name, getattr(self, name), getattr(self, name) >= least, f"at least {least}")
+        check_settings(self)
 
 
 #: As printed in 2008, section V.A; it learns to start interactive jobs last (see the reward). The

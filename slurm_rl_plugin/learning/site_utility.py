@@ -9,12 +9,11 @@ later part for validation.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.learning.policy_search import RULE_WEIGHTS, rule_network
 from slurm_rl_plugin.learning.regression import FeedForwardRegressor, Samples
 from slurm_rl_plugin.learning.side_by_side import side_by_side
+from slurm_rl_plugin.learning.training_load import Count
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.site_utilities import SCORES_ENTRY, SITE_UTILITY
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
@@ -47,25 +47,21 @@ _J_OF_2008 = RewardWeights(time_utility=0.5, responsiveness=0.0, fairness=0.5, t
 class SiteUtilitySettings:
     """Settings of the trials of one more job at a site, and of the fit to its gain."""
 
-    horizon: float = 24 * HOUR  #: simulated seconds after a trial
-    rounds: int = 6  #: of a training; each tries jobs at other instants and fits again
-    states: int = 80  #: instants of a history at which one more job is tried, in each round
-    most: float = 3.0  #: bound of a gain or loss of U and of F, in jobs, against outliers
-    hidden: int = 12  #: sigmoid units
-    passes: int = 30  #: over the samples
-    decay: float = 1e-3  #: L2 penalty on the weights
+    horizon: Annotated[float, "(0, inf)"] = 24 * HOUR  #: simulated seconds after a trial
+    rounds: Count = 6  #: of a training; each tries jobs at other instants and fits again
+    states: Count = 80  #: instants of a history at which one more job is tried, in each round
+    #: Bound of a gain or loss of U and of F, in jobs, against outliers.
+    most: Annotated[float, "(0, inf)"] = 3.0
+    hidden: Count = 12  #: sigmoid units
+    passes: Count = 30  #: over the samples
+    decay: Annotated[float, "[0, inf)"] = 1e-3  #: L2 penalty on the weights
     order: str = "multifactor"  #: rule that orders the queue of a site's log without a model
     seed: int = 1  #: of everything random
     #: Of J of the 2008 paper: publications must be in one unit, whatever a site's [reward].
     weights: RewardWeights = _J_OF_2008
 
     def __post_init__(self) -> None:
-        check = partial(training_load.check_number, SITE_UTILITY)
-        for name in ("rounds", "states", "hidden", "passes"):
-            check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
-        check("horizon", self.horizon, 0.0 < self.horizon < math.inf, "above 0, and finite")
-        check("most", self.most, self.most > 0.0, "above 0")
-        check("decay", self.decay, 0.0 <= self.decay < math.inf, "at least 0, and finite")
+        training_load.check_settings(self)
 
 
 class SiteHistory(NamedTuple):

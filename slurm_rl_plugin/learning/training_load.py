@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple, get_origin, get_type_hints
 
 import numpy as np
 
@@ -137,10 +138,31 @@ class TrainedPolicy:
     compared: tuple[tuple[str, float], ...] = ()
 
 
-def check_number(training: str, name: str, value: float, holds: bool, words: str) -> None:
-    """Refuse a setting of a training that does not hold; `words` describe its range."""
-    if not holds:
-        raise ConfigurationError(f"{training} setting {name} is {value:g}: give a number {words}.")
+Count = Annotated[int, "[1, inf)"]
+Natural = Annotated[int, "[0, inf)"]
+
+
+def check_settings(settings: Any) -> None:
+    """Refuse a setting out of the interval or the names that annotate its type."""
+    for name, hint in get_type_hints(type(settings), include_extras=True).items():
+        if get_origin(hint) is not Annotated:
+            continue
+        [allowed], value = hint.__metadata__, getattr(settings, name)
+        if isinstance(allowed, tuple):
+            if value not in allowed:
+                known = ", ".join(allowed)
+                raise ConfigurationError(f"setting {name} is {value!r}: give one of {known}.")
+            continue
+        low, high = map(float, allowed[1:-1].split(", "))
+        least, most = allowed[0] == "[", allowed[-1] == "]"
+        enough = value >= low if least else value > low
+        if enough and (value <= high if most else value < high):
+            continue
+        words = f"{'at least' if least else 'above'} {low:g}"
+        if not math.isinf(high):
+            words += f" and {'at most' if most else 'below'} {high:g}"
+        number = "number" if math.isfinite(value) else "finite number"
+        raise ConfigurationError(f"setting {name} is {value:g}: give a {number} {words}.")
 
 
 #: Mean waits of batch jobs below this count as this, seconds: a ratio of small waits is noise.

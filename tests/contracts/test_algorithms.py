@@ -33,6 +33,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.fakes.power_cut import Interrupted, stop_at
+from tests.functional.typed import refused
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
 
@@ -203,58 +204,8 @@ def test_training_needs_loads(name: str) -> None:
             train_policy(training, validation, settings)
 
 
-_RANGE = "{name} is {text}: give 2147483647 at most"
-_PAIR = "gamma must lie in [0, 1), epsilon and lambda in [0, 1]."
-_LEAST = "noise and batch must be at least 0, others must lie in 0..16."
-
-#: Words of a refusal -> settings out of their range, and settings that do not go together.
-WRONG = {
-    "policy-search": {
-        "policy-search setting {name} is {text}: give a number above 0, and at most 1000.": """
-            step=0 step=-1 step=inf step=nan step=1e+300""",
-        "policy-search setting {name} is {text}: give a number at least 3, or 0.": """
-            population=1 population=2 population=-2""",
-        "policy-search setting {name} is {text}: give a number at least 1.": """
-            validate_every=0 validate_every=-1 generations=0 hidden=0 hidden=-2""",
-        "policy-search setting {name} is {text}: give a number at least 0.": "batch=-1",
-        _RANGE: f"hidden=2147483648 generations=-1{'0' * 320}",
-        "start is 'longest'": "start=longest",
-        "give --hold as well": "searched=reserve",
-        "'all': give network or linear or reserve": "searched=all",
-        "set history=true as well": "history=false history=false;start=site",
-        "without is 'age': give some of request": "without=age without=request,age",
-    },
-    "sarsa": {
-        "SARSA setting {name} is": """
-            reward=other pretraining= update=often epsilon=1.5 utility_weight=-0.1
-            gamma=1 learning_rate=0 hidden=0 sweeps=0 epochs=0 pretraining_sweeps=-1""",
-        _RANGE: f"epochs=-1{'0' * 320}",
-    },
-    "fitted-q": {
-        "unknown {name} '{text}'": "reward=none schema=none",
-        "fitted-q setting {name} is {text}": "noise=nan decay=nan ridge=-0.0001",
-        _LEAST: "noise=-0.1 batch=-1 others=17",
-        "exponent must lie in (0, 1].": "exponent=0",
-        _PAIR: "gamma=1 epsilon=1.5 utility_weight=-0.1",
-        "iterations, kept, hidden and passes must be at least 1.": "iterations=0",
-        _RANGE: "kept=99999999999999999999",
-        "reward difference does not go with schema site": "schema=site",
-        "slowdown does not go with schema reactive-grid-2011": "reward=slowdown",
-    },
-    "echo-state": {"schema site is for fitted-q": "schema=site schema=site;reward=slowdown"},
-    "site-utility": {
-        "site-utility setting {name} is {text}": """
-            rounds=0 states=0 horizon=0 horizon=inf decay=-1 most=nan""",
-    },
-}
-
-
-@EVERY
-def test_wrong_settings_are_refused_in_their_words(name: str) -> None:
-    for words, cases in WRONG[name].items():
-        for case in cases.split():
-            changes = dict(each.split("=") for each in case.split(";"))
-            key, text = next(iter(changes.items()))
-            said = re.escape(words.format(name=key, text=text))
-            with pytest.raises(ConfigurationError, match=said):
-                settings_of(name, changes)
+@refused("settings of train")
+def test_wrong_settings_are_refused_in_their_words(words: str, said: str) -> None:
+    name, *changes = words.split()
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        settings_of(name, dict(each.split("=") for each in changes))

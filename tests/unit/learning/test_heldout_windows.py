@@ -15,11 +15,10 @@ from slurm_rl_plugin.learning.evaluation.heldout import (
     HeldoutProtocol,
     best_heuristic,
     figures_of_windows,
-    heuristics_on_training_part,
     training_and_test_windows,
     windows_of,
 )
-from slurm_rl_plugin.learning.evaluation.paired import Candidate, evaluate, starts_under
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, evaluate
 from slurm_rl_plugin.learning.heldout_training import (
     RuleComparison,
     best_reserve,
@@ -130,27 +129,6 @@ def test_rules_by_predicted_run_times_know_the_runs_before_the_window(name):
     assert (nothing.recent_runs.predicted != told.predicted[jobs]).any()
 
 
-def test_what_looks_at_the_class_does_not_see_run_times():
-    """One processor is taken while all jobs arrive: their order is the policy's alone."""
-    candidate = Candidate(name="interactive-first")
-    log = mmn_log(np.random.default_rng(2), jobs=40, processors=1)
-    limit = np.where(np.arange(40) % 3 == 1, 900.0, 7200.0)
-    log = replace(log, submit=np.arange(40.0), eligible=np.arange(40.0), time_limit=limit)
-    settings = SimulationSettings(capacity=1, backfilling="easy")
-
-    def order(run_time, classes):
-        prepared = classes(prepare_log(replace(log, run_time=run_time)))
-        workload = prepared.workload(RequestedLimit())
-        return np.argsort(starts_under(candidate, prepared, workload, settings)).tolist()
-
-    quick, slow = np.linspace(100, 850, 40), np.linspace(1000, 100, 40)
-    expected = [0, *range(1, 40, 3), *(job for job in range(1, 40) if job % 3 != 1)]
-    for run_time in (quick, slow):
-        assert order(run_time, class_known_at_submission) == expected
-    # the classes of reports would differ
-    assert order(quick, lambda each: each) != order(slow, lambda each: each)
-
-
 def test_rules_of_the_site_say_the_class_where_there_are_any():
     rule = JobClassRule(job_class="interactive", time_limit_at_most=3600.0)
     prepared = class_known_at_submission(LOG, JobClassifier([rule]))
@@ -160,27 +138,6 @@ def test_rules_of_the_site_say_the_class_where_there_are_any():
     np.testing.assert_array_equal(KNOWN.interactive, LOG.log.time_limit <= 900)
     nothing = replace(LOG.log, time_limit=np.full(len(LOG.log), np.nan))
     assert not class_known_at_submission(replace(LOG, log=nothing)).interactive.any()
-
-
-def test_the_test_part_has_no_say_in_the_choice():
-    training, _ = training_and_test_windows(KNOWN, SMALL)
-    log = KNOWN.log
-    later = np.arange(len(log)) >= 540
-    border = log.submit[540]
-    other = replace(
-        log,
-        submit=np.where(later, border + (log.submit - border) / 5, log.submit),
-        run_time=np.where(later, log.run_time[::-1] * 3, log.run_time),
-        time_limit=np.where(later, 60.0, log.time_limit),
-        processors=np.where(later, CAPACITY, log.processors),
-    )
-    chosen = heuristics_on_training_part(KNOWN, training, SMALL)
-    assert tuple(chosen) == HEURISTICS
-    altered = class_known_at_submission(prepare_log(other))
-    assert heuristics_on_training_part(altered, training, SMALL) == chosen
-    # nor is the choice blind: the test part alone would give other figures
-    _, test = training_and_test_windows(altered, SMALL)
-    assert heuristics_on_training_part(altered, test, SMALL) != chosen
 
 
 SMALL_TRAINING = HeldoutProtocol(windows=3, warm_up=50, counted=100, further=50)
