@@ -115,14 +115,6 @@ def test_recorded_starts_are_what_sarsa_would_have_seen_of_them(settings):
     assert not np.allclose(other.inputs, recorded.inputs)
 
 
-def test_pretraining_on_recorded_starts_depends_on_them():
-    settings = replace(KINDS["recorded"], sweeps=2, keep="last")
-    first, second = (
-        train(settings, training=[load(1, recorded=rule)]).network for rule in ("fifo", "sjf")
-    )
-    assert first.output.tolist() != second.output.tolist()
-
-
 def test_a_log_that_ran_more_than_its_machine_holds_can_be_learned_from():
     each = load(7, recorded=None)
     at_once = replace(each.prepared, log=replace(each.prepared.log, start=each.workload.submit))
