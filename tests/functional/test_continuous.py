@@ -118,11 +118,6 @@ def test_the_table_and_the_picture_of_the_front(typed: Typed, log: str, tmp_path
     assert (tmp_path / "new" / "front.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_a_log_too_short_is_one_sentence(typed: Typed, log: str) -> None:
-    words = ["evaluate", f"{log}@jobs=0:2000", "--protocol", "continuous"]
-    assert "fewer than 1024 jobs: give a longer log" in typed.refused(*words)
-
-
 def test_runs_have_as_many_days_though_one_leaves_out_the_last_one() -> None:
     log = mmn_log(np.random.default_rng(1), processors=5, jobs=400)
     submit = np.linspace(0.0, 9.9 * DAY, 400)

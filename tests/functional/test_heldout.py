@@ -234,11 +234,3 @@ def test_the_table_says_what_was_chosen_and_what_policies_saw(
     head = lines.index("run times as predicted when jobs arrive, on the test part:") + 1
     assert lines[head].split()[:3] == ["LOG-SCORE", "CRPS", "LOG10-ERROR"]
     assert all(float(each) > 0 for each in lines[head + 1].split())
-
-
-def test_a_log_too_short_for_a_window_is_one_sentence(
-    typed: Typed,
-) -> None:
-    sentence = typed.refused("evaluate", "mmn:jobs=6300", "--protocol", "heldout")
-    assert "2520 jobs" in sentence
-    assert "2536" in sentence

@@ -277,7 +277,7 @@ def test_the_study_tells_what_it_claims(typed: Typed, tmp_path: Path) -> None:
     assert all(claim["ci95"] for claim in document["claims"])
     assert set(document["by_goal"]) == set(KINDS)
     assert all(set(each) == set(GOALS) for each in document["by_goal"].values())
-    assert "off within 48 hours" in typed.out("reproduce", "switchback", "--quick")
+    assert "off within 48 hours" in typed.out("reproduce", "switchback", "--quick", "--seeds", 3)
 
 
 @pytest.mark.study

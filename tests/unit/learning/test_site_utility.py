@@ -154,14 +154,3 @@ def test_what_cannot_be_simulated_is_refused(load: TrainingLoad) -> None:
     limited = replace(load, settings=replace(load.settings, class_limit=ClassLimit()))
     with pytest.raises(ConfigurationError, match="leave out --reserve-as"):
         train_policy([limited], [load], SMALL)
-
-
-def test_the_verb_refuses_what_it_would_not_obey(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["train", "mmn:", "--algorithm", "site-utility", "-o", str(tmp_path / "site.onnx")]
-    assert main([*words, "--protocol", "heldout"]) == 2
-    assert "does not take site-utility" in capsys.readouterr().err
-    assert main([*words, "--hold"]) == 2
-    assert "no setting 'hold'" in capsys.readouterr().err
-    assert [*tmp_path.iterdir()] == []
