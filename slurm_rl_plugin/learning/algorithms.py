@@ -158,8 +158,6 @@ def train_policy(
         load_key: identifies the loads, so that a checkpoint of other loads is not used.
         start: network from which policy search starts, or that orders the queue for site-utility.
     """
-    if not training or not validation:
-        raise ConfigurationError("a training needs at least one training and validation load.")
     algorithm = algorithm_of(settings)
     if start is not None and not algorithm.takes_start:
         raise ConfigurationError("only policy-search starts from a model: leave out --from.")

@@ -205,10 +205,6 @@ RULE_WEIGHTS: Mapping[str, Mapping[str, float]] = {
 
 def rule_network(rule: str) -> QNetwork:
     """The network of the `site` schema with the order of one of RULE_WEIGHTS."""
-    if rule not in RULE_WEIGHTS:
-        raise ConfigurationError(
-            f"rule {rule} cannot be written as a network: give one of {', '.join(RULE_WEIGHTS)}."
-        )
     parameters = np.zeros(parameter_count(SITE, 1))
     linear = parameters[-len(SITE.jobs) :]
     for feature, weight in RULE_WEIGHTS[rule].items():

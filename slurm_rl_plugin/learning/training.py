@@ -15,7 +15,6 @@ import numpy as np
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.domain.job_class import JobClassifier
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning import algorithms
 from slurm_rl_plugin.learning.checkpoint import digest_of, forget_checkpoint
 from slurm_rl_plugin.learning.evaluation.paired import estimates_of, medians_of
@@ -232,8 +231,7 @@ def _best_of_seeds(trained: Sequence[TrainedPolicy]) -> TrainedPolicy:
 
 
 def _comparisons(plan: TrainingPlan, trained: TrainedPolicy) -> dict[str, RuleComparison]:
-    if not isinstance(trained.network, QNetwork):
-        raise ConfigurationError("--protocol heldout does not take echo-state: choose another.")
+    assert isinstance(trained.network, QNetwork)
     return {
         name: compare_with_rules(trained.network, prepared, plan.classifier)
         for name, prepared in zip(_names(plan.sources), plan.logs, strict=True)

@@ -196,14 +196,6 @@ def test_settings_are_checked_with_one_sentence(name: str) -> None:
             assert settings_of(name, {}, preset=preset) != settings_of(name, {})
 
 
-@EVERY_KIND
-def test_training_needs_loads(name: str) -> None:
-    settings = small_settings(name)
-    for training, validation in (([], VALIDATION), (TRAINING, [])):
-        with pytest.raises(ConfigurationError, match="at least one training and validation load"):
-            train_policy(training, validation, settings)
-
-
 @refused("settings of train")
 def test_wrong_settings_are_refused_in_their_words(words: str, said: str) -> None:
     name, *changes = words.split()

@@ -50,10 +50,6 @@ class ContinuousProtocol:
         """Consecutive stretches of a block."""
         return 1 if self.by_days else STRETCHES_DRAWN
 
-    def __post_init__(self) -> None:
-        if self.runs < 1:
-            raise ConfigurationError("a continuous replay needs at least one run.")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:

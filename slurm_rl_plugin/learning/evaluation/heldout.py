@@ -57,13 +57,6 @@ class HeldoutProtocol:
     refresh: float = 0.0  #: seconds between two cycles of the hook, which writes a network's scores
     starvation: float = math.inf  #: wait after which a job goes first under a network, seconds
 
-    def __post_init__(self) -> None:
-        if min(self.windows, self.counted) < 1 or min(self.warm_up, self.further, self.cycle) < 0:
-            raise ConfigurationError(
-                "the held-out protocol needs at least one window and one counted job, and no "
-                f"negative number: {self}."
-            )
-
     @property
     def jobs(self) -> int:
         """Length of a window in jobs."""

@@ -20,7 +20,6 @@ from slurm_rl_plugin.brokers.port import Broker
 from slurm_rl_plugin.brokers.registry import EarliestStartBroker, SiteUtilityBroker
 from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities, SiteOffer
-from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.learning.manifest import file_checksum
 from slurm_rl_plugin.learning.onnx_file import import_network
@@ -201,9 +200,7 @@ class SimulatedSite(NamedTuple):
             start = self.site.expected_start(self.job)
         else:
             found = self.published(self.site).of(request.job.qos, request.job.account)
-            if found is None:
-                account = request.job.account
-                raise SimulationError(f"site {self.name} publishes nothing of {account}.")
+            assert found is not None, "a model publishes a utility of every account"
             utility = found
         return SiteOffer(
             site=self.name,
