@@ -33,7 +33,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.fakes.power_cut import Interrupted, stop_at
-from tests.functional.typed import refused
+from tests.functional.typed import rows_of
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
 
@@ -196,7 +196,7 @@ def test_settings_are_checked_with_one_sentence(name: str) -> None:
             assert settings_of(name, {}, preset=preset) != settings_of(name, {})
 
 
-@refused("settings of train")
+@rows_of("settings of train")
 def test_wrong_settings_are_refused_in_their_words(words: str, said: str) -> None:
     name, *changes = words.split()
     with pytest.raises(ConfigurationError, match=re.escape(said)):
