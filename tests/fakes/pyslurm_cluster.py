@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.slurm.adapter import Slurm
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
 from tests.fakes.fake_cluster import FakeCluster
 
 FAKES = Path(__file__).parent
@@ -43,3 +47,16 @@ class PyslurmCluster(FakeCluster):
     def scontrol_calls(self) -> int:
         calls: int = self.state.get("scontrol_calls", 0)
         return calls
+
+
+def differences(system: SlurmCommands) -> list[tuple[int, str, object, object]]:
+    """What pyslurm and squeue say differently of the queue, each look a moment apart."""
+    theirs = {row.job_id: row for row in Squeue(system._runner).waiting_and_running()}
+    ours = {row.job_id: row for row in system._queue.waiting_and_running()}
+    assert ours.keys() == theirs.keys()
+    pairs = [
+        (job_id, each.name, getattr(row, each.name), getattr(theirs[job_id], each.name))
+        for job_id, row in ours.items()
+        for each in fields(QueueRow)
+    ]
+    return [each for each in pairs if str(each[2]) != str(each[3])]  # NaN is not itself

@@ -10,10 +10,8 @@ import os
 import shlex
 import signal
 import time
-from dataclasses import fields
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.slurm.adapter import (
@@ -22,10 +20,8 @@ from slurm_rl_plugin.batch_systems.slurm.adapter import (
     choose_adapter,
     installed_pyslurm,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (
     BatchSystemContract,
@@ -34,6 +30,7 @@ from tests.contracts.batch_system_contract import (
     row_of,
     set_factor,
 )
+from tests.fakes.pyslurm_cluster import differences
 from tests.real.conftest import StartSlurm, skip_without_daemons
 from tests.real.drawn_order import settings_of
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
@@ -145,20 +142,7 @@ class TestRows:
         for job_id in running[:2]:
             cluster.wait_state(job_id, "RUNNING")
         system = adapter(cluster, by_pyslurm)
-        cluster.wait_until(lambda: _differences(system) == [], 10, "the same rows twice")
-
-
-def _differences(system: SlurmCommands) -> list[tuple[int, str, object, object]]:
-    """What pyslurm and squeue say differently of the queue, each look a moment apart."""
-    theirs = {row.job_id: row for row in Squeue(system._runner).waiting_and_running()}
-    ours = {row.job_id: row for row in system._queue.waiting_and_running()}
-    assert ours.keys() == theirs.keys()
-    pairs = [
-        (job_id, each.name, getattr(row, each.name), getattr(theirs[job_id], each.name))
-        for job_id, row in ours.items()
-        for each in fields(QueueRow)
-    ]
-    return [each for each in pairs if str(each[2]) != str(each[3])]  # NaN is not itself
+        cluster.wait_until(lambda: differences(system) == [], 10, "the same rows twice")
 
 
 class TestWrites:
@@ -229,21 +213,6 @@ class TestWrites:
         slurm.scontrol("reconfigure")
         slurm.wait_eligible((job,))
         assert factors(system.snapshot()) == {job: 777}
-
-    def test_thousand_writes_and_release(self, closed_slurm: PrivateSlurm, kind: Kind) -> None:
-        """Five writes to each of 200 jobs, and a release of all."""
-        script = "#!/bin/sh\nsleep 1\n"
-        sbatch = f"printf '{script}' | sbatch --uid=bob -A biology -o /dev/null --chdir=/"
-        closed_slurm.run("sh", "-c", f"for i in $(seq 200); do {sbatch}; done", timeout=120)
-        system = adapter(closed_slurm, kind)
-        jobs = system.snapshot().pending.jobs.job_id
-        for round_number in range(5):
-            changes = [set_factor(int(job), int(job) + round_number) for job in jobs]
-            assert system.apply(changes).applied == 200
-        time.sleep(1.1)  # until the last one is eligible and thus in sprio
-        assert factors(system.snapshot()) == {int(job): int(job) + 4 for job in jobs}
-        assert system.release(np.array(jobs)).applied == 200
-        assert set(factors(system.snapshot()).values()) == {0}
 
 
 class TestArrays:
@@ -398,12 +367,6 @@ class TestFaults:
         assert time.monotonic() - began < 3
         cluster.restart("slurmctld")
         assert len(system.snapshot().pending) == 1
-
-    def test_accounting_daemon_down(self, start_slurm: StartSlurm, kind: Kind) -> None:
-        cluster = start_slurm(ClusterPlan(nodes=1))
-        cluster.submit("--hold")
-        cluster.kill("slurmdbd")
-        assert len(adapter(cluster, kind).snapshot().pending) == 1
 
     @pytest.mark.usefixtures("by_pyslurm")
     def test_configuration_that_is_missing(self, closed_slurm: PrivateSlurm) -> None:

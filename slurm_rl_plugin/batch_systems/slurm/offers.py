@@ -14,7 +14,6 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import NamedTuple
 
 from slurm_rl_plugin.accounting.sacct.fields import parse_time as time_of_sacct
@@ -275,7 +274,7 @@ _COUNTING = frozenset({"nodes", "cpus-per-gpu", "tres-per-task"})
 #: sinfo's time limit of a partition without one.
 NO_LIMIT = "infinite"
 #: 26.05 prints a letter between the time and `using`.
-_STARTS = re.compile(r"\bJob \d+ to start at (?P<time>\S+).*? using \d+ processors")
+_STARTS = re.compile(r"\bJob \d+ to start at (?P<time>\d{1,15}) .*?using \d+ processors")
 #: Releases that do not know an option refuse it without the word error.
 _REFUSED = re.compile(
     r"^(?:sbatch: (?:error|fatal):|allocation failure:|sbatch: (?=unrecognized option)) *"
@@ -327,7 +326,7 @@ def parse_start(status: int, text: str) -> float:
     """The time of a will-run test."""
     found = _STARTS.search(text)
     if found is not None:
-        return _seconds(found["time"])
+        return float(found["time"])
     refused = [each["words"] for each in _REFUSED.finditer(text)]
     error = failure(TEST_ONLY[0], text)
     if isinstance(error, BatchSystemUnavailable):
@@ -335,13 +334,6 @@ def parse_start(status: int, text: str) -> float:
     if status and refused:
         raise JobNotAccepted(f"Slurm would not take the job: {refused[-1]}")
     raise not_understood(" ".join(TEST_ONLY[:2]), text.strip().partition("\n")[0])
-
-
-def _seconds(text: str) -> float:
-    try:
-        return float(text) if text.isdigit() else datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        raise not_understood(" ".join(TEST_ONLY[:2]), text) from None
 
 
 def parse_partitions(text: str) -> list[Partition]:

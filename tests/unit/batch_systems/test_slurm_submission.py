@@ -259,11 +259,6 @@ def test_answers_of_every_release(answers: Path) -> None:
     assert parse_settings((answers / "config.txt").read_text()).cluster == "trial"
 
 
-def test_a_time_in_the_usual_form_is_local() -> None:
-    text = "sbatch: Job 7 to start at 2026-11-22T06:40:21 using 1 processors on nodes n1"
-    assert parse_start(0, text) % 60 == 21
-
-
 @pytest.mark.parametrize(
     ("status", "text", "kind", "words"),
     [
