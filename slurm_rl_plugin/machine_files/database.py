@@ -347,25 +347,20 @@ def enforced(
     }
     limits = [*database.accounts.values(), *database.users.values()]
     unknown = sorted({each.qos for each in partitions if each.qos} - set(database.qos))
-    sentences = {
-        "AccountingStorageEnforce lacks limits: limits of accounts and users are not enforced.": (
-            not of_associations and any(limit != _NO_LIMIT for limit in limits)
-        ),
-        "AccountingStorageEnforce lacks limits or qos: limits of a QOS are not enforced.": (
-            not of_qos and bare != database.qos
-        ),
-        "limits and shares of accounts are not known: put the output of `sacctmgr dump` as "
-        "sacctmgr.cfg into the folder of slurm.conf.": of_associations and not database.parent_of,
-        f"limits of the QOS {', '.join(unknown)} are not known: put the output of "
-        "`sacctmgr -P show qos` as qos.txt into the folder of slurm.conf.": of_qos
-        and bool(unknown),
+    sentences = slurm_keys()["enforcement"]
+    holds = {
+        "limits": not of_associations and any(limit != _NO_LIMIT for limit in limits),
+        "qos": not of_qos and bare != database.qos,
+        "associations": of_associations and not database.parent_of,
+        "unknown_qos": of_qos and bool(unknown),
     }
+    told = [sentences[each].format(", ".join(unknown)) for each, is_so in holds.items() if is_so]
     return replace(
         database,
         qos=database.qos if of_qos else bare,
         accounts=database.accounts if of_associations else {},
         users=database.users if of_associations else {},
-        left_out=(*database.left_out, *(each for each, holds in sentences.items() if holds)),
+        left_out=(*database.left_out, *told),
     )
 
 

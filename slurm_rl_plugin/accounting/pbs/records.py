@@ -71,13 +71,12 @@ def account_of(values: Mapping[str, str]) -> str:
     return values.get("account") or project or values.get("group") or values.get("user", "")
 
 
-def parse_epoch(text: str) -> float:
+def time_of(values: Mapping[str, str], name: str) -> float:
     """Seconds since the epoch; NaN for nothing and 0, ValueError for no number."""
-    if not text:
-        return math.nan
-    if not _EPOCH.fullmatch(text):
-        raise ValueError(text)
-    return float(text) or math.nan
+    text = values.get(name, "")
+    if text and not _EPOCH.fullmatch(text):
+        raise ValueError(f"{name}={text[:40]} is no time")
+    return float(text or 0.0) or math.nan
 
 
 def parse_duration(text: str) -> float:

@@ -25,12 +25,12 @@ from slurm_rl_plugin.accounting.pbs.records import (
     cut_record,
     cut_values,
     parse_duration,
-    parse_epoch,
     parse_job_id,
     parse_processors,
     parse_stamp,
     request_of,
     requests_of_runs,
+    time_of,
     unread_requests,
 )
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport, Tally
@@ -105,7 +105,7 @@ class EndedRuns:
         if job.subjob == WHOLE_ARRAY:
             return "job array as a whole"
         values = cut_values(record.text)
-        told = (_time(values, name) for name in ("ctime", "etime", "start", "end"))
+        told = (time_of(values, name) for name in ("ctime", "etime", "start", "end"))
         submit, eligible, start, end = told
         if math.isnan(end):
             end = parse_stamp(record.stamp, self._zone)
@@ -205,13 +205,6 @@ def _lines(log: LogFile) -> Iterator[bytes]:
     log.head()
     for data in log.batches():
         yield from io.BytesIO(data)
-
-
-def _time(values: dict[str, str], name: str) -> float:
-    try:
-        return parse_epoch(values.get(name, ""))
-    except ValueError as error:
-        raise ValueError(f"{name}={str(error)[:40]} is no time") from None
 
 
 class Run(NamedTuple):
