@@ -72,44 +72,6 @@ def test_an_absolute_path_goes_before_a_copy(tmp_path: Path) -> None:
     assert own.left_out == ()
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("Include missing.conf", r"slurm.conf:1: Include missing.conf: there is no file"),
-        ("Include slurm.conf", "include each other"),
-        ("Include *.conf", "name each file"),
-        ("what is this", r"slurm.conf:1: the word at column 1 is no key=value"),
-        ("CPUs=1  root:secret:1", r"^(?!.*secret).*the word at column 9 is no key=value"),
-        ("NodeName=n[1-16] CPUs=1000000000", "CPUs=1000000000: a node has 65535 CPUs at most"),
-        ("NodeName=n1 Sockets=9 CoresPerSocket=99 ThreadsPerCore=99", "65535 CPUs at most"),
-        ("NodeName=n1 CpuSpecList=0-60000,0-60000", "lists more than 65535 CPUs"),
-        ("NodeName=n[1-199999,1-199999]", r"names more than 262144 nodes"),
-        ("NodeName=n[1-200000]\nNodeName=m[1-200000]", "lines before, it names more than 262144"),
-        (
-            f"NodeName=n[1-300] CPUs=65535\n{PARTITION}",
-            "machine has 19660500 processors, and 16777216 can be simulated",
-        ),
-        ("NodeName=n1 CPUs=many", "slurm.conf:1: CPUs=many: this is no whole number"),
-        ("NodeName=n[1-x]", r"NodeName=n\[1-x\]: .* is no list of numbers"),
-        ("NodeName=n1 Gres=gpu:a:b:c:2", "is no NAME"),
-        ("NodeName=n1\nNodeName=n1", "n1 has a line already"),
-        ("NodeName=n1\nPartitionName=a Nodes=n1 MaxTime=soon", "this is no span of time"),
-        ("NodeName=n1\nPartitionName=a Nodes=n1 Default=maybe", "write YES or NO"),
-        ("NodeName=n1\nPartitionName=a Nodes=n7", "no NodeName or NodeSet line has n7"),
-        ("NodeName=n1\nPartitionName=a Nodes=n1 TRESBillingWeights=CPU", "no RESOURCE=NUMBER"),
-        ("NodeName=n1\nPartitionName=a Nodes=n1\nLicenses=a:b", "no NAME:COUNT"),
-        ("NodeName=n1 CpuSpecList=a\nPartitionName=a Nodes=n1", "no list of CPUs"),
-        ("NodeName=n1", "no PartitionName line"),
-        ("PartitionName=a", "no NodeName line"),
-        ("", "no NodeName line"),
-    ],
-)
-def test_faults_are_one_sentence(tmp_path: Path, line: str, words: str) -> None:
-    with pytest.raises(ConfigurationError, match=words) as caught:
-        machine_of_lines(tmp_path, line)
-    assert "\n" not in str(caught.value)
-
-
 def test_a_pipe_or_an_endless_file_is_waited_for_by_nobody(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.conf")
     tmp_path.joinpath("long.conf").write_text("\n" * (LONGEST_FILE + 1))
@@ -134,35 +96,3 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
     tmp_path.joinpath("slurm.conf").write_bytes(b"\x7fELF\0\0")
     with pytest.raises(ConfigurationError, match="is no text"):
         read_machine(tmp_path)
-
-
-@pytest.mark.parametrize("period", ["0", "UNLIMITED"])
-def test_priorities_that_would_never_be_calculated_are_refused(tmp_path: Path, period: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"PriorityCalcPeriod={period}: Slurm refuses"):
-        machine_of_lines(tmp_path, NODES, PARTITION, f"PriorityCalcPeriod={period}")
-
-
-@pytest.mark.parametrize(
-    ("file", "text", "words"),
-    [
-        ("sacctmgr_script", "Name Priority\n", "sacctmgr.script:1: 'Name' is no verb of sacctmgr"),
-        ("sacctmgr_script", "add qos 'x\n", "a quote is not closed"),
-        ("sacctmgr_script", "modify user where account=a set MaxJobs=1\n", "names no user"),
-        ("sacctmgr_script", "add qos x GrpTRES=cpu\n", "is no RESOURCE=NUMBER"),
-        ("sacctmgr_script", "add account x Fairshare=much\n", "this is no whole number"),
-        (
-            "sacctmgr_script",
-            "add account a\nadd qos x UsageFactor=two\n",
-            "UsageFactor=two: this is no factor",
-        ),
-        ("site_cfg", "Cluster - 'site'\nwhat\n", "site.cfg:2: this is no line of `sacctmgr dump`"),
-        ("qos_txt", "Name|Priority\nlong|5|6\n", "qos.txt:2: this row has 3 values"),
-        ("qos_txt", "long|5\n", "qos.txt:1: this row has 2 values and its header 0"),
-    ],
-)
-def test_faults_of_sacctmgr_are_one_sentence(
-    tmp_path: Path, file: str, text: str, words: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=words) as caught:
-        machine_of_lines(tmp_path, "ClusterName=site", NODES, PARTITION, **{file: text})
-    assert "\n" not in str(caught.value)
