@@ -173,7 +173,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"{ContinuousProtocol().runs})",
     )
     parser.add_argument(
-        "--plot", type=Path, metavar="DIR", help="draw waits, fairness, queue and machine as PNG"
+        "--plot", type=Path, metavar="DIR", help="draw waits of classes and of groups as PNG"
     )
     parser.add_argument(
         "--export", type=Path, metavar="DIR", help="write each schedule as SWF and as CSV"
@@ -434,7 +434,7 @@ def _files(
         from slurm_rl_plugin.evaluation.figures import draw_groups, draw_schedules  # noqa: PLC0415 - matplotlib
 
         groups = options.plot / "groups.png"
-        found["figures"] = [*draw_schedules(options.plot, schedules), draw_groups(groups, study)]
+        found["figures"] = [draw_schedules(options.plot, schedules), draw_groups(groups, study)]
     return found
 
 

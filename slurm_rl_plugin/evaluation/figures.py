@@ -14,14 +14,7 @@ from slurm_rl_plugin.evaluation.study import Study, shown_groups
 from slurm_rl_plugin.evaluation.what_if_study import VariantStudy
 from slurm_rl_plugin.hook.audit.log import AuditSummary
 from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
-from slurm_rl_plugin.units import (
-    DAY,
-    HOUR,
-    INTERACTIVE_WAIT_GOAL,
-    MINUTE,
-    FloatArray,
-)
-from slurm_rl_plugin.utility.fairness import fairness_at_starts
+from slurm_rl_plugin.units import HOUR, MINUTE
 from slurm_rl_plugin.utility.summary import ScheduledJobs
 from slurm_rl_plugin.whole_file import replacing
 
@@ -37,8 +30,6 @@ _EDGE = 100.0
 #: Accounts whose moves are drawn; the largest.
 _MOVED_ACCOUNTS = 10
 _COLOURS = {BETTER: "tab:green", WORSE: "tab:red", NO_DIFFERENCE: "tab:blue", INCONCLUSIVE: "0.6"}
-#: Steps of a line over time; a longer log shows the largest value of each stretch.
-_STEPS = 1000
 #: Lines that may lie on each other differ in their dashes.
 _STYLES = ("-", "-", "-", "--", ":")
 
@@ -51,14 +42,29 @@ def save_png(figure: Any, path: Path) -> str:
     return str(path)
 
 
-def draw_wait_curve(
-    axis: Any, jobs: ScheduledJobs, interactive: bool, name: str, style: str = "-"
-) -> None:
-    """Draw the share of one class that started within each wait; nothing where it has no jobs."""
-    waits = np.sort(jobs.wait[jobs.interactive == interactive])
-    if len(waits):
-        share = np.arange(1, len(waits) + 1) / len(waits)
-        axis.plot(np.maximum(waits, 1.0), share, style, label=name, drawstyle="steps-post")
+def draw_schedules(folder: Path, schedules: Mapping[str, ScheduledJobs]) -> str:
+    """Draw wait-cdf.png, the waits of both classes with a line for each policy; its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    _draw_waits(axes, schedules)
+    return save_png(figure, folder / "wait-cdf.png")
+
+
+def _draw_waits(axes: Any, schedules: Mapping[str, ScheduledJobs]) -> None:
+    """The share of each class that started within each wait; nothing where it has no jobs."""
+    for axis, interactive in zip(axes, (True, False), strict=True):
+        for (name, jobs), style in zip(schedules.items(), cycle(_STYLES), strict=False):
+            waits = np.sort(jobs.wait[jobs.interactive == interactive])
+            if len(waits):
+                share = np.arange(1, len(waits) + 1) / len(waits)
+                axis.plot(np.maximum(waits, 1.0), share, style, label=name, drawstyle="steps-post")
+        axis.set(xscale="log", xlabel="wait (s, below 1 s drawn at 1 s)")
+        axis.set(
+            ylabel="share of the jobs", title="interactive jobs" if interactive else "batch jobs"
+        )
+        axis.grid(visible=True, alpha=0.3)
+        if axis.lines:
+            axis.legend()
 
 
 def draw_groups(path: Path, study: Study) -> str:
@@ -127,14 +133,7 @@ def draw_shadow(
     rows = figure.subfigures(2 if study else 1, 1, squeeze=False)[:, 0]
     axes = rows[0].subplots(1, 3)
     _draw_moves(axes[0], summary, further_than)
-    for axis, interactive in zip(axes[1:], (True, False), strict=True):
-        for name, jobs in schedules.items():
-            draw_wait_curve(axis, jobs, interactive, name)
-        axis.set(xscale="log", xlabel="wait (s, below 1 s drawn at 1 s)")
-        axis.set_ylabel("share of the jobs")
-        axis.set_title("interactive jobs, replayed" if interactive else "batch jobs, replayed")
-        if axis.lines:
-            axis.legend()
+    _draw_waits(axes[1:], schedules)
     if study:
         _draw_group_waits(rows[1].subplots(1, 2, sharey=True), study)
     save_png(figure, path)
@@ -214,99 +213,3 @@ def draw_learning_curve(
     axes.set(title=f"{name}: learning curve", xlabel=step, ylabel=measure)
     axes.legend()
     save_png(figure, path)
-
-
-def draw_schedules(folder: Path, schedules: Mapping[str, ScheduledJobs]) -> list[str]:
-    """Draw wait-cdf.png, fairness.png and queue-length.png, a line for each policy; the paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    drawings = {
-        "wait-cdf.png": _draw_waits,
-        "fairness.png": _draw_fairness,
-        "queue-length.png": _draw_queues,
-    }
-    return [save_png(draw(schedules), folder / name) for name, draw in drawings.items()]
-
-
-def _draw_waits(schedules: Mapping[str, ScheduledJobs]) -> Any:
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
-    for axis, interactive in zip(axes, (True, False), strict=True):
-        for (name, jobs), style in zip(schedules.items(), cycle(_STYLES), strict=False):
-            draw_wait_curve(axis, jobs, interactive, name, style)
-        axis.set(xscale="log", xlabel="wait (s, below 1 s drawn at 1 s)")
-        axis.set_title("interactive jobs" if interactive else "batch jobs")
-        axis.grid(alpha=0.3)
-    axes[0].axvline(INTERACTIVE_WAIT_GOAL, color="grey", linestyle=":", label="2 minutes")
-    return _finished(figure, axes[0], ylabel="fraction of jobs")
-
-
-def _draw_fairness(schedules: Mapping[str, ScheduledJobs]) -> Any:
-    figure, axis = plt.subplots(figsize=(8, 4), layout="constrained")
-    unit, symbol = _time_unit(_span(schedules))
-    lowest = 1.0
-    for (name, jobs), style in zip(schedules.items(), cycle(_STYLES), strict=False):
-        order = np.argsort(jobs.start, kind="stable")
-        fairness = fairness_at_starts(
-            jobs.start, jobs.run_time, jobs.charged, jobs.account, jobs.shares
-        )[order]
-        axis.plot((jobs.start[order] - jobs.submit.min()) / unit, fairness, style, label=name)
-        # the first jobs of a log swing between the accounts: let them not set the scale
-        lowest = min(lowest, float(fairness[len(fairness) // 20 :].min()))
-    axis.set_ylim(max(lowest - 0.05, 0.0), 1.005)
-    label = "fairness at job starts (eq. 4)"
-    return _finished(figure, axis, xlabel=f"time ({symbol})", ylabel=label)
-
-
-def _finished(figure: Any, axis: Any, **labels: str) -> Any:
-    axis.set(**labels)
-    axis.grid(visible=True, alpha=0.3)
-    lines, names = axis.get_legend_handles_labels()
-    figure.legend(lines, names, loc="outside upper center", ncols=min(len(names), 4))
-    return figure
-
-
-def _span(schedules: Mapping[str, ScheduledJobs]) -> float:
-    """Seconds from the first submit to the last start."""
-    last = max(float(jobs.start.max()) for jobs in schedules.values())
-    return last - min(float(jobs.submit.min()) for jobs in schedules.values())
-
-
-def _draw_queues(schedules: Mapping[str, ScheduledJobs]) -> Any:
-    figure, axis = plt.subplots(figsize=(8, 4), layout="constrained")
-    origin = min(float(jobs.submit.min()) for jobs in schedules.values())
-    step = max(_span(schedules), 1.0) / _STEPS
-    unit, symbol = _time_unit(_span(schedules))
-    for (name, jobs), style in zip(schedules.items(), cycle(_STYLES), strict=False):
-        times, pending = _queue_length(jobs)
-        place = np.clip(((times - origin) / step).astype(np.int64), 0, _STEPS - 1)
-        longest = np.zeros(_STEPS)
-        np.maximum.at(longest, place, pending)
-        # a stretch without an event keeps the queue that the one before left behind
-        left = np.searchsorted(times, origin + step * np.arange(_STEPS), side="right") - 1
-        longest = np.maximum(longest, np.where(left >= 0, pending[left], 0))
-        middle = (np.arange(_STEPS) + 0.5) * step / unit
-        axis.plot(middle, longest, style, label=name, linewidth=1.0, drawstyle="steps-mid")
-    axis.set_ylim(bottom=0)
-    label = f"pending jobs (most in {_duration(step)})"
-    return _finished(figure, axis, xlabel=f"time ({symbol})", ylabel=label)
-
-
-def _queue_length(jobs: ScheduledJobs) -> tuple[FloatArray, FloatArray]:
-    """Instants at which a job comes or starts, and the pending jobs after each."""
-    times = np.unique(np.concatenate([jobs.submit, jobs.start]))
-    come = np.searchsorted(np.sort(jobs.submit), times, side="right")
-    gone = np.searchsorted(np.sort(jobs.start), times, side="right")
-    return times, (come - gone).astype(np.float64)
-
-
-def _time_unit(span: float) -> tuple[float, str]:
-    if span > 10 * DAY:
-        return DAY, "d"
-    if span > 3 * HOUR:
-        return HOUR, "h"
-    return (MINUTE, "min") if span > 3 * MINUTE else (1.0, "s")
-
-
-def _duration(seconds: float) -> str:
-    unit, symbol = _time_unit(seconds)
-    value = seconds / unit
-    return f"{value:.0f} {symbol}" if value >= 100 else f"{value:.3g} {symbol}"

@@ -121,7 +121,7 @@ def main(options: argparse.Namespace) -> int:
             name: summarise(jobs, accounts=cluster_log.accounts)
             for name, jobs in of_cluster.items()
         },
-        "figures": [*draw_schedules(folder, schedules), front],
+        "figures": [draw_schedules(folder, schedules), front],
         "metrics_port": port,
     }
     return answer(options, document, lambda: _print_report(document, folder))
@@ -223,7 +223,6 @@ def _print_report(document: dict[str, Any], folder: Path) -> None:
     meanings = {
         "model.onnx": "the model, with its manifest model.json and card model.md",
         "wait-cdf.png": "waits of both classes under each policy",
-        "fairness.png": "fairness over time",
         "front.png": "slowdown against the longest wait on the cluster's log",
         "audit-active.jsonl": "every decision and write of the hook",
         "metrics.txt": "what /metrics served",

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.evaluation import figures
 from slurm_rl_plugin.evaluation.figures import draw_schedules
 from slurm_rl_plugin.evaluation.schedule_files import COLUMNS, export_schedule, file_names
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of as paired_schedule_of
@@ -16,8 +15,6 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, s
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
-
-NAMES = ["wait-cdf.png", "fairness.png", "queue-length.png"]
 
 
 def jobs_of(seed, count, capacity=16):
@@ -40,30 +37,10 @@ def test_every_figure_is_drawn_whole(tmp_path, count, policies):
     schedules = {f"policy {seed}": jobs_of(seed, count) for seed in range(policies)}
     for jobs in schedules.values():
         jobs.interactive[:] &= policies > 1  # one policy and jobs of one class are enough
-    paths = draw_schedules(tmp_path / "new" / "folder", schedules)
-    folder = tmp_path / "new" / "folder"
-    assert paths == [str(folder / name) for name in NAMES]
-    assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in NAMES)
-    assert len(list(folder.iterdir())) == len(NAMES)
-
-
-def test_the_line_shows_the_longest_queue_of_each_stretch():
-    jobs = jobs_of(4, 3000)
-    figure = figures._draw_queues({"fifo": jobs})
-    line = figure.axes[0].lines[0].get_ydata()
-    moments = np.concatenate([jobs.submit, jobs.start])
-    pending = [((jobs.submit <= now) & (jobs.start > now)).sum() for now in moments]
-    assert max(line) == max(pending)
-    step = (jobs.start.max() - jobs.submit.min()) / figures._STEPS
-    first = moments < jobs.submit.min() + step
-    assert line[0] == max(np.array(pending)[first])
-
-
-def test_a_queue_that_does_not_change_for_long_is_still_shown():
-    jobs = jobs_of(1, 3)
-    jobs.submit[:], jobs.start[:] = [0.0, 1.0, 2.0], [0.0, 1e6, 1e6]
-    line = figures._draw_queues({"fifo": jobs}).axes[0].lines[0].get_ydata()
-    assert line[-1] == line[len(line) // 2] == 2
+    path = tmp_path / "new" / "folder" / "wait-cdf.png"
+    assert draw_schedules(path.parent, schedules) == str(path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert list(path.parent.iterdir()) == [path]
 
 
 def rows_of(table):
