@@ -15,6 +15,7 @@ import resource
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from prometheus_client import CollectorRegistry, generate_latest
@@ -39,18 +40,15 @@ PATIENCE = 60.0
 CLASSES = JobClassifier((JobClassRule(job_class="interactive", time_limit_at_most=15 * MINUTE),))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=100_000)
-    parser.add_argument("--cycles", type=int, default=60)
-    options = parser.parse_args()
+def cycles_of(*, jobs: int, cycles: int) -> dict[str, Any]:
+    """Median and longest seconds of each part of a cycle, writes that are left, and memory."""
     loaded = load_policy(SHIPPED_MODEL)
     registry = CollectorRegistry()
     metrics = CycleMetrics(registry, loaded.labels)
     lines = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        slurm = ListedSlurm.begun(folder, options.jobs)
+        slurm = ListedSlurm.begun(folder, jobs)
         given = AdapterParts(
             shares=None, classifier=CLASSES, clock=slurm.now,
             timeout=PATIENCE, environment=slurm.environment,
@@ -63,7 +61,7 @@ def main() -> None:
             audit=AuditLog(folder / "audit.jsonl"), monotonic=time.perf_counter,
         )  # fmt: skip
         try:
-            for _ in range(options.cycles):
+            for _ in range(cycles):
                 lines.append(measured_cycle(cycle, metrics, registry))
                 slurm.grow_older()
         finally:
@@ -73,10 +71,11 @@ def main() -> None:
         for name in lines[0]
         if name not in ("writes", "still") and (each := [line[name] for line in lines])
     }
-    print(json.dumps({
-        "seconds": figures, "still_to_write": [line["still"] for line in lines],
+    return {
+        "seconds": figures,
+        "still_to_write": [line["still"] for line in lines],
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-    }, indent=2))  # fmt: skip
+    }
 
 
 def measured_cycle(
@@ -106,4 +105,7 @@ def measured_cycle(
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=100_000)
+    parser.add_argument("--cycles", type=int, default=60)
+    print(json.dumps(cycles_of(**vars(parser.parse_args())), indent=2))

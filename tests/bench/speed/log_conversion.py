@@ -1,27 +1,22 @@
 """`make bench`: converts a dump of ten million rows to parquet; rows per second and memory.
 
-    python -m tests.bench.speed.log_conversion --output bench-output
-
-The dump (2.4 GB) is drawn there and removed at the end. Child processes are measured:
-the conversion, and reading two weeks of the result as `train` does.
+The dump has 2.4 GB. Child processes are measured: the conversion, and reading two weeks of the
+result as `train` does.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
-from slurm_rl_plugin.cli.progress import parts_bar
 
 #: Rows drawn at a time.
 BLOCK = 250_000
@@ -31,20 +26,12 @@ ODD = {"bars": 2, "breaks": 1, "cancelled": 30, "running": 2, "twice": 1}
 _BEGIN = 1_600_000_000
 
 
-def write_sacct_log(
-    path: Path,
-    rows: int,
-    *,
-    seed: int,
-    local_times: bool = False,
-    progress: Callable[[int], None] = lambda rows: None,
-) -> None:
+def write_sacct_log(path: Path, rows: int, *, seed: int, local_times: bool = False) -> None:
     """Writes a dump with a header; rows are roughly in the order of submission.
 
     Args:
         rows: number of records without repeated rows.
         local_times: local times, sacct's default; else seconds.
-        progress: gets the number of rows of each block.
     """
     rng = np.random.default_rng(seed)
     with path.open("wb") as file:
@@ -52,7 +39,6 @@ def write_sacct_log(
         for first in range(0, rows, BLOCK):
             block = _block(rng, first, min(BLOCK, rows - first), local_times)
             block.write_csv(file, include_header=False, separator="|", quote_style="never")
-            progress(block.height)
 
 
 def _block(rng: np.random.Generator, first: int, rows: int, local_times: bool) -> pl.DataFrame:
@@ -140,29 +126,24 @@ read_named_logs([sys.argv[1] + "@weeks=2"], LogOptions.of(parser.parse_args([]))
 """
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
-    dump, parquet = (options.output / name for name in ("sacct.txt", "sacct.parquet"))
-    with parts_bar("drawing", options.rows) as progress:
-        write_sacct_log(dump, options.rows, seed=1, progress=progress)
+def conversion_figures(folder: Path, rows: int = 10_000_000) -> dict[str, float]:
+    """Rows per second of a conversion, and MB of it and of reading two weeks of the result."""
+    dump, parquet = folder / "sacct.txt", folder / "sacct.parquet"
+    write_sacct_log(dump, rows, seed=1)
     program = [sys.executable, "-m", "slurm_rl_plugin.cli.entry"]
-    found, convert = measured([*program, "convert", str(dump), "-o", str(parquet), "--json"])
-    report = json.loads(found)
-    convert |= {"rows": report["read"], "rows_per_second": report["read"] / convert["seconds"]}
-    _, weeks = measured([sys.executable, "-c", WEEKS, str(parquet)])
-    stored = {"dump": dump.stat().st_size, "parquet": parquet.stat().st_size}
-    print(json.dumps({"convert": convert, "two weeks": weeks, "bytes": stored}, indent=2))
-    parquet.unlink()
-    dump.unlink()
-
-
-def measured(command: list[str]) -> tuple[str, dict[str, float]]:
-    """Output of a child process, its seconds and largest memory."""
     begin = time.perf_counter()
+    said, memory = measured([*program, "convert", str(dump), "-o", str(parquet), "--json"])
+    seconds = time.perf_counter() - begin
+    _, of_weeks = measured([sys.executable, "-c", WEEKS, str(parquet)])
+    return {
+        "conversion of 10 million rows": json.loads(said)["read"] / seconds,
+        "conversion of 10 million rows, memory": memory,
+        "two weeks of 10 million rows, memory": of_weeks,
+    }
+
+
+def measured(command: list[str]) -> tuple[str, float]:
+    """Output of a child process, and its largest memory in MB."""
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     said = child.stdout.read()
@@ -170,13 +151,4 @@ def measured(command: list[str]) -> tuple[str, dict[str, float]]:
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         sys.exit(f"{' '.join(command)}: exit code {child.returncode}")
-    figures = {
-        "seconds": time.perf_counter() - begin,
-        "processor_seconds": usage.ru_utime + usage.ru_stime,
-        "peak_bytes": usage.ru_maxrss * 1024,
-    }
-    return said, figures
-
-
-if __name__ == "__main__":
-    main()
+    return said, usage.ru_maxrss * 1024 / 1e6

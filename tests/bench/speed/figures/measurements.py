@@ -79,11 +79,9 @@ def decide() -> Values:
 
 def cycle() -> Values:
     """Whole cycles over 100,000 pending jobs in memory (`tests.bench.speed.large_queue`)."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.speed.large_queue", "--cycles", "12"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    told = json.loads(done.stdout)
+    from tests.bench.speed.large_queue import cycles_of  # noqa: PLC0415
+
+    told = cycles_of(jobs=100_000, cycles=12)
     return {
         "cycle, 100,000 pending, median": told["seconds"]["whole cycle"]["median"],
         "cycle, 100,000 pending, longest": told["seconds"]["whole cycle"]["longest"],
@@ -136,17 +134,10 @@ def _seconds_of(words: Sequence[str], environment: Mapping[str, str]) -> float:
 
 def conversion() -> Values:
     """Conversion of a dump of ten million rows (`tests.bench.speed.log_conversion`)."""
+    from tests.bench.speed.log_conversion import conversion_figures  # noqa: PLC0415
+
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.bench.speed.log_conversion", "--output", folder],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-    told = json.loads(done.stdout)
-    return {
-        "conversion of 10 million rows": told["convert"]["rows_per_second"],
-        "conversion of 10 million rows, memory": told["convert"]["peak_bytes"] / 1e6,
-        "two weeks of 10 million rows, memory": told["two weeks"]["peak_bytes"] / 1e6,
-    }
+        return conversion_figures(Path(folder))
 
 
 def training() -> Values:
