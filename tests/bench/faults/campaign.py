@@ -11,21 +11,31 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.whole_file import write_whole
 from tests.bench.faults.every_fault import FAULTS
 from tests.bench.faults.injection import Injection
-from tests.bench.faults.reliability_table import summary_of, table_of
 from tests.bench.faults.scene import Fault, clock_library
-from tests.bench.report import write_document
+from tests.bench.report import with_part, write_document
 from tests.real.slurm_releases import RELEASES
 
 #: Time-out of a fault's process, seconds; many kills take long.
 _PATIENCE = 3600.0
+Result = Mapping[str, Any]
+#: Lines around the table.
+BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
+_HEAD = (
+    "| fault | metric that shows it | line of the log | recovered after | jobs | harmed "
+    "| factors left |",
+    "|---|---|---|---|---|---|---|",
+)
+HARM = ("lost", "held", "failed", "starved")
+LEFT = ("factors_left", "factors_after_kill")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--at-once", type=int, default=2, metavar="N", help="clusters")
     parser.add_argument("--release", choices=list(RELEASES), help="default: the installed Slurm")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--page", type=Path, help="Markdown whose table of faults is made anew")
     chosen = parser.parse_args(arguments)
     chosen.output.mkdir(parents=True, exist_ok=True)
     faults = [fault for fault in FAULTS if _is_wanted(fault, chosen)]
@@ -54,8 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept = (chosen.output / fault.folder / "result.json" for fault in FAULTS)
     found = [json.loads(path.read_text()) for path in kept if path.exists()]
     write_document(chosen.output / "faults.json", found)
-    print(table_of(found))
-    print(summary_of(found))
+    text = f"{summary_of(found)}\n\n{table_of(found)}"
+    print(text)
+    if chosen.page:
+        write_whole(chosen.page, with_part(chosen.page.read_text(), BEGIN, END, text))
     return 0 if all(each["survived"] for each in found) else 1
 
 
@@ -97,6 +110,43 @@ def _same_trial(kept: Path, chosen: argparse.Namespace) -> bool:
         return False
     result = json.loads(kept.read_text())
     return (result.get("release"), result.get("seed")) == (chosen.release, chosen.seed)
+
+
+def table_of(results: Sequence[Result]) -> str:
+    """A row for each fault."""
+    known = {fault.name: fault for fault in FAULTS}
+    rows = list(_HEAD)
+    for each in results:
+        fault = known[each["name"]]
+        harmed, left = (sum(len(each[name]) for name in names) for names in (HARM, LEFT))
+        cells = (
+            fault.name,
+            fault.sign.words if each["metric"] else "none",
+            f"`{fault.log}`" if each["log"] else "none",
+            "no"
+            if each["recovery"] is None
+            else f"{each['recovery']:.1f} s of {each['allowed']:.0f}",
+            str(each["jobs"]),
+            str(harmed),
+            str(left),
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def summary_of(results: Sequence[Result]) -> str:
+    """A line with the totals."""
+    jobs = sum(each["jobs"] for each in results)
+    harm = {name: sum(len(each[name]) for each in results) for name in (*HARM, *LEFT)}
+    survived = sum(each["survived"] for each in results)
+    shown = sum(each["metric"] and each["log"] for each in results)
+    return (
+        f"{len(results)} faults injected, {survived} survived; of {jobs:,} jobs "
+        f"{harm['lost']} lost, {harm['held']} held, {harm['failed']} failed, "
+        f"{harm['starved']} starved; "
+        f"{harm['factors_left'] + harm['factors_after_kill']} factors left; "
+        f"{shown} shown by a metric and a line of the log."
+    )
 
 
 if __name__ == "__main__":
