@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+#: Of slurm.conf and slurmdbd.conf, for a plan that says nothing.
+TEMPLATES = Path(__file__).parents[1] / "assets" / "private_cluster"
 #: Below the ports that the kernel takes for outgoing connections.
 FIRST_PORT, PORTS_A_BLOCK, BLOCKS = 20000, 64, 180
 
@@ -151,20 +153,9 @@ def _free(port: int) -> bool:
 def write_slurmdbd_conf(directory: Path, port: int) -> None:
     """Write slurmdbd.conf, which Slurm wants next to slurm.conf, readable only by its owner."""
     path = directory / "etc" / "slurmdbd.conf"
-    path.write_text(f"""AuthType=auth/munge
-AuthInfo=socket={directory}/munge/munge.sock
-DbdHost=localhost
-DbdAddr=127.0.0.1
-DbdPort={port}
-SlurmUser=root
-StorageType=accounting_storage/mysql
-StorageHost=localhost
-StorageUser=root
-StorageLoc=slurm_acct_db
-LogFile={directory}/log/slurmdbd.log
-PidFile={directory}/run/slurmdbd.pid
-DebugLevel=info
-""")
+    path.write_text(
+        (TEMPLATES / "slurmdbd.conf").read_text().format(directory=directory, port=port)
+    )
     path.chmod(0o600)
 
 
@@ -173,7 +164,10 @@ def write_slurm_conf(
 ) -> None:
     """Write slurm.conf; `port` is slurmdbd's, the following ones are the other daemons'."""
     host = socket.gethostname().partition(".")[0]
-    settings = {**_settings(directory, host, port), **plan.options}
+    template = (TEMPLATES / "slurm.conf").read_text()
+    said = template.format(directory=directory, port=port, controller=port + 1, node=port + 2)
+    usual = (line.split("=", 1) for line in said.splitlines() if not line.startswith("#"))
+    settings = {**dict(usual), **plan.options}
     lines = [f"{key}={value}" for key, value in settings.items() if value is not None]
     lines += _nodes(plan, host, port + 3)
     lines += [*_controllers(plan, host), *plan.partitions, *plan.lines, ""]
@@ -255,50 +249,3 @@ def _controllers(plan: ClusterPlan, host: str) -> list[str]:
 
 def _addresses(plan: ClusterPlan) -> list[tuple[str, str]]:
     return [(name, f"127.0.0.{last}") for last, name in enumerate(plan.controllers, start=2)]
-
-
-def _settings(directory: Path, host: str, port: int) -> dict[str, str | None]:
-    return {
-        "ClusterName": "trial",
-        "SlurmctldPort": str(port + 1),
-        "SlurmdPort": str(port + 2),
-        "SlurmUser": "root",
-        "SlurmdUser": "root",
-        "AuthType": "auth/munge",
-        "AuthInfo": f"socket={directory}/munge/munge.sock",
-        "StateSaveLocation": f"{directory}/state",
-        "SlurmdSpoolDir": f"{directory}/spool/%n",
-        "SlurmctldPidFile": f"{directory}/run/slurmctld.pid",
-        "SlurmdPidFile": f"{directory}/run/slurmd.%n.pid",
-        "SlurmctldLogFile": f"{directory}/log/slurmctld.log",
-        "SlurmdLogFile": f"{directory}/log/slurmd-%n.log",
-        "PlugStackConfig": f"{directory}/etc/plugstack.conf",
-        "MpiDefault": "none",
-        # No cgroups: works in a container, which may not create any.
-        "ProctrackType": "proctrack/linuxproc",
-        "TaskPlugin": "task/none",
-        "JobAcctGatherType": "jobacct_gather/none",
-        "ReturnToService": "2",
-        "SlurmdParameters": "config_overrides",
-        "SelectType": "select/cons_tres",
-        "SelectTypeParameters": "CR_CPU",
-        "SchedulerParameters": "batch_sched_delay=0,sched_interval=1,bf_interval=2,bf_continue",
-        "MinJobAge": "300",
-        "MaxJobCount": "60000",
-        "MaxArraySize": "20001",
-        "MessageTimeout": "10",
-        "KillWait": "2",
-        "AccountingStorageType": "accounting_storage/slurmdbd",
-        "AccountingStorageHost": "127.0.0.1",
-        "AccountingStoragePort": str(port),
-        # Without it slurmctld asks the system's munged and dies with "no TRES".
-        "AccountingStoragePass": f"{directory}/munge/munge.sock",
-        "PriorityType": "priority/multifactor",
-        "PriorityDecayHalfLife": "7-0",
-        "PriorityCalcPeriod": "1",
-        "PriorityMaxAge": "1-0",
-        "PriorityWeightAge": "1000",
-        "PriorityWeightFairshare": "10000",
-        "PriorityWeightJobSize": "1000",
-        "PriorityWeightPartition": "1000",
-    }

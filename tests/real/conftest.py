@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.running_daemon import free_port
 from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import RELEASES, SlurmRelease, missing_programs, missing_release
 from tests.real.throwaway_root import build_package
@@ -122,12 +122,9 @@ def start_slurm(release: SlurmRelease | None) -> Iterator[StartSlurm]:
         yield lambda plan: stack.enter_context(running_slurm(plan, release))
 
 
-@pytest.fixture
-def free_port() -> int:
-    """A free TCP port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@pytest.fixture(name="free_port")
+def a_free_port() -> int:
+    return free_port()
 
 
 @pytest.fixture(scope="session")

@@ -20,16 +20,70 @@ from tests.real.private_cluster import PrivateSlurm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunningHook:
-    """The daemon's process and files."""
+class RunningService:
+    """A process of `slurm-rl` with its configuration and its log in a folder."""
 
     process: subprocess.Popen[bytes]
     folder: Path
-    port: int
+    port: int = 0
 
     @property
     def log(self) -> str:
         return (self.folder / "daemon.log").read_text()
+
+    def wait_for(self, pattern: str, seconds: float) -> re.Match[str]:
+        """Wait until the log holds a pattern; the first place."""
+        end = time.monotonic() + seconds
+        while not (found := re.search(pattern, self.log)):
+            assert time.monotonic() < end, f"no {pattern!r} in {seconds} s:\n{self.log}"
+            assert self.process.poll() is None, f"it ended:\n{self.log}"
+            time.sleep(0.05)
+        return found
+
+    def stop(self, seconds: float = 60.0) -> int:
+        """Stop it as systemd does; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=seconds)
+
+
+@contextmanager
+def started_service(
+    verb: str,
+    environment: Mapping[str, str],
+    folder: Path,
+    before: Sequence[str] = (),
+    program: str = "slurm_rl_plugin.cli.entry",
+) -> Iterator[RunningService]:
+    """Starts a verb with the configuration in `folder`; kills it at the end if it still runs.
+
+    Args:
+        before: words before its command, such as those of `PrivateSlurm.on_host`.
+        program: module to run, `slurm-rl` itself or one with another policy.
+    """
+    words = (*before, sys.executable, "-m", program, verb)
+    with (folder / "daemon.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*words, "--config", str(folder / "slurm-rl.toml")],
+            env={
+                "PYTHONPATH": str(Path(__file__).parents[2]),
+                "PYTHONDONTWRITEBYTECODE": "1",
+                **environment,
+            },
+            stderr=log,
+            stdout=log,
+            cwd="/",
+        )
+    try:
+        yield RunningService(process=process, folder=folder)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(timeout=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningHook(RunningService):
+    """The daemon."""
 
     @property
     def audit(self) -> list[dict[str, Any]]:
@@ -47,19 +101,6 @@ class RunningHook:
     def metrics(self) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
             return str(answer.read().decode())
-
-    def wait_for(self, text: str, seconds: float) -> None:
-        """Wait until the daemon's log holds a text."""
-        end = time.monotonic() + seconds
-        while text not in self.log:
-            assert time.monotonic() < end, f"no {text!r} in {seconds} s:\n{self.log}"
-            assert self.process.poll() is None, f"the daemon ended:\n{self.log}"
-            time.sleep(0.05)
-
-    def stop(self, seconds: float = 60.0) -> int:
-        """Stop it as systemd does; its exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=seconds)
 
 
 #: Shares of the accounts of most tests, and which of their jobs are interactive.
@@ -120,37 +161,13 @@ port = 0
 
 @contextmanager
 def started_hook(
-    environment: Mapping[str, str],
-    folder: Path,
-    before: Sequence[str] = (),
-    program: str = "slurm_rl_plugin.cli.entry",
+    environment: Mapping[str, str], folder: Path, before: Sequence[str] = (), **more: str
 ) -> Iterator[RunningHook]:
-    """Starts the daemon with the configuration in `folder`; kills it at the end if it still runs.
-
-    The block begins after its first cycle.
-
-    Args:
-        before: words before its command, such as those of `PrivateSlurm.on_host`.
-        program: module to run, `slurm-rl` itself or one with another policy.
-    """
-    words = (*before, sys.executable, "-m", program)
-    with (folder / "daemon.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*words, "run", "--config", str(folder / "slurm-rl.toml")],
-            env={"PYTHONPATH": str(Path(__file__).parents[2]), **environment},
-            stderr=log,
-            stdout=log,
-        )
-    try:
-        hook = RunningHook(process=process, folder=folder, port=0)
-        hook.wait_for("cycle=done", 60)
-        found = re.search(r"metrics=http://127.0.0.1:(\d+)/metrics", hook.log)
-        assert found, hook.log
-        yield RunningHook(process=process, folder=folder, port=int(found[1]))
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait(timeout=10)
+    """Starts the daemon as `started_service` does; the block begins after its first cycle."""
+    with started_service("run", environment, folder, before, **more) as begun:
+        begun.wait_for("cycle=done", 60)
+        found = begun.wait_for(r"metrics=http://127.0.0.1:(\d+)/metrics", 0.0)
+        yield RunningHook(process=begun.process, folder=folder, port=int(found[1]))
 
 
 @contextmanager
@@ -172,7 +189,7 @@ def running_hook(
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_configuration(folder, model, mode=mode, cycle=cycle, **configured)
-    with started_hook(slurm.env, folder, before, program) as hook:
+    with started_hook(slurm.env, folder, before, program=program) as hook:
         yield hook
         if hook.process.poll() is None:
             assert hook.stop(stop_seconds) == 0, hook.log[-3000:]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.real.private_cluster import PrivateSlurm
@@ -15,7 +14,6 @@ INTERACTIVE_MINUTES, BATCH_MINUTES = 1, 10
 class PlannedJob:
     """A job to submit; `seconds` is what it really runs."""
 
-    account: str
     user: str
     interactive: bool
     seconds: float
@@ -27,11 +25,9 @@ def mixed_load(interactive: int, batch: int, seed: int) -> list[PlannedJob]:
     jobs = []
     for number in range(interactive + batch):
         quick = number < interactive
-        physics = rng.random() < 0.7
         jobs.append(
             PlannedJob(
-                account="physics" if physics else "biology",
-                user="alice" if physics else "bob",
+                user="alice" if rng.random() < 0.7 else "bob",
                 interactive=quick,
                 seconds=rng.randint(1, 3) if quick else rng.randint(10, 20),
             )
@@ -40,17 +36,11 @@ def mixed_load(interactive: int, batch: int, seed: int) -> list[PlannedJob]:
     return jobs
 
 
-def submit_all(
-    slurm: PrivateSlurm,
-    jobs: list[PlannedJob],
-    options: Callable[[PlannedJob], Sequence[str]] = lambda _: (),
-) -> dict[int, PlannedJob]:
-    """Submit in order, with further options of sbatch; job id -> what was planned."""
+def submit_all(slurm: PrivateSlurm, jobs: list[PlannedJob]) -> dict[int, PlannedJob]:
+    """Submit in order; job id -> what was planned."""
     return {
         slurm.submit(
-            *options(job),
             user=job.user,
-            account=job.account,
             seconds=job.seconds,
             minutes=INTERACTIVE_MINUTES if job.interactive else BATCH_MINUTES,
             name="quick" if job.interactive else "long",

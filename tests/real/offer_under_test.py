@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import secrets
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fakes.certificates import self_signed
+from tests.real.daemon_under_test import RunningService, started_service
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfferService:
-    """The service's process and what is needed to ask it."""
-
-    process: subprocess.Popen[bytes]
-    folder: Path
-    port: int
-
-    @property
-    def log(self) -> str:
-        return (self.folder / "offer.log").read_text()
+class OfferService(RunningService):
+    """The service and what is needed to ask it."""
 
     @property
     def certificate(self) -> Path:
@@ -35,11 +23,6 @@ class OfferService:
     @property
     def token(self) -> str:
         return (self.folder / "token").read_text()
-
-    def stop(self) -> int:
-        """Stop it as systemd does; its exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=30)
 
 
 @contextmanager
@@ -67,26 +50,6 @@ tls_key = "{files.key}"
 token_file = "{folder}/token"
 {more}
 """)
-    log = folder / "offer.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [
-                *(*before, sys.executable, "-m", "slurm_rl_plugin.cli.entry"),
-                *("offer", "--config", str(folder / "slurm-rl.toml")),
-            ],
-            env={**environment, "PYTHONDONTWRITEBYTECODE": "1"},
-            stderr=output,
-            stdout=output,
-            cwd="/",
-        )
-    try:
-        end = time.monotonic() + 60
-        while not (found := re.search(r"url=https://127.0.0.1:(\d+)/offer", log.read_text())):
-            assert time.monotonic() < end, log.read_text()
-            assert process.poll() is None, log.read_text()
-            time.sleep(0.05)
-        yield OfferService(process=process, folder=folder, port=int(found[1]))
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait(timeout=10)
+    with started_service("offer", environment, folder, before) as begun:
+        found = begun.wait_for(r"url=https://127.0.0.1:(\d+)/offer", 60)
+        yield OfferService(process=begun.process, folder=folder, port=int(found[1]))

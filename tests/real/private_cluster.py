@@ -205,7 +205,13 @@ class PrivateSlurm:
         seconds: float = 300,
         name: str = "trial",
     ) -> int:
-        """Submit a job that sleeps for `seconds`; further `options` are sbatch's. Its job id."""
+        """Submit a job that sleeps for `seconds`; further `options` are sbatch's. Its job id.
+
+        Without an account it has that of the user in the plan.
+        """
+        if account is None:
+            owners = {each: name for name, one in self.plan.accounts.items() for each in one.users}
+            account = owners.get(user)
         done = self.run(
             "sbatch",
             "--parsable",

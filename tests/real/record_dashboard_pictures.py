@@ -13,11 +13,11 @@ import json
 import random
 import shutil
 import signal
-import socket
 import tempfile
 import time
 from pathlib import Path
 
+from tests.fakes.running_daemon import free_port
 from tests.real.conftest import ACCOUNTS, running_slurm
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.draw_panels import Span, draw_dashboard
@@ -46,10 +46,8 @@ def submit_until(slurm: PrivateSlurm, end: float, draw: random.Random) -> int:
     jobs = 0
     while time.monotonic() < end:
         batch = draw.random() < 1 / 3
-        physics = draw.random() < 0.5
         slurm.submit(
-            user="alice" if physics else "bob",
-            account="physics" if physics else "biology",
+            user="alice" if draw.random() < 0.5 else "bob",
             processors=draw.choice((1, 2, 3)) if batch else 1,
             seconds=draw.uniform(10, 20) if batch else draw.uniform(1, 3),
             minutes=10 if batch else 1,
@@ -69,7 +67,7 @@ def record(folder: Path) -> None:
         begun = submit_all(slurm, mixed_load(20, 80, 1))
         with (
             running_hook(slurm, folder, model, mode="shadow", cycle=2) as hook,
-            prometheus_scraping(hook.port, free_port_number(), folder, rules),
+            prometheus_scraping(hook.port, free_port(), folder, rules),
         ):
             start = time.time()  # noqa: TID251 - Prometheus' clock
             marks, jobs = watched(slurm, hook, model)
@@ -88,7 +86,7 @@ def record(folder: Path) -> None:
 def draw(folder: Path, target: Path) -> None:
     """Draw every row of every dashboard from what was recorded in the folder."""
     said = json.loads((folder / "span.json").read_text())
-    port = free_port_number()
+    port = free_port()
     span = Span(
         port=port,
         caption=said["caption"],
@@ -102,12 +100,6 @@ def draw(folder: Path, target: Path) -> None:
     with prometheus_remembering(port, folder):
         for dashboard in DASHBOARDS:
             draw_dashboard(dashboard, target, span)
-
-
-def free_port_number() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def main() -> None:

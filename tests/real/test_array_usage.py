@@ -22,9 +22,9 @@ def raw_usage(cluster: PrivateSlurm) -> dict[str, float]:
 def test_usage_moves_while_tasks_of_an_array_run(start_slurm: StartSlurm) -> None:
     options = {"AccountingStorageEnforce": "associations,limits,qos"}
     cluster = start_slurm(ClusterPlan(nodes=2, accounts=ACCOUNTS, options=options))
-    cluster.submit(user="bob", account="biology", seconds=2)
+    cluster.submit(user="bob", seconds=2)
     cluster.wait_until(lambda: raw_usage(cluster)["biology"] > 0, 30, "usage of a job that ended")
-    array = cluster.submit("--array=1-20", user="alice", account="physics", seconds=60)
+    array = cluster.submit("--array=1-20", user="alice", seconds=60)
     states = ("squeue", "-h", "-j", str(array), "-t", "R", "-o", "%t")
     cluster.wait_until(lambda: bool(cluster.run(*states).stdout), 30, "a running task")
     time.sleep(5.0)

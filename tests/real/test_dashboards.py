@@ -86,8 +86,8 @@ def watched_run(slurm: PrivateSlurm, folder: Path, port: int) -> Iterator[tuple[
     slurm.set_partition("down")
     submit_all(slurm, mixed_load(JOBS * 9 // 10, JOBS // 10, 1))
     # Slurm charges running jobs once a minute (PriorityCalcPeriod): these are caught by it
-    slurm.submit(user="alice", account="physics", seconds=100, minutes=10)
-    slurm.submit(user="bob", account="biology", seconds=80, minutes=10)
+    slurm.submit(user="alice", seconds=100, minutes=10)
+    slurm.submit(user="bob", seconds=80, minutes=10)
     rules = [hurried(RULES / name, folder) for name in ("recording_rules.yml", "alerts.yml")]
     with (
         running_hook(slurm, folder, model, mode="shadow", cycle=1) as hook,

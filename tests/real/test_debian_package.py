@@ -82,17 +82,6 @@ def test_the_shipped_model_decides(installed: ThrowawayRoot) -> None:
     assert measured["decide_seconds"]["median"] > 0
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
-        *("check", "run", "queue", "explain", "status", "audit", "release", "show-config"),
-        *("shadow-report", "experiment"),
-    ],
-)
-def test_operators_verbs_need_no_extra(installed: ThrowawayRoot, verb: str) -> None:
-    assert installed.run("slurm-rl", verb, "--help").stdout.startswith("usage: ")
-
-
 def test_check_without_slurm_fails_tidily(installed: ThrowawayRoot) -> None:
     done = installed.run("runuser", "-u", "slurmrl", "--", "slurm-rl", "check", check=False)
     assert done.returncode == 1

@@ -6,30 +6,161 @@ hours is then a quarter of it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.domain.switchback import OURS, SITE, TurnBlock
-from slurm_rl_plugin.learning.onnx_file import export_network, import_model
-from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
+from slurm_rl_plugin.hook.experiment.turns import ExperimentFiles
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
-from tests.real.daemon_under_test import RunningHook
+from tests.real.daemon import ClusterError
+from tests.real.daemon_under_test import running_hook
+from tests.real.drawn_order import wall_clock
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.rehearsal import SWITCH, rehearsed, watched
 from tests.real.slurm_releases import SlurmRelease
 
 pytestmark = pytest.mark.real
 
 DAY = float(os.environ.get("SLURM_RL_EXPERIMENT_DAY", "144"))
-#: Seconds of a day where only turns are looked at.
-TURNS_DAY = 120.0
 PLAN = ClusterPlan(nodes=1, accounts=ACCOUNTS)
-DEFAULT = Path(__file__).parents[2] / "policy_models" / "default.onnx"
+
+
+ENTRY = (sys.executable, "-m", "slurm_rl_plugin.cli.entry")
+#: Seconds after the begin of a block in which factors may still be taken back.
+SWITCH = 6.0
+#: Seconds between submissions, mean: more is asked for than there is room below 1.49.
+PAUSE = 1.35
+
+
+@dataclass(slots=True, kw_only=True)
+class Rehearsal:
+    """An experiment on a cluster whose users keep submitting.
+
+    Attributes:
+        slurm: the cluster.
+        folder: of the daemon.
+        seen: time, jobs with a factor and pending jobs, sampled.
+    """
+
+    slurm: PrivateSlurm
+    folder: Path
+    seen: list[tuple[float, int, int]] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def files(self) -> ExperimentFiles:
+        return ExperimentFiles(state_file=self.folder / "state.json")
+
+    @property
+    def declared(self) -> Declaration:
+        found = self.files.declared()
+        assert found is not None
+        return found
+
+    def say(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Runs `slurm-rl experiment`."""
+        return self.slurm.slurm_rl("experiment", *words, folder=self.folder, timeout=120)
+
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.say("status", "--json").stdout)
+        return found
+
+    def submit_for_ever(self) -> None:
+        """Short jobs and long ones."""
+        rng = random.Random(1)
+        while not self.over.is_set():
+            short = rng.random() < 0.7
+            seconds = rng.uniform(1.0, 4.0) if short else rng.uniform(8.0, 20.0)
+            with contextlib.suppress(ClusterError):  # slurmctld is down: users try again
+                self.slurm.submit(
+                    user="alice" if short else "bob",
+                    seconds=seconds,
+                    minutes=1 if short else 60,
+                )
+            self.over.wait(rng.expovariate(1.0 / PAUSE))
+
+    def sample_for_ever(self) -> None:
+        """Which pending jobs carry a factor."""
+        while not self.over.is_set():
+            with contextlib.suppress(ClusterError):
+                factors = self.slurm.site_factors()
+                carried = sum(map(bool, factors.values()))
+                self.seen.append((wall_clock(), carried, len(factors)))
+            self.over.wait(1.0)
+
+    def hook(self) -> Any:
+        more = f'busy_share = 1\n[forecast]\nqueue_file = "{self.folder}/queue.npz"\n'
+        return running_hook(self.slurm, self.folder, "sjf", cycle=1, more=more)
+
+    def wait_for(self, moment: float) -> None:
+        time.sleep(max(moment - wall_clock(), 0.0))
+
+    def wait_for_middle(self, block: TurnBlock) -> None:
+        self.wait_for((block.begin + block.end) / 2.0)
+
+    def sampled_in(self, arm: str) -> list[tuple[float, int, int]]:
+        """What was seen in blocks of one order, after the switch, with two pending jobs or more."""
+        found = []
+        for moment, carried, pending in self.seen:
+            block = self.declared.block_at(moment)
+            if block is None or block.arm != arm or pending < 2:
+                continue
+            if block.begin + SWITCH < moment < block.end - 1.0:
+                found.append((moment, carried, pending))
+        return found
+
+
+@contextmanager
+def rehearsed(slurm: PrivateSlurm, folder: Path) -> Iterator[Rehearsal]:
+    """During the block users submit more than the machine can run, and factors are sampled."""
+    rehearsal = Rehearsal(slurm=slurm, folder=folder)
+    threads = [
+        threading.Thread(target=each)
+        for each in (rehearsal.submit_for_ever, rehearsal.sample_for_ever)
+    ]
+    for each in threads:
+        each.start()
+    try:
+        yield rehearsal
+    finally:
+        rehearsal.over.set()
+        for each in threads:
+            each.join()
+
+
+@contextmanager
+def watched(rehearsal: Rehearsal) -> Iterator[None]:
+    """Runs `slurm-rl experiment watch` during the block."""
+    log = rehearsal.folder / "watch.log"
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            [
+                *(*ENTRY, "experiment", "watch"),
+                *("--config", str(rehearsal.folder / "slurm-rl.toml")),
+            ],
+            env=rehearsal.slurm.env,
+            stdout=file,
+            stderr=file,
+        )
+    try:
+        yield
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, log.read_text()
+    finally:
+        process.kill()
 
 
 @pytest.fixture
@@ -37,35 +168,27 @@ def busy(release: SlurmRelease | None, tmp_path: Path) -> Iterator[PrivateSlurm]
     skip_without_daemons(release)
     with running_slurm(PLAN, release) as slurm:
         for _ in range(3):  # accounting must not be empty
-            slurm.submit(user="alice", account="physics", seconds=1)
+            slurm.submit(user="alice", seconds=1)
         ended = ("sacct", "-a", "-X", "-n", "-s", "COMPLETED", "-o", "JobIDRaw")
         slurm.wait_until(lambda: len(slurm.run(*ended).stdout.split()) == 3, 30, "three ends")
         yield slurm
 
 
-def kill(hook: RunningHook) -> None:
-    hook.process.kill()
-    hook.process.wait(10)
-
-
 def test_blocks_are_kept_whatever_is_killed(busy: PrivateSlurm, tmp_path: Path) -> None:
-    with rehearsed(busy, tmp_path / "hook", "sjf") as rehearsal:
+    with rehearsed(busy, tmp_path / "hook") as rehearsal:
         with rehearsal.hook() as hook:
-            rehearsal.say(
-                *("start", "--days", "2", "--hours", "6", "--day", str(DAY), "--seed", "3"),
-                "--insist",  # accounting of a few minutes is too short to predict
-            )
+            words = ("start", "--days", "2", "--hours", "6", "--day", str(DAY), "--seed", "3")
+            # accounting of a few minutes is too short to predict
+            assert rehearsal.say(*words, "--insist").returncode == 0
             blocks = rehearsal.declared.blocks
             with watched(rehearsal):
-                second = blocks[1]
-                rehearsal.wait_for((second.begin + second.end) / 2.0)
-                kill(hook)
+                rehearsal.wait_for_middle(blocks[1])
+                hook.process.kill()
+                hook.process.wait(10)
                 with rehearsal.hook() as again:
-                    fourth = blocks[3]
-                    rehearsal.wait_for((fourth.begin + fourth.end) / 2.0)
+                    rehearsal.wait_for_middle(blocks[3])
                     busy.restart("slurmctld")
-                    fifth = blocks[4]
-                    rehearsal.wait_for((fifth.begin + fifth.end) / 2.0)
+                    rehearsal.wait_for_middle(blocks[4])
                     assert again.stop() == 0  # as an upgrade of the package does
                 with rehearsal.hook():
                     rehearsal.wait_for(blocks[-1].end)
@@ -84,61 +207,3 @@ def test_blocks_are_kept_whatever_is_killed(busy: PrivateSlurm, tmp_path: Path) 
         assert document["state"] in ("over", "stepped back")
         if document["state"] == "over":
             assert document["found"]["blocks"] == len(blocks)
-
-
-def reversed_model(path: Path) -> Path:
-    """The default network upside down."""
-    network = import_model(DEFAULT)
-    assert isinstance(network, QNetwork)
-    upside_down = replace(network, output=-network.output, linear=-network.linear)
-    export_network(upside_down, path, {})
-    return path
-
-
-def test_a_harmful_model_is_off_by_itself(busy: PrivateSlurm, tmp_path: Path) -> None:
-    model = reversed_model(tmp_path / "reversed.onnx")
-    with rehearsed(busy, tmp_path / "hook", model) as rehearsal, rehearsal.hook() as hook:
-        words = ("start", "--days", "8", "--hours", "6", "--day", str(DAY), "--seed", "3")
-        rehearsal.say(*words, "--insist")
-        with watched(rehearsal):
-            busy.wait_until(
-                lambda: rehearsal.document()["state"] == "stepped back", 4 * DAY, "stepping back"
-            )
-        document = rehearsal.document()
-        busy.wait_until(lambda: not any(busy.site_factors().values()), 30, "all factors restored")
-        assert hook.metric("slurm_rl_experiment_stepped_back") == 1.0
-        assert "ours" in document["reason"]
-
-
-def middle(block: TurnBlock) -> float:
-    return (block.begin + block.end) / 2.0
-
-
-def test_a_candidate_has_its_turns_and_the_model_in_service_the_others(
-    busy: PrivateSlurm, tmp_path: Path
-) -> None:
-    candidate = reversed_model(tmp_path / "reversed.onnx")
-    acts = {OURS: 'name="reversed"', SITE: 'name="sjf"'}
-    with rehearsed(busy, tmp_path / "hook", "sjf") as rehearsal, rehearsal.hook() as hook:
-        words = ("start", "--candidate", str(candidate), "--days", "2", "--hours", "4")
-        said = rehearsal.say(*words, "--day", str(TURNS_DAY), "--seed", "3", "--insist")
-        assert "reversed against the model in service (sjf)" in said
-        blocks = rehearsal.declared.blocks
-        assert {each.arm for each in blocks[:3]} == {OURS, SITE}
-        with watched(rehearsal):
-            for block in blocks[:2]:
-                rehearsal.wait_for(middle(block))
-                assert acts[block.arm] in hook.metrics()
-            kill(hook)
-            with rehearsal.hook() as again:
-                rehearsal.wait_for(middle(blocks[2]))
-                assert acts[blocks[2].arm] in again.metrics()
-                rehearsal.say("stop", "--reason", "enough")
-                busy.wait_until(lambda: acts[SITE] in again.metrics(), 30, "the model in service")
-                assert rehearsal.document()["state"] == "stopped"
-                assert again.stop() == 0
-        assert not any(busy.site_factors().values())
-        begin, end = blocks[0].begin + SWITCH, middle(blocks[2])
-        carried = [each[1] > 0 for each in rehearsal.seen if begin < each[0] < end and each[2] > 1]
-        # except for the seconds without a daemon, one of the two orders always applies
-        assert sum(carried) >= 0.7 * len(carried) > 0

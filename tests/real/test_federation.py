@@ -48,7 +48,7 @@ def _is_joined(cluster: PrivateSlurm) -> bool:
 
 
 def submit(cluster: PrivateSlurm, *options: str) -> int:
-    return cluster.submit(*options, user="alice", account="physics")
+    return cluster.submit(*options, user="alice")
 
 
 def changes(cluster: PrivateSlurm) -> list[str]:
@@ -73,7 +73,7 @@ def test_two_daemons_leave_jobs_alone_that_come_to_both_clusters(
         }
         for minutes in range(8, 0, -1):
             for name, cluster in federation.items():
-                options = {"user": "alice", "account": "physics", "minutes": minutes}
+                options = {"user": "alice", "minutes": minutes}
                 shared.add(cluster.submit(**options))
                 own[name].add(cluster.submit(f"--clusters={name}", **options))
             time.sleep(2.0)

@@ -1,4 +1,4 @@
-"""The whole hook on a real Slurm: interactive jobs sooner, the decided order, nothing left."""
+"""The whole hook on a real Slurm: interactive jobs sooner, no job harmed, nothing left."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -52,38 +50,6 @@ def waits_from(opened: float, done: dict[int, Outcome], jobs: dict[int, PlannedJ
     return [max(done[job].start - opened, 0.0) for job, plan in jobs.items() if plan.interactive]
 
 
-def inversions(audit: list[dict[str, Any]], done: dict[int, Outcome]) -> float:
-    """Pairs pending in the same audited cycle that start in the other order (definitions).
-
-    A later cycle may decide another order, so a pair is judged by the last two cycles in which
-    both were pending, and only where these agree: the order was then certainly written before
-    either started. Pending is what the audited snapshot says: sacct knows starts to the second
-    only, so a start in the second of a cycle may lie before it or after.
-
-    Returns:
-        Inverted pairs as a fraction of the judged ones.
-    """
-    orders: dict[tuple[int, int], tuple[bool | None, bool]] = {}
-    for cycle in (line for line in audit if line["event"] == "cycle"):
-        order = [job for job in cycle["order"] if job in done]
-        for place, before in enumerate(order):
-            for after in order[place + 1 :]:
-                pair = (min(before, after), max(before, after))
-                _, last = orders.get(pair, (None, None))
-                orders[pair] = (last, before < after)
-    judged = {pair: last for pair, (previous, last) in orders.items() if previous == last}
-    assert len(judged) > 1000, "the audit log judges too few pairs to mean anything"
-    inverted = [
-        (one, other) if one_first else (other, one)
-        for (one, other), one_first in judged.items()
-        if (done[one].start - done[other].start) * (1 if one_first else -1) > 0
-    ]
-    print(f"inversions: {len(inverted)} of {len(judged)} pairs")  # noqa: T201
-    for first, second in inverted:
-        print(f"{first} {done[first]} should start before {second} {done[second]}")  # noqa: T201
-    return len(inverted) / len(judged)
-
-
 @contextmanager
 def first_light(
     slurm: PrivateSlurm, folder: Path, model: Path | str
@@ -124,7 +90,6 @@ def test_interactive_jobs_wait_a_third_of_fifo_and_no_job_is_harmed(
     assert hook_wait <= fifo_wait / 3
     assert {each.state for each in done.values()} == {"COMPLETED"}
     assert len(done) == INTERACTIVE + BATCH
-    assert inversions(audit, done) == 0
     assert all(line["model"] for line in audit)
 
 
@@ -151,33 +116,12 @@ def not_a_number_model(path: Path) -> None:
     onnx.save(model, path)
 
 
-def random_bytes(path: Path) -> None:
-    path.write_bytes(np.random.default_rng(1).bytes(5000))
-
-
-def other_schema_model(path: Path) -> None:
-    model = onnx.load(MODEL)
-    helper.set_model_props(model, {"schema_name": "site", "schema_digest": "0" * 64})
-    onnx.save(model, path)
-
-
-@pytest.mark.parametrize(
-    ("breakage", "reason"),
-    [
-        (random_bytes, "cannot be read as ONNX"),
-        (other_schema_model, "was trained for schema"),
-        (not_a_number_model, "not finite"),
-    ],
-)
 def test_a_broken_model_falls_back_to_fifo_and_the_queue_drains(
-    fifo_slurm: PrivateSlurm,
-    tmp_path: Path,
-    breakage: Callable[[Path], None],
-    reason: str,
+    fifo_slurm: PrivateSlurm, tmp_path: Path
 ) -> None:
-    slurm = fifo_slurm
+    slurm, reason = fifo_slurm, "not finite"
     model = tmp_path / "broken.onnx"
-    breakage(model)
+    not_a_number_model(model)
     slurm.set_partition("down")
     jobs = submit_all(slurm, mixed_load(12, 0, SEED))
     with running_hook(slurm, tmp_path, model, cycle=1) as hook:
@@ -208,7 +152,7 @@ def test_prometheus_scrapes_the_daemon(
     slurm.set_partition("down")
     submit_all(slurm, mixed_load(10, 2, SEED))
     # Slurm charges running jobs once a minute (PriorityCalcPeriod): this one is caught by it
-    slurm.submit(user="alice", account="physics", seconds=130, minutes=10)
+    slurm.submit(user="alice", seconds=130, minutes=10)
     with (
         running_hook(slurm, tmp_path, MODEL, cycle=1) as hook,
         prometheus_scraping(hook.port, free_port, tmp_path),

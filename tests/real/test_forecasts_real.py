@@ -27,16 +27,7 @@ from tests.real.users import AS_HIM, NAME, STAFF, add_system_user
 
 pytestmark = pytest.mark.real
 
-#: Jobs wait for the first node; the others are idle.
-PLAN = ClusterPlan(
-    nodes=3,
-    accounts={**ACCOUNTS, **STAFF},
-    partitions=(
-        "PartitionName=batch Nodes=n1 Default=YES MaxTime=1-0 DefaultTime=10 State=UP",
-        "PartitionName=spare Nodes=n2 MaxTime=1-0 State=UP",
-        "PartitionName=biologists Nodes=n3 MaxTime=1-0 State=UP AllowAccounts=biology",
-    ),
-)
+PLAN = ClusterPlan(nodes=1, accounts={**ACCOUNTS, **STAFF})
 #: Short jobs that wait and start, so that enough forecasts have come true, and seconds for that:
 #: the service compiles the simulator first.
 SHORT, SOON = 60, 400.0
@@ -133,7 +124,7 @@ def _foretold(folder: Path) -> Iterator[ForetoldSlurm]:
 def _end_some(slurm: PrivateSlurm) -> None:
     """Jobs for accounting: without runs there is no forecast."""
     for _ in range(3):
-        slurm.submit(user="alice", account="physics", seconds=2)
+        slurm.submit(user="alice", seconds=2)
     since = ("-S", "now-1hour", "-E", "now")
     ended = ("sacct", "-a", "-X", "-n", *since, "-s", "COMPLETED", "-o", "JobIDRaw")
     slurm.wait_until(lambda: len(slurm.run(*ended).stdout.split()) == 3, 30, "three ends")
@@ -154,7 +145,7 @@ def _short_jobs_come_true(slurm: PrivateSlurm, notice: Path, log: Path) -> None:
     """Short jobs get forecasts while a job holds the node, and start when it is gone."""
     holds = _holds_the_node(slurm)
     for _ in range(SHORT):
-        slurm.submit(user="alice", account="physics", minutes=1, seconds=3)
+        slurm.submit(user="alice", minutes=1, seconds=3)
     slurm.wait_until(
         # the forecasts before that rest on a part of what can be known, and are not kept
         lambda: f"pending={SHORT} " in log.read_text().partition("forecast=looked_back")[2],
@@ -169,7 +160,7 @@ def _short_jobs_come_true(slurm: PrivateSlurm, notice: Path, log: Path) -> None:
 
 def _holds_the_node(slurm: PrivateSlurm) -> int:
     """A long job of bob's that runs: until then alice's, whose share is larger, might go first."""
-    holds = slurm.submit(user="bob", account="biology", processors=4, minutes=60, seconds=3600)
+    holds = slurm.submit(user="bob", processors=4, minutes=60, seconds=3600)
     running = ("squeue", "-h", "-t", "R", "-o", "%A")
     slurm.wait_until(lambda: slurm.run(*running).stdout.split() == [str(holds)], 60, "it runs")
     return holds
@@ -178,8 +169,8 @@ def _holds_the_node(slurm: PrivateSlurm) -> int:
 def _waiting_jobs(slurm: PrivateSlurm) -> tuple[int, int]:
     """One of alice's and one of bob's behind a long job."""
     _holds_the_node(slurm)
-    hers = slurm.submit(user="alice", account="physics", processors=4, minutes=30)
-    return hers, slurm.submit(user="bob", account="biology", processors=4, minutes=30)
+    hers = slurm.submit(user="alice", processors=4, minutes=30)
+    return hers, slurm.submit(user="bob", processors=4, minutes=30)
 
 
 def _until_told(site: ForetoldSlurm, log: Any) -> None:
@@ -217,30 +208,6 @@ def test_a_job_of_another_is_refused_in_one_sentence(foretold: ForetoldSlurm) ->
     assert unknown.stderr.replace("999999", str(foretold.his)) == done.stderr
     assert foretold.document(foretold.his, "bob")["jobs"][0]["forecast"]
     assert foretold.document(foretold.his, "root")["jobs"][0]["forecast"]
-
-
-def test_before_submitting_a_job_is_foretold(foretold: ForetoldSlurm) -> None:
-    words = ("-A", "biology", "-p", "batch", "-n", "2", "-t", "10", "--wrap", "true")
-    done = foretold.start("--json", "--", "sbatch", *words, user="bob")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    assert document["jobs"][0]["forecast"]["start"] >= document["foretold"]
-
-
-def test_another_partition_is_advised_to_whom_it_lets_in(foretold: ForetoldSlurm) -> None:
-    advised = {}
-    for user, job in (("alice", foretold.hers), ("bob", foretold.his)):
-        done = foretold.start("--json", "--advice", str(job), user=user)
-        assert done.returncode == 0, done.stderr
-        found = [
-            each["asks"].get("partition") for each in json.loads(done.stdout)["jobs"][0]["advice"]
-        ]
-        advised[user] = {name for name in found if name}
-    assert advised == {"alice": {"spare"}, "bob": {"spare", "biologists"}}
-    words = ("--partition=spare",)
-    moved = foretold.slurm.submit(*words, user="alice", account="physics", processors=4, minutes=30)
-    foretold.slurm.wait_state(moved, "RUNNING")
-    foretold.slurm.run("scancel", str(moved))
 
 
 def test_it_goes_on_after_slurmctld_has_restarted(foretold: ForetoldSlurm) -> None:

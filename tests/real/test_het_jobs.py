@@ -21,23 +21,15 @@ OTHERS = (":", "--ntasks=2", "--nice=30", ":", "--ntasks=1", "--partition=short"
 def submit_het(cluster: PrivateSlurm, *others: str, seconds: float = 300) -> list[int]:
     """Submit a heterogeneous job; numbers of its components, the leader's first."""
     others = others or OTHERS
-    leader = cluster.submit(
-        *others, user="alice", account="physics", processors=3, seconds=seconds, name="het"
-    )
+    leader = cluster.submit(*others, user="alice", processors=3, seconds=seconds, name="het")
     return list(range(leader, leader + 1 + others.count(":")))
 
 
 def submit_plain(cluster: PrivateSlurm, count: int, **options: float) -> list[int]:
     return [
-        cluster.submit(user="bob", account="biology", **options)  # type: ignore[arg-type]
+        cluster.submit(user="bob", **options)  # type: ignore[arg-type]
         for _ in range(count)
     ]
-
-
-def submit_alike(cluster: PrivateSlurm, *options: str, **amounts: float) -> int:
-    """Submit a plain job of the account that heterogeneous ones are of."""
-    named = {"user": "alice", "account": "physics"}
-    return cluster.submit(*options, **named, **amounts)  # type: ignore[arg-type]
 
 
 def test_components_keep_together_through_orders_and_release(
@@ -46,9 +38,9 @@ def test_components_keep_together_through_orders_and_release(
     cluster = closed_slurm
     # all of one account, so that plain jobs are between components under every usage, and of one
     # nice value, which sbatch gives to each component
-    plain = [submit_alike(cluster, "--nice=30") for _ in range(3)]
+    plain = [cluster.submit("--nice=30", user="alice") for _ in range(3)]
     groups = [submit_het(cluster) for _ in range(2)]
-    plain += [submit_alike(cluster, "--nice=30") for _ in range(3)]
+    plain += [cluster.submit("--nice=30", user="alice") for _ in range(3)]
     records = [*plain, *(part for parts in groups for part in parts)]
     cluster.wait_eligible(tuple(records))
     before = kept(cluster)
@@ -88,7 +80,7 @@ def test_a_plain_job_between_two_components_does_not_block_both_for_ever(
     cluster = closed_slurm
     # by the site's own priority one component is before the plain job and one after it under every
     # usage: all are of one account
-    plain = submit_alike(cluster, processors=8, seconds=0.5)
+    plain = cluster.submit(user="alice", processors=8, seconds=0.5)
     parts = submit_het(cluster, ":", "--ntasks=4", "--partition=short", seconds=0.5)
     cluster.wait_eligible((plain, *parts))
     assert by_component(cluster) == [parts[1], plain, parts[0]]

@@ -25,9 +25,7 @@ def test_nice_orders_the_starts_of_one_users_jobs(
 ) -> None:
     cluster = closed_slurm
     asked = {
-        cluster.submit(
-            f"--nice={nice}", user="alice", account="physics", processors=8, seconds=0.3
-        ): nice
+        cluster.submit(f"--nice={nice}", user="alice", processors=8, seconds=0.3): nice
         for nice in NICE
     }
     cluster.wait_eligible(tuple(asked))
@@ -61,11 +59,7 @@ topping_slurm = private_slurm(
 def queue(topping_slurm: PrivateSlurm, tmp_path: Path) -> Iterator[QueueOfTwo]:
     """Seven jobs of alice and seven of bob, in turns."""
     cluster = topping_slurm
-    jobs = {
-        cluster.submit(user=user, account=account): user
-        for _ in range(7)
-        for user, account in (("alice", "physics"), ("bob", "biology"))
-    }
+    jobs = {cluster.submit(user=user): user for _ in range(7) for user in ("alice", "bob")}
     cluster.wait_eligible(tuple(jobs))
     yield QueueOfTwo(cluster, jobs, tmp_path)
     cluster.cancel("alice", "bob")
@@ -91,12 +85,7 @@ class QueueOfTwo:
             report = self._cycle.run()
             assert report.failure is None, report.failure_reason
         assert report.writes == 0
-        return self.by_priority()
-
-    def by_priority(self) -> list[int]:
-        lines = self.cluster.run("squeue", "-h", "-O", "JobID:|,PriorityLong:").stdout.split()
-        priority = {int(job): int(points) for job, points in (each.split("|") for each in lines)}
-        return sorted(priority, key=lambda job: -priority[job])
+        return self.cluster.by_priority()
 
     def of(self, user: str, jobs: Sequence[int]) -> list[int]:
         return [job for job in jobs if self.users[job] == user]
@@ -114,7 +103,7 @@ def test_what_a_user_puts_on_top_stays_there(queue: QueueOfTwo, influence: float
     for chosen in (mine[-1], mine[1], mine[-1], mine[3]):
         queue.cluster.run("scontrol", "top", str(chosen), user="alice")
         mine = [chosen, *(job for job in mine if job != chosen)]
-        assert queue.of("alice", queue.by_priority()) == mine
+        assert queue.of("alice", queue.cluster.by_priority()) == mine
         after = queue.ordered()
         assert queue.of("alice", after) == mine
         assert queue.of("bob", after) == queue.of("bob", before)

@@ -44,8 +44,8 @@ def priorities(cluster: PrivateSlurm) -> dict[str, str]:
 def test_an_array_of_ten_thousand_tasks_is_one_write_and_is_not_split(
     still_slurm: PrivateSlurm, tmp_path: Path
 ) -> None:
-    array = still_slurm.submit(f"--array=1-{TASKS}", user="alice", account="physics")
-    other = still_slurm.submit(user="bob", account="biology")
+    array = still_slurm.submit(f"--array=1-{TASKS}", user="alice")
+    other = still_slurm.submit(user="bob")
     still_slurm.wait_eligible((array, other))
     policy = DrawnOrder(seed=0)
     cycle = cycle_of(adapter_of(still_slurm), policy, tmp_path)
@@ -70,9 +70,8 @@ def test_holds_and_nice_stay_and_release_gives_slurms_own_priorities(
     options += [("--partition=batch,short",), ("--array=1-5",), ("--begin=now+1hour",)]
     jobs = {}
     for number in range(24):
-        user, account = (("alice", "physics"), ("bob", "biology"))[number % 2]
         asked = options[number % len(options)]
-        jobs[still_slurm.submit(*asked, user=user, account=account)] = asked
+        jobs[still_slurm.submit(*asked, user=("alice", "bob")[number % 2])] = asked
     unlisted = {("--hold",), ("--begin=now+1hour",)}
     still_slurm.wait_eligible(tuple(job for job, asked in jobs.items() if asked not in unlisted))
     for job in jobs:  # Slurm shows a job of two partitions anew once it has looked at it again

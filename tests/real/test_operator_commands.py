@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.real.daemon_under_test import started_hook
+from tests.real.daemon_under_test import started_hook, write_configuration
 from tests.real.private_cluster import PrivateSlurm
 
 pytestmark = [pytest.mark.real, pytest.mark.promise]
@@ -91,8 +91,7 @@ def submit_queue(cluster: PrivateSlurm) -> Jobs:
     """A job of every kind and many plain ones of two partitions."""
 
     def submit(*options: str, minutes: float = 30, exempt: bool = False) -> int:
-        user, account = ("bob", "biology") if exempt else ("alice", "physics")
-        return cluster.submit(*options, user=user, account=account, minutes=minutes)
+        return cluster.submit(*options, user="bob" if exempt else "alice", minutes=minutes)
 
     for number in range(PLAIN_JOBS):
         partition = "short" if number % 4 == 0 else "batch"
@@ -179,8 +178,11 @@ def test_every_verb_of_the_operator(operator: Operator) -> None:
 def test_status_of_a_daemon_that_runs(operator: Operator) -> None:
     cluster = operator.cluster
     for minutes in (9, 5, 1):
-        cluster.submit(user="alice", account="physics", minutes=minutes)
+        cluster.submit(user="alice", minutes=minutes)
     cluster.wait_until(lambda: len(sprio(cluster)) == 3, 10, "all jobs in sprio")
+    checks = operator.reads("check")["checks"]
+    assert {each["result"] for each in checks} == {"pass"}, checks
+    plain = cluster.by_priority()
     with operator.daemon():
         told = operator.reads("status")
         assert told["daemon"] == "runs"
@@ -190,4 +192,37 @@ def test_status_of_a_daemon_that_runs(operator: Operator) -> None:
         assert told["problems"] == []
         # the command reads the daemon's memory, not accounting, and has the same order
         assert cluster.by_priority() == ranked(operator.queue(), "rank")
+        assert operator.types("pause", "--for", "1h", "--reason", "a try").returncode == 0
+        assert cluster.by_priority() == plain
+        assert {site for _, site in sprio(cluster).values()} == {0}
+        assert "a try" in operator.types("status").stdout
+        assert operator.types("enable").returncode == 0
+        ordered = lambda: any(site for _, site in sprio(cluster).values())  # noqa: E731
+        cluster.wait_until(ordered, 20, "factors after the pause")
     assert operator.reads("status", status=1)["daemon"] == "absent"
+
+
+def test_by_default_no_job_gains_more_than_three_days_of_waiting(
+    closed_slurm: PrivateSlurm, tmp_path: Path
+) -> None:
+    """A thousand points of age a day: fair share, with ten thousand, goes on deciding."""
+    cluster = closed_slurm
+    jobs = {
+        cluster.submit(user=user, minutes=minutes)
+        for user in ("alice", "bob")
+        for minutes in (9, 5, 1)
+    }
+    cluster.wait_eligible(jobs)
+    write_configuration(tmp_path, "sjf", mode="active", cycle=1, influence=None)
+    operator = Operator(cluster=cluster, folder=tmp_path)
+    (found,) = (each for each in operator.reads("check")["checks"] if each["name"] == "fair share")
+    assert (found["result"], found["what"]) == (
+        "pass",
+        "accounts' shares count: the first place adds 3000 points, next to "
+        "PriorityWeightFairshare = 10000",
+    )
+    assert operator.types("run", "--once").returncode == 0
+    factors = cluster.site_factors()
+    assert set(factors) == jobs
+    assert max(factors.values()) == 3000
+    assert min(factors.values()) > 0

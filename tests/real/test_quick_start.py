@@ -38,7 +38,7 @@ def node() -> Iterator[HeadNode]:
     with booted_head_node(TOP) as node:
         node.slurm.set_partition("down")
         for minutes in (9, 5, 7):
-            node.slurm.submit(minutes=minutes, user="alice", account="physics")
+            node.slurm.submit(minutes=minutes, user="alice")
         assert not (node.root.folder / "opt/slurm-rl").exists()
         yield node
         node.systemctl("stop", DAEMON, "prometheus.service", check=False)

@@ -48,10 +48,8 @@ def test_a_job_starts_in_its_reservation_though_it_is_the_last_of_our_order(
 ) -> None:
     cluster = closed_slurm
     reserve("mine", "starttime=now", "users=alice", "nodes=n2")
-    plain = [
-        cluster.submit(user="bob", account="biology", processors=4, seconds=2) for _ in range(4)
-    ]
-    inside = cluster.submit("--reservation=mine", user="alice", account="physics", processors=4)
+    plain = [cluster.submit(user="bob", processors=4, seconds=2) for _ in range(4)]
+    inside = cluster.submit("--reservation=mine", user="alice", processors=4)
     cluster.wait_eligible((*plain, inside))
     policy = DrawnOrder(seed=4, scores={inside: -1.0})
     cycle = cycle_of(adapter_of(cluster), policy, tmp_path)
@@ -71,10 +69,8 @@ def test_a_reservation_to_come_is_kept_and_stops_no_other_job(
 ) -> None:
     cluster = closed_slurm
     reserve("later", "starttime=now+12", "users=alice", "nodes=n2")
-    inside = cluster.submit("--reservation=later", user="alice", account="physics", processors=4)
-    plain = [
-        cluster.submit(user="bob", account="biology", processors=4, seconds=1) for _ in range(3)
-    ]
+    inside = cluster.submit("--reservation=later", user="alice", processors=4)
+    plain = [cluster.submit(user="bob", processors=4, seconds=1) for _ in range(3)]
     cluster.wait_eligible(tuple(plain))
     scores = {job: float(number) for number, job in enumerate(plain)}
     policy = DrawnOrder(seed=4, scores={**scores, inside: 9.0})
@@ -97,9 +93,7 @@ def test_maintenance_to_come_keeps_long_jobs_waiting_and_lets_short_ones_pass(
     reserve("maintenance", "starttime=now+4minutes", *flags)
 
     def submit(minutes: float, seconds: float) -> int:
-        return cluster.submit(
-            user="alice", account="physics", processors=8, minutes=minutes, seconds=seconds
-        )
+        return cluster.submit(user="alice", processors=8, minutes=minutes, seconds=seconds)
 
     long = [submit(30, 300) for _ in range(2)]
     short = [submit(1, 0.3) for _ in range(4)]

@@ -1,4 +1,4 @@
-"""The reserve on a real Slurm: batch jobs leave processors free, and nothing of it is left."""
+"""The reserve on a real Slurm: batch jobs leave processors, GPUs and memory free, until it ends."""
 
 from __future__ import annotations
 
@@ -16,18 +16,22 @@ from tests.real.conftest import (
     private_slurm,
 )
 from tests.real.daemon_under_test import RunningHook, running_hook, write_configuration
-from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+from tests.real.private_cluster import ClusterPlan, NodeKind, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
 from tests.real.users import AS_HIM, NAME, STAFF, give_him
 
 pytestmark = pytest.mark.real
 
-PROCESSORS = 8
+PROCESSORS, GPUS, MEMORY = 8, 4, 16000
 PLAN = ClusterPlan(
-    nodes=1,
-    processors_per_node=PROCESSORS,
+    kinds=(NodeKind(name="g", count=1, processors=PROCESSORS, memory=MEMORY, gpus=GPUS),),
     accounts={**ACCOUNTS, **STAFF},
-    options={"AccountingStorageEnforce": "associations,limits,qos"},
+    options={
+        "SelectTypeParameters": "CR_Core_Memory",
+        "AccountingStorageTRES": "gres/gpu",
+        "AccountingStorageEnforce": "associations,limits,qos",
+    },
+    partitions=("PartitionName=batch Nodes=ALL Default=YES DefMemPerCPU=100 State=UP",),
     lines=(f"Licenses=slot:{PROCESSORS}",),
 )
 BY_QOS = """
@@ -39,7 +43,7 @@ change_seconds = 1
 """
 
 
-#: One node of 8 processors that enforces limits; batch jobs have QOS batch.
+#: One node that enforces limits; batch jobs have QOS batch.
 limited_slurm = private_slurm(PLAN, lambda slurm: slurm.add_qos("batch"))
 
 
@@ -52,7 +56,7 @@ def cluster(limited_slurm: PrivateSlurm) -> Iterator[PrivateSlurm]:
 
 def submit_batch(cluster: PrivateSlurm, count: int, processors: int = 1) -> None:
     for _ in range(count):
-        cluster.submit("--qos=batch", user="alice", account="physics", processors=processors)
+        cluster.submit("--qos=batch", user="alice", processors=processors)
 
 
 def running(cluster: PrivateSlurm) -> int:
@@ -72,7 +76,7 @@ def wait_for_metric(cluster: PrivateSlurm, hook: RunningHook, name: str, value: 
 @contextmanager
 def limiting_hook(cluster: PrivateSlurm, folder: Path, more: str = BY_QOS) -> Iterator[RunningHook]:
     """A daemon that keeps 2 of 8 processors free and one runs an interactive job: 5 are left."""
-    cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
+    cluster.submit(user="bob", minutes=1, seconds=60)
     with running_hook(cluster, folder, "reserve:2", cycle=0.5, more=more) as hook:
         hook.wait_for("batch_limit=5", 30)
         yield hook
@@ -85,7 +89,7 @@ def test_processors_stay_free_and_an_interactive_job_starts_at_once(
         submit_batch(cluster, 12)
         cluster.wait_until(lambda: running(cluster) == 6, 20, "5 batch jobs and one")
         assert cluster.qos_limit() == "cpu=5"
-        job = cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
+        job = cluster.submit(user="bob", minutes=1, seconds=60)
         cluster.wait_state(job, "RUNNING", 10)
         assert running(cluster) == 7
         hook.wait_for("batch_limit=4", 30)  # its processor comes on top of the reserve
@@ -94,28 +98,27 @@ def test_processors_stay_free_and_an_interactive_job_starts_at_once(
     cluster.wait_until(lambda: running(cluster) == PROCESSORS, 20, "batch jobs on all the rest")
 
 
-def test_a_qos_that_is_removed_meanwhile_holds_up_no_stop(
+def test_gpus_and_memory_stay_free_and_an_interactive_job_gets_them_at_once(
     cluster: PrivateSlurm, tmp_path: Path
 ) -> None:
-    cluster.run("sacctmgr", "-i", "add", "qos", "bulk")
-    more = BY_QOS.replace('"batch"', '"bulk"')
-    with limiting_hook(cluster, tmp_path, more) as hook:
-        cluster.run("sacctmgr", "-i", "delete", "qos", "bulk")
-        assert hook.stop() == 0
-        assert not (tmp_path / "state.json.limits").exists()
-
-
-def test_a_disable_file_takes_it_back_and_its_end_brings_it_again(
-    cluster: PrivateSlurm, tmp_path: Path
-) -> None:
-    with limiting_hook(cluster, tmp_path) as hook:
-        wait_for_metric(cluster, hook, "batch_limit_processors", 5)
-        (tmp_path / "DISABLE").touch()
-        cluster.wait_until(lambda: cluster.qos_limit() == "", 30, "no limit")
-        wait_for_metric(cluster, hook, "batch_limit_processors", float("inf"))
-        (tmp_path / "DISABLE").unlink()
-        cluster.wait_until(lambda: cluster.qos_limit() == "cpu=5", 30, "the limit again")
+    gpus = "--gres=gpu:1"
+    kept = 'most_resources = ["gres/gpu=2", "mem=4G"]\naccount_share = 1\nuser_share = 1\n'
+    whole = BY_QOS.replace("most_processors = 4", "most_processors = 2") + kept
+    with limiting_hook(cluster, tmp_path, whole) as hook:
+        # in addition to one processor and 100 MiB of the interactive job
+        limit = {"cpu=5", "gres/gpu=2", f"mem={MEMORY - 100 - 4096}M"}
+        cluster.wait_until(lambda: set(cluster.qos_limit().split(",")) == limit, 30, "all limits")
+        for _ in range(6):
+            cluster.submit("--qos=batch", gpus, user="alice")
+        cluster.wait_until(lambda: running(cluster) == 3, 20, "two batch jobs on GPUs")
+        waits = ("squeue", "-h", "-t", "PD", "-o", "%r")
+        cluster.wait_until(lambda: "QOSGrpGRES" in cluster.run(*waits).stdout, 20, "the limit")
+        job = cluster.submit(gpus, user="bob", minutes=1, seconds=60)
+        cluster.wait_state(job, "RUNNING", 10)
+        hook.wait_for("batch_limit=4,gpus=1,memory=", 30)  # its GPU comes on top
+        assert hook.metric('slurm_rl_batch_limit_resource{resource="gpus"} ') == 1
     assert cluster.qos_limit() == ""
+    cluster.wait_until(lambda: running(cluster) == 1 + GPUS, 20, "batch jobs on the other GPUs")
 
 
 def test_a_wide_job_that_starves_below_the_limit_starts_once_it_is_lifted(
@@ -124,7 +127,7 @@ def test_a_wide_job_that_starves_below_the_limit_starts_once_it_is_lifted(
     """It waits longer than the 7.2 s that such a job may."""
     more = f"{BY_QOS}lift_hours = 0.002\nidle_minutes = 0\n"
     with limiting_hook(cluster, tmp_path, more) as hook:
-        wide = cluster.submit("--qos=batch", user="alice", account="physics", processors=7)
+        wide = cluster.submit("--qos=batch", user="alice", processors=7)
         cluster.wait_state(wide, "RUNNING", 40)
         # the metric follows the cycle, and the job may start within it
         lifted = 'batch_limit_changes_total{direction="lifted"}'
@@ -156,7 +159,7 @@ def test_narrow_first_keeps_a_wide_job_behind_until_its_bound_and_then_first(
     with limiting_hook(cluster, tmp_path, patient) as hook:
         submit_batch(cluster, 5)
         cluster.wait_until(lambda: running(cluster) == 6, 20, "5 batch jobs and one")
-        wide = cluster.submit("--qos=batch", user="alice", account="physics", processors=4)
+        wide = cluster.submit("--qos=batch", user="alice", processors=4)
         submit_batch(cluster, 9)
         behind = "the wide job, which came first, behind the narrow ones"
         cluster.wait_until(lambda: last_first(cluster)[:1] == [wide], 30, behind)
@@ -181,7 +184,7 @@ def test_who_is_operator_only_is_told_so_and_may_use_licences(
         pytest.skip("only root can enter another release's folder")
     cluster.make_operator(NAME)
     folder = give_him(tmp_path)
-    cluster.submit(user="bob", account="biology", minutes=1, seconds=60)
+    cluster.submit(user="bob", minutes=1, seconds=60)
     write_configuration(folder, "reserve:2", mode="active", cycle=0.5, more=BY_QOS)
     checked = cluster.slurm_rl("check", folder=folder, user=NAME)
     (line,) = [each for each in checked.stdout.splitlines() if "reserve right" in each]
@@ -202,46 +205,9 @@ def test_who_is_operator_only_is_told_so_and_may_use_licences(
         hook.wait_for("batch_limit=5", 30)
         assert reservation_of(cluster) == "slot:3"
         for _ in range(7):
-            cluster.submit("--licenses=slot:1", user="alice", account="physics")
+            cluster.submit("--licenses=slot:1", user="alice")
         cluster.wait_until(lambda: running(cluster) == 8, 20, "5 of them and three others")
     assert reservation_of(cluster) == ""
-
-
-def test_one_user_does_not_fill_the_machine_with_short_jobs(
-    cluster: PrivateSlurm, tmp_path: Path
-) -> None:
-    """A user holds 2 of 4 processors. Eight of alice run, yet batch jobs may use 8 - 2 - 2."""
-    short = {"minutes": 1, "seconds": 60}
-    for _ in range(12):
-        cluster.submit(user="alice", account="physics", **short)
-    cluster.wait_until(lambda: running(cluster) == PROCESSORS, 20, "a full machine")
-    with running_hook(cluster, tmp_path, "reserve:2", cycle=0.5, more=BY_QOS) as hook:
-        hook.wait_for("batch_limit=4", 30)
-        wait_for_metric(cluster, hook, 'interactive_jobs_as_batch{reason="user_share"}', 4)
-        job = cluster.submit(user="bob", account="biology", **short)
-        first = "the job of another user before the four of alice that wait"
-        cluster.wait_until(lambda: last_first(cluster)[-1] == job, 30, first)
-        end_some(cluster, 1)
-        cluster.wait_state(job, "RUNNING", 10)
-
-
-def test_time_limits_that_end_a_users_jobs_make_no_more_of_them_interactive(
-    cluster: PrivateSlurm, tmp_path: Path
-) -> None:
-    """Four jobs of alice run until their limit of a minute; a restart does not forget that."""
-    short = {"user": "alice", "account": "physics", "minutes": 1}
-    with running_hook(cluster, tmp_path, "reserve:2", cycle=1, more=BY_QOS) as hook:
-        for _ in range(4):
-            cluster.submit(**short, seconds=300)
-        cluster.wait_until(lambda: running(cluster) == 4, 20, "their starts")
-        cluster.wait_until(lambda: running(cluster) == 0, 150, "their ends")
-        wait_for_metric(cluster, hook, "users_as_batch", 1)
-    with running_hook(cluster, tmp_path, "reserve:2", cycle=1, more=BY_QOS) as hook:
-        for _ in range(9):
-            job = cluster.submit(**short, seconds=50)
-        wait_for_metric(cluster, hook, 'interactive_jobs_as_batch{reason="overrun"}', 1)
-        said = cluster.slurm_rl("explain", str(job), folder=tmp_path).stdout
-        assert "4 of its user's 4 interactive jobs were ended by their time limit." in said
 
 
 def test_an_interactive_job_starts_though_the_sites_priority_has_it_behind(
@@ -256,16 +222,16 @@ def test_an_interactive_job_starts_though_the_sites_priority_has_it_behind(
         "SchedulerType": "sched/builtin",
         "PriorityWeightQOS": "1000000",
     }
-    cluster = start_slurm(replace(PLAN, nodes=2, processors_per_node=4, options=options))
+    cluster = start_slurm(replace(PLAN, kinds=(), nodes=2, processors_per_node=4, options=options))
     cluster.add_qos("batch", "set", "priority=100")
-    cluster.submit("--qos=batch", "--nodelist=n1", user="alice", account="physics")
-    short = {"user": "bob", "account": "biology", "minutes": 1, "seconds": 60}
+    cluster.submit("--qos=batch", "--nodelist=n1", user="alice")
+    short = {"user": "bob", "minutes": 1, "seconds": 60}
     cluster.submit("--nodelist=n2", **short)
     cluster.wait_until(lambda: running(cluster) == 2, 20, "a job on each node")
     with running_hook(cluster, tmp_path, "reserve:2", cycle=0.5, influence=24, more=BY_QOS) as hook:
         hook.wait_for("batch_limit=5", 30)
         whole = ("--qos=batch", "--nodes=1", "--ntasks-per-node=4")
-        wide = cluster.submit(*whole, user="alice", account="physics", processors=4)
+        wide = cluster.submit(*whole, user="alice", processors=4)
         reason = ("squeue", "-h", "-j", str(wide), "-o", "%r")
         cluster.wait_until(
             lambda: cluster.run(*reason).stdout.strip() == "Resources", 20, "the wide job's wait"
@@ -273,20 +239,3 @@ def test_an_interactive_job_starts_though_the_sites_priority_has_it_behind(
         job = cluster.submit(**short)
         cluster.wait_state(job, "RUNNING", 10)
         assert cluster.run(*reason).stdout.strip() == "Resources"
-
-
-def test_where_slurm_enforces_no_limits_the_line_to_add_is_said(
-    start_slurm: StartSlurm, tmp_path: Path
-) -> None:
-    options = {**PLAN.options, "AccountingStorageEnforce": "associations"}
-    unlimited = start_slurm(replace(PLAN, options=options, accounts=ACCOUNTS))
-    unlimited.run("sacctmgr", "-i", "add", "qos", "batch")
-    unlimited.submit(user="bob", account="biology", minutes=1, seconds=60)
-    line = "AccountingStorageEnforce=associations,limits,qos"
-    with running_hook(unlimited, tmp_path, "reserve:2", cycle=0.5, more=BY_QOS) as hook:
-        hook.wait_for(f"set {line} in slurm.conf", 30)
-        wait_for_metric(unlimited, hook, "batch_limit_failing", 1)
-    assert unlimited.qos_limit() == ""
-    checked = unlimited.slurm_rl("check", folder=tmp_path)
-    assert checked.returncode == 1
-    assert any(each.startswith("fail") and line in each for each in checked.stdout.splitlines())

@@ -41,9 +41,9 @@ def cluster(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
     with running_slurm(replace(PLAN, lines=fewer)) as it:
         for line in SET_UP:
             it.run(*shlex.split(line))
-        it.submit("--qos=normal", user="bob", account="biology", minutes=1, seconds=60)
+        it.submit("--qos=normal", user="bob", minutes=1, seconds=60)
         for _ in range(3):
-            it.submit("--licenses=slot:1", user="alice", account="physics")
+            it.submit("--licenses=slot:1", user="alice")
         yield it
 
 

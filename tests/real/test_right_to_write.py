@@ -55,9 +55,7 @@ def guarded(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
 
 
 def submit(cluster: PrivateSlurm, *limits: float, name: str = "trial") -> list[int]:
-    jobs = [
-        cluster.submit(user="alice", account="physics", minutes=each, name=name) for each in limits
-    ]
+    jobs = [cluster.submit(user="alice", minutes=each, name=name) for each in limits]
     cluster.wait_eligible(tuple(jobs))
     return jobs
 

@@ -47,8 +47,7 @@ def inversions(started: Sequence[int], policy: DrawnOrder, sign: int) -> list[tu
 
 def submit_to(cluster: PrivateSlurm, partition: str) -> list[int]:
     return [
-        cluster.submit("-p", partition, user="alice", account="physics", seconds=0.3)
-        for _ in range(JOBS_A_PARTITION)
+        cluster.submit("-p", partition, user="alice", seconds=0.3) for _ in range(JOBS_A_PARTITION)
     ]
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import os
 import re
 import time
 import urllib.request
@@ -13,13 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
-from slurm_rl_plugin.hook.experiment.turns import RUNNING, ExperimentFiles, ExperimentStanding
-from slurm_rl_plugin.services.hook import load_policy
-from slurm_rl_plugin.units import DAY
 from tests.real.booted_head_node import DAEMON, WATCHDOG, HeadNode, booted_head_node
 from tests.real.daemon import wait_until
-from tests.real.drawn_order import wall_clock
 
 pytestmark = pytest.mark.real
 
@@ -50,7 +43,7 @@ def node(head_node: HeadNode) -> Iterator[HeadNode]:
     """Six jobs wait, the configuration is good, and nothing runs."""
     head_node.slurm.set_partition("down", "batch", "short")
     for minutes in (9, 5, 7, 1, 3, 2):
-        head_node.slurm.submit(minutes=minutes, user="alice", account="physics")
+        head_node.slurm.submit(minutes=minutes, user="alice")
     wait_until(lambda: len(head_node.factors()) == 6, 15, "all jobs eligible", str)
     head_node.configure(CONFIGURATION)
     head_node.systemctl("reset-failed", DAEMON, WATCHDOG, check=False)
@@ -215,60 +208,6 @@ def test_a_daemon_goes_on_after_what_dpkg_may_do_beside_an_upgrade(
     assert not node.carries()
     node.root.run(f"{scripts}.postinst", *after.split())
     node.wait(True, "factors of the next daemon")
-
-
-def declare(node: HeadNode, arm: str) -> ExperimentFiles:
-    """An experiment in whose present block one order has its turn, as its owner would write it."""
-    now, folder = wall_clock(), node.root.folder / "var/lib/slurm-rl"
-    loaded = load_policy("default")
-    other = SITE if arm == OURS else OURS
-    begin = now - 10.0
-    blocks = (
-        TurnBlock(begin=begin, end=begin + DAY, arm=arm, pair=0),
-        TurnBlock(begin=begin + DAY, end=begin + 2.0 * DAY, arm=other, pair=0),
-    )
-    files = ExperimentFiles(state_file=folder / "state.json")
-    files.declare(
-        Declaration(
-            goal="wait",
-            harm=1.0,
-            longest_wait=math.inf,
-            policy=loaded.policy.name,
-            model_sha256=loaded.sha256,
-            seed=1,
-            day=DAY,
-            blocks=blocks,
-        ),
-        ExperimentStanding(state=RUNNING, reason="", at=now),
-    )
-    files.looked(now)
-    owner = folder.stat()
-    for path in folder.glob("state.json.experiment*"):
-        os.chown(path, owner.st_uid, owner.st_gid)
-    return files
-
-
-def upgraded(node: HeadNode, package: Path, files: ExperimentFiles) -> str:
-    """Whose turn the daemon of the new package says that it is."""
-    before, told = main_pid(node), len(list(files.journaled()))
-    node.root.run("dpkg", "--install", str(package))
-    wait_until(lambda: main_pid(node) not in (0, before), 30, "the next daemon", node.journal)
-    wait_until(lambda: len(list(files.journaled())) > told, 30, "its turn", node.journal)
-    return list(files.journaled())[-1].arm
-
-
-def test_an_upgrade_keeps_whose_turn_it_is(node: HeadNode, debian_package: Path) -> None:
-    node.systemctl("start", DAEMON)
-    node.wait(True, "factors")
-    files = declare(node, SITE)
-    node.wait(False, "no factor in a block of the site's order")
-    assert upgraded(node, debian_package, files) == SITE
-    assert not node.carries()
-    files = declare(node, OURS)
-    node.wait(True, "factors in a block of our order")
-    assert upgraded(node, debian_package, files) == OURS
-    node.wait(True, "factors of the next daemon")
-    files.put_away(1)
 
 
 def test_the_offer_service_answers_under_every_restriction(node: HeadNode) -> None:

@@ -50,15 +50,12 @@ def finished() -> Iterator[tuple[PrivateSlurm, str, int]]:
 def submit_load(slurm: PrivateSlurm) -> int:
     """Jobs of three users in two accounts; the number of the one with a begin time."""
     rng = random.Random(4)
-    owners = [("alice", "physics"), ("carol", "physics"), ("bob", "biology")]
-    held = slurm.submit("--hold", user="alice", account="physics")
-    late = slurm.submit(f"--begin=now+{BEGIN}", user="bob", account="biology", seconds=1)
-    slurm.submit(f"--array=1-{TASKS}", user="carol", account="physics", seconds=1)
+    held = slurm.submit("--hold", user="alice")
+    late = slurm.submit(f"--begin=now+{BEGIN}", user="bob", seconds=1)
+    slurm.submit(f"--array=1-{TASKS}", user="carol", seconds=1)
     for number in range(SINGLE):
-        user, account = owners[number % len(owners)]
         slurm.submit(
-            user=user,
-            account=account,
+            user=("alice", "carol", "bob")[number % 3],
             processors=rng.randint(1, 2),
             minutes=rng.choice([1, 20]),
             seconds=rng.randint(1, 2),

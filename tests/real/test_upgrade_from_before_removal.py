@@ -68,7 +68,7 @@ def running_before(
         node.root.run("dpkg", "--install", str(package))
         node.slurm.set_partition("down", "batch", "short")
         for minutes in (9, 5, 7, 1, 3, 2):
-            node.slurm.submit(minutes=minutes, user="alice", account="physics")
+            node.slurm.submit(minutes=minutes, user="alice")
         wait_until(lambda: len(nice_values(node)) == 6, 15, "all jobs", str)
         before = nice_values(node)
         node.configure(CONFIGURATION.format(table=table))

@@ -36,18 +36,18 @@ PARTITIONS = (
     "PartitionName=whole Nodes=g1 DefMemPerCPU=500 OverSubscribe=EXCLUSIVE "
     "TRESBillingWeights=CPU=0.3,Mem=0.25G,GRES/gpu=2.5",
 )
-#: User, account, CPUs, seconds, and sbatch's other options.
-JOBS: tuple[tuple[str, str, int, int, tuple[str, ...]], ...] = (
-    ("alice", "physics", 2, 7, ("--partition=plain",)),
-    ("bob", "biology", 1, 9, ("--partition=plain", "--mem=2000")),
-    ("alice", "physics", 1, 8, ("--partition=dear",)),
-    ("bob", "biology", 3, 8, ("--partition=dear", "--mem-per-cpu=900")),
-    ("alice", "physics", 2, 9, ("--partition=dear", "--mem=3000", "--gres=gpu:1")),
-    ("bob", "biology", 1, 7, ("--partition=dear", "--mem=300", "--gres=gpu:2", "-L", "matlab:2")),
-    ("alice", "physics", 2, 6, ("--partition=dear", "--nodes=2", "--mem=1000", "-L", "matlab:1")),
-    ("bob", "biology", 1, 6, ("--partition=whole", "--mem=1000")),
-    ("bob", "biology", 2, 8, ("--partition=plain", "--qos=dear")),
-    ("alice", "physics", 3, 9, ("--partition=plain", "--qos=free")),
+#: User, CPUs, seconds, and sbatch's other options.
+JOBS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
+    ("alice", 2, 7, ("--partition=plain",)),
+    ("bob", 1, 9, ("--partition=plain", "--mem=2000")),
+    ("alice", 1, 8, ("--partition=dear",)),
+    ("bob", 3, 8, ("--partition=dear", "--mem-per-cpu=900")),
+    ("alice", 2, 9, ("--partition=dear", "--mem=3000", "--gres=gpu:1")),
+    ("bob", 1, 7, ("--partition=dear", "--mem=300", "--gres=gpu:2", "-L", "matlab:2")),
+    ("alice", 2, 6, ("--partition=dear", "--nodes=2", "--mem=1000", "-L", "matlab:1")),
+    ("bob", 1, 6, ("--partition=whole", "--mem=1000")),
+    ("bob", 2, 8, ("--partition=plain", "--qos=dear")),
+    ("alice", 3, 9, ("--partition=plain", "--qos=free")),
 )
 #: UsageFactor of each QOS.
 FACTORS = {"dear": "2.5", "free": "0"}
@@ -87,10 +87,8 @@ def cluster(request: pytest.FixtureRequest, release: SlurmRelease | None) -> Ite
         names = f"qos+={','.join(FACTORS)}"
         slurm.run("sacctmgr", "-i", "modify", "account", "physics,biology", "set", names)
         slurm.wait_until(lambda: "free" in _known_qos(slurm), 30, "slurmctld knows each QOS")
-        for user, account, processors, seconds, options in JOBS:
-            slurm.submit(
-                *options, user=user, account=account, processors=processors, seconds=seconds
-            )
+        for user, processors, seconds, options in JOBS:
+            slurm.submit(*options, user=user, processors=processors, seconds=seconds)
         slurm.wait_empty(90)
         slurm.wait_until(lambda: len(dump(slurm).splitlines()) > len(JOBS), 30, "all in accounting")
         yield slurm

@@ -39,9 +39,7 @@ def stream_of_short_jobs(cluster: PrivateSlurm) -> Iterator[None]:
 
     def submit() -> None:
         while not stopped.is_set():
-            cluster.submit(
-                user="alice", account="physics", minutes=1, seconds=STREAM_SECONDS, name="short"
-            )
+            cluster.submit(user="alice", minutes=1, seconds=STREAM_SECONDS, name="short")
             stopped.wait(STREAM_SECONDS / PROCESSORS / 1.5)
 
     thread = threading.Thread(target=submit)
@@ -72,9 +70,7 @@ def test_a_wide_job_starts_within_the_bound(
         cluster.wait_until(
             lambda: cluster.run("squeue", "-h", "-t", "PD").stdout.count("\n") > 3, 60, "a queue"
         )
-        wide = cluster.submit(
-            user="bob", account="physics", processors=PROCESSORS, minutes=60, seconds=5, name="wide"
-        )
+        wide = cluster.submit(user="bob", processors=PROCESSORS, minutes=60, seconds=5, name="wide")
         begin = time.monotonic()
         while cluster.state_of(wide) == "PENDING" and time.monotonic() < begin + BOUND:
             time.sleep(1.0)

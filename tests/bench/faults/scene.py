@@ -274,7 +274,7 @@ class DaemonBeside:
         deadline = "SLURM_RL_POLICY_INFERENCE_DEADLINE=1.5"
         before = ("env", "-u", PRELOAD, f"PATH={self.path}", deadline)
         self._hook = self.stack.enter_context(
-            started_hook(self.cluster.env, self.folder, before, self.program)
+            started_hook(self.cluster.env, self.folder, before, program=self.program)
         )
 
     @property

@@ -16,7 +16,6 @@ import math
 import os
 import shutil
 import signal
-import socket
 import sys
 import time
 from collections import Counter
@@ -37,6 +36,7 @@ from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 from slurm_rl_plugin.whole_file import replacing, write_whole
 from tests.bench.live.harness import LiveJob, in_time, say, wait_until_empty
 from tests.bench.report import Goal, print_goals, write_document
+from tests.fakes.running_daemon import free_port
 from tests.real.conftest import ACCOUNTS, running_slurm
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.private_cluster import ClusterPlan
@@ -338,10 +338,7 @@ def _run(chosen: argparse.Namespace) -> tuple[dict[str, Any], Samples]:
     folder = chosen.output.resolve() / "run"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    result, samples = soak(jobs, chosen.model, folder, port)
+    result, samples = soak(jobs, chosen.model, folder, free_port())
     whole = result["jobs"] == len(jobs)  # the last day's jobs may end early
     result["rounds"] = chosen.rounds if whole else int(result["seconds"] / length)
     source = {"log": chosen.log.name, "sha256": hashlib.sha256(chosen.log.read_bytes()).hexdigest()}
