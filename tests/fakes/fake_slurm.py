@@ -70,10 +70,6 @@ def main(command):
 
 
 def squeue(state, words, mode):
-    if "Licenses" in _option(words, "-O"):
-        for job in state["jobs"]:
-            say(f"{job['job_id']}|{job['licenses']}")
-        return 0
     form = _option(words, "-O") or os.environ["SQUEUE_FORMAT2"]
     fields = [field.partition(":")[::2] for field in form.split(",")]
     states = _option(words, "--states")

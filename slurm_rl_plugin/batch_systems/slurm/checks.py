@@ -21,8 +21,10 @@ from slurm_rl_plugin.batch_systems.slurm.batch_limit import (
 )
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, some
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.nodes import resources_now
+from slurm_rl_plugin.domain.resources import LICENCE_PREFIX
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 
 #: A query of slurmdbd that costs it nothing.
@@ -95,7 +97,6 @@ def _shares(commands: CommandRunner, configured: Mapping[str, float] | None) -> 
 
 
 ASSOCIATIONS = ("sacctmgr", "--noheader", "--parsable2", "show", "assoc", "format=Cluster,QOS")
-LICENSES_OF_JOBS = ("squeue", "--noheader", "--all", "--local", "-r", "-O", "JobID:|,Licenses:")
 
 
 def limit_checks(
@@ -117,7 +118,9 @@ def limit_checks(
         yield _found("reserve licences", lambda: _licenses(licenses, commands))
         what = f"licence {limit.license}"
         fix = f"let a job_submit.lua of the site add --licenses={limit.license}:<processors>"
-        having = _with_license(commands.read(LICENSES_OF_JOBS), limit.license)
+        name = LICENCE_PREFIX + limit.license
+        listed = Squeue(commands, reads_requests=True).waiting_and_running()
+        having = {row.job_id for row in listed if row.asked and name in dict(row.asked.amounts)}
     else:
         unlimited = parse_settings(commands.read(SHOW_CONFIG)).unlimited
         words = "slurmctld enforces limits of a QOS"
@@ -189,17 +192,6 @@ def _licenses(carrier: LicenseLimit, commands: CommandRunner) -> Finding:
     if total != capacity:
         return WARN, f"{total} licences for {capacity} usable processors: set an equal number"
     return PASS, f"{total}, as many as processors"
-
-
-def _with_license(text: str, name: str) -> set[int]:
-    having = set()
-    for line in text.splitlines():
-        job, _, licenses = line.partition("|")
-        if job.strip().isdecimal() and any(
-            each.strip().partition(":")[0] == name for each in licenses.split(",")
-        ):
-            having.add(int(job))
-    return having
 
 
 def _right(carrier: LimitCarrier, *, writes: bool) -> Finding:

@@ -214,8 +214,8 @@ class TestSnapshot:
 
 class TestWhoWaitsNow:
     def test_a_new_job_is_told_by_two_commands(self, cluster: FakeCluster) -> None:
-        calls: list[str] = []
-        here = cluster.adapter(on_call=lambda call: calls.append(call[0]))
+        calls: list[tuple[str, float]] = []
+        here = cluster.adapter(on_call=calls.append)
         cluster.add(1)
         here.snapshot()
         cluster.add(2, user="bob", account="biology")
@@ -223,7 +223,8 @@ class TestWhoWaitsNow:
         now = here.pending_now()
         assert now.pending.jobs.job_id.tolist() == [1, 2]
         assert now.accounts[now.pending.jobs.account[1]] == "biology"
-        assert sorted(calls) == ["sprio", "squeue"]
+        assert sorted(name for name, _ in calls) == ["sprio", "squeue"]
+        assert all(0 < seconds < 5 for _, seconds in calls)
 
     def test_a_requeued_job_runs_no_more(self, cluster: FakeCluster) -> None:
         here = cluster.adapter()

@@ -472,9 +472,11 @@ class Squeue:
         machine: MachineLook | None = None,
         *,
         reads_comments: bool = False,
+        reads_requests: bool = False,
     ) -> None:
         self._commands = commands
         self._machine = machine
+        self._always_requests = reads_requests
         self.reads_comments = reads_comments
         self._fields: tuple[str, ...] = QUEUE_FIELDS
         #: Records of the last whole queue; most are the same in the next one.
@@ -482,8 +484,9 @@ class Squeue:
 
     @property
     def reads_requests(self) -> bool:
-        """Whether the machine has more than processors, so that requests are listed."""
-        return self._machine is not None and self._machine.seen is not None
+        """Whether requests are listed: always, or where the machine has more than processors."""
+        seen = self._machine is not None and self._machine.seen is not None
+        return seen or self._always_requests
 
     def waiting_and_running(self) -> list[QueueRow]:
         """Pending and running jobs; the answer is kept for the next time."""
