@@ -83,16 +83,20 @@ def job_table(count: int, **columns: Sequence[object]) -> JobTable:
 
 def snapshot_of(pending: PendingJobs, now: float = NOW) -> QueueSnapshot:
     nothing = empty_job_table()
+    accounts, partitions = (
+        (first, *(f"{first}{number}" for number in range(1, index.max(initial=0) + 1)))
+        for first, index in (("physics", pending.jobs.account), ("batch", pending.jobs.partition))
+    )
     return QueueSnapshot(
         now=now,
         pending=pending,
         running=RunningJobs(jobs=nothing, start=nothing.submit),
         started=StartedJobs(jobs=nothing, start=nothing.submit),
         capacity=4,
-        accounts=("physics",),
-        partitions=("batch",),
-        shares=np.ones(1),
-        usage=np.zeros(1),
+        accounts=accounts,
+        partitions=partitions,
+        shares=np.full(len(accounts), 1.0 / len(accounts)),
+        usage=np.zeros(len(accounts)),
     )
 
 
@@ -245,6 +249,7 @@ def cycle_over(
     policy: Policy,
     folder: Path,
     rail: ReserveRail | None = None,
+    bound: float = float("inf"),
     **settings: object,
 ) -> Cycle:
     ticks = count()
@@ -253,7 +258,7 @@ def cycle_over(
         policy=policy,
         model_sha256="abc",
         settings=CycleSettings(**{"shadow": False, **settings}),  # type: ignore[arg-type]
-        guard_rails=default_guard_rails(float("inf"), rail),
+        guard_rails=default_guard_rails(bound, rail),
         untouched=UntouchedJobs(),
         state=StateFile(folder / "state.json"),
         audit=AuditLog(folder / "audit.jsonl"),

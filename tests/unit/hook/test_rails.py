@@ -26,7 +26,6 @@ from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook.rails.guard_rails import (
     StarvationBound,
     UntouchedJobs,
-    default_guard_rails,
 )
 from slurm_rl_plugin.hook.rails.reserve import (
     ACCOUNT,
@@ -512,15 +511,6 @@ class TestTheRail:
         assert decision.steps.tolist() == steps
         unkept = rail.check(wish(snapshot, 0), snapshot)
         assert np.argsort(-unkept.scores, kind="stable").tolist() == list(range(len(waiting)))
-
-    def test_a_job_past_the_bound_of_all_jobs_still_goes_before_them(self) -> None:
-        snapshot = queue_since([(1, False, 90 * HOUR), (1, True, 1.0)])
-        rails = default_guard_rails(72 * HOUR, ReserveRail(RESERVE))
-        assert isinstance(rails[-1], StarvationBound)
-        decision = wish(snapshot)
-        for rail in rails:
-            decision = rail.check(decision, snapshot)
-        assert np.argsort(-decision.scores).tolist() == [0, 1]
 
 
 STEP = st.tuples(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -17,14 +16,9 @@ from slurm_rl_plugin.domain import Decision, QueueSnapshot, RunningJobs
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
 from slurm_rl_plugin.hook.order.queue_plan import orderable_by_score, planned_order
 from slurm_rl_plugin.hook.order.said_order import OwnNice, in_own_order, own_jobs
-from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound, UntouchedJobs
-from slurm_rl_plugin.hook.rails.reserve import ReserveRail, ReserveSettings
+from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs
 from tests.unit.hook.queues import (
-    FACTS,
     NOW,
-    QueueInMemory,
-    ScorePolicy,
-    cycle_over,
     pending_jobs,
     snapshot_of,
 )
@@ -229,58 +223,9 @@ def test_any_tops_in_any_spacing_are_moves_to_the_front(
         assert user.cycle() == wanted
 
 
-ALL = UntouchedJobs()
-
-
-def queue(
-    nice: Sequence[int],
-    user: Sequence[int] | None = None,
-    native: Sequence[int] | None = None,
-    **columns: Sequence[int],
-) -> QueueSnapshot:
+def queue(nice: Sequence[int], **columns: Sequence[int]) -> QueueSnapshot:
     """Jobs 1, 2, ... with these nice values."""
-    columns = {"user": user or [0] * len(nice), **columns}
-    return snapshot_of(pending_jobs(native or [100] * len(nice), nice=nice, **columns))
-
-
-def decided(scores: Sequence[float]) -> Decision:
-    return Decision(scores=np.array(scores, dtype=np.float64))
-
-
-def started(snapshot: QueueSnapshot, scores: Sequence[float], influence: float = math.inf) -> str:
-    """Job numbers in the order of priority once all is written."""
-    pending = snapshot.pending
-    _, changes = planned_order(snapshot, decided(scores), ALL, influence)
-    total = dict(zip(pending.jobs.job_id.tolist(), pending.native_priority.tolist(), strict=True))
-    for change in changes:
-        total[change.job_id] += change.new
-    return " ".join(str(job) for job in sorted(total, key=lambda job: -total[job]))
-
-
-@pytest.mark.parametrize("influence", [math.inf, 3000.0])
-@pytest.mark.parametrize(
-    ("nice", "order"),
-    [
-        ((0, 0, 0, 0), "1 2 3 4"),
-        ((7, 7, 7, 7), "1 2 3 4"),
-        ((1, 0, 0, 0), "2 3 4 1"),
-        ((0, 0, 0, -1), "4 1 2 3"),
-        ((2, 1, 0, 1), "3 2 4 1"),
-    ],
-)
-def test_lower_nice_goes_first(nice: tuple[int, ...], order: str, influence: float) -> None:
-    assert started(queue(nice), [4, 3, 2, 1], influence) == order
-
-
-@pytest.mark.parametrize("column", ["account", "partition", "user", "qos", "tier"])
-def test_only_jobs_that_scontrol_top_compares_exchange_places(column: str) -> None:
-    assert started(queue([9, 0, 0], **{column: [1, 2, 1]}), [3, 2, 1]) == "3 2 1"
-    apart = queue([9, 0, 0], **{column: [0, 1, 2]})
-    assert column == "tier" or started(apart, [3, 2, 1]) == "1 2 3"
-
-
-def test_jobs_of_unknown_users_are_not_one_users() -> None:
-    assert started(queue([9, 0, 0], user=[-1, -1, -1]), [3, 2, 1]) == "1 2 3"
+    return snapshot_of(pending_jobs([100] * len(nice), nice=nice, **columns))
 
 
 @given(
@@ -294,7 +239,7 @@ def test_places_of_each_user_stay_the_same(jobs: list[tuple[int, int, int, int]]
         [each[column] for each in jobs] if jobs else [] for column in range(4)
     )
     snapshot = queue(nice, user=user, account=account)
-    order = orderable_by_score(snapshot, np.array(score, dtype=np.float64), ALL)
+    order = orderable_by_score(snapshot, np.array(score, dtype=np.float64), UntouchedJobs())
     own = in_own_order(snapshot.pending, order, np.array(nice, dtype=np.int64))
     groups = own_jobs(snapshot.pending)
     assert groups[own].tolist() == groups[order].tolist()
@@ -303,26 +248,6 @@ def test_places_of_each_user_stay_the_same(jobs: list[tuple[int, int, int, int]]
         mine = [place for place in own.tolist() if groups[place] == group]
         score_order = [place for place in order.tolist() if groups[place] == group]
         assert mine == sorted(score_order, key=lambda place: nice[place])
-
-
-def test_no_job_takes_the_place_of_a_starving_one() -> None:
-    # job 1 has waited 990 s, the others less; its user asked for it to be last
-    snapshot = queue([9, 0, 0])
-    rail = StarvationBound(bound=985.0)
-    decision = rail.check(Decision(scores=np.array([1.0, 2.0, 3.0])), snapshot)
-    assert decision.kept.tolist() == [True, False, False]
-    order, _ = planned_order(snapshot, decision, ALL)
-    assert order == [0, 2, 1]
-
-
-def test_batch_jobs_take_no_place_of_interactive_ones_beside_a_reserve() -> None:
-    """A batch job before them, below the limit, would block them."""
-    snapshot = queue([9, 0, 5], interactive=[True, False, True], submit=[NOW] * 3)
-    rail = ReserveRail(ReserveSettings(most=2))
-    decision = rail.check(Decision(scores=np.array([1.0, 3.0, 2.0]), reserve=2), snapshot)
-    assert decision.reserve == 2
-    order, _ = planned_order(snapshot, decision, ALL)
-    assert order == [2, 0, 1]
 
 
 @given(
@@ -359,122 +284,9 @@ def test_a_job_without_gpus_lends_its_place_to_none_with_gpus() -> None:
     snapshot = replace(snapshot, pending=replace(snapshot.pending, jobs=jobs))
     here = np.array([16.0, 4000.0, 8.0])
     machine = ResourcesNow(names=BASIC_RESOURCES, capacity=here, free=here)
-    assert started(snapshot, [3, 2, 1]) == "3 2 1"
-    assert started(replace(snapshot, resources=machine), [3, 2, 1]) == "2 3 1"
-
-
-@pytest.mark.parametrize(
-    ("native", "spread", "scores", "columns", "written"),
-    [
-        ([5000, 3000, 1000], [0, 900, 0], [3, 2, 1], {}, []),  # no job is between
-        ([5000, 3500, 3000], [0, 0, 900], [3, 2, 1], {}, [(3, 1)]),  # one write, of the job alone
-        ([5000, 3500, 2930], [0, 0, 900], [3, 2, 1], {"factor": [0, 0, 70]}, [(3, 70)]),
-        # a job that is placed anyway is written once
-        ([5000, 3500, 3000], [0, 0, 900], [1, 2, 3], {}, [(3, 1004000), (2, 1002500)]),
-        # jobs that we do not order stay as they are
-        ([5000, 3500, 3000], [0, 0, 900], [3, 2, 1], {"held": [False, False, True]}, []),
-        ([5000, 3500, 3000], [0, 0, 900], [3, 2, 1], {"admin_set": [False, False, True]}, []),
-        # the second one comes down behind the first, whose components reach 2000 points below it
-        ([8000, 9000, 1000], [3000, 0, 0], [3, 2, 1], {}, [(1, 2000)]),
-    ],
-)
-def test_another_job_between_the_components_of_one_is_a_write(
-    native: list[int],
-    spread: list[int],
-    scores: list[float],
-    columns: dict[str, list[object]],
-    written: list[tuple[int, int]],
-) -> None:
-    snapshot = snapshot_of(pending_jobs(native, spread=spread, **columns))
-    _, changes = planned_order(snapshot, decided(scores), ALL)
-    assert [(change.job_id, change.new) for change in changes] == written
-
-
-#: Age, fair share and size, as slurm.conf weighs them.
-SPAN = 1000.0
-
-
-def queue_with_points(standing: Sequence[int], **columns: Sequence[int]) -> QueueSnapshot:
-    """Jobs 1, 2, ... of one user each."""
-    columns = {"user": list(range(len(standing))), **columns}
-    return snapshot_of(pending_jobs([100] * len(standing), standing=standing, **columns))
-
-
-def order_with_points(
-    snapshot: QueueSnapshot,
-    scores: Sequence[float] | None = None,
-    span: float = SPAN,
-    decision: Decision | None = None,
-) -> list[int]:
-    """Job numbers in the decided order_with_points; by default job 1 has the best score."""
-    count = len(snapshot.pending)
-    given = decision or Decision(scores=np.array(scores or range(count, 0, -1), dtype=np.float64))
-    places, _ = planned_order(snapshot, given, UntouchedJobs(), span=span)
-    return [place + 1 for place in places]
-
-
-@pytest.mark.parametrize(
-    ("standing", "wanted"),
-    [
-        # the places of four jobs add 1000, 750, 500 and 250 points
-        ([0, 0, 0, 0], [1, 2, 3, 4]),
-        ([500, 500, 500, 500], [1, 2, 3, 4]),
-        ([0, 0, 0, 249], [1, 2, 3, 4]),
-        ([0, 0, 0, 250], [1, 2, 3, 4]),  # as much as the third: the score decides
-        ([0, 0, 0, 251], [1, 2, 4, 3]),
-        ([0, 0, 0, 600], [1, 4, 2, 3]),
-        ([0, 0, 0, 5000], [4, 1, 2, 3]),
-        ([0, 300, 0, 5000], [4, 2, 1, 3]),
-    ],
-)
-def test_points_move_a_job_by_their_places(standing: list[int], wanted: list[int]) -> None:
-    assert order_with_points(queue_with_points(standing)) == wanted
-
-
-def test_a_site_that_weighs_nothing_else_is_ordered_by_its_points_then_by_score() -> None:
-    assert order_with_points(queue_with_points([0, 7, 0, 9]), span=0.0) == [4, 2, 1, 3]
-
-
-def test_a_system_that_tells_no_points_keeps_the_order_of_the_score() -> None:
-    snapshot = queue_with_points([0, 0, 900])
-    assert order_with_points(
-        replace(snapshot, pending=replace(snapshot.pending, standing=None))
-    ) == [1, 2, 3]
-    nobody = snapshot_of(pending_jobs([], standing=np.empty(0, dtype=np.int64)))
-    assert order_with_points(nobody) == []
-
-
-def test_users_own_orders_come_after_the_sites_points() -> None:
-    who = {"user": [0, 1, 0, 1], "partition": [0, 0, 0, 1], "nice": [9, 0, 0, 0]}
-    snapshot = queue_with_points([0, 0, 0, 5000], **who)
-    assert order_with_points(snapshot) == [4, 3, 2, 1]
-
-
-def test_a_starving_job_stays_before_its_account_however_high_the_others_stand() -> None:
-    snapshot = queue_with_points([0, 5000, 0], account=[0, 0, 1])
-    rail = StarvationBound(bound=985.0)  # job 1 has waited 990 s
-    decision = rail.check(Decision(scores=np.array([1.0, 2.0, 3.0])), snapshot)
-    assert order_with_points(snapshot, decision=decision) == [1, 2, 3]
-
-
-def test_no_batch_job_passes_an_interactive_one_beside_a_reserve() -> None:
-    snapshot = queue_with_points([0, 5000, 400], interactive=[True, False, True], submit=[NOW] * 3)
-    decision = Decision(scores=np.array([3.0, 2.0, 1.0]), reserve=2)
-    decision = ReserveRail(ReserveSettings(most=2)).check(decision, snapshot)
-    assert order_with_points(snapshot, decision=decision) == [3, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("settings", "first"),
-    [({}, [3, 1, 2]), ({"site_points": False}, [1, 2, 3]), ({"influence": 10.0}, [1, 2, 3])],
-    ids=str,
-)
-def test_the_cycle_keeps_them_in_the_full_order_unless_they_are_turned_off(
-    tmp_path: Path, settings: dict[str, float], first: list[int]
-) -> None:
-    system = QueueInMemory(pending_jobs([100, 100, 700], standing=[0, 0, 600], user=range(3)))
-    system.known = replace(FACTS, replaced_points=600.0)
-    cycle = cycle_over(system, ScorePolicy([3.0, 2.0, 1.0]), tmp_path, **settings)
-    report = cycle.run()
-    assert report.failure is None
-    assert [place + 1 for place in report.order] == first
+    decision, shown = (
+        Decision(scores=np.array([3.0, 2.0, 1.0])),
+        replace(snapshot, resources=machine),
+    )
+    assert planned_order(snapshot, decision, UntouchedJobs())[0] == [2, 1, 0]
+    assert planned_order(shown, decision, UntouchedJobs())[0] == [1, 2, 0]

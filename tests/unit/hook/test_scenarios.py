@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -54,7 +55,7 @@ class Scene:
         self.folder, self.seconds, self.policy = folder, 0.0, Wishing(given.get("scores", "later"))
         columns, self.given = dict(given.get("columns", {})), given
         if "limit" in given:
-            columns["interactive"] = [False, False, True]
+            columns.setdefault("interactive", [False, False, True])
             self.policy.reserve = given["limit"]
         jobs = pending_jobs(given.get("native", [3, 2, 1]), **columns)
         self.queue = LimitedQueue(jobs, file=folder / "limits")
@@ -64,7 +65,8 @@ class Scene:
         rail, settings = None, self.given.get("settings", {})
         if "limit" in self.given:
             rail = ReserveRail(ReserveSettings(most=2, change_interval=60.0))
-        cycle = cycle_over(self.queue, self.policy, self.folder, rail, **settings)
+        bound = self.given.get("bound", math.inf)
+        cycle = cycle_over(self.queue, self.policy, self.folder, rail, bound, **settings)
         file = self.queue.file
         cycle.limit = BatchLimit(rail=rail, path=file, monotonic=lambda: self.seconds)
         return cycle
@@ -110,6 +112,8 @@ class Scene:
             "order": self.queue.order,
             "factors": self.queue.pending.factor.tolist,
             "written": lambda: [change.job_id for change in self.queue.written],
+            "wrote": lambda: [[each.job_id, each.new] for each in self.queue.written],
+            "decided": lambda: [place + 1 for place in report.order],
             "asked": lambda: self.policy.asked,
             "limits": lambda: ["none" if each is None else each for each in self.queue.limits],
             "state": lambda: state_jobs(self.folder),
