@@ -299,7 +299,7 @@ TIMED_OUT, DONE = [True], [False]
         # jobs of other users, of other classes and of no user do not count
         ([(0, TIMED_OUT * 3), (0, TIMED_OUT * 3, 1), (0, TIMED_OUT * 9, -1)], 0, None),
         ([(0, TIMED_OUT * 9, 0, False)], 0, None),
-        # a clock that was ahead takes the class from nobody
+        # a clock that was ahead takes no class
         ([(90, TIMED_OUT * 4), (0, DONE)], 0, None),
     ],
 )

@@ -54,6 +54,8 @@ class Scene:
     def __init__(self, folder: Path, given: Mapping[str, Any]) -> None:
         self.folder, self.seconds, self.policy = folder, 0.0, Wishing(given.get("scores", "later"))
         columns, self.given = dict(given.get("columns", {})), given
+        if "points" in columns:
+            columns["standing"] = columns.pop("points")
         if "limit" in given:
             columns.setdefault("interactive", [False, False, True])
             self.policy.reserve = given["limit"]
