@@ -22,9 +22,8 @@ from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, BlockCosts, co
 from slurm_rl_plugin.what_if.switchback.trial import (
     EffectSoFar,
     GoalFinding,
+    Trial,
     early_stretches,
-    findings,
-    first_tripped,
     floors_of,
 )
 
@@ -156,12 +155,13 @@ def held_trial(kind: str, seed: int, length: TrialLength) -> HeldTrial:
     floors = floors_of(np.array(history))
     found = costs_of_blocks(cluster, experiment.blocks)
     early = costs_of_blocks(cluster, early_stretches(experiment))
-    guard = first_tripped(experiment, found, early, floors)
+    known = Trial(declared=experiment, floors=floors, costs=found, since_begin=early)
+    guard = known.first_tripped()
     held = HeldTrial(
         declared=experiment,
         costs=found,
         floors=floors,
-        found=findings(experiment, found, floors),
+        found=known.findings(),
         guard=None if guard is None else guard[0],
         ratio=trial.slowdown(OURS) / trial.slowdown(SITE),
         really={},
@@ -320,7 +320,8 @@ def _after_days(held: HeldTrial) -> tuple[list[float], list[EffectSoFar]]:
     days, effects = [], []
     for day in range(_APART, int(held.length * HOUR / DAY) + 1, _APART):
         blocks = experiment.closed(experiment.begin + day * DAY)
-        looked = findings(experiment, held.costs.first(blocks), held.floors)
+        known = held.costs.first(blocks)
+        looked = Trial(declared=experiment, floors=held.floors, costs=known).findings()
         days.append(float(day))
         effects.append(next(each.effect for each in looked if each.decides))
     return days, effects

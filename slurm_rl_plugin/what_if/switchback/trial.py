@@ -30,7 +30,7 @@ import numpy as np
 
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, Pairs, TurnBlock
 from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
-from slurm_rl_plugin.units import HOUR, FloatArray
+from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray
 from slurm_rl_plugin.what_if.switchback.block_costs import (
     GOALS,
     BlockCosts,
@@ -176,68 +176,6 @@ class GoalFinding:
     ours: float  #: mean cost in blocks of either, as measured; NaN of none
 
 
-def findings(declared: Declaration, found: BlockCosts, floors: FloatArray) -> list[GoalFinding]:
-    """The result of the closed pairs, goal by goal.
-
-    `found` are costs of the first blocks, which are over; `floors` costs of each goal below which
-    differences do not matter, shape [goals].
-    """
-    pairs = Pairs.closed(declared, len(found))
-    ours = np.array([block.arm == OURS for block in declared.blocks[: len(found)]], dtype=np.bool_)
-    means = [
-        found.measured[arm].mean(axis=0) if arm.any() else np.full(len(GOALS), np.nan)
-        for arm in (~ours, ours)
-    ]
-    return [
-        _finding(
-            declared,
-            goal,
-            pairs,
-            _differences(pairs, found, place, float(floors[place])),
-            (float(means[0][place]), float(means[1][place])),
-        )
-        for place, goal in enumerate(GOALS)
-    ]
-
-
-def _differences(pairs: Pairs, found: BlockCosts, goal: int, floor: float) -> PairDifferences:
-    """Costs over the average of those of replays: neither order's load is left."""
-    measured, by_site, by_ours = (
-        np.log(each[:, goal] + floor) for each in (found.measured, found.by_site, found.by_ours)
-    )
-    matters = by_ours - by_site
-    of_pair = np.abs(matters[pairs.first] + matters[pairs.second]) / 2.0
-    return PairDifferences(
-        logs=pairs.ours_less_site(measured - (by_site + by_ours) / 2.0),
-        weight=np.clip(of_pair / _FULL_WEIGHT, _LEAST_WEIGHT, 1.0),
-    )
-
-
-def _finding(
-    declared: Declaration,
-    goal: str,
-    pairs: Pairs,
-    differences: PairDifferences,
-    means: tuple[float, float],
-) -> GoalFinding:
-    decides = goal == declared.goal
-    level = LEVEL if decides else LEVEL_OF_OTHERS / (len(GOALS) - 1)
-    harm = declared.harm * (1.0 if decides else _FURTHER)
-    worse = sure_above(differences, float(np.log(harm)), level / (1 + decides))
-    better = sure_above(differences.swapped, 0.0, level / 2.0) if decides else None
-    word = INCONCLUSIVE if better is None else BETTER
-    word, at = (word, better) if worse is None else (WORSE, worse)
-    return GoalFinding(
-        goal=goal,
-        decides=decides,
-        effect=effect_of(differences, LEVEL if decides else 0.05),
-        word=word,
-        blocks=None if at is None else int(pairs.second[at]) + 1,
-        site=means[0],
-        ours=means[1],
-    )
-
-
 def floors_of(history: FloatArray) -> FloatArray:
     """Costs below which differences do not matter, shape [goals].
 
@@ -271,106 +209,6 @@ def early_stretches(declared: Declaration) -> tuple[TurnBlock, ...]:
     until = declared.begin + _EARLY_DAYS * declared.day + _ROUNDING
     early = [block for block in declared.blocks if block.end <= until]
     return tuple(replace(block, begin=declared.begin) for block in early)
-
-
-def first_tripped(
-    declared: Declaration,
-    found: BlockCosts,
-    since_begin: BlockCosts,
-    floors: FloatArray,
-    held: float = 1.0,
-    misdelivered: float = 0.0,
-) -> tuple[int, str] | None:
-    """After how many blocks a guard tripped first, and its sentence; None for never.
-
-    All blocks are asked after, also those that a late look has passed over; arguments are those of
-    `tripped`, and `held` and `misdelivered` are of the last of them.
-    """
-    for blocks in range(1, len(found) + 1):
-        now = (held, misdelivered) if blocks == len(found) else (1.0, 0.0)
-        first = found.first(blocks), since_begin.first(blocks)
-        sentence = tripped(declared, *first, floors, *now)
-        if sentence is not None:
-            return blocks, sentence
-    return None
-
-
-def tripped(
-    declared: Declaration,
-    found: BlockCosts,
-    since_begin: BlockCosts,
-    floors: FloatArray,
-    held: float = 1.0,
-    misdelivered: float = 0.0,
-) -> str | None:
-    """The first guard that trips after the last of some blocks, one sentence; None for none.
-
-    By costs of the first blocks and of those of `early_stretches` that are over, the `floors` of
-    `findings`, the part of the time of the last blocks in which the order was in force whose turn
-    it was, and `turns.misdelivered_since_begin`.
-    """
-    return (
-        _longest_wait(declared, found)
-        or _replays(declared, found, since_begin, floors, declared.goal)
-        or _replays(declared, found, since_begin, floors, _WATCHED)
-        or _of_the_day(declared, held, misdelivered)
-    )
-
-
-def _longest_wait(declared: Declaration, found: BlockCosts) -> str | None:
-    place, bound = list(GOALS).index("longest_wait"), declared.longest_wait / HOUR
-    measured, by_site = found.measured[:, place], found.by_site[:, place]
-    ours = np.array([block.arm == OURS for block in declared.blocks[: len(found)]], dtype=np.bool_)
-    # what would have waited too long under the site's order, too, is not ours to answer for
-    beyond = ours & (measured > bound) & (by_site <= bound)
-    if not beyond.any():
-        return None
-    hours = float(measured[beyond].max())
-    return f"a job has waited for {hours:.0f} hours, beyond the bound of {bound:.0f}."
-
-
-def _replays(
-    declared: Declaration, found: BlockCosts, since_begin: BlockCosts, floors: FloatArray, goal: str
-) -> str | None:
-    """Replays of the real queues say that ours costs more, and its blocks do not gainsay them."""
-    if len(found) < _FEWEST_BLOCKS:
-        return None
-    place, harm = list(GOALS).index(goal), max(_REPLAYED_HARM, declared.harm)
-    measured, by_site, by_ours = (
-        each[:, place] + floors[place] for each in (found.measured, found.by_site, found.by_ours)
-    )
-    ours = [block.arm == OURS for block in declared.blocks[: len(found)]]
-    really = np.log(measured[ours] / by_site[ours])
-    if len(really) == 0 or really.mean() <= _GAINSAID:
-        return None
-    logs, ratio = np.log(by_ours / by_site), float(by_ours.sum() / by_site.sum())
-    agree = logs.mean() >= _ERRORS * logs.std(ddof=1) / math.sqrt(len(logs)) and ratio >= harm
-    whole, of_what = ratio, f"{len(found)} blocks"
-    if len(since_begin) == len(found):
-        replayed = (since_begin.by_site[-1, place], since_begin.by_ours[-1, place]) + floors[place]
-        whole, of_what = float(replayed[1] / replayed[0]), "all the time since the begin"
-        agree = (agree and whole >= harm) or whole >= max(_SURE_HARM, declared.harm)
-    if not agree:
-        return None
-    said, really_cost = (round(100.0 * each) for each in (whole - 1.0, math.expm1(really.mean())))
-    return (
-        f"replays of {of_what} say that {declared.on_trial} costs {said:+d}% in {goal}, and in its "
-        f"own blocks it cost {really_cost:+d}%."
-    )
-
-
-def _of_the_day(declared: Declaration, held: float, misdelivered: float) -> str | None:
-    if held < LEAST_HELD:
-        return (
-            f"an order was in force in {held:.0%} of its last blocks only: cycles fail, or "
-            "something else stops it."
-        )
-    if misdelivered > declared.misdelivered:
-        return (
-            f"{misdelivered:.0%} of the last fortnight's service went to the wrong account, beyond "
-            f"the bound of {declared.misdelivered:.0%}."
-        )
-    return None
 
 
 #: Days before an experiment whose costs are the usual ones, and parts of a day that each is of.
@@ -411,21 +249,142 @@ class Trial:
             since_begin=self.since_begin.joined(costs_of_blocks(cluster, stretches)),
         )
 
+    def first(self, blocks: int) -> Trial:
+        """What was known after its first blocks."""
+        early = self.since_begin.first(blocks)
+        return replace(self, costs=self.costs.first(blocks), since_begin=early)
+
+    @property
+    def _ours(self) -> BoolArray:
+        """Which blocks ours held, shape [blocks]."""
+        blocks = self.declared.blocks[: len(self.costs)]
+        return np.array([block.arm == OURS for block in blocks], dtype=np.bool_)
+
+    def _above_floor(self, place: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Costs by a goal and its floor: measured, by the site's order, by ours; [blocks] each."""
+        found = (self.costs.measured, self.costs.by_site, self.costs.by_ours)
+        measured, by_site, by_ours = (each[:, place] + self.floors[place] for each in found)
+        return measured, by_site, by_ours
+
     def findings(self) -> list[GoalFinding]:
-        """What is known of each goal."""
-        return findings(self.declared, self.costs, self.floors)
+        """What is known of each goal by the closed pairs."""
+        pairs = Pairs.closed(self.declared, len(self.costs))
+        return [self._finding(goal, place, pairs) for place, goal in enumerate(GOALS)]
+
+    def _finding(self, goal: str, place: int, pairs: Pairs) -> GoalFinding:
+        decides, ours = goal == self.declared.goal, self._ours
+        differences = self._differences(place, pairs)
+        level = LEVEL if decides else LEVEL_OF_OTHERS / (len(GOALS) - 1)
+        harm = self.declared.harm * (1.0 if decides else _FURTHER)
+        worse = sure_above(differences, float(np.log(harm)), level / (1 + decides))
+        better = sure_above(differences.swapped, 0.0, level / 2.0) if decides else None
+        word = INCONCLUSIVE if better is None else BETTER
+        word, at = (word, better) if worse is None else (WORSE, worse)
+        site_cost, our_cost = (
+            float(self.costs.measured[arm].mean(axis=0)[place]) if arm.any() else math.nan
+            for arm in (~ours, ours)
+        )
+        return GoalFinding(
+            goal=goal,
+            decides=decides,
+            effect=effect_of(differences, LEVEL if decides else 0.05),
+            word=word,
+            blocks=None if at is None else int(pairs.second[at]) + 1,
+            site=site_cost,
+            ours=our_cost,
+        )
+
+    def _differences(self, place: int, pairs: Pairs) -> PairDifferences:
+        """Costs over the average of those of replays: neither order's load is left."""
+        measured, by_site, by_ours = map(np.log, self._above_floor(place))
+        matters = by_ours - by_site
+        of_pair = np.abs(matters[pairs.first] + matters[pairs.second]) / 2.0
+        return PairDifferences(
+            logs=pairs.ours_less_site(measured - (by_site + by_ours) / 2.0),
+            weight=np.clip(of_pair / _FULL_WEIGHT, _LEAST_WEIGHT, 1.0),
+        )
+
+    def first_tripped(self, held: float = 1.0, misdelivered: float = 0.0) -> tuple[int, str] | None:
+        """After how many blocks a guard tripped first, and its sentence; None for never.
+
+        All blocks are asked after, also those that a late look has passed over; arguments are
+        those of `tripped`, of the last of them.
+        """
+        for blocks in range(1, len(self.costs) + 1):
+            now = (held, misdelivered) if blocks == len(self.costs) else (1.0, 0.0)
+            sentence = self.first(blocks).tripped(*now)
+            if sentence is not None:
+                return blocks, sentence
+        return None
+
+    def tripped(self, held: float = 1.0, misdelivered: float = 0.0) -> str | None:
+        """The first guard that trips after the last block, one sentence; None for none.
+
+        By the part of the time of the last blocks in which the order was in force whose turn it
+        was, and by `turns.misdelivered_since_begin`.
+        """
+        return (
+            self._longest_wait()
+            or self._replays(self.declared.goal)
+            or self._replays(_WATCHED)
+            or self._of_the_day(held, misdelivered)
+        )
+
+    def _longest_wait(self) -> str | None:
+        place, bound = list(GOALS).index("longest_wait"), self.declared.longest_wait / HOUR
+        measured, by_site = self.costs.measured[:, place], self.costs.by_site[:, place]
+        # what would have waited too long under the site's order, too, is not ours to answer for
+        beyond = self._ours & (measured > bound) & (by_site <= bound)
+        if not beyond.any():
+            return None
+        hours = float(measured[beyond].max())
+        return f"a job has waited for {hours:.0f} hours, beyond the bound of {bound:.0f}."
+
+    def _replays(self, goal: str) -> str | None:
+        """Replays of the real queues say that ours costs more, and its blocks agree."""
+        blocks, harm = len(self.costs), max(_REPLAYED_HARM, self.declared.harm)
+        if blocks < _FEWEST_BLOCKS:
+            return None
+        place = list(GOALS).index(goal)
+        measured, by_site, by_ours = self._above_floor(place)
+        really = np.log(measured[self._ours] / by_site[self._ours])
+        if len(really) == 0 or really.mean() <= _GAINSAID:
+            return None
+        logs, ratio = np.log(by_ours / by_site), float(by_ours.sum() / by_site.sum())
+        agree = logs.mean() >= _ERRORS * logs.std(ddof=1) / math.sqrt(blocks) and ratio >= harm
+        whole, of_what = ratio, f"{blocks} blocks"
+        if len(self.since_begin) == blocks:
+            ends = self.since_begin.by_site[-1, place], self.since_begin.by_ours[-1, place]
+            site_cost, our_cost = ends + self.floors[place]
+            whole, of_what = float(our_cost / site_cost), "all the time since the begin"
+            agree = (agree and whole >= harm) or whole >= max(_SURE_HARM, self.declared.harm)
+        if not agree:
+            return None
+        said, cost = (round(100.0 * each) for each in (whole - 1.0, math.expm1(really.mean())))
+        return (
+            f"replays of {of_what} say that {self.declared.on_trial} costs {said:+d}% in {goal}, "
+            f"and in its own blocks it cost {cost:+d}%."
+        )
+
+    def _of_the_day(self, held: float, misdelivered: float) -> str | None:
+        if held < LEAST_HELD:
+            return (
+                f"an order was in force in {held:.0%} of its last blocks only: cycles fail, or "
+                "something else stops it."
+            )
+        if misdelivered > self.declared.misdelivered:
+            return (
+                f"{misdelivered:.0%} of the last fortnight's service went to the wrong account, "
+                f"beyond the bound of {self.declared.misdelivered:.0%}."
+            )
+        return None
 
     def steps_back(self, held: float, misdelivered: float = 0.0) -> str | None:
-        """Why it has to be left to the site, one sentence; None where it may go on.
-
-        `held` and `misdelivered` are as in `tripped`.
-        """
+        """Why it has to be left to the site, one sentence; None where it may go on."""
         found = [each for each in self.findings() if each.word == WORSE]
         if found:
             return self._sentence(found[0])
-        guard = first_tripped(
-            self.declared, self.costs, self.since_begin, self.floors, held, misdelivered
-        )
+        guard = self.first_tripped(held, misdelivered)
         return None if guard is None else guard[1]
 
     def gain(self) -> str | None:

@@ -27,7 +27,7 @@ from slurm_rl_plugin.units import DAY
 from slurm_rl_plugin.what_if.effects import ALL
 from slurm_rl_plugin.what_if.group_hours import GroupHours, HoursWaited
 from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster, costs_of_blocks
-from slurm_rl_plugin.what_if.switchback.trial import findings, floors_of
+from slurm_rl_plugin.what_if.switchback.trial import Trial, floors_of
 from tests.functional.typed import rows_of
 from tests.unit.what_if.test_switchback_blocks import declared
 
@@ -198,7 +198,7 @@ def experiment() -> tuple[Declaration, ReplayedCluster]:
 def test_the_page_of_an_experiment(experiment: tuple[Declaration, ReplayedCluster]) -> None:
     declared, cluster = experiment
     costs = costs_of_blocks(cluster, declared.blocks)
-    found = findings(declared, costs, floors_of(costs.measured))
+    found = Trial(declared=declared, floors=floors_of(costs.measured), costs=costs).findings()
     page = experiment_page(
         declared,
         cluster,

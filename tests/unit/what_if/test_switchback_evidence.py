@@ -18,10 +18,8 @@ from slurm_rl_plugin.what_if.switchback.trial import (
     Trial,
     early_stretches,
     effect_of,
-    findings,
     floors_of,
     sure_above,
-    tripped,
     wealth,
 )
 from tests.case_files import rows
@@ -123,10 +121,11 @@ def test_one_look_at_all_blocks_tells_when_it_was_sure_first(effect: float, word
         by_ours=usual * np.exp(rng.normal(0.0, 0.3, shape)),
     )
     floors = floors_of(usual)
-    at_once = findings(experiment, costs, floors)
+    trial = Trial(declared=experiment, floors=floors, costs=costs)
+    at_once = trial.findings()
     first: dict[str, tuple[str, int]] = {}
     for count in range(1, len(costs) + 1):
-        for each in findings(experiment, costs.first(count), floors):
+        for each in trial.first(count).findings():
             if each.word != INCONCLUSIVE:
                 assert each.blocks is not None
                 assert each.blocks <= count
@@ -152,7 +151,8 @@ def costs(ours_by_site: FloatArray, measured_by_site: float = 1.0) -> BlockCosts
 
 
 def said(found: BlockCosts, since_begin: BlockCosts) -> str | None:
-    return tripped(DECLARED, found, since_begin, FLOORS)
+    trial = Trial(declared=DECLARED, floors=FLOORS, costs=found, since_begin=since_begin)
+    return trial.tripped()
 
 
 def test_stretches_are_of_the_first_two_days_and_begin_with_them() -> None:
@@ -193,10 +193,7 @@ def test_a_late_look_asks_after_each_block_that_it_has_passed_over() -> None:
         costs=costs(calm, 1.1),
         since_begin=costs(np.array([1.0, 1.0, 1.5, 1.0, 1.0, *np.ones(len(EARLY) - 5)])),
     )
-    said_after = [
-        tripped(DECLARED, trial.costs.first(count), trial.since_begin.first(count), FLOORS)
-        for count in range(1, blocks + 1)
-    ]
+    said_after = [trial.first(count).tripped() for count in range(1, blocks + 1)]
     assert [place for place, sentence in enumerate(said_after, 1) if sentence] == [3]
     assert trial.steps_back(1.0) == said_after[2]
     assert "all the time since the begin" in (said_after[2] or "")
@@ -205,8 +202,9 @@ def test_a_late_look_asks_after_each_block_that_it_has_passed_over() -> None:
 def test_a_declared_bound_of_harm_is_kept() -> None:
     lenient = replace(DECLARED, harm=1.6)
     found = costs(AGREEING, 1.1), costs(np.full(6, 1.5))
-    assert tripped(DECLARED, *found, FLOORS) is not None
-    assert tripped(lenient, *found, FLOORS) is None
+    trial = Trial(declared=DECLARED, floors=FLOORS, costs=found[0], since_begin=found[1])
+    assert trial.tripped() is not None
+    assert replace(trial, declared=lenient).tripped() is None
 
 
 def test_a_trial_keeps_the_time_since_its_begin_and_one_of_an_earlier_release_makes_it() -> None:
