@@ -1,8 +1,8 @@
 """Configurations of a few lines, and the machine of each: the cases of tests/assets/machine_files.
 
 A case names its files, whose names hold a point, maybe a change, and the error or the fields of the
-machine that it expects, without what has its default. FOLDER is the folder of the files. What `base` names holds for
-all cases of a file that do not name it themselves.
+machine that it expects, without what has its default. FOLDER is the folder of the files. What
+`base` names holds for all cases of a file that do not name it themselves.
 """
 
 from __future__ import annotations
