@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.accounting import log_file
 from slurm_rl_plugin.accounting.conversion import convert, parts_of, store_runs
+from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.port import amounts_of, resources_text
 from slurm_rl_plugin.accounting.sacct.batches import RecordCutter
 from slurm_rl_plugin.accounting.sacct.fields import Layout
-from slurm_rl_plugin.accounting.sacct.reader import SeenRecords
+from slurm_rl_plugin.accounting.sacct.reader import SacctReader, SeenRecords
 from slurm_rl_plugin.accounting.stored.log import COLUMNS, StoredLog
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import DAY
@@ -447,3 +448,30 @@ def test_a_damaged_request_is_refused(tmp_path, column, value):
     jobs.with_columns(harmed).write_parquet(path, metadata=metadata)
     with pytest.raises(AccountingLogError, match="damaged; convert the log again"):
         read_log(path)
+
+
+FIRST, ROW = "JobIDRaw|Submit|Start|ElapsedRaw|NCPUS", "1|100|110|60|8"
+
+
+def test_of_long_submit_lines_nothing_is_kept(tmp_path: Path) -> None:
+    line = "sbatch " + "x" * 50_000
+    rows = "".join(f"{job}|{job}|{job}|60|8|4Gn|{line}{job}\n" for job in range(1, 301))
+    (tmp_path / "dump").write_text(f"{FIRST}|ReqMem|SubmitLine\n{rows}")
+    tracemalloc.start()
+    try:
+        batches = SacctReader().jobs(LogFile(tmp_path / "dump", batch=1 << 20))
+        assert sum(len(jobs) for jobs in batches) == 300
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < len(rows) / 3
+
+
+def test_dumps_of_which_one_tells_no_tres_go_together(tmp_path):
+    (tmp_path / "old").write_text(f"{FIRST}\n{ROW}\n")
+    row = ROW.replace("100", "200").replace("110", "210")
+    (tmp_path / "new").write_text(f"{FIRST}|ReqTRES\n{row}|cpu=4,mem=1G,gres/gpu:a=1\n")
+    for batch in (10, 1000):
+        convert([tmp_path / "old", tmp_path / "new"], tmp_path / "all.parquet", batch=batch, part=1)
+        requests = read_log(tmp_path / "all.parquet")[0].requests
+        np.testing.assert_array_equal(requests.total, [[8, 0, 0, 0], [4, 1024, 1, 1]])

@@ -1,6 +1,5 @@
 """Accounting files of PBS and Torque as servers and hostile users write them."""
 
-import math
 import os
 from datetime import UTC, timedelta, timezone
 from pathlib import Path
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.pbs import reader
 from slurm_rl_plugin.accounting.pbs.reader import PbsReader
-from slurm_rl_plugin.accounting.pbs.records import parse_duration, parse_processors
 from slurm_rl_plugin.accounting.pbs.runs import MOST_PLACES
 from slurm_rl_plugin.errors import AccountingLogError
 from tests.fakes.pbs_month import write_month
@@ -57,29 +55,6 @@ def read(tmp_path):
     return read_lines
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"ctime": None}, "no submit time"),
-        ({"start": None}, "never ran"),
-        ({"start": 0}, "never ran"),
-        ({"end": START}, "never ran"),
-        ({"end": START - 1}, "end before start"),
-        ({"ctime": START + 1}, "start before submit"),
-        ({"Resource_List__ncpus": 0, "exec_vnode": "(h:mem=1kb)"}, "no processors"),
-        ({"start": "1e9"}, "malformed record"),
-        ({"start": "-5"}, "malformed record"),
-        ({"etime": "1317509574start=1317509945"}, "malformed record"),
-        ({"ctime": "99999999999999"}, "malformed record"),
-    ],
-)
-def test_what_cannot_be_is_counted_by_reason(read, changes, reason):
-    log, report = read(record(**changes), record("1.host"))
-    assert log.job_id.tolist() == [1]
-    assert report.dropped == {reason: 1}
-    assert (report.read, report.kept) == (2, 1)
-
-
 def test_places_are_bounded_and_counts_are_not(read, tmp_path):
     _, report = read(record(), *["garbage"] * (MOST_PLACES + 5))
     assert report.dropped == {"malformed record": MOST_PLACES + 5}
@@ -95,40 +70,6 @@ def test_the_time_in_front_serves_where_the_record_has_no_end(tmp_path):
         log, _ = PbsReader(zone).read(path)
         ends.append(float((log.start + log.run_time)[0]))
     assert ends == [START + 2.0, START + 3602.0]
-
-
-@pytest.mark.parametrize(
-    ("values", "processors"),
-    [
-        ({"Resource_List.select": "2:ncpus=8", "Resource_List.ncpus": "16"}, 16),
-        ({"exec_vnode": "(a:ncpus=8:mem=1kb)+(b:ncpus=4)"}, 12),
-        ({"exec_host": "a/0+a/1+b/0"}, 3),
-        ({"exec_host": "a/0-3+b/1,5"}, 6),
-        ({"exec_host": "a/0*4+b/1*2", "Resource_List.ncpus": "1"}, 6),
-        ({"exec_host": "a/0-3", "total_execution_slots": "4"}, 4),
-        ({"Resource_List.nodes": "2:ppn=8+1:ppn=4:gpu"}, 20),
-        ({"Resource_List.nodes": "1pn=4"}, 1),
-        ({"Resource_List.nodes": "n17.site:ppn=3"}, 3),
-        ({"Resource_List.nodes": "5"}, 5),
-        ({"Resource_List.nodes": "4+"}, 0),  # cut off
-        ({"Resource_List.nodes": "4+:ppn=2", "Resource_List.ncpus": "6"}, 6),
-        ({"Resource_List.ncpus": "7"}, 7),
-        ({"Resource_List.ncpus": "nan"}, 0),
-        ({}, 0),
-    ],
-)
-def test_processors_of_pbs_and_torque(values, processors):
-    assert parse_processors(values) == processors
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("01:30:00", 5400.0), ("96:00:00", 345600.0), ("19:23:4", 69784.0), ("9", 9.0),
-     ("1:00:00:01", 86401.0), ("0:06:40.5", 400.5), ("", math.nan), ("nan", math.nan),
-     ("-1:00", math.nan), ("::", math.nan)],
-)  # fmt: skip
-def test_durations(text, seconds):
-    np.testing.assert_equal(parse_duration(text), seconds)
 
 
 def test_a_folder_of_daily_files_is_one_log(tmp_path):

@@ -52,61 +52,6 @@ def read(tmp_path):
     return read_lines
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        (
-            {"Start": "Unknown", "End": "Unknown", "ElapsedRaw": "0", "State": "CANCELLED by 0"},
-            "never ran",
-        ),
-        ({"Start": "None"}, "never ran"),
-        ({"Start": ""}, "never ran"),
-        ({"ElapsedRaw": "0", "End": JOB["Start"]}, "never ran"),
-        ({"State": "RUNNING", "End": "Unknown"}, "not finished"),
-        ({"State": "PENDING", "Start": "Unknown", "End": "Unknown"}, "not finished"),
-        ({"End": "Unknown", "ElapsedRaw": ""}, "not finished"),
-        ({"End": "2024-02-29T00:00:30"}, "end before start"),
-        ({"ElapsedRaw": "-5"}, "negative run time"),
-        ({"Submit": "2024-02-29T00:02:00"}, "start before submit"),
-        ({"Submit": "Unknown"}, "no submit time"),
-        ({"Submit": "2024-02-30T00:00:00"}, "no submit time"),
-        ({"NCPUS": "0"}, "no processors"),
-        ({"NCPUS": ""}, "no processors"),
-        ({}, "duplicate record"),
-    ],
-)
-def test_an_impossible_record_is_counted_and_dropped(read, changes, reason):
-    log, report = read(HEADER, line(), line(**changes))
-    assert report.dropped == {reason: 1}
-    assert (report.read, report.kept, len(log)) == (2, 1, 1)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"JobName": "a|b"},
-        {"JobName": "|"},
-        {"Constraints": "x|y|z"},
-        {"SubmitLine": "sbatch --wrap 'a | b'"},
-        {"JobName": "a|b|c", "Constraints": "x|y", "SubmitLine": "s | t"},
-        {"JobName": "COMPLETED|7|x"},
-        {"JobName": "two\nlines"},
-        {"JobName": "a\n\nb"},
-        {"JobName": "a|b\nc|d"},
-        {"SubmitLine": "sbatch --wrap 'a\nb\n | c'"},
-        {"JobName": "a\nb", "SubmitLine": "c\nd"},
-        {"JobName": "\n".join("x" * 40)},
-    ],
-)
-def test_separators_and_line_breaks_go_to_the_free_text_that_holds_them(read, changes):
-    log, report = read(HEADER, line(JobIDRaw="6"), line(**changes), line(JobIDRaw="8"))
-    assert (report.kept, report.dropped) == (3, {})
-    assert log.job_name == ("run", changes.get("JobName", "run"), "run")
-    submitted = changes.get("SubmitLine", "sbatch run.sh")
-    assert log.submit_line == ("sbatch run.sh", submitted, "sbatch run.sh")
-    assert log.processors.tolist() == [8, 8, 8]
-
-
 @pytest.mark.parametrize("broken_off", range(20, len(line()) - len("sbatch run.sh") - 1, 7))
 def test_a_record_cut_off_is_counted_and_costs_no_other(read, broken_off):
     cut = line()[:broken_off]
@@ -115,23 +60,6 @@ def test_a_record_cut_off_is_counted_and_costs_no_other(read, broken_off):
         assert report.dropped == {"truncated record": 1}
         assert (report.read, log.job_id.tolist()) == (len(kept) + 1, kept)
         assert log.submit_line[0] == "sbatch run.sh"
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"ElapsedRaw": "1e3"}, "unreadable elapsedraw"),
-        ({"NCPUS": "4.5"}, "unreadable ncpus"),
-        ({"TimelimitRaw": "1234567890"}, "unreadable timelimitraw"),
-        ({"Start": "yesterday"}, "unreadable start"),
-        ({"JobIDRaw": "x", "JobName": "a|b"}, "unreadable jobidraw"),
-        # one of the values behind the name may be part of it
-        ({"NCPUS": "4.5", "JobName": "a|b"}, "truncated record"),
-    ],
-)
-def test_a_whole_row_says_which_field_cannot_be_read(read, changes, reason):
-    _, report = read(HEADER, line(), line(**changes))
-    assert report.dropped == {reason: 1}
 
 
 def test_a_long_stretch_of_garbage_ends_in_bounded_time_and_costs_no_job(read):

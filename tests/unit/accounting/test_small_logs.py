@@ -6,6 +6,7 @@ fields of the report, or the error with its line and field.
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterator
@@ -75,3 +76,19 @@ def test_a_small_log(kind: str, case: dict[str, Any], tmp_path: Path) -> None:
         found = told[name]
         found = list(found) if isinstance(found, tuple) else as_list(found)
         np.testing.assert_equal(found, expected, err_msg=name)
+
+
+def test_a_published_week_of_a_university_cluster():
+    folder = os.environ.get("SLURM_RL_TRACES")
+    path = Path(folder or ".") / "ubhpc" / "workload_week.events.gz"
+    if folder is None or not path.exists():
+        pytest.skip("SLURM_RL_TRACES names no folder with ubhpc/workload_week.events.gz")
+    log, report = read_log(path)
+    assert (report.read, report.dropped) == (19579, {"never ran": 27})
+    asked = log.requests
+    assert asked.total.max(axis=0).tolist() == [256.0, 12_000_000.0, 8.0]
+    assert np.count_nonzero(asked.of("gpus")) == 73
+    assert np.count_nonzero(asked.of("memory") == 0) == 425
+    assert asked.exclusive.sum() == 177
+    assert asked.constraints == ("", "CPU-Gold-6130", "CPU-Gold-6230")
+    assert np.isnan(log.start).all()

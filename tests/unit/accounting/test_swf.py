@@ -44,28 +44,6 @@ def assert_same_table(one: JobLog, other: JobLog) -> None:
             assert left == right, f.name
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"run": 0}, "never ran"),
-        ({"run": -1}, "never ran"),
-        ({"run": 0, "allocated": 0}, "never ran"),
-        ({"run": -7}, "negative run time"),
-        ({"allocated": 0}, "no processors"),
-        ({"allocated": -1, "requested": -1}, "no processors"),
-        ({"allocated": -1, "requested": 0}, "no processors"),
-        ({"submit": -3}, "negative submit time"),
-        ({"status": 2}, "part of a job"),
-        ({"status": 3, "run": 20}, "part of a job"),
-        ({"status": 4, "run": 0}, "part of a job"),
-    ],
-)
-def test_an_impossible_value_is_counted_and_dropped(read, changes, reason):
-    log, report = read(row(), row(**changes))
-    assert report.dropped == {reason: 1}
-    assert (report.read, report.kept, len(log)) == (2, 1, 1)
-
-
 @pytest.mark.parametrize("header", ["; Note: MaxProcs: 7 once", "; Operator: \xc5ke"])
 def test_a_header_without_the_size_of_the_machine(read, header):
     assert read(header, row())[0].processors_available is None
