@@ -53,35 +53,6 @@ from tests.unit.hook.queues import (
     snapshot_of,
 )
 
-SNAPSHOT = snapshot_of(pending_jobs([1, 1, 1]))
-
-
-def of_accounts(*account: int) -> QueueSnapshot:
-    """Jobs of these accounts that have waited 990 s, 980 s, 970 s and so on."""
-    return snapshot_of(pending_jobs([1] * len(account), account=account))
-
-
-@pytest.mark.parametrize(
-    ("bound", "account", "scores", "moved"),
-    [
-        (975.0, (0, 0, 0), [-5.0, -9.0, 100.0], [100.0, -5.0, -9.0]),
-        (975.0, (0, 0, 0), [5.0, 6.0, 1e300], [1e300, 6.0, 5.0]),
-        (985.0, (0, 0, 0), [7.0, 2.0, 2.0], [7.0, 2.0, 2.0]),
-        # job 0 alone has waited longer: account 0 has the places of 30, 20 and 10
-        (985.0, (0, 1, 0, 1, 0), [10.0, 50.0, 30.0, 40.0, 20.0], [30.0, 50.0, 20.0, 40.0, 10.0]),
-        # jobs 0 to 2 have waited longer; account 0 has the places of 6, 4 and 1
-        (965.0, (0, 1, 1, 0, 1, 0), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [6.0, 5.0, 3.0, 1.0, 2.0, 4.0]),
-        (985.0, (0, 1, 1, 1), [1.0, 7.0, 7.0, 7.0], [1.0, 7.0, 7.0, 7.0]),
-    ],
-)
-def test_starving_jobs_take_the_best_places_of_their_account_the_oldest_foremost(
-    bound: float, account: tuple[int, ...], scores: list[float], moved: list[float]
-) -> None:
-    decision = Decision(scores=np.array(scores))
-    assert (
-        StarvationBound(bound=bound).check(decision, of_accounts(*account)).scores.tolist() == moved
-    )
-
 
 def with_array(tasks: int, last_start: float) -> PendingJobs:
     """Two jobs of one processor and ten minutes, eligible at 10 and 20; the first is an array."""
