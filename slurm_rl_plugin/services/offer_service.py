@@ -97,7 +97,7 @@ def build_bound_offers(configuration: Configuration) -> BoundOffers | None:
         return None
     clock = time.time  # noqa: TID251 - the composition root hands out the clock
     return BoundOffers(
-        *(site, Path(given.bind_file), clock),
+        *(site.reserve, site.release, Path(given.bind_file), clock),
         seconds=float(given.bind_seconds),
         most=given.bind_most,
         part=float(given.bind_part),

@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from slurm_rl_plugin.brokers.live.job_document import BAD
 from slurm_rl_plugin.domain.site import JobRequest
@@ -36,29 +35,6 @@ PREFIX = "slurmrl-offer-"
 _CANNOT_BIND = "409 Conflict"
 
 
-class ReservingSite(Protocol):
-    """Reservations of a batch system, for any thread.
-
-    BatchSystemError: there is no response, or one that cannot be parsed.
-    """
-
-    def reserve(self, name: str, request: JobRequest, start: float, idle: float) -> None:
-        """Reserve processors for the account of a job from `start` on, seconds since the epoch.
-
-        Args:
-            idle: seconds after which the batch system ends a reservation that no job uses.
-
-        Raises:
-            JobNotAccepted: it cannot be made, with the batch system's reason.
-            BatchSystemUnavailable: it may or may not have been made.
-        """
-        ...
-
-    def release(self, name: str) -> bool:
-        """Release a reservation; False if a job uses it."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundOffer:
     """A reservation that this service made."""
@@ -72,7 +48,9 @@ class BoundOffer:
 class BoundOffers:
     """Makes and releases reservations; thread-safe. ConfigurationError for a damaged file."""
 
-    site: ReservingSite
+    #: reserve, release: those of the port `OfferingSite`.
+    reserve: Callable[[str, JobRequest, float, float], None]
+    release: Callable[[str], bool]
     file: Path  #: of the reservations
     clock: Callable[[], float]  #: seconds since the epoch
     seconds: float  #: for which an accepted offer waits for its job
@@ -104,7 +82,7 @@ class BoundOffers:
             self._bound[bound.name] = bound
             try:
                 self._write()  # first, so that a crash afterwards leaves the name
-                self.site.reserve(bound.name, request, start, self.seconds)
+                self.reserve(bound.name, request, start, self.seconds)
             except OSError as error:
                 del self._bound[bound.name]
                 logger.warning("bound=none reason=%s", error)
@@ -125,7 +103,7 @@ class BoundOffers:
             due = [each for each in self._bound.values() if everything or each.until <= now]
             for each in due:
                 try:
-                    if not self.site.release(each.name):
+                    if not self.release(each.name):
                         continue
                 except BatchSystemError as error:
                     logger.warning("bound=stays name=%s reason=%s", each.name, error)

@@ -267,18 +267,8 @@ class MarketSettings:
     hops: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarketSchedule:
-    """Results of a market; columns of shape [n]."""
-
-    start: FloatArray  #: seconds
-    promised: FloatArray  #: latest start, as agreed at submission, seconds; never before `start`
-    price: FloatArray
-    parts: IntArray  #: processors on each machine, shape [n, machines]
-
-
-def simulate_market(workload: Workload, settings: MarketSettings) -> MarketSchedule:
-    """Let every job of a workload buy its processors.
+def simulate_market(workload: Workload, settings: MarketSettings) -> Agreements:
+    """Let every job of a workload buy its processors; no job starts later than promised.
 
     Args:
         workload: jobs in order of submission; `estimate` is the allocated time, at least the run
@@ -298,9 +288,7 @@ def simulate_market(workload: Workload, settings: MarketSettings) -> MarketSched
     _trade(jobs, state, lanes, draft, terms)
     if np.isnan(state.start).any() or (state.start > state.promised).any():
         raise SimulationError("a market broke an agreement.")
-    return MarketSchedule(
-        start=state.start, promised=state.promised, price=state.price, parts=state.parts
-    )
+    return state
 
 
 def _market_jobs(workload: Workload, settings: MarketSettings, capacity: IntArray) -> MarketJobs:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
+from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.manifest import file_checksum
 from slurm_rl_plugin.learning.onnx_file import import_network
 from slurm_rl_plugin.papers.backfilling_predictions_2015 import plan
+from slurm_rl_plugin.papers.study import trials
 from slurm_rl_plugin.papers.study.claims import Declared, Judgement, Printed, Row, TextTable, row_of
 from slurm_rl_plugin.papers.study.figures import comparison
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
@@ -22,10 +24,7 @@ SETTINGS = (0.1, 0.05, 0.2)
 
 DECLARED = Declared(__package__)
 #: Log -> its file.
-LOGS: Mapping[str, str] = {
-    "CTC-SP2": "CTC-SP2-1996-3.1-cln",
-    "SDSC-SP2": "SDSC-SP2-1998-4.2-cln",
-}
+LOGS: Mapping[str, str] = {name: trials.LOGS[name] for name in ("CTC-SP2", "SDSC-SP2")}
 #: Accepted relative difference from the published slowdown.
 TOLERANCE = 0.03
 #: Jobs of each log in a smoke test.
@@ -48,8 +47,9 @@ def _longest_ratio(found: LogResults, slack: float) -> float:
     return found[slack].longest_wait / found[_BASE].longest_wait
 
 
-def _simulated(log: plan.BenchmarkLog, network: QNetwork, add: Add) -> list[plan.Flows]:
-    found, workload, capacity = [], log.workload, log.prepared.capacity
+def _simulated(log: trials.StudyLog, network: QNetwork, add: Add) -> list[plan.Flows]:
+    found, capacity = [], log.prepared.capacity
+    workload = log.prepared.workload(RequestedLimit())
     for each in _EVERY:
         if isinstance(each, plan.Cell):
             start = plan.starts_of(each, log)

@@ -18,7 +18,7 @@ from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.run_history import PARTS, SHARES, nominal_shares
 from slurm_rl_plugin.learning.training_load import class_known_at_submission
-from slurm_rl_plugin.papers.study.trials import archived_log
+from slurm_rl_plugin.papers.study.trials import StudyLog, archived_log
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import (
     Cluster,
@@ -52,7 +52,7 @@ from slurm_rl_plugin.simulator.scoring.network import (
     bring_up_to_now,
     history_part,
 )
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray, IntArray
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 
@@ -450,18 +450,6 @@ def _start(cluster: Cluster, scores: FloatArray, jobs: IntArray, plan: Plan) -> 
         forget_started(cluster)
 
 
-class BenchmarkLog(NamedTuple):
-    """Jobs that ran and have a time limit, killed at it; and the checksum of their file."""
-
-    prepared: PreparedLog
-    checksum: str
-
-    @property
-    def workload(self) -> Workload:
-        """The jobs with their requests as estimates."""
-        return self.prepared.workload(RequestedLimit())
-
-
 class Flows(NamedTuple):
     """Figures of a schedule: mean bounded slowdown, longest flow and longest wait in seconds."""
 
@@ -470,8 +458,8 @@ class Flows(NamedTuple):
     longest_wait: float
 
 
-def read_benchmark_log(folder: Path, name: str, most: int | None) -> BenchmarkLog:
-    """A log of the Parallel Workloads Archive."""
+def read_benchmark_log(folder: Path, name: str, most: int | None) -> StudyLog:
+    """Jobs that ran and have a time limit, killed at it."""
     path = archived_log(folder, name)
     log, report = read_log(path)
     asked = np.flatnonzero(np.isfinite(log.time_limit))[:most]
@@ -480,12 +468,12 @@ def read_benchmark_log(folder: Path, name: str, most: int | None) -> BenchmarkLo
             f"{path} has no job that ran and asked for a time: copy the log again."
         )
     prepared = prepare_log(log.select(asked), kill_at_limit=True)
-    return BenchmarkLog(class_known_at_submission(prepared), report.checksum)
+    return StudyLog(class_known_at_submission(prepared), report.checksum)
 
 
-def starts_of(cell: Cell, log: BenchmarkLog) -> FloatArray:
+def starts_of(cell: Cell, log: StudyLog) -> FloatArray:
     """Start of each job in a cell, seconds, shape [n]."""
-    workload = log.workload
+    workload = log.prepared.workload(RequestedLimit())
     if cell.predictor == TWICE:
         workload = workload.having(estimate=2.0 * workload.estimate)
     if cell.predictor == TRUE:
@@ -499,7 +487,7 @@ def starts_of(cell: Cell, log: BenchmarkLog) -> FloatArray:
     return starts_under(workload, log.prepared.capacity, behind_head(assumed), plan)
 
 
-def flows_of(log: BenchmarkLog, start: FloatArray) -> Flows:
+def flows_of(log: StudyLog, start: FloatArray) -> Flows:
     """The figures of a schedule, over all jobs."""
     jobs = log.prepared.log
     wait = start - jobs.submit

@@ -308,7 +308,7 @@ def site(file: Path) -> BoundSite:
 
 @pytest.fixture
 def bound(site: BoundSite, file: Path, clock: Clock) -> BoundOffers:
-    return BoundOffers(site, file, clock, **LIMITS)
+    return BoundOffers(site.reserve, site.release, file, clock, **LIMITS)
 
 
 def written(file: Path) -> list[str]:
@@ -384,7 +384,7 @@ def test_without_a_place_for_the_file_nothing_is_made(tmp_path: Path, clock: Clo
     file = tmp_path / "none" / "bound.json"
     site = BoundSite(file)
     with pytest.raises(RequestRefused, match="cannot keep its state"):
-        BoundOffers(site, file, clock, **LIMITS).accept(JOB, 2000.0, 100)
+        BoundOffers(site.reserve, site.release, file, clock, **LIMITS).accept(JOB, 2000.0, 100)
     assert site.stand == {}
 
 
@@ -394,7 +394,7 @@ def test_a_damaged_file_is_told_and_touches_no_reservation(
 ) -> None:
     file.write_text(text)
     with pytest.raises(ConfigurationError, match="scontrol show reservation"):
-        BoundOffers(site, file, clock, **LIMITS)
+        BoundOffers(site.reserve, site.release, file, clock, **LIMITS)
 
 
 def test_a_client_may_ask_some_at_once_and_then_at_his_rate(clock: Clock) -> None:

@@ -17,10 +17,10 @@ from slurm_rl_plugin.brokers.market.formula import (
     machine_function,
 )
 from slurm_rl_plugin.brokers.market.market_simulation import (
-    MarketSchedule,
     MarketSettings,
     simulate_market,
 )
+from slurm_rl_plugin.brokers.market.timetable import Agreements
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.simulator.kernel.compilation import CompiledFunction
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -49,7 +49,7 @@ JOB = st.tuples(
 )
 
 
-def check(jobs: Workload, found: MarketSchedule, machines: tuple[int, ...]) -> None:
+def check(jobs: Workload, found: Agreements, machines: tuple[int, ...]) -> None:
     assert (found.start <= found.promised).all()
     assert (found.start >= jobs.submit).all()
     assert (found.parts >= 0).all()
