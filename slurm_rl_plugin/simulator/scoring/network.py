@@ -72,7 +72,7 @@ class HistoryPart(NamedTuple):
     speaks: BoolArray  #: whether past runs predict each template, as of its part, [templates]
     past: WorkloadHistory  #: rows of history
     #: Started jobs that have outlived each of BOUNDS or are known not to, ended jobs, then started
-    #: and ended jobs counted in `running` and arrived ones in `pending`; shape [ENDED_EVENT + 4].
+    #: and ended jobs counted in `running`; shape [ENDED_EVENT + 3].
     seen: IntArray
     since: FloatArray  #: the rows include what runs outlived before this time, seconds, shape [1]
     version: IntArray  #: how often the row of each user has changed, shape [users]
@@ -105,7 +105,7 @@ def history_part(workload: Workload | None, weights: FloatArray, linear: FloatAr
         alike_linear=np.ascontiguousarray(linear[split:]),
         speaks=np.ones(templates, dtype=np.bool_),
         past=copied(past),
-        seen=np.zeros(ENDED_EVENT + 4, dtype=np.int64),
+        seen=np.zeros(ENDED_EVENT + 3, dtype=np.int64),
         since=np.array([-np.inf]),
         version=np.zeros(len(past.users), dtype=np.int64),
         site_version=np.zeros(len(past.site), dtype=np.int64),
@@ -165,17 +165,17 @@ def bring_up_to_now(cluster: Cluster, history: HistoryPart) -> None:
     while _fold_next(cluster, history):
         pass
     seen, template = history.seen, cluster.past.template
-    while seen[ENDED_EVENT + 3] < cluster.state[0].next_arrival:
-        history.pending[template[seen[ENDED_EVENT + 3]]] += 1
-        seen[ENDED_EVENT + 3] += 1
     while seen[ENDED_EVENT + 1] < cluster.state[0].started:
-        started = template[cluster.started[seen[ENDED_EVENT + 1]]]
-        history.pending[started] -= 1
-        history.running[started] += 1
+        history.running[template[cluster.started[seen[ENDED_EVENT + 1]]]] += 1
         seen[ENDED_EVENT + 1] += 1
     while seen[ENDED_EVENT + 2] < cluster.state[0].ended:
         history.running[template[cluster.ended[seen[ENDED_EVENT + 2]]]] -= 1
         seen[ENDED_EVENT + 2] += 1
+    count = cluster.state[0].pending  # two decisions at one time change the order of its starts
+    for place in range(count):
+        history.pending[template[cluster.pending[place]]] = 0
+    for place in range(count):
+        history.pending[template[cluster.pending[place]]] += 1
 
 
 @compiled_borrowing
