@@ -1,6 +1,6 @@
 """Killed at any moment: the daemon in mid-write, and every daemon of Slurm under it.
 
-Batch jobs are limited meanwhile. No factor and no limit of ours is left, and no job is harmed.
+Batch jobs are limited meanwhile. The daemon leaves no factor and no limit, and harms no job.
 SLURM_RL_KILLS says how often each is killed (2 by default, 20 for the record).
 """
 
