@@ -46,7 +46,7 @@ NO_TERM = -2147483648
 #: Points by which rounded factors and the total may differ: half a point for each of seven factors.
 ROUNDING = 4
 LEAST_PRIORITY = 1
-#: A line: number of the record, number of the partition, total priority, and its terms.
+#: A line: number of the record, number of the partition, total priority, and its terms in points.
 LISTED = np.dtype(
     [
         *((name, np.int64) for name in ("job_id", "partition", "total")),
@@ -56,6 +56,7 @@ LISTED = np.dtype(
         ("by_hand", np.bool_),
         ("nice", np.int64),  # the user's, as `native` counts it; Slurm counts a new one later
         ("standing", np.int64),  # sum of the terms by association, partition and QOS
+        ("spread", np.int64),  # difference between the components of a heterogeneous job, else 0
     ]
 )
 Listed = NDArray[Any]
@@ -139,14 +140,6 @@ def _without_ours(printed: NDArray[Any], numbers: dict[str, int]) -> Listed:
     for name, column in (("site", site), ("nice", nice), ("standing", standing)):
         listed[name][~by_hand] = column[~by_hand]
     return listed
-
-
-def places_in(rising: IntArray, wanted: IntArray) -> IntArray:
-    """Place of each wanted number among ascending ones, -1 for a missing one."""
-    if len(rising) == 0:
-        return np.full(len(wanted), -1, dtype=np.int64)
-    place = np.minimum(np.searchsorted(rising, wanted), len(rising) - 1)
-    return np.where(rising[place] == wanted, place, -1)
 
 
 def parse_terms(text: str, jobs: Collection[int]) -> dict[str, dict[str, int]]:
@@ -285,15 +278,6 @@ def _refusal(line: str) -> tuple[int, str]:
 
 
 SPRIO = ("sprio", "--noheader", "-o", PRIORITY_FORMAT)
-#: Terms of a job's priority, points. `spread` is the difference between the components of a
-#: heterogeneous job, 0 for others; `standing` is the sum by association, partition and QOS.
-TERMS = np.dtype(
-    [
-        *(("native", np.int64), ("site", np.int64), ("by_hand", np.bool_)),
-        *(("spread", np.int64), ("standing", np.int64)),
-    ]
-)
-Terms = NDArray[Any]
 RECORD = np.dtype([(name, np.int64) for name in ("array_id", "job_id", "nice")])
 #: Columns of a line that determine `standing`.
 KIND = ("partitions", "qos", "account", "user")
@@ -328,7 +312,7 @@ class SiteFactors:
         self._priorities = parse_priorities(answer)
         self._listed = self._priorities.best({})
 
-    def terms(self, waiting: Sequence[QueueRow], lines: Lines, tiers: Mapping[str, int]) -> Terms:
+    def terms(self, waiting: Sequence[QueueRow], lines: Lines, tiers: Mapping[str, int]) -> Listed:
         """Terms of pending jobs, shape [n], in the partition that can start each first.
 
         `waiting` has one row for each job or array, and `lines` their lines.
@@ -336,7 +320,7 @@ class SiteFactors:
         if len(set(tiers.values())) > 1:
             self._listed = self._priorities.best(tiers)
         self._lifts.clear()
-        terms, is_listed = self._listed_terms(lines)
+        terms, is_listed = self._terms_of(lines)
         for at, row in enumerate(waiting):
             if row.components:
                 is_listed[at] = self._speak_for_all(row, terms[at : at + 1])
@@ -344,7 +328,9 @@ class SiteFactors:
             row = waiting[at]
             factor = self._factors.get(row.array_id, 0)
             native = max(row.priority - factor, 1) if row.priority else 0
-            terms[at] = native, factor, False, 0, NO_TERM
+            terms[at] = 0  # also what the leader of a heterogeneous job has
+            terms["native"][at], terms["site"][at] = native, factor
+            terms["standing"][at] = NO_TERM
         numbers = lines["array_id"]
         self._hide(terms, is_listed, numbers)
         self._complete_standing(terms["standing"], lines)
@@ -355,18 +341,19 @@ class SiteFactors:
         self._factors = {each: known[each] for each in by_hand if each in known} | dict(factors)
         return terms
 
-    def _listed_terms(self, lines: Lines | Terms) -> tuple[Terms, BoolArray]:
+    def _terms_of(self, lines: Lines | Listed) -> tuple[Listed, BoolArray]:
         """Each record's terms with its present nice, and whether `sprio` lists it."""
-        place = places_in(self._listed["job_id"], lines["job_id"])
-        terms = np.zeros(len(lines), dtype=TERMS)
-        found = self._listed[place[place >= 0]]
-        for name in ("native", "site", "by_hand", "standing"):
-            terms[name][place >= 0] = found[name]
-        later = np.where(found["by_hand"], 0, found["nice"] - lines["nice"][place >= 0])
-        terms["native"][place >= 0] += later
-        return terms, place >= 0
+        known, wanted = self._listed["job_id"], lines["job_id"]  # the first ones ascend
+        terms = np.zeros(len(lines), dtype=LISTED)
+        place = np.searchsorted(known, wanted)
+        is_listed = place < len(known)
+        is_listed[is_listed] = known[place[is_listed]] == wanted[is_listed]
+        found = terms[is_listed] = self._listed[place[is_listed]]
+        later = np.where(found["by_hand"], 0, found["nice"] - lines["nice"][is_listed])
+        terms["native"][is_listed] += later
+        return terms, is_listed
 
-    def _speak_for_all(self, row: QueueRow, terms: Terms) -> bool:
+    def _speak_for_all(self, row: QueueRow, terms: Listed) -> bool:
         """Set the terms of a heterogeneous job, unless a component is not listed.
 
         They are those of the component with the lowest priority, since all wait for it, or of one
@@ -383,7 +370,7 @@ class SiteFactors:
         terms["spread"] = np.abs(total - (speaker["native"] + speaker["site"])).max()
         return True
 
-    def _hide(self, terms: Terms, is_listed: BoolArray, numbers: IntArray) -> None:
+    def _hide(self, terms: Listed, is_listed: BoolArray, numbers: IntArray) -> None:
         """Mark priorities of 1 to 4 that were set by hand but look like computed ones.
 
         Such a priority hides our factor. slurmctld may lose one write, so a factor counts as hidden
@@ -424,7 +411,7 @@ class SiteFactors:
         chosen = is_listed & ~listed["by_hand"] & (listed["site"] != 0)
         return frozenset(records["array_id"][chosen].tolist())
 
-    def _of_records(self, rows: Sequence[QueueRow]) -> tuple[Terms, Terms, BoolArray]:
+    def _of_records(self, rows: Sequence[QueueRow]) -> tuple[Listed, Listed, BoolArray]:
         """Each record and component as RECORD, its terms, and whether `sprio` lists it."""
         records = [
             (row.array_id, record.job_id, record.nice)
@@ -432,7 +419,7 @@ class SiteFactors:
             for record in row.components or (row,)
         ]
         lines = np.array(records, dtype=RECORD)
-        return lines, *self._listed_terms(lines)
+        return lines, *self._terms_of(lines)
 
     def write(self, changes: Sequence[ValueWrite]) -> ApplyReport:
         """Set SiteFactor, for the components of a heterogeneous job to equal priorities."""
