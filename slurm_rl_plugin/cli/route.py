@@ -15,7 +15,7 @@ from typing import Any
 
 from slurm_rl_plugin.batch_systems.port import JobSubmission, SubmitCommand
 from slurm_rl_plugin.brokers.live.job_document import LONGEST_LIFE, Forwarding
-from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, SiteAddress, SiteAnswer, ask_sites
+from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, SiteAnswer, ask_sites
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile, SharedExperience
 from slurm_rl_plugin.brokers.port import Broker, RankedSite, RoutedJob
 from slurm_rl_plugin.brokers.registry import BROKERS, LEARNERS, LearningAgentBroker, broker_named
@@ -68,7 +68,7 @@ class Route:
     request: JobRequest  #: sent to the sites
     submission: JobSubmission  #: submits jobs and reads accounting
     past: RoutedJobsFile  #: the user's routed jobs
-    sites: Sequence[SiteAddress]  #: to ask
+    sites: Sequence[RemoteSite]  #: to ask
 
 
 def main(options: argparse.Namespace) -> int:
@@ -144,13 +144,7 @@ def _asked(broker: Broker, route: Route) -> tuple[list[RankedSite], list[SiteAns
         life = min(timeout, LONGEST_LIFE)
         request_id = secrets.token_hex(16)
         forwarding = Forwarding(request_id=request_id, hops=given.hops, time_to_live=life)
-    answers = ask_sites(
-        [RemoteSite(site, timeout) for site in route.sites],
-        route.request,
-        timeout,
-        time.monotonic,
-        forwarding=forwarding,
-    )
+    answers = ask_sites(route.sites, route.request, timeout, time.monotonic, forwarding=forwarding)
     offering = [answer for answer in answers if answer.promised is not None]
     offers = {answer.name: answer.promised for answer in offering}
     ranking = broker.rank(route.request, offering)
@@ -202,7 +196,7 @@ def _bound(route: Route, site: str) -> list[str]:
     for each in route.sites:
         if each.name == site:
             try:
-                name = RemoteSite(each, float(given.timeout)).accept(route.request)
+                name = each.accept(route.request, float(given.timeout))
             except SlurmRLError as error:
                 _warn(f"{site} does not bind its offer: {error}")
             else:

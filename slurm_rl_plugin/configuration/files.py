@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
-from slurm_rl_plugin.brokers.live.remote_site import SiteAddress
+from slurm_rl_plugin.brokers.live.remote_site import RemoteSite
 from slurm_rl_plugin.configuration.key import DEFAULT, JOB_CLASS, SHARES, UTILITY, nearest
 from slurm_rl_plugin.configuration.sections import KEYS
 from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES, JobClassifier, JobClassRule
@@ -367,7 +367,7 @@ def _class(name: str, given: Mapping[str, Any]) -> UtilityClass:
     return UtilityClass(**given) if own is None else replace(own, **given)
 
 
-#: Key of a site -> field of `SiteAddress`; the last three are optional.
+#: Key of a site -> field of `RemoteSite`; the last three are optional.
 _SITE_FIELDS = {
     "name": "name",
     "url": "url",
@@ -379,10 +379,10 @@ _SITE_FIELDS = {
 _NO_FILES = frozenset({"name", "url"})
 
 
-def read_sites(paths: list[Path]) -> list[SiteAddress]:
+def read_sites(paths: list[Path]) -> list[RemoteSite]:
     """The sites of all files, in order; a later file's site replaces that of its name."""
     faults: list[str] = []
-    found: dict[str, SiteAddress] = {}
+    found: dict[str, RemoteSite] = {}
     for path in paths:
         file = read_file(path, faults)
         if file is not None:
@@ -392,7 +392,7 @@ def read_sites(paths: list[Path]) -> list[SiteAddress]:
     return list(found.values())
 
 
-def _sites(file: ConfigurationFile, folder: Path, faults: list[str]) -> Iterator[SiteAddress]:
+def _sites(file: ConfigurationFile, folder: Path, faults: list[str]) -> Iterator[RemoteSite]:
     faults += [
         f"{file.where(key)}: {shown(key)} is unknown: write [[site]]."
         for key in file.content
@@ -420,7 +420,7 @@ def _sites(file: ConfigurationFile, folder: Path, faults: list[str]) -> Iterator
             if key in each
         }
         try:
-            yield SiteAddress(**found)
+            yield RemoteSite(**found)
         except ConfigurationError as error:
             faults.append(f"{where}: {error}")
 

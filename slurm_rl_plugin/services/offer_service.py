@@ -15,7 +15,7 @@ from slurm_rl_plugin.brokers.live.job_document import Forwarding
 from slurm_rl_plugin.brokers.live.offer_pages import Forwarder, OfferDesk, OfferPages
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
 from slurm_rl_plugin.brokers.live.recent_starts import OwnUtilities, RecentStarts
-from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, ask_sites
+from slurm_rl_plugin.brokers.live.remote_site import ask_sites
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.files import read_sites
 from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities, SiteOffer
@@ -120,7 +120,7 @@ def build_forwarder(configuration: Configuration, site: OfferingSite) -> Forward
 
     def ask(request: JobRequest, forwarding: Forwarding) -> tuple[list[SiteOffer], dict[str, str]]:
         own, left = name(), forwarding.time_to_live
-        sites = [RemoteSite(each, left) for each in addresses if each.name != own]
+        sites = [each for each in addresses if each.name != own]
         answers = ask_sites(
             sites, request, left, time.monotonic, forwarding=forwarding, places=places
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 from slurm_rl_plugin.batch_systems.port import EndedRun, JobSubmission, SubmitCommand
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.brokers.live.job_document import job_request
-from slurm_rl_plugin.brokers.live.remote_site import SiteAddress
+from slurm_rl_plugin.brokers.live.remote_site import RemoteSite
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, News, RoutedJobs, RoutedJobsFile
 from slurm_rl_plugin.brokers.port import Broker, RoutedJob
 from slurm_rl_plugin.brokers.registry import LearningAgentBroker
@@ -87,7 +87,7 @@ def request_of(
     return submission.request(command, script, environment, user)
 
 
-def sites_of(configuration: Configuration, environment: Mapping[str, str]) -> list[SiteAddress]:
+def sites_of(configuration: Configuration, environment: Mapping[str, str]) -> list[RemoteSite]:
     """The sites to ask: the file of [route], then the user's own."""
     given = configuration.sections.route.sites_file
     places = [Path(given)] if given else []

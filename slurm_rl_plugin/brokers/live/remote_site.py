@@ -133,8 +133,11 @@ def _connected(host: str, port: int, timeout: float | None) -> socket.socket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteAddress:
-    """The URL of a site's offer service, and the files for token and TLS."""
+class RemoteSite:
+    """A site's offer service: its URL, and the files for token and TLS.
+
+    A `timeout` is that of each step of a response, in seconds; the caller bounds the total.
+    """
 
     name: str  #: of the cluster, for `sbatch -M`
     url: str = ""  #: without `/offer`; "" for a site that is not asked
@@ -155,45 +158,36 @@ class SiteAddress:
                 f"url {self.url!r} names {why}, which no site has: give the name of its host."
             )
 
-
-@dataclass(frozen=True, slots=True)
-class RemoteSite:
-    """A client of a site's offer service."""
-
-    address: SiteAddress
-    timeout: float  #: seconds for each step of a response; the caller bounds the total
-
-    @property
-    def name(self) -> str:
-        """Name in the list of sites."""
-        return self.address.name
-
-    def answers(self, request: JobRequest, forwarding: Forwarding | None) -> list[SiteOffer]:
+    def answers(
+        self, request: JobRequest, forwarding: Forwarding | None, timeout: float
+    ) -> list[SiteOffer]:
         """The site's offer, then those of the sites to which it forwarded the request."""
         far = {} if forwarding is None else forwarding.document()
-        document = self._answered(job_document(request) | far)
+        document = self._answered(job_document(request) | far, timeout)
         others = [each for each in forwarded_offers(document) if each.site != self.name]
         if "error" in document and others:
             return others
         return [site_offer(document, self.name), *others]
 
-    def accept(self, request: JobRequest) -> str:
+    def accept(self, request: JobRequest, timeout: float) -> str:
         """Bind the site's offer; the name of the reservation."""
-        name = self._answered(job_document(request), page="/accept").get("reservation")
+        name = self._answered(job_document(request), timeout, "/accept").get("reservation")
         if not isinstance(name, str) or _RESERVATION.fullmatch(name) is None:
             raise RequestRefused("", "names no reservation")
         return name
 
-    def _answered(self, asked: Mapping[str, Any], page: str = "/offer") -> dict[str, Any]:
+    def _answered(
+        self, asked: Mapping[str, Any], timeout: float, page: str = "/offer"
+    ) -> dict[str, Any]:
         """The object in the site's response."""
-        if not self.address.url:
+        if not self.url:
             raise RequestRefused("", "it has no url in the list of sites, and is not asked")
-        token = read_token(self.address.token_file)
-        connection = self._connection()
+        token = read_token(self.token_file)
+        connection = self._connection(timeout)
         try:
             connection.request(
                 "POST",
-                f"{urlsplit(self.address.url).path.rstrip('/')}{page}",
+                f"{urlsplit(self.url).path.rstrip('/')}{page}",
                 body=json.dumps(asked),
                 headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
             )
@@ -204,7 +198,7 @@ class RemoteSite:
                 "", f"its certificate is not trusted ({error.verify_message})"
             ) from None
         except TimeoutError:
-            raise RequestRefused("", f"no answer in {self.timeout:g} s") from None
+            raise RequestRefused("", f"no answer in {timeout:g} s") from None
         except (OSError, HTTPException) as error:
             raise RequestRefused("", f"does not answer ({_words(error)})") from None
         finally:
@@ -214,22 +208,21 @@ class RemoteSite:
             raise RequestRefused(str(status), _said(document.get("error"), status))
         return document
 
-    def _connection(self) -> HTTPConnection:
-        parts = urlsplit(self.address.url)
+    def _connection(self, timeout: float) -> HTTPConnection:
+        parts = urlsplit(self.url)
         host = parts.hostname or ""
         if parts.scheme == "http":
-            return PlainConnection(host, parts.port or 80, timeout=self.timeout)
-        where = self.address
+            return PlainConnection(host, parts.port or 80, timeout=timeout)
         try:
-            context = ssl.create_default_context(cafile=where.authority)
-            if where.client_certificate is not None:
-                context.load_cert_chain(where.client_certificate, where.client_key, password="")
+            context = ssl.create_default_context(cafile=self.authority)
+            if self.client_certificate is not None:
+                context.load_cert_chain(self.client_certificate, self.client_key, password="")
         except (OSError, ValueError) as error:
             raise ConfigurationError(
                 f"site {self.name}: its certificates cannot be used ({_words(error)}): give files "
                 "in PEM form."
             ) from None
-        return TlsConnection(host, parts.port or 443, timeout=self.timeout, context=context)
+        return TlsConnection(host, parts.port or 443, timeout=timeout, context=context)
 
 
 def _words(error: Exception) -> str:
@@ -289,7 +282,7 @@ def ask_sites(
 
     def ask(site: RemoteSite) -> None:
         try:
-            answers = _answers(site, request, forwarding)
+            answers = _answers(site, request, forwarding, timeout)
         finally:
             free.release()
         heard.put((site.name, answers))
@@ -321,11 +314,11 @@ def ask_sites(
 
 
 def _answers(
-    site: RemoteSite, request: JobRequest, forwarding: Forwarding | None
+    site: RemoteSite, request: JobRequest, forwarding: Forwarding | None, timeout: float
 ) -> list[SiteAnswer]:
     """The result of asking a site; never raises, since it runs in a thread."""
     try:
-        offers = site.answers(request, forwarding)
+        offers = site.answers(request, forwarding, timeout)
     except SlurmRLError as error:
         return [SiteAnswer(name=site.name, why_not=str(error))]
     except Exception as error:  # noqa: BLE001 - as above

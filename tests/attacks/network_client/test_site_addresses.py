@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, SiteAddress, ask_sites
+from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, ask_sites
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import JobRequest
@@ -95,7 +95,7 @@ def test_a_list_that_names_such_an_address_ends_with_one_sentence(
 
 @pytest.mark.parametrize("url", ["https://10.1.2.3", "https://192.168.0.1", "https://172.16.0.1"])
 def test_head_nodes_of_private_networks_are_sites(token: Path, url: str) -> None:
-    SiteAddress(name="north", url=url, token_file=token)
+    RemoteSite(name="north", url=url, token_file=token)
 
 
 class Names:
@@ -113,8 +113,8 @@ class Names:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (answer, port))]
 
 
-def why_not(site: SiteAddress, job: JobRequest, timeout: float = 2.0) -> str:
-    (answer,) = ask_sites([RemoteSite(site, timeout)], job, timeout, time.monotonic)
+def why_not(site: RemoteSite, job: JobRequest, timeout: float = 2.0) -> str:
+    (answer,) = ask_sites([site], job, timeout, time.monotonic)
     return answer.why_not
 
 
@@ -123,7 +123,7 @@ def test_a_name_that_comes_to_stand_for_this_host_is_not_asked(
 ) -> None:
     """DNS rebinding: the name was sound when an administrator wrote it down."""
     port = listener.getsockname()[1]
-    site = SiteAddress(name="north", url=f"https://north.example:{port}", token_file=token)
+    site = RemoteSite(name="north", url=f"https://north.example:{port}", token_file=token)
     monkeypatch.setattr(socket, "getaddrinfo", Names("127.0.0.1"))
     asks = threading.Thread(target=why_not, args=(site, job), daemon=True)
     asks.start()
@@ -137,7 +137,7 @@ def test_a_name_that_comes_to_stand_for_this_host_is_not_asked(
 def test_a_name_that_stands_for_no_site_is_not_asked(
     token: Path, job: JobRequest, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = SiteAddress(name="north", url="https://north.example", token_file=token)
+    site = RemoteSite(name="north", url="https://north.example", token_file=token)
     monkeypatch.setattr(socket, "getaddrinfo", Names(address))
     assert f"north.example resolves to {address}" in why_not(site, job, 0.5)
 
@@ -145,7 +145,7 @@ def test_a_name_that_stands_for_no_site_is_not_asked(
 def test_what_was_judged_is_what_is_asked(
     token: Path, job: JobRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = SiteAddress(name="own", url=f"https://{socket.gethostname()}:1", token_file=token)
+    site = RemoteSite(name="own", url=f"https://{socket.gethostname()}:1", token_file=token)
     names = Names("127.0.0.1", "169.254.169.254")
     monkeypatch.setattr(socket, "getaddrinfo", names)
     assert "refused" in why_not(site, job)  # by the port: a host may have its own name
@@ -182,7 +182,7 @@ def test_no_redirect_takes_the_token_elsewhere(
     port = listener.getsockname()[1]
     words = f"HTTP/1.1 307 x\r\nLocation: http://127.0.0.1:{port}/stolen\r\nContent-Length: 2\r\n"
     heard = answering(listener, f"{words}\r\n{{}}".encode(), b"")
-    site = SiteAddress(name="north", url=f"http://127.0.0.1:{port}", token_file=token)
+    site = RemoteSite(name="north", url=f"http://127.0.0.1:{port}", token_file=token)
     assert "307" in why_not(site, job)
     assert [each.split(b" ", 2)[1] for each in heard] == [b"/offer"]
 
@@ -201,7 +201,7 @@ def test_an_answer_without_end_is_bounded_in_time(
 ) -> None:
     answering(listener, words, again)
     port = listener.getsockname()[1]
-    site = SiteAddress(name="north", url=f"http://127.0.0.1:{port}", token_file=token)
+    site = RemoteSite(name="north", url=f"http://127.0.0.1:{port}", token_file=token)
     began = time.monotonic()
     assert why_not(site, job)
     assert time.monotonic() - began < PATIENCE
