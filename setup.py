@@ -79,16 +79,12 @@ setup(
     python_requires=">=3.11",
     packages=find_packages(include=["slurm_rl_plugin", "slurm_rl_plugin.*"], exclude=WING),
     package_data={
-        "": ["claims.toml", "model_card.md", "*.onnxtxt"],
+        "": ["*.toml", "model_card.md", "*.onnxtxt"],
         "slurm_rl_plugin": [
             "py.typed",
             "cli/demo/logs/*",
             "html_pages/templates/*",
         ],
-        "slurm_rl_plugin.accounting": ["*/*.toml"],
-        "slurm_rl_plugin.batch_systems": ["*/*.toml"],
-        "slurm_rl_plugin.features": ["*.toml"],
-        "slurm_rl_plugin.machine_files": ["*.toml"],
     },
     data_files=[
         (
