@@ -53,7 +53,7 @@ def admin_page(state: LiveState | str, view: AdminView) -> str:
     return render(
         "admin.html",
         title=f"slurm-rl: {how}",
-        at=_moment(view.now),
+        at=datetime.fromtimestamp(view.now).astimezone().isoformat(" ", "seconds"),
         problems=view.problems,
         facts=[line.partition(": ")[::2] for line in view.facts],
         changes=list(_changes(found, view)),
@@ -90,10 +90,6 @@ def port_page(state: LiveState, now: float) -> str:
         on_port=True,
     )
     return admin_page(state, view)
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -61,10 +61,6 @@ class Page:
         return cls(json.dumps(document).encode() + b"\n")
 
 
-def _refusal(_: Mapping[str, Any], error: RequestRefused) -> Page:
-    return Page.of({"error": str(error)})
-
-
 @dataclass(frozen=True, slots=True)
 class JsonPages:
     """A WSGI application that answers with pages or with a refusal, by default in JSON."""
@@ -72,7 +68,9 @@ class JsonPages:
     service: str
     answer: Callable[[Mapping[str, Any]], Page]
     refused: Callable[[str], None] | None = None
-    refusal: Callable[[Mapping[str, Any], RequestRefused], Page] = _refusal
+    refusal: Callable[[Mapping[str, Any], RequestRefused], Page] = lambda _, error: Page.of(
+        {"error": str(error)}
+    )
 
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
@@ -218,7 +216,7 @@ class OpenConnections:
         silent = [
             connection
             for connection, each in asking
-            if now - each.since > _BREATH and not _says_something(connection)
+            if now - each.since > _BREATH and not _ready(connection, select.POLLIN) & select.POLLIN
         ]
         untaken = [connection for connection, each in theirs if each.asked and _is_full(connection)]
         for connection in [*silent, *untaken, *(connection for connection, _ in asking)]:
@@ -237,10 +235,6 @@ def _is_late(connection: socket.socket, each: _Connection, now: float) -> bool:
         return now - each.since > REQUEST_DEADLINE
     each.untaken = min(each.untaken, now) if _is_full(connection) else math.inf
     return now - each.untaken > DEADLINE or now - each.since > ANSWER_DEADLINE
-
-
-def _says_something(connection: socket.socket) -> bool:
-    return bool(_ready(connection, select.POLLIN) & select.POLLIN)
 
 
 def _is_full(connection: socket.socket) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.whole_file import version_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class ServedTls:
 
     files: TlsFiles
     context: ssl.SSLContext = field(init=False)
-    _seen: tuple[int, ...] = field(init=False)
+    _seen: tuple[tuple[int, int] | None, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self._seen = self._times()
@@ -43,9 +44,9 @@ class ServedTls:
                 self.context = self._loaded()
         return self.context
 
-    def _times(self) -> tuple[int, ...]:
+    def _times(self) -> tuple[tuple[int, int] | None, ...]:
         paths = (self.files.certificate, self.files.key, self.files.client_authority)
-        return tuple(_changed(path) for path in paths if path is not None)
+        return tuple(version_of(path) for path in paths if path is not None)
 
     def _loaded(self) -> ssl.SSLContext:
         files = self.files
@@ -82,13 +83,6 @@ def reading_context(certificate: Path) -> ssl.SSLContext:
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.load_verify_locations(certificate)
     return context
-
-
-def _changed(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _reason(error: Exception) -> str:

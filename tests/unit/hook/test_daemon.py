@@ -206,15 +206,6 @@ def looked_at(submitted: int) -> SchedulerLoad:
     return SchedulerLoad(struggles=None, events=(9,), submitted=submitted)
 
 
-@pytest.mark.parametrize(
-    ("suppressed", "may"),
-    [({"held": 0}, False), ({"held": 1}, True), ({"not_eligible": 1}, True)],
-)
-def test_held_jobs_are_looked_for_without_a_sign(suppressed: dict[str, int], may: bool) -> None:
-    last = report(suppressed=suppressed, submitted=7)
-    due = NewJobsDue.after(last, Pace(longest=30.0), 2.0)
-    assert due.may_have_come(looked_at(7), 7.0) is may
-    assert not due.may_have_come(looked_at(7), 6.9)
 
 
 def test_a_job_that_came_is_looked_for_within_half_a_second_or_what_the_last_look_cost() -> None:
