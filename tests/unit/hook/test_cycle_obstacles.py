@@ -105,16 +105,6 @@ def test_jobs_that_keep_their_factor_for_now_are_not_forgotten(tmp_path: Path) -
     assert state_jobs(tmp_path) == []
 
 
-def test_a_cycle_follows_soon_when_something_happened(tmp_path: Path) -> None:
-    here, cycle = site(tmp_path)
-    stop = CountedStop(4, lambda number: setattr(here, "events", (number // 2,)))
-    daemon, reports = daemon_of(cycle, stop, pace=Pace(longest=60.0, soonest=4.0))
-    daemon.run()
-    # waits until 4 s are over, sees nothing, looks again each second, then a cycle
-    assert stop.pauses == [4.0, 1.0, 4.0, 1.0]
-    assert len(reports) == 2
-
-
 def test_a_failed_look_waits_for_the_next_cycle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,23 +39,6 @@ def test_pauses_double_while_the_batch_system_is_away_and_end_with_it(tmp_path: 
     assert pauses == [60.0, 120.0, 240.0, 300.0, 300.0, 300.0, 30.0]
 
 
-def test_a_long_pause_gives_signs_of_life_and_notices_the_disable_file(tmp_path: Path) -> None:
-    _, cycle = site(tmp_path)
-    disable, alive = tmp_path / "DISABLE", list[int]()
-    stop = CountedStop(4, lambda number: disable.touch() if number == 3 else None)
-    daemon, reports = daemon_of(
-        cycle,
-        stop,
-        disable_file=disable,
-        pace=Pace(longest=30.0, soonest=30.0),
-        alive=lambda: alive.append(1),
-    )
-    daemon.run()
-    assert stop.pauses == [5.0, 5.0, 5.0, 5.0]
-    assert len(alive) >= 4
-    assert [report.mode for report in reports] == ["active", "disabled"]
-
-
 def test_a_wish_is_noticed_within_a_fraction_of_a_second() -> None:
     slept: list[float] = []
     wish = SignalRequest(slept.append)
@@ -204,8 +187,6 @@ def test_the_earliest_time_of_the_next_cycle(
 
 def looked_at(submitted: int) -> SchedulerLoad:
     return SchedulerLoad(struggles=None, events=(9,), submitted=submitted)
-
-
 
 
 def test_a_job_that_came_is_looked_for_within_half_a_second_or_what_the_last_look_cost() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,9 +13,8 @@ from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange, Schedu
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import ChangeRejected
 from slurm_rl_plugin.hook.cycle.cycle import LONGEST_WRITING, WRITES_AT_ONCE, Cycle
-from slurm_rl_plugin.hook.cycle_report import SOONEST_POLL, CycleReport, Pace
+from slurm_rl_plugin.hook.cycle_report import SOONEST_POLL, Pace
 from tests.unit.hook.queues import (
-    FACTS,
     NOW,
     CountedStop,
     ScorePolicy,
@@ -69,23 +67,6 @@ def test_long_writes_are_left_for_the_next_cycle(queue: WaitingQueue, tmp_path: 
 
 
 SELDOM = Pace(longest=60.0, soonest=60.0)
-
-
-def test_the_daemon_looks_for_new_jobs_between_cycles(queue: WaitingQueue, cycle: Cycle) -> None:
-    stop = CountedStop(5, lambda number: queue.add(FOUR) if number == 3 else None)
-    daemon, reports = daemon_of(cycle, stop, pace=SELDOM)
-    daemon.run()
-    assert [each.of_new_jobs for each in reports] == [False, True]
-    assert reports[1].writes == 1
-    assert stop.pauses == [SOONEST_POLL] * 5
-
-
-def test_in_shadow_mode_nobody_looks_for_new_jobs(queue: WaitingQueue, tmp_path: Path) -> None:
-    cycle = cycle_over(queue, LastFirst([]), tmp_path, shadow=True)
-    stop = CountedStop(2, lambda number: queue.add(FOUR))
-    daemon, reports = daemon_of(cycle, stop, pace=SELDOM)
-    daemon.run()
-    assert len(reports) == 1
 
 
 def slow(cycle: Cycle, queue: WaitingQueue) -> None:
@@ -169,33 +150,6 @@ def test_a_refused_call_after_others_is_no_missing_right(
     queue.apply = refusing  # type: ignore[method-assign]
     report = cycle_over(queue, LastFirst([]), tmp_path).run()
     assert (report.failure, report.writes) == (None, WRITES_AT_ONCE)
-
-
-def looked(cycle: Cycle, between: Callable[[int], None]) -> list[CycleReport]:
-    """Reports of new jobs of a daemon whose next cycle is not due for a minute."""
-    daemon, reports = daemon_of(cycle, CountedStop(24, between), pace=SELDOM)
-    daemon.run()
-    return [each for each in reports if each.of_new_jobs]
-
-
-def test_on_standby_the_daemon_looks_for_no_new_jobs(queue: WaitingQueue, tmp_path: Path) -> None:
-    cycle = cycle_over(queue, LastFirst([]), tmp_path, beside_controllers=True)
-
-    def between(number: int) -> None:
-        queue.known = replace(FACTS, in_charge=False)
-        queue.add([5, 4, 3, *[2] * number])
-
-    assert [each.mode for each in looked(cycle, between)] == ["standby"]
-
-
-def test_a_held_job_is_looked_for_until_it_may_start(queue: WaitingQueue, cycle: Cycle) -> None:
-    def between(number: int) -> None:
-        if number == 2:
-            queue.add([5, 4, 3, 0], held=[False, False, False, True])
-        if number == 4:
-            queue.add(FOUR)
-
-    assert [each.writes for each in looked(cycle, between)][:2] == [0, 1]
 
 
 def test_a_slow_cheap_look_is_repeated_less_often(queue: WaitingQueue, cycle: Cycle) -> None:

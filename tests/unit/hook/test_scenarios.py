@@ -15,22 +15,24 @@ import pytest
 from slurm_rl_plugin import errors
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.cycle_report import CycleReport, Pace
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs
 from slurm_rl_plugin.hook.rails.reserve import BatchLimit, ReserveRail, ReserveSettings
 from tests.architecture.markdown_documents import TOP
 from tests.unit.hook.queues import (
     FACTS,
+    CountedStop,
     CountingPolicy,
     LimitedQueue,
     audit_lines,
     cycle_over,
+    daemon_of,
     memory_of,
     pending_jobs,
     state_jobs,
 )
 
-SCENARIOS = tomllib.loads((TOP / "tests/assets/cycle_scenarios.toml").read_text())["scenario"]
+SCENARIOS = tomllib.loads((TOP / "tests/assets/cycle_scenarios.toml").read_text())
 
 
 class Wishing(CountingPolicy):
@@ -82,7 +84,9 @@ class Scene:
         self.seconds += step.get("seconds", 0)
         self.queue.written.clear()
         if "native" in step:
-            self.queue.add(step["native"])
+            self.queue.add(step["native"], **step.get("columns", {}))
+        if "touch" in step:
+            (self.folder / step["touch"]).touch()
         if "exempt" in step:
             self.cycle.untouched = UntouchedJobs(accounts=step["exempt"])
         if "known" in step:
@@ -139,14 +143,14 @@ def not_understood() -> NoReturn:
 def is_so(found: Any, wanted: Any) -> bool:
     if wanted == "none":
         return found is None
-    if wanted == "> 0":
-        return bool(found > 0)
+    if isinstance(wanted, str) and wanted.startswith("> "):
+        return bool(found > int(wanted[2:]))
     if isinstance(wanted, str) and wanted.startswith("~ "):
         return wanted[2:] in str(found)
     return bool(found == wanted)
 
 
-@pytest.mark.parametrize("given", SCENARIOS, ids=lambda given: given["promise"])
+@pytest.mark.parametrize("given", SCENARIOS["scenario"], ids=lambda given: given["promise"])
 def test_scenario(tmp_path: Path, given: Mapping[str, Any]) -> None:
     scene = Scene(tmp_path, given)
     for number, step in enumerate(given["steps"], start=1):
@@ -162,3 +166,19 @@ def test_scenario(tmp_path: Path, given: Mapping[str, Any]) -> None:
         for name, wanted in step.get("then", {}).items():
             found = scene.after(name, report)
             assert is_so(found, wanted), f"step {number}: {name} is {found!r}, not {wanted!r}"
+
+
+@pytest.mark.parametrize("given", SCENARIOS["daemon"], ids=lambda given: given["promise"])
+def test_daemon(tmp_path: Path, given: Mapping[str, Any]) -> None:
+    scene, alive = Scene(tmp_path, given), list[None]()
+    scene.change(given.get("begin", {}))
+    stop = CountedStop(
+        given["waits"], lambda number: scene.change(given["between"].get(str(number), {}))
+    )
+    daemon, reports = daemon_of(scene.cycle, stop, pace=Pace(**given["pace"]))
+    daemon.disable_file, daemon.alive = tmp_path / "DISABLE", lambda: alive.append(None)
+    daemon.run()
+    seen: dict[str, Any] = {"pauses": stop.pauses, "alive": len(alive)}
+    for name, wanted in given["then"].items():
+        found = seen[name] if name in seen else [getattr(each, name) for each in reports]
+        assert is_so(found, wanted), f"{name} is {found!r}, not {wanted!r}"
