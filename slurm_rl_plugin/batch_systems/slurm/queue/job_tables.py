@@ -39,6 +39,11 @@ LINE = np.dtype(
         *((name, np.bool_) for name in ("held", "own_doing", "for_processors")),
     ]
 )
+#: Columns of a line that are columns of a table as they are.
+_OF_JOBS = (
+    *("submit", "eligible", "processors", "time_limit", "allowed"),
+    *("interactive", "by_limit", "by_user"),
+)
 #: Old rows are dropped once there are more than this, and more than a tenth of all.
 GONE_AT_LEAST = 1000
 Coded = TypeVar("Coded", str, tuple[str, ...])
@@ -187,26 +192,19 @@ class TableBuilder:
 
     def _table(self, rows: Sequence[QueueRow], lines: Lines, number: str) -> JobTable:
         """Columns of rows and their lines; `number` names the column with the job's number."""
-        processors, codes = lines["processors"], lines["user"]
+        codes = lines["user"]
         first = [partitions[0] for partitions in self._numbers.partition_lists]
         is_known = codes != self._numbers.words[""]
         users = np.full(len(codes), -1, dtype=np.int64)
         users[is_known] = self._named(self.users, codes[is_known])
         return JobTable(
+            **{name: lines[name] for name in _OF_JOBS},
             job_id=lines[number],
-            submit=lines["submit"],
-            eligible=lines["eligible"],
-            processors=processors,
-            time_limit=lines["time_limit"],
             account=self._named(self.accounts, lines["account"]),
             user=users,
             partition=numbers_of(self.partitions, lines["partitions"], first),
-            interactive=lines["interactive"],
-            by_limit=lines["by_limit"],
-            by_user=lines["by_user"],
             class_number=lines["class_number"].astype(np.int64),
-            allowed=lines["allowed"],
-            requests=self._requests(rows, processors),
+            requests=self._requests(rows, lines["processors"]),
         )
 
     def _named(self, names: Names, codes: IntArray) -> IntArray:
@@ -258,33 +256,26 @@ class TableBuilder:
         """Columns of pending jobs and of the terms of their priorities."""
         jobs = self._table(rows, lines, "array_id")
         counted_from = np.maximum(lines["accrue"], jobs.eligible)
-        tier_of = np.array(
-            [
-                max(tiers.get(name, LOWEST_TIER) for name in partitions)
-                for partitions in self._numbers.partition_lists
-            ],
-            dtype=np.int64,
-        )
         lists = self._numbers.partition_lists
-        is_single = np.array([len(partitions) == 1 for partitions in lists], dtype=np.bool_)
+        tier_of = np.array(
+            [max(tiers.get(each, LOWEST_TIER) for each in names) for names in lists], dtype=np.int64
+        )
+        is_single = np.array([len(names) == 1 for names in lists], dtype=np.bool_)
         of_components = np.array([bool(row.components) for row in rows], dtype=np.bool_)
         counts, starts = tasks or {}, last_start or {}
         return PendingJobs(
+            **{name: lines[name] for name in ("held", "nice", "own_doing", "for_processors")},
             jobs=jobs,
             native_priority=terms["native"].copy(),
             factor=terms["site"].copy(),
-            held=lines["held"],
             admin_set=terms["by_hand"].copy(),
-            nice=lines["nice"],
             qos=self._named(self.qos, lines["qos"]),
             one_partition=is_single[lines["partitions"]] & ~of_components,
             spread=terms["spread"].copy(),
             standing=terms["standing"].copy(),
             tier=tier_of[lines["partitions"]],
             accrued=np.maximum(now - counted_from, 0.0),
-            own_doing=lines["own_doing"],
             reason=self._named(self.reasons, lines["reason"]),
-            for_processors=lines["for_processors"],
             tasks=_integers([counts.get(number, 1) for number in jobs.job_id.tolist()]),
             last_start=_floats([starts.get(number, math.nan) for number in jobs.job_id.tolist()]),
             expected=lines["start"],
