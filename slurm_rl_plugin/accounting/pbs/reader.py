@@ -47,7 +47,7 @@ class PbsReader(AccountingReader):
     def _ended(self) -> tuple[JobLog, ReadReport]:
         """The jobs of all files, in submit order; where no run ends their folder is blamed."""
         path = self._paths[0] if len(self._paths) == 1 else self._paths[0].parent
-        return self._runs.log_and_report("", path)
+        return self._runs.log_and_report(path)
 
     def rest(self) -> Iterator[pl.DataFrame]:
         """The jobs of all files."""

@@ -141,7 +141,7 @@ class EndedRuns:
             request=request_of(values, processors),
         )
 
-    def log_and_report(self, checksum: str, whole: Path) -> tuple[JobLog, ReadReport]:
+    def log_and_report(self, whole: Path) -> tuple[JobLog, ReadReport]:
         """The table, and what became of every record; `whole` names what was read."""
         if not self._tally.read:
             problem = "no run ends in it (no E record); give the accounting files of more days"
@@ -159,7 +159,7 @@ class EndedRuns:
         self._tally.noticed["submit going backwards"] += int(backwards)
         self._tally.kept = len(kept)
         log = self._table({name: each[order] for name, each in columns.items()})
-        return log, self._tally.report(checksum)
+        return log, self._tally.report("")
 
     def _append(self, run: Run) -> None:
         for name, value in zip(Run._fields, run, strict=True):

@@ -325,15 +325,8 @@ def times(texts: pl.Series) -> FloatArray:
 
 def value_of(fields: pl.DataFrame, layout: Layout, *names: str) -> pl.Series:
     """The first of these fields that is not empty, else ""."""
-    places = [str(layout.column[name]) for name in names if name in layout.column]
-    if not places:
-        return pl.Series("", [""], dtype=pl.String).new_from_index(0, fields.height)
-    found = fields[places[-1]]
-    for place in reversed(places[:-1]):
-        told = fields[place]
-        empty = told == ""
-        if not empty.any():
-            found = told
-        else:  # of no one field any more, so of no name
-            found = fields.select(pl.when(empty).then(found).otherwise(told).alias("")).to_series()
-    return found
+    columns = [str(layout.column[name]) for name in names if name in layout.column]
+    if len(columns) == 1:
+        return fields[columns[0]]
+    told = [pl.when(pl.col(each) != "").then(pl.col(each)) for each in columns]
+    return fields.select(pl.coalesce(*told, pl.repeat("", pl.len()))).to_series()

@@ -314,7 +314,7 @@ def read_history(home: str, days: float, now: float) -> JobLog | None:
         runs = EndedRuns()
         for path in _newest(folder, days, now):
             runs.take(LogFile(path))
-        log, report = runs.log_and_report("", folder)
+        log, report = runs.log_and_report(folder)
     except (AccountingLogError, OSError) as error:
         logger.warning("past_runs=unknown reason=%s", error)
         return None
