@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -103,14 +103,14 @@ class Tally:
     malformed: list[str] = field(default_factory=list)
     last_submit: float = -np.inf
 
-    def sift(self, faults: Mapping[str, BoolArray], count: int) -> BoolArray:
+    def sift(self, faults: Iterable[tuple[str, BoolArray]], count: int) -> BoolArray:
         """Which of `count` records are jobs that ran; counts the others by their first fault.
 
         Faults say which records show them, shape [count].
         """
         self.read += count
         kept = np.ones(count, dtype=np.bool_)
-        for reason, at_fault in faults.items():
+        for reason, at_fault in faults:
             self.dropped[reason] += int(np.count_nonzero(kept & at_fault))
             kept &= ~at_fault
         return kept
@@ -123,7 +123,7 @@ class Tally:
         self.last_submit = float(submit[-1]) if len(submit) else self.last_submit
 
     def report(self, checksum: str) -> ReadReport:
-        """What became of every record so far; reasons and oddities in the order of the first."""
+        """What became of every record so far."""
         return ReadReport(
             read=self.read,
             kept=self.kept,

@@ -93,7 +93,7 @@ def kept_jobs(jobs: PublishedJobs, tally: Tally) -> pl.DataFrame:
         "no processors": ~(processors > 0),
         "impossible processors": processors > MOST,
     }
-    kept = tally.sift(faults, len(submit))
+    kept = tally.sift(faults.items(), len(submit))
     for oddity, shown in jobs.odd.items():
         tally.noticed[oddity] += int(np.count_nonzero(shown[kept]))
     tally.keep(submit[kept])

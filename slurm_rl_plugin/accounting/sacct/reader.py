@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
@@ -38,7 +37,7 @@ from slurm_rl_plugin.accounting.sacct.fields import (
 from slurm_rl_plugin.accounting.sacct.requests import request_columns, unread_requests
 from slurm_rl_plugin.domain.job_class import words_for_us
 from slurm_rl_plugin.errors import AccountingLogError
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import BoolArray, FloatArray
 
 _TWICE = "duplicate record"
 #: Of a dump without marks: a line break in the text of a job may begin what looks like another's.
@@ -83,13 +82,6 @@ class SeenRecords:
         return before
 
 
-def _count(counts: Counter[str], found: Iterable[tuple[str, IntArray]]) -> None:
-    """Add to counts what was found at places, first what the log shows first."""
-    shown = [(name, places) for name, places in found if len(places)]
-    for name, places in sorted(shown, key=lambda each: int(each[1].min())):
-        counts[name] += len(places)
-
-
 class _Columns:
     """Records as columns of numbers."""
 
@@ -122,6 +114,15 @@ class _Columns:
             ("never ran", self.run_time == 0),
             ("start before submit", self.start < self.submit),
             ("no processors", ~(self.processors > 0)),
+        ]
+
+    def oddities(self) -> list[tuple[str, BoolArray]]:
+        """What is odd of records that are kept all the same."""
+        outside = (self.eligible < self.submit) | (self.eligible > self.start)
+        unlike = np.abs(self.end - self.start - self.run_time) > 1
+        return [
+            ("eligible outside submit to start", outside),
+            ("elapsed is not end minus start", unlike),
         ]
 
     def frame(self, layout: Layout, kept: BoolArray) -> pl.DataFrame:
@@ -166,9 +167,8 @@ def _filled_by(values: FloatArray, durations: pl.Series) -> FloatArray:
 class SacctReader(AccountingReader):
     """Reads what `sacct -P` prints; local times are taken as UTC.
 
-    Job steps are skipped: their job's row has all we need. Reasons and oddities are counted in the
-    order in which the log shows the first of each. The checksum of a dump with a mark is that of
-    its text without the mark: a second query for the same jobs draws another mark.
+    Job steps are skipped: their job's row has all we need. The checksum of a dump with a mark is
+    that of its text without the mark: a second query for the same jobs draws another mark.
     """
 
     kind = "sacct"
@@ -190,54 +190,25 @@ class SacctReader(AccountingReader):
 
     def _jobs(self, batch: Batch, layout: Layout) -> pl.DataFrame:
         """The jobs among records, in the order of the dump; columns as in `stored.log`."""
-        order = np.argsort(batch.places)
-        fields, places = batch.fields, batch.places
-        if (np.diff(places) < 0).any():
-            fields, places = fields[order], places[order]
+        fields, tally = batch.fields, self.tally
+        if (np.diff(batch.places) < 0).any():
+            fields = fields[np.argsort(batch.places)]
         steps = value_of(fields, layout, "jobid", "jobidraw").str.contains(".", literal=True)
         if steps.any():
-            fields, places = fields.filter(~steps), places[~steps.to_numpy()]
+            fields = fields.filter(~steps)
         rows = _Columns(fields, layout)
         known = self._seen.seen_before(fields.hash_rows(self._seen.key).to_numpy())
-        reason = np.full(fields.height, "", dtype=np.object_)
-        for name, at_fault in reversed([(_TWICE, known), *rows.reasons()]):
-            reason[at_fault] = name
-        kept: BoolArray = reason == ""
-        faulty = dict(zip(places[~kept].tolist(), reason[~kept].tolist(), strict=True))
-        dropped = batch.lost | faulty
-        self.tally.dropped.update(dropped[place] for place in sorted(dropped))
-        self.tally.read += fields.height + len(batch.lost)
+        kept = tally.sift([(_TWICE, known), *rows.reasons()], fields.height)
+        tally.dropped.update(batch.lost.values())
+        tally.read += len(batch.lost)
         self._records += fields.height
-        self._notice(rows, kept, places[kept], unread_requests(fields, layout))
-        count, noticed = int(np.count_nonzero(kept)), self.tally.noticed
-        if layout.free and not layout.mark and count:
-            noticed[_FORGEABLE] += count
-        if batch.quoted:
-            noticed[_QUOTED] += batch.quoted
-        self.tally.kept += count
+        tally.keep(rows.submit[kept])
+        for oddity, shown in (*rows.oddities(), *unread_requests(fields, layout)):
+            tally.noticed[oddity] += int(np.count_nonzero(shown & kept))
+        if layout.free and not layout.mark:
+            tally.noticed[_FORGEABLE] += int(np.count_nonzero(kept))
+        tally.noticed[_QUOTED] += batch.quoted
         return rows.frame(layout, kept)
-
-    def _notice(
-        self,
-        rows: _Columns,
-        kept: BoolArray,
-        places: IntArray,
-        unread: Iterable[tuple[str, BoolArray]],
-    ) -> None:
-        submit, start = rows.submit[kept], rows.start[kept]
-        eligible, run_time = rows.eligible[kept], rows.run_time[kept]
-        outside = (eligible < submit) | (eligible > start)
-        unlike = np.abs(rows.end[kept] - start - run_time) > 1
-        backwards = np.diff(submit, prepend=self.tally.last_submit) < 0
-        found = (
-            ("eligible outside submit to start", places[outside]),
-            ("elapsed is not end minus start", places[unlike]),
-            ("submit going backwards", places[backwards]),
-            *((oddity, places[there[kept]]) for oddity, there in unread),
-        )
-        _count(self.tally.noticed, found)
-        if len(submit):
-            self.tally.last_submit = float(submit[-1])
 
 
 def _cut(log: LogFile, layout: Layout) -> Iterator[Batch]:

@@ -91,7 +91,7 @@ class SwfReader(AccountingReader):
             "no processors": _processors_of(rows) <= 0,
             "negative submit time": rows[:, 1] < 0,
         }
-        jobs = rows[self.tally.sift(faults, len(rows))]
+        jobs = rows[self.tally.sift(faults.items(), len(rows))]
         wait = jobs[:, 2]
         self.tally.keep(jobs[:, 1])
         odd = (wait < 0) & (wait != _UNKNOWN)
