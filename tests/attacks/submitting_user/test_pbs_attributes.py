@@ -19,37 +19,7 @@ TOP = Path(__file__).parents[3]
 HOOKS = TOP / "deploy" / "pbs"
 RUNNER = TOP / "tests" / "fakes" / "pbs_hook_runner.py"
 #: As qstat of 23.06 prints a queue of two jobs, one value a line; %s is of the attacker.
-QUEUE = """{
-    "timestamp":1800000000,
-    "pbs_version":"23.06.06",
-    "Jobs":{
-        "7.head":{
-            "Job_Name":"honest",
-            "Job_Owner":"bob@head",
-            "job_state":"Q",
-            "queue":"workq",
-            "ctime":1800000000,
-            "Resource_List":{
-                "ncpus":4,
-                "walltime":"01:00:00"
-            }
-        },
-        "8.head":{
-            "Job_Owner":"eve@head",
-            "job_state":"Q",
-            "queue":"workq",
-            "ctime":1800000000,
-            "Resource_List":{
-                "ncpus":1
-            },
-            "Variable_List":{
-                "PBS_O_HOME":"/home/eve",
-                %s
-            }
-        }
-    }
-}
-"""
+QUEUE = (TOP / "tests" / "assets" / "pbs_queue_of_two.txt").read_text()
 
 
 def jobs_of(text: str) -> dict[str, PbsJob]:

@@ -6,6 +6,7 @@ import gzip
 import json
 import logging
 import re
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC
@@ -194,7 +195,7 @@ def _accounted_for(log: JobLog, report: ReadReport) -> bool:
     return True
 
 
-_CORPUS = Path(__file__).with_name("corpus")
+_HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ class Fuzzed:
 
     def kept_inputs(self) -> list[bytes]:
         """Former findings, and inputs that reach code which sound inputs do not reach."""
-        found = sorted((_CORPUS / self.kept).iterdir()) if self.kept else []
+        found = sorted((_HERE / "corpus" / self.kept).iterdir()) if self.kept else []
         return [path.read_bytes() for path in found]
 
     def generator(self, folder: Path, seed: int) -> Callable[[int], bytes]:
@@ -344,45 +345,11 @@ def _printed(name: str, folder: Path) -> list[bytes]:
     return [path.read_bytes() for path in recorded]
 
 
-_CONF_OF_GPUS = """\
-ClusterName=grid # a comment
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-PriorityType=priority/multifactor
-PriorityWeightAge=1000
-PriorityWeightTRES=CPU=1000,GRES/gpu=3000
-PriorityMaxAge=14-0
-SchedulerParameters=bf_window=2880,bf_max_job_test=1000,bf_continue,default_queue_depth=500
-AccountingStorageEnforce=associations,limits,qos
-AccountingStorageTRES=gres/gpu,license/matlab
-Licenses=matlab:10,ansys:2
-GresTypes=gpu
-NodeName=DEFAULT RealMemory=256000 Sockets=2 CoresPerSocket=16 ThreadsPerCore=1
-NodeName=n[001-040,050] \\
-  Weight=1 Feature=ib,old
-NodeName=g[1-4]x[1-2] Gres=gpu:a100:4(S:0-1) Weight=10 State=UNKNOWN
-NodeName=c1 CPUs=8 State=FUTURE
-NodeSet=big Feature=ib
-PartitionName=DEFAULT MaxTime=7-00:00:00 State=UP
-PartitionName=batch Nodes=big Default=YES PriorityTier=1 TRESBillingWeights="CPU=1.0,Mem=0.25G"
-PartitionName=gpu Nodes=g[1-4]x[1-2] PriorityTier=2 OverSubscribe=EXCLUSIVE MaxNodes=4
-"""
-_CONF = rb"""NodeName=~PartitionName=~Include ~n[1-9999]~n[1-3,7]~[~]""".split(b"~")
-_CONF += [b"\\\n", *b"gpu:a:4~CR_Core~DEFAULT~CPUs=~Sockets=~RealMemory=~7-00:00:00".split(b"~")]
-_CONF += b"MaxTime=UNLIMITED~Nodes=ALL~DownNodes=~SchedulerParameters=bf_window=0".split(b"~")
-_QUEUE = [
-    *(MARK.encode(), b"|" + MARK.encode() + b"|", b"|;|", b"N/A"),
-    *(b"NOT_SET", b"1-4%2", b"1,3-9:2", b"PENDING", b"RUNNING", b"JobHeldUser", b"365-00:00:00"),
-    *(b"cpu=1,mem=1G,node=1,gres/gpu:a100=2", b"gres:gpu:2", b"K", b"1.5M"),
-]
-_COLUMNS = [
-    *(b",", b'"', b"\r\n", b"nan", b"2021-04-01 10:28:01+09", b"T", b"Z", b"INFINITE", b"inf"),
-    *(b"1e400", b"-1", b"4294967295", b"1e30", b"adt", b"gpu_spec", b"|"),
-]
+_WORDS = {
+    name: [word.replace("MARK", MARK).encode() for word in words]
+    for name, words in tomllib.loads((_HERE / "words.toml").read_text()).items()
+}
 _NAMES = [name.lower().encode() for name in SACCT_FIELDS]
-_HTTP = b"HTTP/1.0~HTTP/9.9~GET~HEAD~PUT~Content-Length: 9~Expect: 100-continue".split(b"~")
-_HTTP += b"Transfer-Encoding: chunked~\r\n\r\n~%00~../~?name[]=a~Accept: */*".split(b"~")
-_TOML = b"[ ]] \"\"\" ''' [[job_class]] inf {} = 1979-05-27 [shares]".split()
 _JSON = [*map(str.encode, FIELDS), *rb'NaN Infinity 1e999 "" \ud800 [[[['.split()]
 
 TARGETS = {
@@ -396,31 +363,33 @@ TARGETS = {
     ),
     "any log": Fuzzed(_always(read_any), _any, [b"PAR1"], 30_000),
     "conversion": Fuzzed(_always(convert_log), _logs, [b"|"], 2_000),
-    "data set": Fuzzed(_always(convert_log), _data_sets, _COLUMNS, 4_000),
+    "data set": Fuzzed(_always(convert_log), _data_sets, _WORDS["columns"], 4_000),
     "parquet": Fuzzed(_always(read_parquet), _parquet, [b"PAR1"], 20_000),
     "configuration": Fuzzed(
-        _always(service_targets.configure), _configuration, _TOML, 30_000, "configuration"
+        _always(service_targets.configure), _configuration, _WORDS["toml"], 30_000, "configuration"
     ),
     "model": Fuzzed(_always(service_targets.load_model), _models, [], 20_000, "model"),
-    "offer": Fuzzed(service_targets.offer_target, _offers, [*_HTTP, *_JSON], 150_000),
+    "offer": Fuzzed(service_targets.offer_target, _offers, [*_WORDS["http"], *_JSON], 150_000),
     "offer body": Fuzzed(service_targets.offer_body_target, _bodies, _JSON, 150_000),
-    "heads": Fuzzed(service_targets.heads_target, _heads, _HTTP, 50_000, "heads"),
+    "heads": Fuzzed(service_targets.heads_target, _heads, _WORDS["http"], 50_000, "heads"),
     "slurm.conf": Fuzzed(
         _always(read_conf),
-        lambda _: [CONF.encode(), _CONF_OF_GPUS.encode()],
-        _CONF,
+        lambda _: [CONF.encode(), (_HERE / "sound_slurm.conf").read_bytes()],
+        _WORDS["slurm.conf"],
         50_000,
         "slurm.conf",
     ),
     "squeue": Fuzzed(
         _always(read_queue),
         partial(_printed, "*squeue.txt"),
-        _QUEUE,
+        _WORDS["squeue"],
         50_000,
         "squeue",
     ),
-    "sprio": Fuzzed(_always(read_priorities), partial(_printed, "sprio.txt"), _QUEUE, 50_000),
-    "metrics": Fuzzed(service_targets.metrics_target, _scrapes, _HTTP, 50_000),
+    "sprio": Fuzzed(
+        _always(read_priorities), partial(_printed, "sprio.txt"), _WORDS["squeue"], 50_000
+    ),
+    "metrics": Fuzzed(service_targets.metrics_target, _scrapes, _WORDS["http"], 50_000),
 }
 
 
