@@ -51,6 +51,12 @@ class HeadNode:
         """Waits until jobs carry factors, or until no job does."""
         wait_until(lambda: self.carries() == condition, seconds, what, self.journal)
 
+    def start_daemon(self) -> str:
+        """Starts it, until jobs carry factors; its process."""
+        self.systemctl("start", DAEMON)
+        self.wait(True, "factors")
+        return self.shows("MainPID")
+
     def audit(self) -> list[dict[str, Any]]:
         text = (self.root.folder / "var/log/slurm-rl/audit.jsonl").read_text()
         return [json.loads(line) for line in text.splitlines()]

@@ -53,10 +53,6 @@ def node(head_node: HeadNode) -> Iterator[HeadNode]:
     wait_until(lambda: not head_node.slurm.run("squeue", "-h").stdout, 20, "empty queue", str)
 
 
-def main_pid(node: HeadNode) -> int:
-    return int(node.shows("MainPID"))
-
-
 def test_an_installation_starts_nothing(head_node: HeadNode) -> None:
     for unit in (DAEMON, "slurm-rl-watchdog.timer"):
         assert head_node.systemctl("is-active", unit, check=False) == "inactive"
@@ -64,13 +60,12 @@ def test_an_installation_starts_nothing(head_node: HeadNode) -> None:
 
 
 def test_it_orders_with_the_shipped_model_under_every_restriction(node: HeadNode) -> None:
-    node.systemctl("start", DAEMON)  # comes back when the daemon said that it is ready
-    node.wait(True, "factors")
+    node.start_daemon()
     assert node.systemctl("is-active", "slurm-rl-watchdog.timer") == "active"
     lines = [line for line in node.audit() if line["event"] == "cycle"]
     assert {(line["mode"], line["reason"]) for line in lines} == {("active", "policy")}
     assert all(line["model"] for line in lines)
-    status = node.root.run("cat", f"/proc/{main_pid(node)}/status").stdout
+    status = node.root.run("cat", f"/proc/{node.shows('MainPID')}/status").stdout
     facts = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     assert facts["NoNewPrivs"] == "1"
     assert facts["Seccomp"] == "2"
@@ -82,24 +77,20 @@ def test_it_orders_with_the_shipped_model_under_every_restriction(node: HeadNode
 
 
 def test_a_reload_keeps_the_process(node: HeadNode) -> None:
-    node.systemctl("start", DAEMON)
-    node.wait(True, "factors")
-    before = main_pid(node)
+    before = node.start_daemon()
     node.configure(CONFIGURATION.replace("active", "shadow"))
     node.systemctl("reload", DAEMON)
     node.wait(False, "factors taken back")
-    assert main_pid(node) == before
+    assert node.shows("MainPID") == before
     assert "reload=done" in node.journal()
 
 
 def test_a_killed_daemon_leaves_no_factor_and_comes_back(node: HeadNode) -> None:
-    node.systemctl("start", DAEMON)
-    node.wait(True, "factors")
-    before = main_pid(node)
+    before = node.start_daemon()
     node.systemctl("kill", "--signal=KILL", "--kill-who=main", DAEMON)
     node.wait(False, "factors taken back by ExecStopPost", 9)  # before it starts again
     node.wait(True, "factors of the next daemon")
-    assert main_pid(node) not in (0, before)
+    assert node.shows("MainPID") not in ("0", before)
     assert re.search(r"released [1-9]\d* jobs", node.journal())
 
 
@@ -109,8 +100,7 @@ def test_a_daemon_that_hangs_is_killed_by_the_watchdog(node: HeadNode) -> None:
     hurry.write_text("[Service]\nWatchdogSec=8\n")
     node.systemctl("daemon-reload")
     try:
-        node.systemctl("start", DAEMON)
-        node.wait(True, "factors")
+        node.start_daemon()
         node.systemctl("kill", "--signal=STOP", "--kill-who=main", DAEMON)
         node.wait(False, "factors taken back", 60)
         assert "Watchdog timeout" in node.journal()
@@ -121,8 +111,7 @@ def test_a_daemon_that_hangs_is_killed_by_the_watchdog(node: HeadNode) -> None:
 
 
 def test_a_faulty_configuration_is_not_tried_again_and_keeps_no_factor(node: HeadNode) -> None:
-    node.systemctl("start", DAEMON)
-    node.wait(True, "factors")
+    node.start_daemon()
     node.configure("[hook]\nmode = 7\n")
     node.systemctl("kill", "--signal=KILL", "--kill-who=main", DAEMON)
     wait_until(
@@ -164,8 +153,7 @@ def test_the_timer_starts_the_watchdog_unit(node: HeadNode) -> None:
 
 
 def test_the_watchdog_unit_leaves_a_running_daemon_alone(node: HeadNode) -> None:
-    node.systemctl("start", DAEMON)
-    node.wait(True, "factors")
+    node.start_daemon()
     node.systemctl("start", WATCHDOG)
     assert node.shows("Result", WATCHDOG) == "exec-condition"
     assert node.carries()
@@ -178,11 +166,11 @@ def test_an_upgrade_goes_on_where_a_daemon_ran(node: HeadNode, debian_package: P
 
     installed_again()
     assert node.systemctl("is-active", DAEMON, check=False) == "inactive"
-    node.systemctl("start", DAEMON)
-    node.wait(True, "factors")
-    before = main_pid(node)
+    before = node.start_daemon()
     installed_again()
-    wait_until(lambda: main_pid(node) not in (0, before), 30, "the next daemon", node.journal)
+    wait_until(
+        lambda: node.shows("MainPID") not in ("0", before), 30, "the next daemon", node.journal
+    )
     node.wait(True, "factors of the next daemon")
     assert "leaving=done" in node.journal()
     assert node.systemctl("is-active", "slurm-rl-watchdog.timer") == "active"
@@ -201,8 +189,7 @@ def test_a_daemon_goes_on_after_what_dpkg_may_do_beside_an_upgrade(
 ) -> None:
     """Debian Policy, 6.5: postinst is called whenever the package is to work again."""
     scripts = "/var/lib/dpkg/info/slurm-rl"
-    node.systemctl("start", DAEMON)
-    node.wait(True, "factors")
+    node.start_daemon()
     node.root.run(f"{scripts}.prerm", *before.split())
     assert node.systemctl("is-active", DAEMON, check=False) == "inactive"
     assert not node.carries()
@@ -239,8 +226,7 @@ def test_the_offer_service_answers_under_every_restriction(node: HeadNode) -> No
 
 def test_removing_the_package_takes_the_factors_back(node: HeadNode) -> None:
     """Runs last: the package is gone afterwards."""
-    node.systemctl("start", DAEMON)
-    node.wait(True, "factors")
+    node.start_daemon()
     node.root.run("dpkg", "--remove", "slurm-rl")
     assert not node.carries()
     assert not (node.root.folder / "opt/slurm-rl").exists()

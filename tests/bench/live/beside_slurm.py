@@ -5,7 +5,6 @@ Needs root and Slurm's daemons, see tests/real/install_daemons.sh. Scenes:
     backlog           665 jobs of five accounts on 64 CPUs, one floods; 25 new jobs; one wide job
     adverse           the same; the largest account's jobs are long and wide, the flood is short
     newcomers-N       N pending jobs, and a new job every 2 s from the start of the daemon on
-    soak-N            the same for two hours, a new job each second, 330 more jobs each 5 minutes
 
 Orders: `slurm` has no daemon; `shipped` runs the daemon with its defaults, active; `reserve` keeps
 4 % of the CPUs free of the backlog, whose jobs have a QOS of their own, with the default order.
@@ -22,7 +21,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from itertools import count
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -68,7 +66,6 @@ from tests.real.slurm_releases import (
 
 ORDERS = ("slurm", "shipped", "reserve")
 SCENES = ("backlog", "adverse", "newcomers-1000", "newcomers-10000")
-SOAK = "soak-1000"
 _NODES, _CPUS, _CYCLE = 8, 8, 30
 #: Of the backlog: seconds that count, between newcomers, until the wide job, and for which that
 #: one is observed at most.
@@ -98,8 +95,6 @@ _WIDE = LiveJob(
 _FIRST, _ORDERING_PATIENCE, _AFTER = 60.0, 600.0, 90.0
 #: Seconds between newcomers, and in which the last may start.
 _EACH, _LAST_STARTS = 2.0, 60.0
-#: Newcomers of the soak, one each second; jobs that join its backlog, and seconds between.
-_SOAKED, _REFILL, _REFILL_EACH = 7200, 330, 300.0
 #: Seconds until slurmctld has counted the usage of the backlog, at most.
 _USAGE_PATIENCE = 240.0
 #: The first ordering has ended when this part of the pending jobs carries a factor.
@@ -262,34 +257,6 @@ def newcomers(run: Run, jobs: Sequence[LiveJob]) -> dict[str, Any]:
     return {"newcomers": run.newcomers(numbers), "ordered": ordered, "end": end}
 
 
-def soak(run: Run, jobs: Sequence[LiveJob]) -> dict[str, Any]:
-    """Newcomers of three accounts over a backlog that is refilled, for a long time."""
-    run.submit_all(jobs)
-    open_partition(run.cluster, True)
-    numbers, stop, begin = list[int](), Event(), time.time()  # noqa: TID251
-
-    def refill() -> None:
-        for seed in count(2):
-            if stop.wait(_REFILL_EACH):
-                return
-            for job in drawn_backlog(_REFILL, seed):
-                if stop.is_set():
-                    return
-                job.submit_to(run.cluster)
-
-    with ThreadPoolExecutor(1) as pool, run.daemon():
-        refilling = pool.submit(refill)
-        try:
-            due = np.arange(float(_SOAKED)).tolist()
-            in_time(run.folder.name, due, lambda at: numbers.append(run.submit_newcomer(at)), stop)
-        finally:
-            stop.set()
-        refilling.result()
-        _holds(lambda: not run.waits(numbers), _LAST_STARTS)
-        end = time.time()  # noqa: TID251
-    return {"newcomers": run.newcomers(numbers), "ordered": begin + _FIRST, "end": end}
-
-
 def _usage_counts(cluster: PrivateSlurm) -> bool:
     """Whether slurmctld, which recounts usage once a minute, has different usage for accounts."""
     return len(set(cluster.run("sprio", "-h", "-o", "%F", timeout=PATIENCE).stdout.split())) > 1
@@ -326,7 +293,7 @@ def run_once(asked: tuple[str, str, int], folder: Path, release: SlurmRelease | 
         folder.joinpath(name).unlink(missing_ok=True)
     pending = int(scene.partition("-")[2] or 665)
     jobs = drawn_backlog(pending, seed, adverse=scene == "adverse")
-    play = {"newcomers": newcomers, "soak": soak}.get(scene.partition("-")[0], backlog)
+    play = newcomers if scene.startswith("newcomers") else backlog
     with running_slurm(plan_of(order), release) as cluster:
         if order == "reserve":
             cluster.run("sacctmgr", "-i", "add", "qos", "batch", timeout=PATIENCE)
@@ -385,14 +352,14 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--scenes", default=",".join(SCENES), help=f"some of %(default)s,{SOAK}")
+    parser.add_argument("--scenes", default=",".join(SCENES), help="some of %(default)s")
     parser.add_argument("--orders", default=",".join(ORDERS[:2]), help=f"some of {ORDERS}")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--release", choices=sorted(RELEASES), help="default: the installed Slurm")
     parser.add_argument("--output", type=Path, default=Path("bench-output/live"))
     chosen = parser.parse_args(arguments)
     chosen.scenes, chosen.orders = chosen.scenes.split(","), chosen.orders.split(",")
-    for word in {*chosen.scenes} - {*SCENES, SOAK} | {*chosen.orders} - {*ORDERS}:
+    for word in {*chosen.scenes} - {*SCENES} | {*chosen.orders} - {*ORDERS}:
         parser.error(f"{word} is neither a scene nor an order: see --help")
     lacking = ", ".join(missing_programs())
     if chosen.release:
