@@ -76,30 +76,20 @@ class Cell(NamedTuple):
         return ", ".join(filter(None, self))
 
 
-CELLS = (
-    Cell(EASY, REQUEST),
-    Cell(EASY_SJBF, REQUEST),
-    *(
-        Cell(scheduler, predictor, correction)
-        for scheduler in (PREDICTED, PLUS_PLUS)
-        for predictor, correction in (
-            (TRUE, ""),
-            (REQUEST, ""),
-            (TWICE, ""),
-            (LAST_RUNS, DOUBLED),
-            (LAST_RUNS, REQUESTED),
-            (LAST_RUNS, STEPPED),
-        )
-    ),
-)
-
-
 #: Kinds of plans.
 PENDING_ONLY, CONSISTENT = 0, 1
 _DOUBLED, _REQUESTED, _STEPPED = 0, 1, 2
 #: Corrections of an estimate that a running job outlives, as often as it does: doubled, even beyond
 #: the request; replaced by the request; or its first value plus one of _STEPS, up to the request.
 CORRECTIONS = {DOUBLED: _DOUBLED, REQUESTED: _REQUESTED, STEPPED: _STEPPED}
+CELLS = (
+    *(Cell(scheduler, REQUEST) for scheduler in (EASY, EASY_SJBF)),
+    *(
+        Cell(scheduler, *plan)
+        for scheduler in (PREDICTED, PLUS_PLUS)
+        for plan in ((TRUE,), (REQUEST,), (TWICE,), *((LAST_RUNS, each) for each in CORRECTIONS))
+    ),
+)
 _LONGER = 2.0
 #: Seconds added to the first estimate, one after the other (Tsafrir, Etsion, Feitelson 2007).
 _STEPS = np.array(

@@ -151,7 +151,9 @@ def _start_in_order(
     held[:] = False
     for place in range(counts[WAITING]):
         job = state.waiting[place]
-        reserves = conservative or _is_first(held, home[job])
+        reserves = conservative
+        for machine in range(len(held)):  # is it the first job that waits for one?
+            reserves = reserves or (home[job] in (machine, _ALL) and not held[machine])
         latest = np.inf if reserves or home[job] == _ALL else now
         first = earliest(table, jobs, job, latest, state.parts, job)
         if first == 0:
@@ -163,26 +165,10 @@ def _start_in_order(
             kept += 1
             if not reserves:
                 continue
-            _hold(held, home[job])
+            for machine in range(len(held)):
+                held[machine] = held[machine] or home[job] in (machine, _ALL)
         take(table, first, table.time[first] + jobs.allocated[job], state.parts, job)
     counts[WAITING] = kept
-
-
-@compiled_borrowing
-def _is_first(held: BoolArray, home: int) -> bool:
-    """Whether a machine of the job's home has no reservation of an earlier job."""
-    free = 0
-    for machine in range(len(held)):
-        if home in (machine, _ALL) and not held[machine]:
-            free += 1
-    return free > 0
-
-
-@compiled_borrowing
-def _hold(held: BoolArray, home: int) -> None:
-    for machine in range(len(held)):
-        if home in (machine, _ALL):
-            held[machine] = True
 
 
 CTC = "CTC-SP2-1996-3.1-cln"

@@ -243,12 +243,8 @@ def _backfill(jobs: BenchmarkJobs, state: _State, shadow: float) -> None:
 @compiled
 def _sort(job_numbers: IntArray, count: int, key: FloatArray) -> None:
     """Sort the first `count` in place by key[job]; equal keys keep their order."""
-    for unsorted in range(1, count):
-        job, place = job_numbers[unsorted], unsorted
-        while place > 0 and key[job_numbers[place - 1]] > key[job]:
-            job_numbers[place] = job_numbers[place - 1]
-            place -= 1
-        job_numbers[place] = job
+    listed = job_numbers[:count]
+    listed[:] = listed[np.argsort(key[listed], kind="mergesort")]
 
 
 @compiled
