@@ -8,7 +8,7 @@ here each training takes a fixed number of examples, spread evenly over all of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -26,7 +26,7 @@ from slurm_rl_plugin.learning.training_load import (
     check_settings,
     mean_objective,
 )
-from slurm_rl_plugin.policies.network import QNetwork, Scaler
+from slurm_rl_plugin.policies.network import QNetwork, Scaler, network_from_parameters
 from slurm_rl_plugin.simulator.scoring.queue_features import grid_job_table
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
@@ -93,8 +93,8 @@ PAPER = SarsaSettings(
 )
 
 
-#: Inputs of the state, of the state and the job.
-_STATE, INPUTS = len(REACTIVE_GRID.queue), len(REACTIVE_GRID.queue) + len(REACTIVE_GRID.jobs)
+#: Inputs: of the state and of the job.
+INPUTS = len(REACTIVE_GRID.queue) + len(REACTIVE_GRID.jobs)
 
 
 def grid_scaler() -> Scaler:
@@ -103,54 +103,51 @@ def grid_scaler() -> Scaler:
     Times from seconds to a day fill a third of their logarithmic inputs, so these are spread out
     for the sigmoids.
     """
-    state, job = np.full(_STATE, 0.5), np.full(len(REACTIVE_GRID.jobs), 0.5)
+    state, job = np.full(len(REACTIVE_GRID.queue), 0.5), np.full(len(REACTIVE_GRID.jobs), 0.5)
     spread = np.array([0.15 if name.startswith("log_") else 0.5 for name in REACTIVE_GRID.jobs])
     return state, state.copy(), job, spread
 
 
-def grid_inputs(load: TrainingLoad) -> loop.GridInputs:
-    """The inputs of a load's jobs, scaled."""
+def grid_inputs(load: TrainingLoad, *, one_hot: bool = False) -> loop.GridInputs:
+    """The inputs of a load's jobs, scaled; `one_hot` has an input for each VO place."""
     queue_mean, queue_scale, job_mean, job_scale = grid_scaler()
-    return loop.GridInputs(
-        jobs=(grid_job_table(load.workload) - job_mean) / job_scale,
-        places=account_places(load.workload.shares),
-        queue_mean=queue_mean,
-        queue_scale=queue_scale,
-        rows=job_rows(load.workload.interactive, load.prepared.utilities),
-    )
+    jobs = (grid_job_table(load.workload) - job_mean) / job_scale
+    places = account_places(load.workload.shares)
+    if one_hot:
+        vo = (np.eye(VO_PLACES)[places[load.workload.account]] - 0.5) / 0.5
+        jobs = np.column_stack([jobs[:, :1], vo, jobs[:, 2:]])
+    rows = job_rows(load.workload.interactive, load.prepared.utilities)
+    return loop.GridInputs(jobs, places, queue_mean, queue_scale, rows)
 
 
 def network_of(parameters: FloatArray) -> QNetwork:
     """The frozen network of a SARSA learner's parameters, which are copied."""
-    learned = loop.perceptron_of(parameters.copy(), INPUTS)
-    queue_mean, queue_scale, job_mean, job_scale = grid_scaler()
-    return QNetwork(
-        schema=REACTIVE_GRID,
-        queue_mean=queue_mean,
-        queue_scale=queue_scale,
-        job_mean=job_mean,
-        job_scale=job_scale,
-        queue_weights=learned.weights[:_STATE],
-        job_weights=learned.weights[_STATE:],
-        bias=learned.bias,
-        output=learned.output,
-        linear=np.zeros(len(REACTIVE_GRID.jobs)),
-        output_bias=float(learned.offset[0]),
+    network = network_from_parameters(
+        REACTIVE_GRID,
+        np.append(parameters[:-1], np.zeros(len(REACTIVE_GRID.jobs))),
+        hidden=(len(parameters) - 1) // (INPUTS + 2),
+        scaler=grid_scaler(),
         activation="sigmoid",
     )
+    return replace(network, output_bias=float(parameters[-1]))
 
 
 def sweep_settings(
-    settings: SarsaSettings, load: TrainingLoad, *, by_deadline: bool
+    settings: SarsaSettings,
+    load: TrainingLoad,
+    *,
+    by_deadline: bool = False,
+    epsilon: float = 0.0,
+    rate: float = 0.0,
+    replayed: int = 0,
 ) -> loop.SweepSettings:
-    """Settings of a sweep over a load; without "online" it does not learn at the starts."""
-    online = settings.update == "online"
+    """Settings of a sweep over a load, which explores and learns as given."""
     return loop.SweepSettings(
         by_deadline=by_deadline,
-        epsilon=0.0 if by_deadline else float(settings.epsilon),
+        epsilon=float(epsilon),
         gamma=float(settings.gamma),
-        rate=float(settings.learning_rate) if online else 0.0,
-        replayed=0,
+        rate=float(rate),
+        replayed=replayed,
         utility_weight=float(settings.utility_weight),
         reward=REWARDS[settings.reward],
         cycle=float(load.settings.cycle),
@@ -192,7 +189,12 @@ def acted_starts(
 
     `by_deadline` acts by early deadline first, not by the network.
     """
-    sweep = sweep_settings(settings, load, by_deadline=by_deadline)
+    sweep = sweep_settings(
+        *(settings, load),
+        by_deadline=by_deadline,
+        epsilon=0.0 if by_deadline else settings.epsilon,
+        rate=settings.learning_rate if settings.update == "online" else 0.0,
+    )
     nothing = loop.Transitions(np.empty((0, INPUTS)), np.empty(0))
     return _swept(load, grid_inputs(load), sweep, parameters, rng, nothing, parameters)[0]
 
@@ -205,9 +207,8 @@ def recorded_starts(load: TrainingLoad, settings: SarsaSettings) -> loop.Transit
             f"pre-training on recorded starts: {int(np.isnan(start).sum())} jobs of a training "
             "log lack theirs; choose edf or none."
         )
-    sweep = sweep_settings(settings, load, by_deadline=False)
-    inputs = grid_inputs(load)
-    return loop.recorded_transitions(load.workload, load.settings.capacity, start, inputs, sweep)
+    capacity, sweep = load.settings.capacity, sweep_settings(settings, load)
+    return loop.recorded_transitions(load.workload, capacity, start, grid_inputs(load), sweep)
 
 
 def learn_afresh(
@@ -363,7 +364,7 @@ class OnLineLearner:
             one_hot: whether each virtual organisation is an input of its own.
         """
         self._settings, self._replayed, self._one_hot = settings, replayed, one_hot
-        width = int(loop.input_count(self._inputs(calibration)))
+        width = INPUTS + (VO_PLACES - 1) * one_hot
         rng = np.random.default_rng(settings.seed)
         self._fresh = loop.random_parameters(rng, width, settings.hidden)
         self.parameters = self._fresh.copy()
@@ -381,14 +382,6 @@ class OnLineLearner:
         rng = np.random.default_rng([self._settings.seed, 1])
         return self._swept(load, rng, self._past, learning=learning)[1]
 
-    def _inputs(self, load: TrainingLoad) -> loop.GridInputs:
-        grid = grid_inputs(load)
-        if not self._one_hot:
-            return grid
-        place = grid.places[load.workload.account]
-        vo = (np.eye(VO_PLACES)[place] - 0.5) / 0.5
-        return grid._replace(jobs=np.column_stack([grid.jobs[:, :1], vo, grid.jobs[:, 2:]]))
-
     def _swept(
         self,
         load: TrainingLoad,
@@ -398,10 +391,12 @@ class OnLineLearner:
         by_deadline: bool = False,
         learning: bool = False,
     ) -> tuple[loop.Transitions, FloatArray]:
-        settings = self._settings
-        sweep = sweep_settings(settings, load, by_deadline=by_deadline)._replace(
-            epsilon=float(settings.epsilon) if learning else 0.0,
-            rate=float(settings.learning_rate) if learning else 0.0,
+        sweep = sweep_settings(
+            *(self._settings, load),
+            by_deadline=by_deadline,
+            epsilon=self._settings.epsilon if learning else 0.0,
+            rate=self._settings.learning_rate if learning else 0.0,
             replayed=self._replayed,
         )
-        return _swept(load, self._inputs(load), sweep, self.parameters, rng, past, self._fresh)
+        grid = grid_inputs(load, one_hot=self._one_hot)
+        return _swept(load, grid, sweep, self.parameters, rng, past, self._fresh)
