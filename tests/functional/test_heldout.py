@@ -26,6 +26,7 @@ from slurm_rl_plugin.papers.study.trials import LOGS
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from tests.architecture.markdown_documents import TOP, code_spans, table_rows
 from tests.functional.small_site import small_network
+from tests.functional.test_papers import reproduced
 from tests.functional.typed import Typed, rows_of
 
 pytestmark = pytest.mark.study
@@ -106,21 +107,16 @@ def test_what_does_not_go_with_the_protocol_is_one_sentence(
     assert not (tmp_path / "site.onnx").exists()
 
 
-def study_of_two_logs(folder: Path) -> list[object]:
-    """Words of a quick study behind its name."""
-    traces = folder / "traces"
-    traces.mkdir()
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
     for seed, name in enumerate(list(LOGS)[:2]):
-        write_log(traces / f"{LOGS[name]}.swf", seed)
-    words: list[object] = [traces, "--quick", "--seeds", "2", "--models", folder / "models"]
-    return [*words, "--plot", folder / "figures"]
+        write_log(tmp_path / f"{LOGS[name]}.swf", seed)
+    return tmp_path
 
 
-def test_the_study_trains_chooses_on_the_past_and_measures_once(
-    tmp_path: Path, typed: Typed
-) -> None:
-    names, words = list(LOGS)[:2], ("heldout", *study_of_two_logs(tmp_path))
-    first = typed.json("reproduce", *words)
+def test_the_study_trains_chooses_on_the_past_and_measures_once(traces: Path, typed: Typed) -> None:
+    names = list(LOGS)[:2]
+    first = reproduced(typed, traces, "heldout", traces, "--seeds", 2, figures=1)
     goals = [claim for claim in first["claims"] if claim["printed"] is not None]
     assert len(goals) == sum(len(DECLARED.goals(name)) for name in names)
     assert {name for name, facts in first["logs"].items() if len(facts["reserves"]) == 2} == {
@@ -135,21 +131,18 @@ def test_the_study_trains_chooses_on_the_past_and_measures_once(
         assert facts["shares_from"] == "work"
         assert sum(facts["shares"].values()) == pytest.approx(1.0)
         assert all("misdelivered" in each for each in facts["effects"].values())
-    assert all(Path(path).stat().st_size > 10_000 for path in first["figures"])
-    assert typed.json("reproduce", *words)["claims"] == first["claims"]
 
 
 def test_the_ablation_measures_every_variant_against_all_features(
-    tmp_path: Path, typed: Typed
+    traces: Path, typed: Typed
 ) -> None:
-    found = typed.json("reproduce", "ablation", *study_of_two_logs(tmp_path))
+    found = reproduced(typed, traces, "ablation", traces, "--seeds", 2, figures=1)
     measured = {claim["name"]: claim["measured"] for claim in found["claims"]}
     assert len(measured) == 2 * 3 * (len(VARIANTS) + 1)
     for name in (*found["best_heuristic"], "all logs"):
         assert measured[f"{name}: {ALL_FEATURES}, {TO_ALL}"] == 1.0
         assert measured[f"{name}: without predicted run times, {TO_ALL}"] != 1.0
         assert measured[f"{name}: {FITTED_Q}, {TO_ALL}"] != 1.0
-    assert Path(found["figures"][0]).stat().st_size > 10_000
 
 
 #: The test part holds 2,540 jobs: five windows.
