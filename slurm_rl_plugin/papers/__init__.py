@@ -13,7 +13,7 @@ package:
 * `what_if`: `switchback`, the costs of two orders that take turns;
 * `policies`: networks and the publication of a site's utility, but no rule of the hook;
 * `features`: `estimates`, the schema `reactive_grid`, quantiles of `history.run_history`;
-* `brokers`: `port`, the simulated `market` and `agents`, two brokers of `registry`;
+* `brokers`: the simulated `market` and `agents`;
 * `machine_files`: a machine as its files describe it;
 * `utility`, `domain`, `errors`, `units` and `whole_file`.
 """

@@ -16,10 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.brokers.port import Broker
-from slurm_rl_plugin.brokers.registry import EarliestStartBroker, SiteUtilityBroker
-from slurm_rl_plugin.domain.job_class import JobDescription
-from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities, SiteOffer
+from slurm_rl_plugin.domain.site import PublishedUtilities
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.learning.manifest import file_checksum
 from slurm_rl_plugin.learning.onnx_file import import_network
@@ -175,44 +172,9 @@ CONTENDERS = (*BASELINES, SITE_UTILITIES, SELDOM, SHARE_DEFICIT)
 _PERIODS = {SITE_UTILITIES: MINUTE, SELDOM: 30 * MINUTE}
 
 
-#: Gives the last publication of a site.
-Published = Callable[[RoutedSite], PublishedUtilities]
-
-
-class SimulatedSite(NamedTuple):
-    """A simulated site for a broker."""
-
-    site: RoutedSite
-    job: int  #: the job being routed
-    published: Published | None  #: without it the site computes expected starts
-
-    @property
-    def name(self) -> str:
-        """Name of the site."""
-        return self.site.terms.name
-
-    def offer(self, request: JobRequest) -> SiteOffer | None:
-        """Its expected start or utility for the job; None for a job that is too wide."""
-        if not self.site.fits(self.job):
-            return None
-        start, utility = self.site.now, 0.0
-        if self.published is None:
-            start = self.site.expected_start(self.job)
-        else:
-            found = self.published(self.site).of(request.job.qos, request.job.account)
-            assert found is not None, "a model publishes a utility of every account"
-            utility = found
-        return SiteOffer(
-            site=self.name,
-            expected_start=start,
-            utility=utility,
-            price=0.0,
-            processors=self.site.terms.settings.capacity,
-            published=self.published is not None,
-        )
-
-
-def _publications(models: Mapping[str, QNetworkPolicy], period: float) -> Published:
+def _publications(
+    models: Mapping[str, QNetworkPolicy], period: float
+) -> Callable[[RoutedSite], PublishedUtilities]:
     """Publications of the sites by their models, renewed after `period` seconds."""
     found: dict[str, PublishedUtilities] = {}
 
@@ -235,49 +197,35 @@ def routed_by(
 ) -> Callable[[int], int]:
     """The route of one of CONTENDERS for `route_jobs`.
 
-    Ties go to the less loaded site. Only the earliest start uses expected starts.
+    Ties go to the less loaded site.
     """
     places = {site.terms.name: place for place, site in enumerate(sites)}
-    period = _PERIODS.get(contender)
-    broker: Broker = SiteUtilityBroker() if period else EarliestStartBroker(larger_first=False)
-    published = _publications(models, period) if period else None
+    published = _publications(models, _PERIODS.get(contender, math.inf))
 
     def share_deficit(site: RoutedSite, job: int) -> float:
         account = site.offered.account[job]
         return float(site.terms.shares[account] - current_usage(site.cluster)[account])
 
+    def utility(site: RoutedSite, job: int) -> float:
+        quick = site.offered.interactive[job]
+        account = site.terms.accounts[site.offered.account[job]]
+        found = published(site).of("interactive" if quick else "batch", account)
+        assert found is not None, "a model publishes a utility of every account"
+        return found
+
     index: dict[str, Callable[[RoutedSite, int], float]] = {
         RANDOM: lambda *_: float(rng.random()),
         LEAST_LOADED: lambda site, _: -site.load,
+        EARLIEST_START: lambda site, job: -site.expected_start(job),
         SHARE_DEFICIT: share_deficit,
+        **dict.fromkeys(_PERIODS, utility),
     }
 
     def route(job: int) -> int:
-        shown = sorted(sites, key=lambda each: each.load)
-        if contender in index:
-            fits = [site for site in shown if site.fits(job)]
-            return places[max(fits, key=lambda site: index[contender](site, job)).terms.name]
-        seen = [SimulatedSite(site, job, published) for site in shown]
-        return places[broker.rank(request_of(sites[0], job), seen)[0].site]
+        fits = [site for site in sorted(sites, key=lambda each: each.load) if site.fits(job)]
+        return places[max(fits, key=lambda site: index[contender](site, job)).terms.name]
 
     return route
-
-
-def request_of(site: RoutedSite, job: int) -> JobRequest:
-    """The request of a job: its class as a QOS, its account and its processors."""
-    offered = site.offered
-    return JobRequest(
-        job=JobDescription(
-            partition="grid",
-            qos="interactive" if offered.interactive[job] else "batch",
-            name="",
-            time_limit=float("nan"),
-            has_batch_script=True,
-            account=site.terms.accounts[offered.account[job]],
-            user="",
-        ),
-        processors=int(offered.processors[job]),
-    )
 
 
 #: First seed of the loads to learn on; the measured ones begin at 0.

@@ -107,6 +107,7 @@ def interval_panels(
                 axis.plot(each.printed.value, place, "|", color="C3", markersize=16)
         if at is not None:
             axis.axvline(at, color="black", linewidth=0.8)
+        axis.locator_params(axis="x", nbins=5)
     figure.supxlabel(across, fontsize="medium")
     return finished(figure, axes, "", "")
 

@@ -24,7 +24,6 @@ from slurm_rl_plugin.papers.site_utilities_2008.experiment import (
     draw_load,
     fitted_models,
     grid_figures,
-    request_of,
     routed_by,
     site_terms,
 )
@@ -85,16 +84,6 @@ def test_each_broker_sends_jobs_where_it_says(load: GridLoad, contender: str) ->
     assert figures["J"] == pytest.approx((figures["U"] + figures["F"]) / 2)
     assert 0 < figures["F"] < 1
     assert 0 < figures["U"] <= 1
-
-
-def test_brokers_are_told_class_and_account_and_no_run_time(load: GridLoad) -> None:
-    site = RoutedSite(site_terms(SITES[0], ORDER), load.offered)
-    for job in range(20):
-        request = request_of(site, job)
-        quick = bool(load.offered.interactive[job])
-        assert request.job.qos == ("interactive" if quick else "batch")
-        assert request.job.account == f"vo{load.offered.account[job]}"
-        assert np.isnan(request.job.time_limit)
 
 
 class Interrupted(Exception):
