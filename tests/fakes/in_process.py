@@ -21,7 +21,6 @@ from slurm_rl_plugin.batch_systems.command_process import Answer, KillableComman
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE))  # as the programs in `bin` import them
-import fake_limits  # noqa: E402
 import fake_pbs  # noqa: E402
 import fake_slurm  # noqa: E402
 
@@ -67,7 +66,7 @@ def _answer(
     )
     here = SimpleNamespace(**{**vars(os), "environ": environment})
     clock = SimpleNamespace(**{**vars(time), "ctime": lambda at: time.asctime(time.gmtime(at))})
-    fake.sys, fake.os, fake.time, fake_limits.sys = seen, here, clock, seen  # type: ignore[attr-defined]
+    fake.sys, fake.os, fake.time = seen, here, clock  # type: ignore[attr-defined]
     try:
         status = fake.main(arguments[0])
     except SystemExit as error:

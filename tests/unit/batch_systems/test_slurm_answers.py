@@ -193,13 +193,6 @@ def test_past_runs(jobs: dict[str, int], rows: dict[int, QueueRow], answers: Pat
     assert (rows[jobs["whole node"]].processors, of[jobs["whole node"]].processors) == (4, 1)
 
 
-def test_association_partition_and_qos_stand_whatever_else_a_line_says() -> None:
-    told = "7|p|{}|{}|0|{}|40|900|30|500|6000|cpu=1.00,mem=2.00"
-    for total, site, age in ((9000, 100, 20), (7500, 0, 0), (1, -9000, 0)):
-        assert priorities(told.format(total, site, age))[7]["standing"] == 6540
-    assert priorities("7|p|5000|0|0|0|0|0|0|0|0|")[7]["standing"] == 0  # set by hand
-
-
 def test_priorities(
     answers: Path, jobs: dict[str, int], rows: dict[int, QueueRow], terms: dict[int, Any]
 ) -> None:
