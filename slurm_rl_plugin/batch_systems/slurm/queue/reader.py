@@ -40,12 +40,13 @@ from slurm_rl_plugin.domain.nodes import NodeNow, resources_now, with_running
 from slurm_rl_plugin.domain.resources import CPUS, MEMORY, ResourcesNow
 from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.machine_files.statements import expand
-from slurm_rl_plugin.units import DAY, MINUTE, IntArray
+from slurm_rl_plugin.units import DAY, MINUTE
 
 logger = logging.getLogger(__name__)
 
 #: Vanished jobs queried in one snapshot; the next ones query the rest.
 ASK_AT_MOST = 1000
+_NO_TASKS: frozenset[str] = frozenset()
 
 
 class JobWatch:
@@ -62,9 +63,8 @@ class JobWatch:
 
     def __init__(self) -> None:
         self._since: float | None = None
-        #: Numbers of pending jobs that are no arrays, and the pending tasks of each array.
-        self._plain: IntArray = np.empty(0, dtype=np.int64)
-        self._waiting: dict[int, set[str]] = {}
+        #: Number of a pending job or array -> its pending tasks, none of a job.
+        self._waiting: dict[int, frozenset[str]] = {}
         self._to_ask: dict[int, None] = {}
         self._asked: list[int] = []
         #: Both: number of a job -> number of its array.
@@ -79,18 +79,25 @@ class JobWatch:
 
     def ask_about(self, rows: Sequence[QueueRow]) -> list[int]:
         """Numbers of earlier jobs and arrays that are gone in whole or in part."""
-        plain, waiting = _waiting_jobs(rows)
+        waiting: dict[int, frozenset[str]] = {}
+        for row in rows:
+            if row.state in WAITING_STATES:
+                known = waiting.setdefault(row.array_id, _NO_TASKS)
+                if row.tasks:
+                    waiting[row.array_id] = known | {row.tasks}
         running = {row.job_id: row.array_id for row in rows if row.state in RUNNING_STATES}
-        gone = self._plain[~np.isin(self._plain, plain)].tolist()
-        gone = [job_id for job_id in gone if job_id not in running]
-        gone += [each for each, tasks in self._waiting.items() if waiting.get(each) != tasks]
+        gone = [
+            number
+            for number, tasks in self._waiting.items()
+            if waiting.get(number) != tasks and (tasks or number not in running)
+        ]
         self._to_ask |= dict.fromkeys(gone)
         here = {row.job_id for row in rows}
         for job_id, array_id in self._not_ended.items():
             if job_id not in here:
                 self._to_ask[array_id] = None
         self._not_ended |= running  # now, since it may be over when a failed snapshot is repeated
-        self._plain, self._waiting = plain, waiting
+        self._waiting = waiting
         self._asked = list(self._to_ask)[:ASK_AT_MOST]
         return self._asked
 
@@ -168,12 +175,10 @@ class JobWatch:
         alive = {row.job_id for row in running}
         arrays = self._to_ask.keys() | {row.array_id for row in running}
         arrays |= set(self._not_ended.values())
-        waiting = self._plain[np.isin(self._plain, list(self._started.values()))].tolist()
-        known = arrays.union(self._waiting, waiting)
         self._started = {
             job_id: array_id
             for job_id, array_id in self._started.items()
-            if job_id in alive or array_id in known
+            if job_id in alive or array_id in arrays or array_id in self._waiting
         }
         for array_id in self._requested.keys() - arrays:
             del self._requested[array_id]
@@ -189,17 +194,6 @@ def _first_of_each(*tables: Sequence[QueueRow]) -> list[QueueRow]:
 def _ran(row: QueueRow) -> bool:
     """Whether it got nodes; a job that was cancelled while pending has a start time too."""
     return row.state not in WAITING_STATES and bool(row.nodes) and not math.isnan(row.start)
-
-
-def _waiting_jobs(rows: Iterable[QueueRow]) -> tuple[IntArray, dict[int, set[str]]]:
-    """Numbers of the pending jobs that are no arrays, and the tasks of each pending array."""
-    waiting = [row for row in rows if row.state in WAITING_STATES]
-    tasks: dict[int, set[str]] = {}
-    for row in waiting:
-        if row.tasks:
-            tasks.setdefault(row.array_id, set()).add(row.tasks)
-    plain = (row.array_id for row in waiting if not row.tasks)
-    return np.fromiter(plain, dtype=np.int64), tasks
 
 
 #: Requested processors, not allocated ones, since predictions know a pending job by its request.
