@@ -46,9 +46,7 @@ class DrawnSite:
     away: bool = False
 
     def declared(self) -> tuple[Declaration, ExperimentStanding]:
-        found = self.files.declared()
-        assert found is not None
-        return found, self.files.stands()
+        return self.files.declared(), self.files.stands()
 
     def found(self, experiment: Declaration) -> dict[str, Any] | None:
         return DeclaredExperiment.found(cast("DeclaredExperiment", self), experiment)
@@ -106,14 +104,9 @@ def test_it_steps_back_from_harm_and_a_restarted_service_goes_on(tmp_path: Path)
             break
     assert standing.state == STEPPED_BACK
     assert "ours" in standing.reason
-    found = site.files.found()
-    assert found is not None
-    assert found["blocks"] == experiment.closed(site.now)
+    assert site.files.found()["blocks"] == experiment.closed(site.now)
     later = look_at(site, experiment.end + 1.0)
-    assert (later.state, later.at) == (
-        standing.state,
-        standing.at,
-    )  # a person has to say how to go on
+    assert (later.state, later.at) == (STEPPED_BACK, standing.at)  # a person says how to go on
 
 
 def test_where_nothing_is_gained_it_says_so_and_stops(tmp_path: Path) -> None:
@@ -139,8 +132,6 @@ def test_what_a_block_cost_is_never_made_anew(tmp_path: Path) -> None:
     site.trial = equal_models(4, 4)  # as if accounting had other jobs now
     look_at(site, experiment.blocks[4].end + 1.0)
     after = site.files.found()
-    assert before is not None
-    assert after is not None
     assert after["costs"]["measured"][:3] == before["costs"]["measured"]
 
 
@@ -200,9 +191,7 @@ def test_a_clock_that_is_set_back_leaves_it_watched(tmp_path: Path) -> None:
     assert site.files.stands().looked == experiment.begin
     site.away = False
     watch.look(right)  # and is tried again at once
-    found = site.files.found()
-    assert found is not None
-    assert (found["blocks"], site.files.stands().looked) == (1, right)
+    assert (site.files.found()["blocks"], site.files.stands().looked) == (1, right)
     site.files.looked(ahead)
     watch.look(right + 1.0)
     assert site.files.stands().looked == right + 1.0
@@ -270,7 +259,6 @@ def test_a_candidate_is_declared_against_the_model_in_service(
     model = TOP / "policy_models" / "default.onnx"
     assert site.json("experiment", "start", "--candidate", model)["foretold"] == 0.9
     found = ExperimentFiles(state_file=site.state_file).declared()
-    assert found is not None
     assert (found.candidate, found.champion) == (str(model), "sjf")
     assert found.model_sha256 == hashlib.sha256(model.read_bytes()).hexdigest()
     assert "against the model in service (sjf)" in site.out("experiment", "status")
@@ -285,8 +273,7 @@ def test_an_experiment_that_was_declared_meanwhile_is_not_replaced(
 
     monkeypatch.setattr("slurm_rl_plugin.evaluation.experiment._foretold", meanwhile)
     assert "declared already" in site.refused("experiment", "start")
-    found = ExperimentFiles(state_file=site.state_file).declared()
-    assert found == declared(1, 2, math.inf)
+    assert ExperimentFiles(state_file=site.state_file).declared() == declared(1, 2, math.inf)
 
 
 def test_stopped_it_is_the_sites_until_it_is_put_away(site: FakeSite) -> None:

@@ -271,22 +271,15 @@ class TestCheck:
         assert site.cluster.state["reservations"] == {}
 
     @rows("reserve", "preconditions", "change name result words")
-    def test_each_precondition_of_a_qos_has_its_mend(
+    def test_each_precondition_has_its_mend(
         self, site: ReserveSite, change: dict[str, Any], name: str, result: str, words: str
     ) -> None:
-        site.cluster.set(**change)
+        site.configure("reserve", mechanism=change.get("mechanism", "qos"))
+        for job in change.get("jobs", []):
+            site.cluster.change(**job)
+        site.cluster.set(**change.get("cluster", {}))
         found = site.reserve_checks()[name]
         assert (found[0], words in found[1]) == (result, True)
-
-    def test_the_jobs_must_have_the_qos(self, site: ReserveSite) -> None:
-        site.cluster.change(2, qos="normal")
-        assert site.reserve_checks()["reserve jobs"][0] == "warn"
-        site.cluster.change(3, qos="normal")
-        result, what = site.reserve_checks()["reserve jobs"]
-        assert (result, what.partition(":")[0]) == ("fail", "no batch job has QOS batch")
-        site.cluster.change(1, qos="batch")
-        result, what = site.reserve_checks()["reserve jobs"]
-        assert (result, "interactive jobs have QOS batch" in what) == ("fail", True)
 
     def test_numbers_and_policies_that_ask_for_none(self, site: ReserveSite) -> None:
         site.configure("policy", model="sjf")
@@ -295,18 +288,6 @@ class TestCheck:
         what = f"sjf asks for no number: {CAPACITY} processors are kept free"
         assert found["reserve policy"] == ("pass", what)
         assert found["reserve size"][0] == "warn"
-
-    def test_licences_as_many_as_processors(self, site: ReserveSite) -> None:
-        site.configure("reserve", mechanism="licenses")
-        site.cluster.set(licenses={"slot": 7})
-        assert site.reserve_checks()["reserve licences"][0] == "warn"
-        site.cluster.set(licenses={})
-        result, what = site.reserve_checks()["reserve licences"]
-        assert (result, "add Licenses=slot:N" in what) == ("fail", True)
-        site.cluster.set(licenses={"slot": 8})
-        site.cluster.break_command("scontrol", "deny")
-        found = site.reserve_checks()
-        assert "AdminLevel=Operator" in found["reserve right"][1]
 
 
 @pytest.mark.parametrize("left", ["factors", "batch_limit"])

@@ -31,15 +31,10 @@ BEGIN = 1_700_000_000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSite:
-    """A site whose whole life is known to the test, and not to the forecaster.
+    """A site whose whole life is known to the test, and not to the forecaster."""
 
-    Attributes:
-        log: every job, with the start that it will have.
-        machine: its nodes; None where processors alone are known.
-    """
-
-    log: JobLog
-    machine: Machine | None = None
+    log: JobLog  #: every job, with the start that it will have
+    machine: Machine | None = None  #: its nodes; None where processors alone are known
 
     def history(self, now: float) -> PreparedLog:
         """What accounting has: runs that have ended."""
@@ -85,13 +80,7 @@ class LiveSite:
 
 
 def live_site(days: float = 16.0, *, load: float = 0.95, seed: int = 1) -> LiveSite:
-    """Jobs of templates whose limits are several times what they run, first come first served.
-
-    Args:
-        days: until the last submission.
-        load: of the machine.
-        seed: of the draws.
-    """
+    """Jobs of templates whose limits are several times what they run, first come first served."""
     rng = np.random.default_rng(seed)
     template = rng.integers(0, 24, size=round(60 * days))
     count = len(template)

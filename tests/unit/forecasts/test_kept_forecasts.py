@@ -43,8 +43,12 @@ def given(jobs: list[int], moment: float, start: float = np.nan) -> GivenRows:
     )
 
 
-def test_they_outlive_the_process(tmp_path: Path) -> None:
-    kept = KeptForecasts(tmp_path / "kept.sqlite")
+@pytest.fixture
+def kept(tmp_path: Path) -> KeptForecasts:
+    return KeptForecasts(tmp_path / "kept.sqlite")
+
+
+def test_they_outlive_the_process(kept: KeptForecasts, tmp_path: Path) -> None:
     kept.keep(given([7, 8], 1000.0))
     assert kept.settle({7: 1100.0}, {8}) == 1
     kept.close()
@@ -64,15 +68,13 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     assert treasure.read_bytes() == b""
 
 
-def test_a_start_before_the_forecast_is_of_another_life(tmp_path: Path) -> None:
-    kept = KeptForecasts(tmp_path / "kept.sqlite")
+def test_a_start_before_the_forecast_is_of_another_life(kept: KeptForecasts) -> None:
     kept.keep(given([7], 1000.0))
     kept.settle({7: 900.0}, set())
     assert not kept.rows(0.0).known.any()
 
 
-def test_a_long_queue_hides_none_that_has_come_true(tmp_path: Path) -> None:
-    kept = KeptForecasts(tmp_path / "kept.sqlite")
+def test_a_long_queue_hides_none_that_has_come_true(kept: KeptForecasts) -> None:
     kept.keep(given([1, 2], 1000.0, start=1300.0))
     kept.keep(given(list(range(10, 40)), 2000.0))
     rows = kept.rows(0.0, most=5)
@@ -81,13 +83,13 @@ def test_a_long_queue_hides_none_that_has_come_true(tmp_path: Path) -> None:
     assert (np.diff(rows.moment) >= 0.0).all()
 
 
-def test_of_a_busy_site_long_waits_have_their_share(tmp_path: Path) -> None:
+def test_of_a_busy_site_long_waits_have_their_share(kept: KeptForecasts) -> None:
     """The newest that came true would be short waits alone; what still waits is drawn as evenly."""
     rng, now, count, most = np.random.default_rng(1), 30 * DAY, 60_000, 2000
     moment = rng.uniform(0.0, now, count)
     wait = HOUR * rng.lognormal(0.0, 2.5, count)
     start = np.where(moment + wait <= now, moment + wait, np.nan)
-    kept, known = KeptForecasts(tmp_path / "kept.sqlite"), np.isfinite(start)
+    known = np.isfinite(start)
     everybody = given(list(range(1, count + 1)), 0.0)
     kept.keep(replace(everybody, moment=moment, start=start))
     rows = kept.rows(0.0, most=most)
@@ -110,9 +112,8 @@ def test_of_a_busy_site_long_waits_have_their_share(tmp_path: Path) -> None:
     assert scores["given"] == pytest.approx((moment >= 2 * DAY).sum(), rel=0.1)
 
 
-def test_the_same_forecasts_are_drawn_again(tmp_path: Path) -> None:
+def test_the_same_forecasts_are_drawn_again(kept: KeptForecasts) -> None:
     """Bands must not move because others were drawn, but for what is new."""
-    kept = KeptForecasts(tmp_path / "kept.sqlite")
     kept.keep(given(list(range(4000)), 1000.0, start=1300.0))
     before = set(kept.rows(0.0, most=400).job.tolist())
     kept.keep(given(list(range(4000, 4400)), 1600.0, start=1700.0))
@@ -120,17 +121,15 @@ def test_the_same_forecasts_are_drawn_again(tmp_path: Path) -> None:
     assert len(before & after) >= 320
 
 
-def test_what_is_too_old_is_dropped(tmp_path: Path) -> None:
-    kept = KeptForecasts(tmp_path / "kept.sqlite")
+def test_what_is_too_old_is_dropped(kept: KeptForecasts) -> None:
     kept.keep(given([1], 1000.0))
     kept.keep(given([2], 2000.0))
     kept.forget(1500.0)
     assert kept.rows(0.0).job.tolist() == [2]
 
 
-def test_weights_follow_who_was_right(tmp_path: Path) -> None:
+def test_weights_follow_who_was_right(kept: KeptForecasts) -> None:
     """Waits of 1000 s: the second source said so, the first a tenth of it."""
-    kept = KeptForecasts(tmp_path / "kept.sqlite")
     kept.keep(given(list(range(2000)), 1000.0, start=2000.0))
     weights = worth(kept.rows(0.0), 2000.0)
     assert weights[1] > 0.7
@@ -198,12 +197,10 @@ def test_another_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_used_any_more_is_told_in_a_sentence(
-    tmp_path: Path, ask: Callable[[KeptForecasts], object]
+    kept: KeptForecasts, tmp_path: Path, ask: Callable[[KeptForecasts], object]
 ) -> None:
-    path = tmp_path / "kept.sqlite"
-    kept = KeptForecasts(path)
     kept.keep(given([7], 1000.0))
-    sqlite3.connect(path).executescript("drop table given")
+    sqlite3.connect(tmp_path / "kept.sqlite").executescript("drop table given")
     with pytest.raises(ConfigurationError, match=r"kept_file .* cannot be used \(no such table"):
         ask(kept)
     with pytest.raises(ConfigurationError, match="cannot be used"):  # and the lock is free again

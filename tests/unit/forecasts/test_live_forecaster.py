@@ -58,8 +58,6 @@ def test_the_forest_of_a_part_of_the_history_ends_with_it(
     made.forecast(prepare_log(newest, capacity=PROCESSORS), snapshot)
     of_newest, made.unready = made._past, ""
     made.forecast(whole, snapshot)
-    assert of_newest is not None
-    assert made._past is not None
     assert len(made._past.seen) > len(of_newest.seen)
 
 
@@ -87,7 +85,6 @@ def test_without_a_known_run_requests_are_those_of_the_queue(site: LiveSite, now
     snapshot = site.queue(now, now - HOUR)
     at, row = site_now(no_history(PROCESSORS, machine), snapshot, 7.0 * DAY)
     asked = at.prepared.log.requests
-    assert asked is not None
     cpus = asked.of("cpus")[at.pending[row]]
     np.testing.assert_array_equal(cpus, snapshot.pending.jobs.processors)
 
@@ -267,7 +264,6 @@ def test_memory_of_a_job_that_is_not_submitted_goes_with_its_processors_where_it
     )
     words = {"processors": 6, "memory": 12000.0, "gpus": 2, "memory_per_cpu": goes}
     asked = with_job(known, AskedJob.of_document(words)).pending.jobs.requests
-    assert asked is not None
     assert asked.total[-1].tolist() == [6, 12000, 2]
     assert asked.memory_per_cpu.tolist() == [False] * len(jobs) + [goes]
 
@@ -286,6 +282,4 @@ def test_what_past_waits_taught_outlives_another_numbering(site: LiveSite, now: 
     other = replace(at, prepared=replace(at.prepared, log=moved))
     past = PastWaits.of_site(at, np.random.default_rng(1))
     told, told_other = past.forecasts(at), past.forecasts(other)
-    assert told is not None
-    assert told_other is not None
     np.testing.assert_array_equal(told.seconds, told_other.seconds)

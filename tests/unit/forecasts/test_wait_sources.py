@@ -181,7 +181,6 @@ def all_given(jobs: SeenJobs, last: int) -> list[GivenForecasts]:
     table, given = features_of(jobs), []
     for place, moment in enumerate(np.unique(jobs.moment)[1 : last + 1]):
         asked = ask_sources(jobs, table, float(moment), np.random.default_rng(place))
-        assert asked is not None
         given.append(given_at(jobs, asked, given))
     return given
 

@@ -138,7 +138,6 @@ def test_the_longest_wait_is_remembered(
         for name, factors in step.get("told", {}).items():
             assert told(policy, name, snapshot, memory) == pytest.approx(np.log(factors), abs=1e-6)
         memory = policy.decide(snapshot, memory).memory
-        assert memory is not None
         assert memory[ARRIVAL_MEMORY] == pytest.approx(step["longest"] * HOUR)
 
 
