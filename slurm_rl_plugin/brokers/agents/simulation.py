@@ -112,14 +112,6 @@ def place_of(places: Rows, resource: int) -> int:
 
 
 @compiled_inline
-def learn_score(scores: IntArray, tally: Any, resource: int, met: float) -> None:
-    """Reward a resource for the experience of a job (2005, section 2.3)."""
-    scores[resource] += reward(met, tally.total, tally.jobs)
-    tally.total += met
-    tally.jobs += 1
-
-
-@compiled_inline
 def choose_place(places: Rows, jobs: Rows, job: int, rng: np.random.Generator) -> int:
     """The known resource of an agent with the shortest expected response, any of equal ones."""
     now, size = float(jobs[job].tick), jobs[job].size
@@ -163,14 +155,6 @@ def note_completed(places: Rows, jobs: Rows, resource: int) -> None:
     number = place_of(places, resource)
     if number != NO_JOB and places[number].oldest != NO_JOB:
         places[number].oldest = jobs[places[number].oldest].later
-
-
-@compiled_inline
-def learn_wait(place: Any, wait: float, now: float) -> None:
-    """Learn a wait."""
-    place.mean_wait = learned_wait(place.mean_wait, place.news, wait, WEIGHT)
-    place.last_wait, place.heard = wait, now
-    place.news += 1
 
 
 #: A job, its resource, and its links in two lists (NO_JOB ends them): jobs with news in the same
@@ -445,11 +429,16 @@ def _learn(
     agent = job.agent
     if rule.rule == _PAPER:
         met = experience(job.wait, run_time, job.size)
-        learn_score(scores[agent], tallies[agent], job.resource, met)
+        tally = tallies[agent]  # reward a resource for the experience of a job (2005, 2.3)
+        scores[agent][job.resource] += reward(met, tally.total, tally.jobs)
+        tally.total += met
+        tally.jobs += 1
     elif rule.rule == _PROBING:
         number = place_of(places[agent], job.resource)
         if number != NO_JOB:  # noise may send a job to a resource that the agent does not know
             place = places[agent, number]
-            learn_wait(place, job.wait, float(tick))
+            place.mean_wait = learned_wait(place.mean_wait, place.news, job.wait, WEIGHT)
+            place.last_wait, place.heard = job.wait, float(tick)
+            place.news += 1
             if not rule.at_completion:
                 place.busy = tick + job.wait + run_time

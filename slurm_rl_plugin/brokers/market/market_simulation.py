@@ -122,8 +122,8 @@ def reschedule(jobs: MarketJobs, state: Agreements, draft: Draft, now: float) ->
         return
     for place in range(state.counts[WAITING]):
         job = state.waiting[place]
-        response = now - jobs.submit[job] + jobs.allocated[job]
-        draft.weight[job] = -jobs.processors[job] * response
+        response = now - jobs.rows[job].submit + jobs.rows[job].estimate
+        draft.weight[job] = -jobs.rows[job].processors * response
     sort_waiting(state, draft.weight, draft.wanted)
     _put_first(jobs, state, draft)
     _start_out_of_turn(jobs, state, draft, now)
@@ -140,7 +140,7 @@ def _keeps_promises(jobs: MarketJobs, state: Agreements, draft: Draft, fixed: in
             return False
         start = draft.table.time[first]
         draft.planned[place] = start
-        take(draft.table, first, start + jobs.allocated[job], draft.parts, place)
+        take(draft.table, first, start + jobs.rows[job].estimate, draft.parts, place)
     return True
 
 
@@ -282,9 +282,9 @@ def simulate_market(workload: Workload, settings: MarketSettings) -> Agreements:
     jobs = _market_jobs(workload, settings, capacity)
     margin = settings.margin if settings.rescheduling else 0.0
     terms = Terms(settings.owner.program, settings.user.program, margin, settings.rescheduling)
-    state = no_agreements(len(jobs.submit), capacity)
-    lanes = empty_lanes(capacity, len(jobs.submit) + 1)
-    draft = empty_draft(len(jobs.submit), len(capacity))
+    state = no_agreements(len(jobs.rows), capacity)
+    lanes = empty_lanes(capacity, len(jobs.rows) + 1)
+    draft = empty_draft(len(jobs.rows), len(capacity))
     _trade(jobs, state, lanes, draft, terms)
     if np.isnan(state.start).any() or (state.start > state.promised).any():
         raise SimulationError("a market broke an agreement.")
@@ -306,15 +306,7 @@ def _market_jobs(workload: Workload, settings: MarketSettings, capacity: IntArra
     splits = np.full(count, settings.splitting == "wherever better")
     if settings.splitting == "where too wide":
         splits = workload.processors > sizes.max(axis=1)
-    return MarketJobs(
-        submit=workload.submit,
-        run_time=workload.run_time,
-        allocated=workload.estimate,
-        processors=workload.processors,
-        splits=splits,
-        interactive=workload.interactive,
-        reach=reach,
-    )
+    return MarketJobs(workload.jobs, splits, reach)
 
 
 @compiled
@@ -323,7 +315,7 @@ def _agree(
 ) -> None:
     """Take an offer: its price, its start, and processors of each machine."""
     state.price[job], state.planned[job] = offer.worth[1], offer.worth[2]
-    state.promised[job] = offered_start(offer.worth[2], jobs.submit[job], margin)
+    state.promised[job] = offered_start(offer.worth[2], jobs.rows[job].submit, margin)
     for lane in offer.lanes[: offer.used[0]]:
         machine = np.searchsorted(lanes.first, lane, side="right") - 1
         state.parts[job, machine] += 1
@@ -338,7 +330,7 @@ def _rebuild(jobs: MarketJobs, state: Agreements, lanes: Lanes, order: IntArray)
         job = state.lane_job[lane]
         if job >= 0:
             begin = state.start[job]
-            allocate(lanes, lane, begin, begin + jobs.allocated[job], job)
+            allocate(lanes, lane, begin, begin + jobs.rows[job].estimate, job)
     sort_waiting(state, state.planned, order)
     for place in range(state.counts[WAITING]):
         _allocate_planned(jobs, state, lanes, order[place])
@@ -354,7 +346,7 @@ def _allocate_planned(jobs: MarketJobs, state: Agreements, lanes: Lanes, job: in
             if left == 0:
                 break
             if lanes.last[lane] <= begin:
-                allocate(lanes, lane, begin, begin + jobs.allocated[job], job)
+                allocate(lanes, lane, begin, begin + jobs.rows[job].estimate, job)
                 left -= 1
 
 
@@ -366,9 +358,9 @@ def _sell(jobs: MarketJobs, state: Agreements, lanes: Lanes, draft: Draft, terms
     if terms.rescheduling:
         _rebuild(jobs, state, lanes, draft.trial)
     else:
-        drop_ended(lanes, jobs.run_time, jobs.submit[job])
+        drop_ended(lanes, jobs, jobs.rows[job].submit)
     table = draft.fixed
-    tabulate_running(jobs, state, table, jobs.submit[job])
+    tabulate_running(jobs, state, table, jobs.rows[job].submit)
     for place in range(counts[WAITING]):
         take_planned(jobs, state, table, state.waiting[place])
     offer = best_offer(lanes, table, jobs, job, terms)
@@ -376,7 +368,7 @@ def _sell(jobs: MarketJobs, state: Agreements, lanes: Lanes, draft: Draft, terms
     if not terms.rescheduling:
         begin = state.planned[job]
         for lane in offer.lanes[: offer.used[0]]:
-            allocate(lanes, lane, begin, begin + jobs.allocated[job], job)
+            allocate(lanes, lane, begin, begin + jobs.rows[job].estimate, job)
     state.waiting[counts[WAITING]] = job
     counts[WAITING] += 1
     counts[NEXT] += 1
@@ -390,7 +382,7 @@ def _trade(jobs: MarketJobs, state: Agreements, lanes: Lanes, draft: Draft, term
         if np.isinf(now):
             return
         end_jobs(jobs, state, now)
-        while state.counts[NEXT] < len(jobs.submit) and jobs.submit[state.counts[NEXT]] <= now:
+        while state.counts[NEXT] < len(jobs.rows) and jobs.rows[state.counts[NEXT]].submit <= now:
             _sell(jobs, state, lanes, draft, terms)
         start_planned(state, now)
         if terms.rescheduling:

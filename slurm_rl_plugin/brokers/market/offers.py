@@ -78,7 +78,7 @@ def price(
         gaps: each lane's gap at or before `start`, seconds.
         chosen: lanes, each free from `start` on for the duration.
     """
-    duration, now, count = jobs.allocated[job], jobs.submit[job], len(chosen)
+    duration, now, count = jobs.rows[job].estimate, jobs.rows[job].submit, len(chosen)
     end = start + duration
     horizon = end_of_schedule(lanes, machine, end)
     under, over = 0.0, 0.0
@@ -92,7 +92,7 @@ def price(
         allocated = taken_area(lanes, machine, now, horizon) + area
         utilization = allocated / (capacity * (horizon - now))
     schedule = (over, under, left_right, left_right / area, utilization)
-    interactive = 1.0 if jobs.interactive[job] else 0.0
+    interactive = 1.0 if jobs.rows[job].interactive else 0.0
     values = np.array([count, duration, *schedule, start - now, end - now, capacity, interactive])
     return formula_value(owner, values)
 
@@ -104,11 +104,11 @@ def worth(
     """The user's function for a planned start, seconds, at a price."""
     if not np.isfinite(cost):
         return -np.inf
-    now, duration, processors = jobs.submit[job], jobs.allocated[job], jobs.processors[job]
-    wait = offered_start(start, now, terms.margin) - now
-    interactive = 1.0 if jobs.interactive[job] else 0.0
+    row, length = jobs.rows[job], jobs.rows[job].estimate
+    wait = offered_start(start, row.submit, terms.margin) - row.submit
+    interactive = 1.0 if row.interactive else 0.0
     values = np.array(
-        [wait, wait + duration, duration, processors, cost, 0.0, capacity, interactive]
+        [wait, wait + length, length, row.processors, cost, 0.0, capacity, interactive]
     )
     return formula_value(terms.user, values)
 
@@ -201,7 +201,7 @@ def _offer_of_machine(
     lanes: Lanes, gaps: Gaps, machine: int, time: float, jobs: MarketJobs, job: int, terms: Terms
 ) -> Offer:
     """The offer of a machine at its first instant with room: coarse, then fine selection."""
-    needed, duration = jobs.processors[job], jobs.allocated[job]
+    needed, duration = jobs.rows[job].processors, jobs.rows[job].estimate
     capacity = lanes.first[machine + 1] - lanes.first[machine]
     best = _no_offer(needed)
     room = _room(lanes, gaps, machine, time, duration)
@@ -240,12 +240,12 @@ def _split_offer(
     terms: Terms,
 ) -> Offer:
     """An offer of parts on several machines, the largest on the machine with the most room."""
-    processors, cost = jobs.processors[job], 0.0
+    processors, cost = jobs.rows[job].processors, 0.0
     left, found = processors, _no_offer(processors)
     rest, capacity = available.copy(), 0
     while left > 0:
         machine = int(np.argmax(rest))
-        room = _room(lanes, gaps, machine, time, jobs.allocated[job])[:left]
+        room = _room(lanes, gaps, machine, time, jobs.rows[job].estimate)[:left]
         cost += price(lanes, gaps, machine, room, time, jobs, job, terms.owner)
         done = processors - left
         found.lanes[done : done + len(room)] = room
@@ -267,8 +267,8 @@ def _count_room(
         if not jobs.reach[job, machine]:
             continue
         for lane in range(lanes.first[machine], lanes.first[machine + 1]):
-            look(lanes, gaps, lane, time, jobs.submit[job])
-            available[machine] += _long_enough(gaps, lane, time, jobs.allocated[job])
+            look(lanes, gaps, lane, time, jobs.rows[job].submit)
+            available[machine] += _long_enough(gaps, lane, time, jobs.rows[job].estimate)
 
 
 @compiled
@@ -284,7 +284,8 @@ def best_offer(lanes: Lanes, table: Timetable, jobs: MarketJobs, job: int, terms
         On a tie the cheaper offer, then that of the machine that could start first. No lanes if the
         job is too wide.
     """
-    machines, processors = len(lanes.first) - 1, jobs.processors[job]
+    machines, processors = len(lanes.first) - 1, jobs.rows[job].processors
+    duration = jobs.rows[job].estimate
     reach, may_split, best = jobs.reach[job], jobs.splits[job], _no_offer(processors)
     missing = np.zeros(machines, dtype=np.bool_)  # machines still to make an offer
     for machine in range(machines):
@@ -292,7 +293,7 @@ def best_offer(lanes: Lanes, table: Timetable, jobs: MarketJobs, job: int, terms
         missing[machine] = reach[machine] and size >= processors
     gaps, available = empty_gaps(lanes), np.zeros(machines, dtype=np.int64)
     for place in range(table.points[0]):
-        if blocked(table, place, jobs.allocated[job], processors, reach, missing, may_split) >= 0:
+        if blocked(table, place, duration, processors, reach, missing, may_split) >= 0:
             continue
         time = table.time[place]
         _count_room(lanes, gaps, time, jobs, job, available)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.workload import Records
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Indices into `Agreements.counts`.
@@ -21,14 +21,10 @@ WAITING, RUNNING, NEXT = 0, 1, 2
 
 
 class MarketJobs(NamedTuple):
-    """Jobs in order of submission; columns of shape [n]."""
+    """Jobs in order of submission."""
 
-    submit: FloatArray  #: seconds
-    run_time: FloatArray  #: seconds
-    allocated: FloatArray  #: requested and allocated seconds, at least the run time
-    processors: IntArray
-    splits: BoolArray  #: whether it may run on several machines at once
-    interactive: BoolArray  #: whether it is of that class
+    rows: Records  #: of JOB, shape [n]; the allocated time is the estimate, at least the run time
+    splits: BoolArray  #: whether it may run on several machines at once, shape [n]
     reach: BoolArray  #: machines that its request reaches, shape [n, machines]
 
 
@@ -68,10 +64,10 @@ def no_agreements(jobs: int, capacity: IntArray) -> Agreements:
 def next_event(jobs: MarketJobs, state: Agreements) -> float:
     """Time of the next submission, end, or planned start; inf without one."""
     counts, time = state.counts, np.inf
-    if counts[NEXT] < len(jobs.submit):
-        time = jobs.submit[counts[NEXT]]
+    if counts[NEXT] < len(jobs.rows):
+        time = jobs.rows[counts[NEXT]].submit
     for job in state.running[: counts[RUNNING]]:
-        time = min(time, state.start[job] + jobs.run_time[job])
+        time = min(time, state.start[job] + jobs.rows[job].run_time)
     for job in state.waiting[: counts[WAITING]]:
         time = min(time, state.planned[job])
     return time
@@ -83,7 +79,7 @@ def end_jobs(jobs: MarketJobs, state: Agreements, now: float) -> None:
     kept = 0
     for place in range(state.counts[RUNNING]):
         job = state.running[place]
-        if state.start[job] + jobs.run_time[job] > now:
+        if state.start[job] + jobs.rows[job].run_time > now:
             state.running[kept] = job
             kept += 1
             continue
@@ -138,7 +134,7 @@ ALLOCATION = np.dtype([("begin", np.float64), ("finish", np.float64), ("owner", 
 class Lanes(NamedTuple):
     """Allocations of every processor in order of time, changed in place."""
 
-    taken: NDArray[np.void]  #: of ALLOCATION, shape [places, lanes]: neighbours are read together
+    taken: Records  #: of ALLOCATION, shape [places, lanes]: neighbours are read together
     depth: IntArray  #: number of allocations of a lane, shape [lanes]
     last: FloatArray  #: end of the last one, -inf without one, shape [lanes]
     first: IntArray  #: first lane of each machine and one past the last, shape [machines + 1]
@@ -180,13 +176,13 @@ def allocate(lanes: Lanes, lane: int, begin: float, finish: float, owner: int) -
 
 
 @compiled_borrowing
-def drop_ended(lanes: Lanes, run_time: FloatArray, now: float) -> None:
+def drop_ended(lanes: Lanes, jobs: MarketJobs, now: float) -> None:
     """Remove the allocations of jobs that ended by now, early or not."""
     for lane in range(len(lanes.depth)):
         kept = 0
         for place in range(lanes.depth[lane]):
             taken = lanes.taken[place, lane]
-            if kept > 0 or taken["begin"] + run_time[taken["owner"]] > now:
+            if kept > 0 or taken["begin"] + jobs.rows[taken["owner"]].run_time > now:
                 lanes.taken[kept, lane] = taken
                 kept += 1
         lanes.depth[lane] = kept
@@ -272,7 +268,7 @@ def tabulate_running(jobs: MarketJobs, state: Agreements, table: Timetable, now:
         table.free[0, machine] = state.capacity[machine]
     for place in range(state.counts[RUNNING]):
         job = state.running[place]
-        take(table, 0, state.start[job] + jobs.allocated[job], state.parts, job)
+        take(table, 0, state.start[job] + jobs.rows[job].estimate, state.parts, job)
 
 
 @compiled_borrowing
@@ -280,7 +276,7 @@ def take_planned(jobs: MarketJobs, state: Agreements, table: Timetable, job: int
     """Allocate a waiting job's place in the present schedule."""
     begin = state.planned[job]
     place = instant(table, begin)
-    take(table, place, begin + jobs.allocated[job], state.parts, job)
+    take(table, place, begin + jobs.rows[job].estimate, state.parts, job)
 
 
 @compiled_borrowing
@@ -330,7 +326,9 @@ def fits(jobs: MarketJobs, free: IntArray, job: int) -> bool:
         if jobs.reach[job, machine]:
             widest = max(widest, free[machine])
             total += free[machine]
-    return widest >= jobs.processors[job] or (jobs.splits[job] and total >= jobs.processors[job])
+    return widest >= jobs.rows[job].processors or (
+        jobs.splits[job] and total >= jobs.rows[job].processors
+    )
 
 
 @compiled_borrowing
@@ -341,7 +339,7 @@ def earliest(
 
     A row of `parts`, shape [rows, machines], gets its processors on each machine.
     """
-    first, processors, duration = 0, jobs.processors[job], jobs.allocated[job]
+    first, processors, duration = 0, jobs.rows[job].processors, jobs.rows[job].estimate
     reach, splits = jobs.reach[job], jobs.splits[job]
     while table.time[first] <= latest:
         lacking = blocked(table, first, duration, processors, reach, reach, splits)

@@ -61,15 +61,8 @@ def starts_on_machines(
     and `estimate` is their time limit.
     """
     capacity, count = np.array(machines, dtype=np.int64), len(workload.submit)
-    jobs = MarketJobs(
-        submit=workload.submit,
-        run_time=workload.run_time,
-        allocated=workload.estimate,
-        processors=workload.processors,
-        splits=workload.processors > capacity.max(),
-        interactive=workload.interactive,
-        reach=np.ones((count, len(capacity)), dtype=np.bool_),
-    )
+    splits = workload.processors > capacity.max()
+    jobs = MarketJobs(workload.jobs, splits, np.ones((count, len(capacity)), dtype=np.bool_))
     state = no_agreements(count, capacity)
     table = empty_timetable(2 * (count + 1), len(capacity))
     _serve(jobs, state, table, np.full(count, _ALL), least_loaded, conservative)
@@ -92,7 +85,7 @@ def _serve(
         if np.isinf(now):
             return
         end_jobs(jobs, state, now)
-        while counts[NEXT] < len(jobs.submit) and jobs.submit[counts[NEXT]] <= now:
+        while counts[NEXT] < len(jobs.rows) and jobs.rows[counts[NEXT]].submit <= now:
             job = counts[NEXT]
             if least_loaded:
                 _weigh(jobs, state, home, load, now)
@@ -114,11 +107,11 @@ def _weigh(
         work = 0.0
         for place in range(state.counts[RUNNING]):
             job = state.running[place]
-            work += (state.start[job] + jobs.allocated[job] - now) * state.parts[job, machine]
+            work += (state.start[job] + jobs.rows[job].estimate - now) * state.parts[job, machine]
         for place in range(state.counts[WAITING]):
             job = state.waiting[place]
             if home[job] == machine:
-                work += jobs.allocated[job] * jobs.processors[job]
+                work += jobs.rows[job].estimate * jobs.rows[job].processors
         load[machine] = work / state.capacity[machine]
 
 
@@ -128,7 +121,7 @@ def _home(jobs: MarketJobs, state: Agreements, load: FloatArray, job: int) -> in
     best, machines = _ALL, len(load)
     for turn in range(machines):
         machine = (job + turn) % machines
-        if state.capacity[machine] >= jobs.processors[job] and (
+        if state.capacity[machine] >= jobs.rows[job].processors and (
             best == _ALL or load[machine] < load[best]
         ):
             best = machine
@@ -167,7 +160,7 @@ def _start_in_order(
                 continue
             for machine in range(len(held)):
                 held[machine] = held[machine] or home[job] in (machine, _ALL)
-        take(table, first, table.time[first] + jobs.allocated[job], state.parts, job)
+        take(table, first, table.time[first] + jobs.rows[job].estimate, state.parts, job)
     counts[WAITING] = kept
 
 
