@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 import logging
 import math
 import secrets
@@ -119,7 +118,9 @@ class JobWatch:
         for job_id in self._started.keys() & {row.job_id for row in waiting}:
             del self._started[job_id]
         self._keep_requests(waiting, {row.array_id for row in (*running, *answers)})
-        started = [row for row in _first_of_each(running, gone) if row.job_id not in self._started]
+        known = self._started.keys() | {row.job_id for row in running}
+        started = [row for row in running if row.job_id not in self._started]
+        started += [row for row in gone if row.job_id not in known]
         self._started.update((row.job_id, row.array_id) for row in started)
         self._keep_last_starts(waiting, started)
         ended = self._ended(rows, answers, started)
@@ -182,13 +183,6 @@ class JobWatch:
         }
         for array_id in self._requested.keys() - arrays:
             del self._requested[array_id]
-
-
-def _first_of_each(*tables: Sequence[QueueRow]) -> list[QueueRow]:
-    rows: dict[int, QueueRow] = {}
-    for row in itertools.chain(*tables):
-        rows.setdefault(row.job_id, row)
-    return list(rows.values())
 
 
 def _ran(row: QueueRow) -> bool:
