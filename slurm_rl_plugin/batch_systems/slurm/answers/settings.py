@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -97,9 +97,8 @@ def parse_settings(text: str, host: str = "") -> SlurmSettings:
         _parsed(int, lines.get(f"priorityweight{term}", "0"), 0)
         for term in ("age", "fairshare", "jobsize")
     )
-    resources = [
-        _parsed(float, points, 0.0) for _, points in _pairs(lines.get("priorityweighttres", ""))
-    ]
+    tres = filter(None, lines.get("priorityweighttres", "").split(","))
+    resources = [_parsed(float, each.partition("=")[2], 0.0) for each in tres]
     highest_age = _parsed(parse_duration, lines.get("prioritymaxage", ""), 0.0)
     ages = lines["prioritytype"] == MULTIFACTOR and highest_age > 0
     passes = backfill_of(keys)
@@ -169,12 +168,6 @@ def _parsed(kind: Callable[[str], Parsed], text: str, otherwise: Parsed) -> Pars
     except ValueError:
         logger.warning("setting=unknown value=%r", text)
         return otherwise
-
-
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    for word in filter(None, text.split(",")):
-        key, _, value = word.partition("=")
-        yield key, value
 
 
 SDIAG = ("sdiag",)
