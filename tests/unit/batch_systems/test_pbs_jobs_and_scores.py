@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import tomllib
 from collections.abc import Callable, Sequence
@@ -49,20 +48,9 @@ from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, NOW, FakePbs, fake_libpb
 from tests.fakes.pbs_month import FIRST_DAY, write_month
 
 ASSETS = TOP / "tests" / "assets" / "pbs"
-JOB: dict[str, Any] = {  # as recorded, less what is not read
-    "Job_Name": "train_30",
-    "Job_Owner": "u1@host",
-    "job_state": "Q",
-    "queue": "workq",
-    "ctime": "Sat Nov 21 00:13:53 2026",
-    "qtime": "Sat Nov 21 00:13:53 2026",
-    "etime": "Sat Nov 21 00:13:54 2026",
-    "Hold_Types": "n",
-    "Resource_List": {"mem": "1gb", "ncpus": 4, "walltime": "01:30:00", "rl_score": 4335.2002},
-    "euser": "u1",
-    "egroup": "g1",
-    "project": "_pbs_project_default",
-}
+#: As recorded, less what is not read.
+JOB: dict[str, Any] = json.loads((ASSETS / "job.json").read_text())
+ODD_JOBS = tomllib.loads((ASSETS / "odd_values.toml").read_text())["job"]
 SUBMITTED = 1_795_220_033.0
 
 
@@ -78,41 +66,13 @@ def test_a_recorded_job() -> None:
     assert (job.held, job.waits, job.runs) == (False, True, False)
 
 
-@pytest.mark.parametrize(
-    ("changes", "attribute", "value"),
-    [
-        ({"Hold_Types": "u"}, "held", True),
-        ({"Hold_Types": "s", "job_state": "H", "etime": None}, "eligible", math.inf),
-        ({"job_state": "W", "etime": None}, "eligible", math.inf),
-        ({"etime": None}, "eligible", SUBMITTED),
-        ({"etime": "nonsense"}, "eligible", SUBMITTED),
-        ({"Account_Name": 4711}, "account", "4711"),
-        ({"project": "p"}, "account", "p"),
-        ({"euser": None}, "user", "u1"),
-        ({"Job_Name": 12}, "title", "12"),
-        ({"Resource_List": None}, "processors", 1),
-        ({"Resource_List": {"ncpus": "8"}}, "processors", 8),
-        ({"Resource_List": {"rl_score": "5"}}, "score", 5.0),
-        ({"Resource_List": {}}, "score", None),
-        ({"Resource_List": {"rl_score": "-inf"}}, "score", pytest.approx(math.nan, nan_ok=True)),
-        ({"Resource_List": {"rl_score": "1e39x"}}, "score", pytest.approx(math.nan, nan_ok=True)),
-        ({"job_state": "B", "array_state_count": "Queued:3 Running:1 "}, "waits", True),
-        ({"job_state": "B", "array_state_count": "Queued:0 Running:1 "}, "waits", False),
-        ({"job_state": "H", "array_state_count": "Queued:2 Running:1 "}, "waits", True),
-        ({"job_state": "H", "array_state_count": "Queued:0 Running:1 "}, "waits", False),
-        ({"job_state": "R", "stime": "Sat Nov 21 00:14:53 2026"}, "start", SUBMITTED + 60),
-        ({"interactive": 1}, "interactive", True),
-        ({"ctime": 1795220033}, "submit", SUBMITTED),
-        ({"Priority": -1024}, "priority", -1024),
-        ({"Priority": "12"}, "priority", 12),
-        ({"Priority": "many"}, "priority", 0),
-        ({"Priority": 2**70}, "priority", 0),
-    ],
-)
-def test_odd_values_are_taken(changes: dict[str, Any], attribute: str, value: Any) -> None:
-    job = parse_job("5199.host", {**JOB, **changes})
+@pytest.mark.parametrize("case", ODD_JOBS, ids=str)
+def test_odd_values_are_taken(case: dict[str, Any]) -> None:
+    gone, changes = case.pop("gone", ()), case.pop("changes", {})
+    job = parse_job("5199.host", {**JOB, **changes, **dict.fromkeys(gone)})
     assert job is not None
-    assert getattr(job, attribute) == value
+    for name, value in case.items():
+        np.testing.assert_equal(getattr(job, name), None if value == "none" else value)
 
 
 @pytest.mark.parametrize("by_library", [True, False])
