@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from slurm_rl_plugin.accounting.port import NOT_READ, resources_text
-from slurm_rl_plugin.accounting.sacct.batches import counts, of_each, value_of
+from slurm_rl_plugin.accounting.sacct.batches import value_of
 from slurm_rl_plugin.accounting.sacct.fields import Layout
 from slurm_rl_plugin.accounting.slurm.options import (
     NO_TRES,
@@ -31,7 +31,7 @@ from slurm_rl_plugin.accounting.slurm.resources import (
     parse_tres,
     requested,
 )
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import BoolArray, FloatArray
 
 #: Any of these fields requests more than processors.
 _TELLING = (
@@ -51,8 +51,6 @@ _ASKED_BY = {
 }
 #: `4Gn` for each node, `2Gc` for each CPU, as sacct wrote before 21.08; `8G` for the whole job.
 _REQMEM = re.compile(r"(?P<size>[\d.]+[KMGTP]?)(?P<each>[nc]?)", re.ASCII)
-_NNODES = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([KM])", re.ASCII)
-_NODES_OF = {"K": 1e3, "M": 1e6}
 #: Options before the script, some with a word behind them; then the one that is looked for.
 _CPUS_PER_TASK = (
     r"^\S*(?:sbatch|srun|salloc)(?:\s+(?:--[\w-]+=\S*|-\w\S+|(?:-\w|--[\w-]+)(?:\s+[^-\s]\S*)?))*?"
@@ -122,25 +120,15 @@ def _resources(tres: str) -> str:
     return resources_text(requested(parse_tres(tres)))
 
 
-def _nodes(fields: pl.DataFrame, layout: Layout, tres: pl.Series) -> IntArray:
-    """Nodes that each job got; if unknown those of its TRES, else 0."""
-    texts = value_of(fields, layout, "nnodes")
-    nodes = counts(texts)
-
-    def in_tres(text: str) -> float:
-        return float(int(parse_tres(text).get("node", 0.0)))
-
-    for meaning, where in ((_short_count, texts), (in_tres, tres)):
-        absent = ~(nodes > 0)
-        if absent.any():
-            nodes = nodes.copy()
-            nodes[absent] = of_each(where.filter(absent), meaning, np.float64)
-    return nodes.astype(np.int64)
-
-
-def _short_count(text: str) -> float:
-    found = _NNODES.fullmatch(text)
-    return 0.0 if found is None else round(float(found[1]) * _NODES_OF[found[2]])
+def _nodes(fields: pl.DataFrame, layout: Layout, tres: pl.Series) -> pl.Series:
+    """Nodes that each job got, such as 12 or 1.2K; if unknown those of its TRES, else 0."""
+    text = value_of(fields, layout, "nnodes")
+    number = text.str.extract(r"^([0-9.]+)[KM]?$").cast(pl.Float64, strict=False)
+    factor = pl.when(text.str.ends_with("K")).then(1e3).when(text.str.ends_with("M")).then(1e6)
+    named = tres.str.extract(r"(?:^|,)node=([0-9]{1,15})(?:,|$)").cast(pl.Float64)
+    known = (number * pl.select(factor.otherwise(1.0)).to_series()).round()
+    found = pl.select(pl.when(known > 0).then(known).otherwise(named)).to_series()
+    return found.fill_null(0.0).cast(pl.Int64)
 
 
 def _completed(
