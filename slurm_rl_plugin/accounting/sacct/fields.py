@@ -31,6 +31,8 @@ LOOSE = {
     for each in _TABLES["loose"]
     for name in each["fields"]
 }
+#: States of a job that still waits or runs.
+UNFINISHED: Sequence[str] = _TABLES["unfinished"]
 _TIMES = ("Submit", "Eligible", "Start", "End")
 #: Between a mark and the seconds of a time.
 _AFTER_MARK = ":"
@@ -57,11 +59,6 @@ SACCT_COMMAND = (
     f"SLURM_TIME_FORMAT=$(openssl rand -hex 8){_AFTER_MARK}%s "
     f"sacct -a -X -D -P -S <start> -E now -o {asked_as(SACCT_FIELDS)}"
 )
-
-
-def is_unfinished(state: str) -> bool:
-    """Whether a State says that the job still waits or runs."""
-    return state in _TABLES["unfinished"]
 
 
 def sound_values(names: Sequence[str], line: str) -> list[str]:

@@ -29,9 +29,9 @@ from slurm_rl_plugin.accounting.sacct.fields import (
     SACCT_COMMAND,
     SEPARATOR,
     STRICT,
+    UNFINISHED,
     XDMOD_FIELDS,
     Layout,
-    is_unfinished,
     parse_duration,
 )
 from slurm_rl_plugin.accounting.sacct.requests import request_columns, unread_requests
@@ -99,11 +99,8 @@ class _Columns:
 
     def reasons(self) -> list[tuple[str, BoolArray]]:
         """Why there is no job; of several reasons the first counts."""
-        runs = of_each(
-            self._told("state"),
-            lambda state: is_unfinished(state.partition(" ")[0].rstrip("+")),
-            np.bool_,
-        )
+        state = self._told("state").str.extract("^([A-Z_]+)")
+        runs = state.is_in(UNFINISHED).fill_null(False).to_numpy()
         return [
             ("not finished", runs),
             ("no submit time", np.isnan(self.submit)),
