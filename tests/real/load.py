@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.real.private_cluster import PrivateSlurm
@@ -81,6 +84,25 @@ def outcomes(slurm: PrivateSlurm, job_ids: list[int]) -> dict[int, Outcome]:
                 limit=int(limit or 0),
             )
     return found
+
+
+@contextmanager
+def repeating(act: Callable[[], object], pause: Callable[[], float]) -> Iterator[None]:
+    """Calls `act` again and again in a thread during the block, after pauses in seconds."""
+    stopped = threading.Event()
+
+    def repeat() -> None:
+        while not stopped.is_set():
+            act()
+            stopped.wait(pause())
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
 
 
 def mean(values: list[float]) -> float:

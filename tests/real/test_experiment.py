@@ -13,7 +13,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon import ClusterError
 from tests.real.daemon_under_test import running_hook
 from tests.real.drawn_order import wall_clock
+from tests.real.load import repeating
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
 
@@ -58,7 +58,6 @@ class Rehearsal:
     slurm: PrivateSlurm
     folder: Path
     seen: list[tuple[float, int, int]] = field(default_factory=list)
-    over: threading.Event = field(default_factory=threading.Event)
 
     @property
     def files(self) -> ExperimentFiles:
@@ -78,28 +77,20 @@ class Rehearsal:
         found: dict[str, Any] = json.loads(self.say("status", "--json").stdout)
         return found
 
-    def submit_for_ever(self) -> None:
-        """Short jobs and long ones."""
-        rng = random.Random(1)
-        while not self.over.is_set():
-            short = rng.random() < 0.7
-            seconds = rng.uniform(1.0, 4.0) if short else rng.uniform(8.0, 20.0)
-            with contextlib.suppress(ClusterError):  # slurmctld is down: users try again
-                self.slurm.submit(
-                    user="alice" if short else "bob",
-                    seconds=seconds,
-                    minutes=1 if short else 60,
-                )
-            self.over.wait(rng.expovariate(1.0 / PAUSE))
+    def submit(self, rng: random.Random) -> None:
+        """A short job or a long one."""
+        short = rng.random() < 0.7
+        seconds = rng.uniform(1.0, 4.0) if short else rng.uniform(8.0, 20.0)
+        user, minutes = ("alice", 1) if short else ("bob", 60)
+        with contextlib.suppress(ClusterError):  # slurmctld is down: users try again
+            self.slurm.submit(user=user, seconds=seconds, minutes=minutes)
 
-    def sample_for_ever(self) -> None:
+    def sample(self) -> None:
         """Which pending jobs carry a factor."""
-        while not self.over.is_set():
-            with contextlib.suppress(ClusterError):
-                factors = self.slurm.site_factors()
-                carried = sum(map(bool, factors.values()))
-                self.seen.append((wall_clock(), carried, len(factors)))
-            self.over.wait(1.0)
+        with contextlib.suppress(ClusterError):
+            factors = self.slurm.site_factors()
+            carried = sum(map(bool, factors.values()))
+            self.seen.append((wall_clock(), carried, len(factors)))
 
     def hook(self) -> Any:
         more = f'busy_share = 1\n[forecast]\nqueue_file = "{self.folder}/queue.npz"\n'
@@ -126,19 +117,12 @@ class Rehearsal:
 @contextmanager
 def rehearsed(slurm: PrivateSlurm, folder: Path) -> Iterator[Rehearsal]:
     """During the block users submit more than the machine can run, and factors are sampled."""
-    rehearsal = Rehearsal(slurm=slurm, folder=folder)
-    threads = [
-        threading.Thread(target=each)
-        for each in (rehearsal.submit_for_ever, rehearsal.sample_for_ever)
-    ]
-    for each in threads:
-        each.start()
-    try:
+    rehearsal, rng = Rehearsal(slurm=slurm, folder=folder), random.Random(1)
+    with (
+        repeating(lambda: rehearsal.submit(rng), lambda: rng.expovariate(1.0 / PAUSE)),
+        repeating(rehearsal.sample, lambda: 1.0),
+    ):
         yield rehearsal
-    finally:
-        rehearsal.over.set()
-        for each in threads:
-            each.join()
 
 
 @contextmanager

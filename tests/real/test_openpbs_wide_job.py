@@ -6,7 +6,6 @@ The same stream as on Slurm (test_wide_job_under_a_stream); `make test-pbs` asks
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.server import PBSNODES, parse_cap
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
 from slurm_rl_plugin.batch_systems.pbs.setup import setup_steps
 from tests.real.daemon_under_test import running_hook
+from tests.real.load import repeating
 from tests.real.openpbs_server import InstalledPbs, set_up_server
 
 pytestmark = pytest.mark.real
@@ -59,32 +59,17 @@ def processors_of(server: InstalledPbs) -> int:
 
 
 @contextmanager
-def stream_of_short_jobs(server: InstalledPbs, processors: int) -> Iterator[None]:
-    """More one-processor jobs than the machine can run, a few always waiting."""
-    stopped = threading.Event()
-
-    def submit() -> None:
-        while not stopped.is_set():
-            server.submit("-l", "ncpus=1,walltime=60", user=USER, seconds=STREAM_SECONDS)
-            stopped.wait(STREAM_SECONDS / processors / 1.5)
-
-    thread = threading.Thread(target=submit)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        thread.join()
-
-
-@contextmanager
 def wide_job(server: InstalledPbs, folder: Path) -> Iterator[str]:
     """The daemon, the stream, and the job that asks for all processors."""
     processors = processors_of(server)
     assert processors >= 4, "this test needs four processors, pretended ones will do"
     with (
         running_hook(server, folder, "default", cycle=2, more=ON_PBS),
-        stream_of_short_jobs(server, processors),
+        # more one-processor jobs than the machine can run, a few always waiting
+        repeating(
+            lambda: server.submit("-l", "ncpus=1,walltime=60", user=USER, seconds=STREAM_SECONDS),
+            lambda: STREAM_SECONDS / processors / 1.5,
+        ),
     ):
         server.wait_until(lambda: waiting(server) > 3, 60, "queue")
         asked = f"ncpus={processors},walltime=3600"

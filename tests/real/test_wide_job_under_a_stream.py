@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.real.conftest import StartSlurm
 from tests.real.daemon_under_test import running_hook
-from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
+from tests.real.load import repeating
+from tests.real.private_cluster import Account, ClusterPlan
 
 pytestmark = pytest.mark.real
 
@@ -32,25 +30,6 @@ def plan_with(options: str) -> ClusterPlan:
     )
 
 
-@contextmanager
-def stream_of_short_jobs(cluster: PrivateSlurm) -> Iterator[None]:
-    """More one-processor jobs than the machine can run, a few always waiting."""
-    stopped = threading.Event()
-
-    def submit() -> None:
-        while not stopped.is_set():
-            cluster.submit(user="alice", minutes=1, seconds=STREAM_SECONDS, name="short")
-            stopped.wait(STREAM_SECONDS / PROCESSORS / 1.5)
-
-    thread = threading.Thread(target=submit)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        thread.join()
-
-
 @pytest.mark.parametrize(
     ("options", "policy"),
     [
@@ -65,7 +44,11 @@ def test_a_wide_job_starts_within_the_bound(
     cluster = start_slurm(plan_with(options))
     with (
         running_hook(cluster, tmp_path, policy, cycle=2, more=GOALS),
-        stream_of_short_jobs(cluster),
+        # more one-processor jobs than the machine can run, a few always waiting
+        repeating(
+            lambda: cluster.submit(user="alice", minutes=1, seconds=STREAM_SECONDS, name="short"),
+            lambda: STREAM_SECONDS / PROCESSORS / 1.5,
+        ),
     ):
         cluster.wait_until(
             lambda: cluster.run("squeue", "-h", "-t", "PD").stdout.count("\n") > 3, 60, "a queue"

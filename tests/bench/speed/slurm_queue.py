@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,7 +28,6 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     QUEUE_FIELDS,
     queue_format,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.settings import SDIAG, parse_load
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import SQUEUE
@@ -42,7 +40,6 @@ from slurm_rl_plugin.hook.order.queue_plan import in_safe_order
 from tests.bench.live.harness import PATIENCE, eligible_jobs, open_partition, say
 from tests.bench.report import Goal, print_goals, write_document
 from tests.bench.speed.figures.__main__ import paired_ratio
-from tests.bench.speed.figures.measurements import seconds_of
 from tests.real.cluster_files import ClusterPlan
 from tests.real.conftest import running_slurm
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
@@ -227,7 +224,6 @@ def steady_cycles(queue: OrderedQueue, cycles: int) -> dict[str, object]:
         row = {
             "writes": report.writes,
             "minimum": fewest_writes(np.array(priority, dtype=np.int64)),
-            "out_of_order": jobs_out_of_order(priority),
             "seconds": seconds,
             "phase_seconds": dict(report.phase_seconds),
         }
@@ -258,32 +254,6 @@ def wanted_priorities(snapshot: QueueSnapshot, scores: dict[int, float]) -> list
     )
     wanted = sorted((-scores[job], submit, job, priority) for job, submit, priority in columns)
     return [priority for _, _, _, priority in wanted]
-
-
-def jobs_out_of_order(priority: Sequence[int]) -> int:
-    """Jobs outside a longest falling subsequence: the fewest writes if priorities were reals."""
-    piles: list[int] = []
-    for value in priority:
-        pile = bisect_left(piles, -value)
-        piles[pile : pile + 1] = [-value]
-    return len(priority) - len(piles)
-
-
-def polls(queue: OrderedQueue, repeats: int) -> dict[str, object]:
-    """Seconds of a poll of slurmctld's load and of a whole snapshot."""
-
-    def load() -> None:
-        parse_load(queue.cluster.run(*SDIAG, timeout=PATIENCE).stdout)
-
-    say("polls and snapshots")
-    found: dict[str, object] = {}
-    for name, work, count in (
-        ("sdiag", load, 3 * repeats),
-        ("snapshot", queue.system.snapshot, repeats),
-    ):
-        times = [seconds_of(work, clock=time.perf_counter) for _ in range(count)]
-        found[name] = {"median": float(np.median(times)), "longest": max(times)}
-    return found
 
 
 Period = dict[str, Any]
@@ -389,10 +359,8 @@ def order_lines(found: Found) -> Iterator[Goal]:
 def steady_lines(found: Found) -> Iterator[Goal]:
     """Cycles of the steady state."""
     cycles = found["cycles"]
-    writes, minimum, out = (
-        [cycle[key] for cycle in cycles] for key in ("writes", "minimum", "out_of_order")
-    )
-    text = f"{sum(writes):,} writes, minimum {sum(minimum):,} ({sum(out):,} with real numbers)"
+    writes, minimum = ([cycle[key] for cycle in cycles] for key in ("writes", "minimum"))
+    text = f"{sum(writes):,} writes, minimum {sum(minimum):,}"
     yield Goal(f"{len(cycles)} steady cycles", text, "writes = minimum", writes == minimum)
     for phase in cycles[0]["phase_seconds"]:
         yield Goal(f"  {phase}", seconds_text([c["phase_seconds"][phase] for c in cycles]))
@@ -403,12 +371,6 @@ def steady_lines(found: Found) -> Iterator[Goal]:
     yield Goal("squeue and sprio alone", seconds_text(found["bare_seconds"]))
     ratio = found["ratio_to_bare"]
     yield Goal("whole cycle / the two", interval(ratio), "<= 1.3", ratio["ratio"] <= 1.3)
-
-
-def poll_lines(found: Found) -> Iterator[Goal]:
-    """Polls alone."""
-    for what, times in found.items():
-        yield Goal(what, f"median {times['median']:.3f} s, longest {times['longest']:.3f} s")
 
 
 def live_lines(found: Found) -> Iterator[Goal]:
@@ -443,7 +405,6 @@ LINES: dict[str, Callable[[Found], Iterator[Goal]]] = {
     "first": first_lines,
     "order": order_lines,
     "steady": steady_lines,
-    "look": poll_lines,
     "live": live_lines,
 }
 PARTS = tuple(LINES)
@@ -470,7 +431,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "first": lambda: first_thousand(queue, chosen.orderings),
             "order": lambda: first_ordering(queue, chosen.orderings),
             "steady": lambda: steady_cycles(queue, chosen.cycles),
-            "look": lambda: polls(queue, chosen.cycles),
             "live": lambda: live_pairs(queue, chosen.pairs, chosen.period),
         }
         for part in (each for each in PARTS if each in chosen.parts.split(",")):
