@@ -142,21 +142,18 @@ def _is_as_large(request: JobRequest, refused: JobRequest) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class EarliestStartBroker(Broker):
-    """Ranks sites by their expected start; the merit is minus the expected start in seconds.
+    """Ranks sites by their expected start; the merit is minus the expected start in seconds."""
 
-    Args:
-        larger_first: whether the site with more processors wins a tie, as it has more room for an
-            error; otherwise the first one given wins.
-    """
-
-    def __init__(self, *, larger_first: bool = True) -> None:
-        self._larger_first = larger_first
+    #: Whether the site with more processors wins a tie, as it has more room for an error; otherwise
+    #: the first one given wins.
+    larger_first: bool = True
 
     def rank(self, request: JobRequest, sites: Sequence[Site]) -> list[RankedSite]:
         """Sites that make an offer, the earliest expected start first."""
         offers = _offers(request, sites)
-        if self._larger_first:
+        if self.larger_first:
             offers.sort(key=lambda offer: (-offer.processors, offer.site))
         return _by_start(offers)
 

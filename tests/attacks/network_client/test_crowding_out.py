@@ -71,6 +71,8 @@ def test_20000_requests_without_the_token_take_none_from_its_holder(site: Site, 
     statuses = {site.ask("127.0.0.1", "wrong" * 8, path) for _ in range(20_000)}
     assert statuses == {401, 429}
     assert 0 < int(site.headers["Retry-After"]) <= 3
+    assert site.ask("127.0.0.9", "wrong" * 8, path) == 401
+    assert site.headers["WWW-Authenticate"] == "Bearer"
     assert site.ask("127.0.0.1", TOKEN) == 200
 
 
