@@ -31,9 +31,6 @@ NODES = [
     {"name": "n3", "cpus": "0/0/4/4", "partitions": ["batch"]},
 ]
 
-#: Of a QOS: in the database, in slurmctld, and of other resources.
-NO_LIMIT = {"cpu": None, "live": None, "others": ""}
-
 
 class FakeCluster(StateFile):
     """A state file and the environment in which the fake commands find it."""
@@ -57,6 +54,7 @@ class FakeCluster(StateFile):
             "shares": SHARES,
             "nodes": NODES,
             "tiers": {},
+            # of a QOS: in the database, in slurmctld, and of other resources
             "qos": {
                 name: {"cpu": None, "live": None, "others": ""} for name in ("normal", "batch")
             },

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,19 +18,15 @@ import pytest
 from slurm_rl_plugin.batch_systems.command_process import Answer
 from slurm_rl_plugin.batch_systems.port import AdapterParts
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue import reader as slurm_accounting
-from slurm_rl_plugin.batch_systems.slurm.site_factor import (
-    DENIED,
-    NO_RIGHT,
-    Scontrol,
-)
+from slurm_rl_plugin.batch_systems.slurm.site_factor import DENIED, NO_RIGHT, Scontrol
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule, JobDescription
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import by_job, factors, set_factor
 from tests.fakes.fake_cluster import NOW, OF_A_MINUTE, FakeCluster
 
-OVER, ODD = {"state": "COMPLETED"}, "Unspecified error"
 FINISHED = "Job has already finished"
 WRITES_PER_CALL = "slurm_rl_plugin.batch_systems.slurm.site_factor.WRITES_PER_CALL"
 
@@ -584,3 +583,30 @@ def test_words_of_scontrol(errors: str, status: int, refused: dict[int, str] | N
     elif status or "odd" not in errors:
         with pytest.raises(BatchSystemError):
             scontrol.send([(32, 7)])
+
+
+def test_input_and_both_outputs_longer_than_a_pipe_get_through() -> None:
+    told = "x" * 1_000_000
+    program = "import sys; t = sys.stdin.read(); sys.stderr.write(t); sys.stdout.write(t); exit(3)"
+    answer = CommandRunner(timeout=20.0).call([sys.executable, "-c", program], stdin=told)
+    assert (answer.status, answer.output, answer.errors) == (3, told, told)
+
+
+@pytest.mark.parametrize("script", ["exec true", "exec <&-; sleep 0.2"])
+def test_a_child_that_does_not_read_its_input_is_no_fault(script: str) -> None:
+    commands = CommandRunner(timeout=20.0)
+    assert commands.call(["sh", "-c", script], stdin="x" * 1_000_000).status == 0
+
+
+@pytest.mark.parametrize("script", ["sleep {}", "exec >&- 2>&-; sleep {}", "sleep {} & exit 0"])
+def test_a_command_has_to_end_in_time_and_leaves_no_process(script: str) -> None:
+    seconds = f"60.{os.getpid()}"
+    with pytest.raises(BatchSystemUnavailable, match=r"no answer within 0\.5 s") as caught:
+        CommandRunner(timeout=0.5).call(["sh", "-c", script.format(seconds)])
+    assert isinstance(caught.value.__cause__, subprocess.TimeoutExpired)
+    for _ in range(100):  # a killed one takes a moment to go
+        found = subprocess.run(["pgrep", "-f", seconds], capture_output=True, check=False)
+        if not found.stdout:
+            break
+        time.sleep(0.05)
+    assert not found.stdout
