@@ -47,31 +47,12 @@ def test_classic_factors(case: list[Any]) -> None:
     assert factors_of(weights, associations) == pytest.approx(factors)
 
 
-@pytest.mark.parametrize(
-    ("period", "following"),
-    [
-        ("DAILY", (2026, 11, 15)),
-        ("WEEKLY", (2026, 11, 15)),  # the 14th is a Saturday
-        ("MONTHLY", (2026, 12, 1)),
-        ("QUARTERLY", (2027, 1, 1)),
-        ("YEARLY", (2027, 1, 1)),
-        ("NONE", None),
-    ],
-)
-def test_usage_is_reset_at_midnight(period: str, following: tuple[int, int, int] | None) -> None:
-    last = datetime(2026, 11, 14, 13, 37, 5)
-    assert next_reset(period, last) == (following and datetime(*following))
+@rows("share_trees", "resets", "period following")
+def test_usage_is_reset_at_midnight(period: str, following: datetime | None) -> None:
+    assert next_reset(period, datetime(2026, 11, 14, 13, 37, 5)) == (following or None)
 
 
-@pytest.mark.parametrize(
-    ("flags", "favours_small", "size", "partition", "qos", "node"),
-    [
-        ("", False, (2 / 4 + 8 / 32) / 2, 5 / 20, 30 / 120, 2 / 3),
-        ("", True, 1 - (2 / 4 + 8 / 32) / 2, 5 / 20, 30 / 120, 2 / 3),
-        ("SMALL_RELATIVE_TO_TIME", False, 2 / 4 / 3, 5 / 20, 30 / 120, 2 / 3),
-        ("NO_NORMAL_PART NO_NORMAL_QOS NO_NORMAL_TRES", False, 0.375, 5, 30, 2),
-    ],
-)
+@rows("share_trees", "points", "flags favours_small size partition qos node")
 def test_points_of_what_a_job_asks_for(
     flags: str, favours_small: bool, size: float, partition: float, qos: float, node: float
 ) -> None:

@@ -31,20 +31,19 @@ from slurm_rl_plugin.features.site import (
     share_doublings,
     static_job_features,
 )
-from slurm_rl_plugin.simulator.kernel.workload import Workload
-from tests.reference.loads import arrived_by, random_workload, snapshot_of, table_of
+from tests.case_files import rows
+from tests.reference.loads import arrived_by, random_workload, snapshot_of, table_of, workload_of
 from tests.reference.readable_simulator import Moment
 
 #: job 0 runs since 100 on 4 of 8 processors, 1 and 2 wait at 200
-LOAD = Workload.of(
-    submit=np.array([100.0, 110.0, 150.0]),
-    run_time=np.array([1000.0, 540.0, 99.0]),
-    estimate=np.array([1000.0, 540.0, 99.0]),
-    time_limit=np.array([9999.0, 999.0, 99.0]),  # equal to the estimate: none was requested
-    processors=np.array([4, 2, 8]),
-    account=np.array([0, 0, 1]),
-    interactive=np.array([True, True, False]),
-    shares=np.array([0.75, 0.25]),
+LOAD = workload_of(
+    [100.0, 110.0, 150.0],
+    [1000.0, 540.0, 99.0],
+    time_limit=[9999.0, 999.0, 99.0],  # equal to the estimate: none was requested
+    processors=[4, 2, 8],
+    account=[0, 0, 1],
+    interactive=[True, True, False],
+    shares=[0.75, 0.25],
 )
 AT_200 = Moment(200.0, [1, 2], [0], [100.0, math.nan, math.nan])
 SNAPSHOT = snapshot_of(LOAD, AT_200, 8)
@@ -59,17 +58,7 @@ def queue_of(snapshot, estimate, running):
     return dict(zip(SITE.queue, values.tolist(), strict=True))
 
 
-@pytest.mark.parametrize(
-    ("share", "usage", "expected"),
-    [
-        (0.25, 0.125, -1.0),
-        (0.04, 0.8, 4.0),  # 20 times: counted as 16
-        (0.8, 0.04, -4.0),
-        (0.25, 0.0, -4.0),
-        (0.0, 0.25, 4.0),
-        (0.0, 0.0, 0.0),  # no share and nothing used
-    ],
-)
+@rows("share_trees", "doublings", "share usage expected")
 def test_doublings_of_usage_over_share_are_told_up_to_four(share, usage, expected):
     found = dynamic_job_features(0.0, 0.0, share_doublings(share, usage), 1.0, 8.0)
     assert found[2:] == pytest.approx((expected, 8 * expected))
@@ -123,15 +112,13 @@ def test_features_lie_near_their_usual_places_for_the_largest_jobs_a_site_may_ho
 
 
 #: jobs 0 (batch, 4 processors, since 160) and 1 (interactive, since 100) run; 2, 3, 4 wait at 200
-GRID_LOAD = Workload.of(
-    submit=np.array([40.0, 70.0, 120.0, 130.0, 140.0]),
-    run_time=np.array([1000.0, 240.0, 99.0, 900.0, 9.0]),
-    estimate=np.array([1000.0, 240.0, 99.0, 900.0, 9.0]),
-    time_limit=np.array([1000.0, 240.0, 99.0, 900.0, 9.0]),
-    processors=np.array([4, 1, 8, 1, 1]),
-    account=np.array([1, 0, 3, 1, 4]),
-    interactive=np.array([False, True, True, False, True]),
-    shares=np.array([0.15, 0.4, 0.15, 0.05, 0.25]),
+GRID_LOAD = workload_of(
+    [40.0, 70.0, 120.0, 130.0, 140.0],
+    [1000.0, 240.0, 99.0, 900.0, 9.0],
+    processors=[4, 1, 8, 1, 1],
+    account=[1, 0, 3, 1, 4],
+    interactive=[False, True, True, False, True],
+    shares=[0.15, 0.4, 0.15, 0.05, 0.25],
 )
 GRID = snapshot_of(GRID_LOAD, Moment(200.0, [2, 3, 4], [0, 1], [160.0, 100.0, *[math.nan] * 3]), 8)
 WAITING, RUNNING = GRID_LOAD.estimate[2:], GRID_LOAD.estimate[:2]

@@ -14,6 +14,7 @@ from slurm_rl_plugin.forecasts.forecast import (
     scores_by,
     scores_of,
 )
+from tests.case_files import rows
 
 
 def of(*seconds: float) -> Forecasts:
@@ -29,17 +30,7 @@ def test_median_and_bands_are_the_quantiles_of_their_levels() -> None:
     assert [end.tolist() for end in DECADES.band(0.9)] == [[10.0], [1e7]]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "chance"),
-    [
-        *zip((10.0, 100.0, 1e3, 1e4, 1e5, 1e6, 1e7), LEVELS, strict=True),
-        (10**3.5, 0.375),  # halfway in log wait
-        (10**0.5, 0.025),  # half a decade below the 5 %, at the slope from 5 to 10 %
-        (1.0, 0.0),
-        (0.0, 0.0),
-        (1e9, 1.0),
-    ],
-)
+@rows("questions", "chances", "seconds chance")
 def test_chances_run_straight_in_log_wait(seconds: float, chance: float) -> None:
     assert DECADES.chance_within(seconds)[0] == pytest.approx(chance)
 

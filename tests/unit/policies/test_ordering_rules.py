@@ -23,24 +23,20 @@ from slurm_rl_plugin.policies.registry import (
     rule_policy,
 )
 from slurm_rl_plugin.services.hook import check_model_file, load_policy
-from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.case_files import rows
-from tests.reference.loads import snapshot_of
+from tests.reference.loads import snapshot_of, workload_of
 from tests.reference.readable_simulator import Moment
 
 LIMITS = np.array([300.0, 900.0, 200.0, 240.0])
-QUEUE = Workload.of(
-    submit=np.array([1000.0, 1010.0, 1400.0, 1150.0]),
-    run_time=LIMITS,
+QUEUE = workload_of(
+    [1000.0, 1010.0, 1400.0, 1150.0],
+    LIMITS,
     estimate=LIMITS + 1,  # so that the snapshot shows every limit
-    time_limit=LIMITS,
-    processors=np.array([1, 1, 8, 2]),
-    account=np.zeros(4, dtype=np.int64),
-    interactive=np.array([False, False, False, True]),
-    shares=np.array([1.0]),
+    processors=[1, 1, 8, 2],
+    interactive=[False, False, False, True],
 )
 SNAPSHOT = snapshot_of(QUEUE, Moment(1500.0, [0, 1, 2, 3], [], [np.nan] * 4), 8)
 

@@ -30,14 +30,7 @@ def test_infeasible_weights_of_the_2008_paper_bound_fairness_at_625_thousandths(
     assert fairness(weights, usage) == pytest.approx(0.625)
 
 
-@pytest.mark.parametrize(
-    ("usage", "value"),
-    [
-        (SHARES, 1.0),
-        ([0.0, 0.6, 0.4], 0.0),  # the largest account got nothing
-        ([0.0, 0.0, 0.0], 0.0),  # no account has got anything
-    ],
-)
+@rows("utility", "fairness", "usage value")
 def test_fairness_of_all_and_of_nothing(usage, value):
     assert fairness(SHARES, np.array(usage)) == value
 

@@ -7,7 +7,7 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.utility.reward import RewardWeights
-from slurm_rl_plugin.utility.summary import ENOUGH_OF_ONE, ScheduledJobs, one_user_capped, summarise
+from slurm_rl_plugin.utility.summary import ScheduledJobs, one_user_capped, summarise
 from tests.case_files import rows
 
 #: submit, start, run, processors, account, interactive
@@ -36,16 +36,7 @@ FAIRNESS = [0.0, 0.0, 1 - (0.5 - 22 / 122) / 0.5, 1 - (0.5 - 150 / 550) / 0.5]
 UTILITY = [1.0, (1120 / 1060) ** -0.3, math.exp(-0.5 * 61 / 60), math.exp(-0.5 * 240 / 60)]
 
 
-@pytest.mark.parametrize(
-    ("of_eve", "of_others", "counts"),
-    [
-        (100_000, 400, 400.0),  # no more than all others together
-        (400, 400, 400.0),
-        (5000, 3, ENOUGH_OF_ONE),  # a new user's three rows must not outweigh 5000
-        (50, 0, 50.0),
-        (0, 0, 0.0),
-    ],
-)
+@rows("utility", "one_user", "of_eve of_others counts")
 def test_one_user_has_at_most_half_of_a_figure(of_eve: int, of_others: int, counts: float):
     user = np.array(["eve"] * of_eve + ["ann", "ben"] * of_others)[: of_eve + of_others]
     weight = one_user_capped(np.ones(len(user)), user)
