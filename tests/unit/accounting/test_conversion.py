@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 import tracemalloc
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,37 +29,11 @@ from slurm_rl_plugin.accounting.sacct.reader import SacctReader, SeenRecords
 from slurm_rl_plugin.accounting.stored.log import COLUMNS, StoredLog
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import DAY
-from tests.contracts.test_accounting_readers import CASES, told
+from tests.contracts.test_accounting_readers import CASES, LOGS, told
 
-FIELDS = (
-    "JobIDRaw|User|Account|Partition|QOS|Submit|Eligible|Start|End|ElapsedRaw|Elapsed|TimelimitRaw|"
-    "Timelimit|NCPUS|NNodes|ReqTRES|ReqMem|JobName|State|SubmitLine"
-)
-VALUES = {
-    "JobIDRaw": ["7", "8", "123456789012345678", "9_3", "9_[1-4]", "9.batch", "9.0", "9+1", "x"],
-    "User": ["ann", "bob", "", "Zoë"],
-    "Account": ["physics", ""],
-    "Partition": ["main", "gpu"],
-    "QOS": ["normal"],
-    "Submit": ["1000", "900", "1000", "2024-02-29T00:00:00", "Unknown", "2024-02-30T00:00:00",
-               "1970-01-01T00:00:00", "2024-02-28T23:59:60", "0000-01-01T00:00:00", "0", "now", ""],
-    "Eligible": ["1000", "1010", "Unknown", "", "2024-02-29T00:00:10", "99999999999", "950"],
-    "Start": ["1060", "1000", "2024-02-29T00:01:00", "Unknown", "None", "", "950"],
-    "End": ["1160", "1000", "2024-02-29T01:01:00", "Unknown", "", "900"],
-    "ElapsedRaw": ["100", "100", "0", "", "-5", "INVALID", "1234567890"],
-    "Elapsed": ["00:01:40", "1-00:00:05", "", "INVALID", "-00:10:00.5", "01:40"],
-    "TimelimitRaw": ["60", "", "UNLIMITED", "-1", "Partition_Limit"],
-    "Timelimit": ["01:00:00", "", "UNLIMITED", "2-00:00:00"],
-    "NCPUS": ["4", "1", "0", "", "-2"],
-    "NNodes": ["1", "2", "", "1.2K", "x"],
-    "ReqTRES": ["billing=4,cpu=4,mem=8G,node=1", "cpu=2,gres/gpu:a=1,mem=3.5G", "", "cpu=1", "odd"],
-    "ReqMem": ["8G", "4Gn", "2Gc", "", "?"],
-    "JobName": ["run", "a|b", "a\nb", ""],
-    "State": ["COMPLETED", "CANCELLED by 0", "RUNNING", "FAILED+", "TIMEOUT", "odd"],
-    "SubmitLine": ["sbatch run.sh", "sbatch -c 2 --exclusive x | y", "one\ntwo\n\nthree", "",
-                   "caf\xe9", "last\r"],
-}  # fmt: skip
-NAMES = FIELDS.split("|")
+VALUES: dict[str, list[str]] = tomllib.loads((LOGS / "values_of_sacct.toml").read_text())
+FIELDS = "|".join(VALUES)
+NAMES = list(VALUES)
 #: Mostly sound rows, as in a real dump; any value now and then.
 ROWS = st.fixed_dictionaries(
     {
