@@ -97,12 +97,15 @@ def interval_panels(
     `panel` and `label` are parts of a claim's cell: what has a panel, and what has a row in it.
     """
     titles = list(dict.fromkeys(getattr(each.cell, panel) for each in claims))
-    most = len({getattr(each.cell, label) for each in claims})
-    figure, axes = panels(titles, (4.5, 1.8 + 0.25 * most), share=True)
+    names = list(dict.fromkeys(getattr(each.cell, label) for each in claims))[::-1]
+    share = len(claims) == len(titles) * len(names)
+    figure, axes = panels(titles, (4.5, 1.8 + 0.25 * len(names)), share=share)
     for axis, title in zip(axes, titles, strict=True):
-        shown = [each for each in reversed(claims) if getattr(each.cell, panel) == title]
-        draw_intervals(axis, {getattr(each.cell, label): each.measured for each in shown})
-        for place, each in enumerate(shown):
+        mine = (each for each in claims if getattr(each.cell, panel) == title)
+        known = {getattr(each.cell, label): each for each in mine}
+        shown = {name: known[name] for name in names if name in known}
+        draw_intervals(axis, {name: each.measured for name, each in shown.items()})
+        for place, each in enumerate(shown.values()):
             if each.printed is not None:
                 axis.plot(each.printed.value, place, "|", color="C3", markersize=16)
         if at is not None:
