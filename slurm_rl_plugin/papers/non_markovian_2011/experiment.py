@@ -39,12 +39,7 @@ from slurm_rl_plugin.policies.echo_state import ReservoirSettings
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.simulator.workloads.recorded_runs import quantiles_at_start
-from slurm_rl_plugin.units import (
-    DAY,
-    SHORT_JOB_RUN_TIME,
-    BoolArray,
-    FloatArray,
-)
+from slurm_rl_plugin.units import DAY, SHORT_JOB_RUN_TIME, BoolArray, FloatArray
 from slurm_rl_plugin.utility.time_utility import responsiveness
 
 #: The learned policies: feed-forward (NN) or echo state network (ESN), run times known (ORA) or
@@ -137,8 +132,7 @@ def contenders(
 ) -> dict[str, trials.Contender]:
     """The policies of an experiment; learned ones as "<name> <learner>"."""
     found = trials.rules(trials.NATIVE) if native else {}
-    names = (trials.FIFO, trials.INTERACTIVE_FIRST, trials.SJF, trials.MIN_RUN_WAIT, _HOLDING)
-    found |= trials.rules(*names, medians=medians)
+    found |= trials.rules(*BASELINES[1:], medians=medians)
     for name, learned in networks.items():
         estimates = medians if "EST" in name else None
         for learner, network in enumerate(learned, start=1):
@@ -339,8 +333,6 @@ def estimate_figures(
 MEASURED_SEGMENTS = (17, 18, 19)
 #: Segment before them, which provides the medians.
 _EARLIER = 16
-#: The first and last jobs are not counted (2011, section 4.1).
-_DROP = (500, 500)
 _CAPACITIES = (trials.PROCESSORS_OF_2011, trials.PROCESSORS_OF_LPC)
 
 
@@ -408,7 +400,7 @@ def run(asked: Asked) -> Outcome:
     with asked.bar("training and simulating", _steps(asked)) as add:
         networks = learn(effort, ResultStore(asked.models, add))
         policies = contenders(networks, medians_of(*training_logs(effort)), native=False)
-        groups, drop = {}, effort.drop_of(_DROP)
+        groups, drop = {}, effort.drop_of(trials.SEGMENT_DROP)
         for load in LOADS:
             trial = trials.run_trial(generated(load, seeds, effort), policies, drop, add)
             groups[f"EGEE-like load {load}"] = trials.with_averages(trial, networks)
@@ -419,14 +411,11 @@ def run(asked: Asked) -> Outcome:
             tried |= {f"shipped {name}": [import_model(asked.shipped(name))] for name in _SHIPPED}
             crowded = crowded_segment(traces, effort)
             estimates = estimate_figures(crowded, tried, medians_of(past))
-    shown = dict(groups)
-    title = "LPC-EGEE segments {}, {} processors"
+    on_lpc = "LPC-EGEE segments 17 to 19, {} processors"
     more: list[str | claims.TextTable] = []
     if segments:
         capacity = trials.PROCESSORS_OF_2011
-        shown_segments = segments[capacity]
-        groups[title.format("17 to 19", capacity)] = shown_segments
-        shown[title.format("17-19", capacity)] = shown_segments
+        shown = groups[on_lpc.format(capacity)] = segments[capacity]
         header = ["POLICY", *map(str.upper, next(iter(estimates.values())))]
         table = ([name, *each.values()] for name, each in estimates.items())
         more.append("\nJ = U/2 + F/2 on LPC-D, 81 processors, by the estimate of run times:")
@@ -436,25 +425,20 @@ def run(asked: Asked) -> Outcome:
         rows += [*rows_of_tables(group, trial), *rows_of_sentences(group, trial)]
     if segments:  # only on its own machine is the native scheduler compared fairly
         capacity = trials.PROCESSORS_OF_LPC
-        rows += rows_on_native(title.format("17 to 19", capacity), segments[capacity])
+        rows += rows_on_native(on_lpc.format(capacity), segments[capacity])
     found = DECLARED.claims(rows)
     memory = [each for each in found if each.cell.group.startswith("Memory")]
     across = "difference of mean R of the worst 5 % interactive jobs"
     drawings = {
-        "fig-2-responsiveness.png": partial(_draw_responsiveness, shown),
-        "fig-3-queuing-delay.png": partial(cumulative_waits, shown, _STYLES),
+        "fig-2-responsiveness.png": partial(_draw_responsiveness, groups),
+        "fig-3-queuing-delay.png": partial(cumulative_waits, groups, _STYLES),
         "memory.png": partial(interval_panels, memory, across, at=0.0),
     }
     if segments:
         places = {
-            f"LPC-EGEE segment {number}": (shown_segments, place)
+            f"LPC-EGEE segment {number}": (shown, place)
             for place, number in enumerate(MEASURED_SEGMENTS)
         }
         drawings["fig-4-fairness.png"] = partial(fairness_gaps, places, _STYLES)
-    return Outcome(
-        claims=found,
-        seeds=seeds,
-        more=more,
-        facts={"estimates": estimates},
-        drawings=drawings,
-    )
+    facts = {"estimates": estimates}
+    return Outcome(claims=found, seeds=seeds, more=more, facts=facts, drawings=drawings)

@@ -21,11 +21,7 @@ from slurm_rl_plugin.learning.fitted_q import (
     targets,
     with_a_choice,
 )
-from slurm_rl_plugin.learning.regression import (
-    EchoStateRegressor,
-    FeedForwardRegressor,
-    Samples,
-)
+from slurm_rl_plugin.learning.regression import EchoStateRegressor, FeedForwardRegressor, Samples
 from slurm_rl_plugin.learning.rollout import (
     NO_JOB,
     SiteExperience,

@@ -25,11 +25,7 @@ from slurm_rl_plugin.learning.training_load import (
     mean_objective,
     rule_objective,
 )
-from slurm_rl_plugin.policies.network import (
-    fixed_scaler,
-    network_from_parameters,
-    parameter_count,
-)
+from slurm_rl_plugin.policies.network import fixed_scaler, network_from_parameters, parameter_count
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log

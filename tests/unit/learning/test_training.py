@@ -34,9 +34,7 @@ from slurm_rl_plugin.learning.training import (
     train_model,
 )
 from slurm_rl_plugin.learning.training_load import log_window, split_stretches
-from slurm_rl_plugin.policies.network import (
-    QNetwork,
-)
+from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log

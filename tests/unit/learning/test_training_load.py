@@ -10,13 +10,9 @@ import pytest
 from slurm_rl_plugin.domain.goals import AS_TRAINED, POINTS_A_DOUBLING, Goals
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, evaluate, starts_under
-from slurm_rl_plugin.learning.policy_search import (
-    rule_network,
-)
+from slurm_rl_plugin.learning.policy_search import rule_network
 from slurm_rl_plugin.learning.training_load import TrainingLoad, rule_objective
-from slurm_rl_plugin.simulator.schedules.simulation import (
-    SimulationSettings,
-)
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import (
     GIVEN,

@@ -24,13 +24,7 @@ from slurm_rl_plugin.papers.reactive_grids_2008.rows import (
     smallest_ratio,
 )
 from slurm_rl_plugin.papers.study.study import QUICK
-from slurm_rl_plugin.papers.study.trials import (
-    FIFO,
-    LONGEST_FIRST,
-    SJF,
-    PairedTrial,
-    run_trial,
-)
+from slurm_rl_plugin.papers.study.trials import FIFO, LONGEST_FIRST, SJF, PairedTrial, run_trial
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
 from tests.functional.small_site import by_run_time
 
