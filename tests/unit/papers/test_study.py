@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from scipy import stats
 from slurm_rl_plugin import papers
 from slurm_rl_plugin.measure.intervals import of_samples
 from slurm_rl_plugin.papers.study.claims import (
+    FEW_LOGS,
     GOAL,
     Cell,
     Declared,
@@ -29,16 +29,11 @@ from slurm_rl_plugin.papers.study.claims import (
     row,
 )
 from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
+from tests.case_files import rows
 
 HUNDRED = np.arange(100, dtype=np.float64)
 CELL = Cell("a", "RL", "wait")
 DECLARED = sorted(Path(papers.__path__[0]).glob("*/claims.toml"))
-
-
-def measured(value: float, error: float | None = None, *ends: float, **more: Any) -> Row:
-    """A row with its error, or the ends of its interval."""
-    figure = Measurement(value=value, standard_error=error, ci95=ends or None)  # type: ignore[arg-type]
-    return Row(cell=CELL, measured=figure, **more)
 
 
 @pytest.mark.parametrize(
@@ -50,55 +45,32 @@ def test_a_printed_figure_is_known_to_its_last_digit(text: str, value: float, un
     assert (printed.value, printed.unit) == pytest.approx((value, unit))
 
 
-EQUAL = {"printed": "100", "remark": "the reason"}
-DRAW = {"kind": "draw", "remark": "the reason"}
-TWO = {"kind": "decimals", "decimals": 2}
-LEAST, MOST = {"kind": "least", "printed": "0.9"}, {"kind": "most", "printed": "0.9"}
-REACHED = measured(-0.08, None, -0.29, 0.07)
-#: Entry, row, verdict and the begin of its reason.
-VERDICTS: list[tuple[dict[str, Any], Row, bool | None, str]] = [
-    # within three standard errors and the rounding of the print
-    (EQUAL, measured(106.4, 2.0), True, "off by +6.4, 3.2 standard errors"),
-    (EQUAL, measured(106.6, 2.0), False, "off by +6.6, 3.3 standard errors: the reason"),
-    ({"printed": ".83"}, measured(0.825), True, "equal as printed"),
-    ({"printed": ".83"}, measured(0.8249), False, "off by -0.0051"),
-    ({"printed": "-"}, measured(0.9), None, "no earlier figure"),
-    # without chance all decimals are compared
-    ({**TWO, "printed": "258.37"}, measured(258.3741), True, "equal to two decimals"),
-    ({**TWO, "printed": "258.37"}, measured(258.3751), False, "differs by +0.00 %"),
-    ({**TWO, "printed": "337", "decimals": 0}, measured(337.34), True, "equal as printed"),
-    ({**TWO, "printed": "100.00"}, measured(101.5), False, "differs by +1.50 %"),
-    # one draw lies within the middle 95 %; on one log it must be equal as printed
-    ({**DRAW, "printed": "3"}, row(*CELL, HUNDRED), True, "printed figure within 2.475 to"),
-    ({**DRAW, "printed": "99"}, row(*CELL, HUNDRED), False, "printed figure outside 2.475"),
-    ({**DRAW, "printed": "0"}, row(*CELL, HUNDRED), False, "printed figure outside 2.475"),
-    ({**DRAW, "printed": ".93"}, row(*CELL, np.array([0.934])), True, "measured 0.934 on the one"),
-    ({**DRAW, "printed": ".93"}, row(*CELL, np.array([0.936])), False, "measured 0.936 on the one"),
-    # a bound is kept when the interval reaches it; that of three logs reaches nothing
-    (LEAST, measured(0.89, None, 0.85, 0.91), True, "0.89 against at least 0.9"),
-    (LEAST, measured(0.88, None, 0.85, 0.89), False, "0.88 against at least 0.9"),
-    (MOST, measured(0.91, None, 0.89, 0.95), True, "0.91 against at most 0.9"),
-    (MOST, measured(0.92, None, 0.91, 0.95), False, "0.92 against at most 0.9"),
-    ({"kind": "least", "bound": -0.01}, REACHED, True, "-0.08 against at least -0.01"),
-    ({"kind": "least", "bound": -0.01}, replace(REACHED, logs=3), False, "-0.08 against"),
-    ({"kind": "least", "bound": -0.01, "alone": True}, REACHED, False, "-0.08 against"),
-    ({**LEAST, "holding": "; misprinted"}, measured(0.95), True, "0.95 against at least 0.9; misp"),
-    ({"kind": "between", "bounds": (0.8, 0.9)}, measured(0.9), True, "0.9 against 0.80 to 0.90"),
-    ({"kind": "between", "bounds": (0.8, 0.9)}, measured(0.91), False, "0.91 against 0.80 to"),
-    # a gain has its whole interval above 0
-    ({"kind": "gain"}, measured(0.1, None, 0.01, 0.2), True, "paired difference +0.1, 95 % int"),
-    ({"kind": "gain"}, measured(0.1, None, -0.01, 0.2), False, "paired difference +0.1"),
-]
+def row_with(
+    value: float = 0.0,
+    error: float | None = None,
+    ends: tuple[float, float] | None = None,
+    logs: int = FEW_LOGS,
+    draws: Any = None,
+) -> Row:
+    """A row of draws, or of a figure with its error or the ends of its interval."""
+    if draws is not None:
+        return row(*CELL, HUNDRED if draws == "hundred" else np.array(draws))
+    return Row(
+        cell=CELL, measured=Measurement(value=value, standard_error=error, ci95=ends), logs=logs
+    )
 
 
-@pytest.mark.parametrize(("entry", "found", "holds", "because"), VERDICTS)
+@rows("verdicts", "verdicts", "entry figure verdict because")
 def test_a_figure_reproduces_or_says_why_not(
-    entry: dict[str, Any], found: Row, holds: bool | None, because: str
+    entry: dict[str, Any], figure: dict[str, Any], verdict: str, because: str
 ) -> None:
+    found = row_with(**figure)
     document = Entry(**entry).claim(found).as_json()
-    assert document["verdict"] == {True: "reproduces", False: "does not", None: None}[holds]
+    assert document["verdict"] == (verdict or None)
     assert document["because"].startswith(because)
-    assert document["because"].endswith("the reason") is (holds is False and "remark" in entry)
+    assert document["because"].endswith("the reason") is (
+        verdict == "does not" and "remark" in entry
+    )
     if entry.get("kind") == "decimals":
         off = round(found.measured.value, entry["decimals"]) - float(entry["printed"])
         assert document["difference"] == round(off, entry["decimals"])
