@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.batch_systems.slurm.kind import SLURM
-from slurm_rl_plugin.domain.machine import Machine, ResourceLimit
+from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.machine_files.reader import read_machine
 from tests.real.conftest import StartSlurm
 from tests.real.machine_plan import LIMITS, PLAN
@@ -56,23 +56,3 @@ def test_running_and_written_machine_are_the_same(cluster: PrivateSlurm) -> None
         assert core in machine.left_out
         assert any(sentence.endswith(waits) for sentence in machine.left_out)
         assert any("GrpTRESMins=cpu=600" in sentence for sentence in machine.left_out)
-
-
-def test_limits_and_shares_of_a_running_slurm(cluster: PrivateSlurm) -> None:
-    live = running_machine(cluster)
-    assert live.qos == {
-        "normal": ResourceLimit(),
-        "night": ResourceLimit(
-            group={"cpus": 6.0, "gpus": 2.0},
-            user={"jobs": 3.0},
-            longest=86400.0,
-            priority=7.0,
-        ),
-    }
-    group = {"nodes": 2.0, "memory": 1024.0, "jobs": 5.0}
-    assert live.accounts == {"physics": ResourceLimit(group=group, user={"jobs": 2.0})}
-    assert live.users == {"alice": ResourceLimit(group={"jobs": 1.0})}
-    shares = {each.account: each.share for each in live.associations if not each.user}
-    assert shares == {"physics": 70.0, "biology": 30.0}
-    assert live.parent_of == {"physics": "root", "biology": "root"}
-    assert live.account_of == {"root": "root", "alice": "physics", "bob": "biology"}

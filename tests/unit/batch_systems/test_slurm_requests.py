@@ -340,7 +340,18 @@ def test_the_machine_of_each_release(answers: Path) -> None:
     assert machine.backfill.interval == 2.0
     assert machine.weights.resources == {"cpus": 10.0, "memory": 0.03, "gpus": 300.0}
     assert machine.licences == {"matlab": 10.0, "ansys": 1.0}
+    assert machine.qos == {
+        "normal": ResourceLimit(),
+        "night": ResourceLimit(
+            group={"cpus": 6.0, "gpus": 2.0}, user={"jobs": 3.0}, longest=86400.0, priority=7.0
+        ),
+    }
+    group = {"nodes": 2.0, "memory": 1024.0, "jobs": 5.0}
+    assert machine.accounts == {"physics": ResourceLimit(group=group, user={"jobs": 2.0})}
     assert machine.users == {"alice": ResourceLimit(group={"jobs": 1.0})}
+    shares = {each.account: each.share for each in machine.associations if not each.user}
+    assert shares == {"physics": 70.0, "biology": 30.0}
+    assert machine.account_of == {"root": "root", "alice": "physics", "bob": "biology"}
     assert "n2: down or drained now, but counted." in machine.left_out
     config = answers.joinpath("machine-config.txt").read_text().replace("slurmdbd", "none")
     machine = read_running_cluster(recorded(answers, config=config, qos="no table")).machine
