@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -125,12 +124,6 @@ openb-node-0001,96000,393216,8,T4
 openb-node-0002,32000,262144,0,nan
 openb-node-0003,64500,262144,2,V100M16
 """
-
-
-def one(frame: pl.DataFrame, **values: Any) -> pl.DataFrame:
-    """The first record of a sample with other values, texts where a type would not hold them."""
-    changed = [pl.Series(name, [value]) for name, value in values.items()]
-    return frame.head(1).with_columns(changed)
 
 
 def as_csv(frame: pl.DataFrame, path: Path) -> Path:

@@ -11,21 +11,17 @@ import pytest
 from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.errors import AccountingLogError
-from slurm_rl_plugin.units import HOUR
 from tests.contracts.test_accounting_readers import told
 from tests.unit.accounting.published_samples import (
-    EPOCH,
     as_csv,
     as_parquet,
     f_data,
-    one,
     pm100,
     pods,
 )
 
 SAMPLES = {"f-data": f_data(60), "pm100": pm100(60), "openb": pods(60)}
 FORMS = {"csv": as_csv, "parquet": as_parquet}
-START = EPOCH.timestamp()
 
 
 @pytest.fixture(params=SAMPLES, ids=SAMPLES)
@@ -63,70 +59,6 @@ def test_what_is_converted_reads_as_the_file_itself(path, kind, batch, tmp_path)
         np.testing.assert_array_equal(column, other[name], err_msg=name)
 
 
-def test_f_data_asks_for_nodes_cores_and_memory_of_each_node(tmp_path):
-    frame = one(
-        f_data(3),
-        jid="jid_77",
-        adt="2021-04-01 10:28:01+09",
-        qdt="2021-04-01 10:28:03+09",
-        sdt="2021-04-01 10:29:01.5+0900",
-        duration=50.0,
-        elpl=7200.0,
-        cnumr=96,
-        cnumat=144,
-        nnumr=2,
-        mszl=4.0 * 2**30,
-    )
-    log, _ = read(frame, tmp_path)
-    assert log.requests is not None
-    assert log.job_id.tolist() == [77]
-    assert (log.submit - START).tolist() == [0.0]
-    assert (log.eligible - START).tolist() == [2.0]
-    assert (log.start - START).tolist() == [60.5]
-    assert (log.run_time.tolist(), log.time_limit.tolist()) == ([50.0], [2 * HOUR])
-    assert log.processors.tolist() == [144]
-    assert log.requests.total.tolist() == [[96.0, 2 * 4096.0, 0.0]]
-    assert log.requests.nodes.tolist() == [2]
-    assert log.accounts == log.users == (frame["usr"][0],)
-
-
-@pytest.mark.parametrize("limit", [float(2**64 - 1), 0.0, None])
-def test_f_data_without_a_limit_of_memory_asks_for_none(limit, tmp_path):
-    log, _ = read(one(f_data(1), mszl=limit), tmp_path)
-    assert log.requests.of("memory").tolist() == [0.0]
-
-
-def test_pm100_counts_minutes_and_gibibytes(tmp_path):
-    frame = one(
-        pm100(3),
-        run_time=90,
-        time_limit=30,
-        num_cores_req=64,
-        num_cores_alloc=256,
-        num_nodes_req=2,
-        num_gpus_req=8,
-        mem_req=460,
-        cores_per_task=16,
-        shared="0",
-        req_nodes="r1n2",
-    )
-    log, report = read(frame, tmp_path)
-    assert report.noticed == {"req_nodes is not read": 1}
-    assert log.requests is not None
-    assert log.time_limit.tolist() == [1800.0]
-    assert log.processors.tolist() == [256]
-    assert log.requests.total.tolist() == [[64.0, 460 * 1024.0, 8.0]]
-    assert (log.requests.nodes.tolist(), log.requests.cpus_per_task.tolist()) == ([2], [16])
-    assert log.requests.exclusive.tolist() == [True]
-    assert log.accounts == (str(frame["group_id"][0]),)
-
-
-@pytest.mark.parametrize("limit", [4294967295, 4294967294, "INFINITE", "UNLIMITED", None])
-def test_pm100_without_a_limit_of_time(limit, tmp_path):
-    log, _ = read(one(pm100(1), time_limit=limit), tmp_path)
-    assert np.isnan(log.time_limit).all()
-
-
 def test_pm100_of_earlier_revisions_names_cores_cpus(tmp_path):
     sample = pm100(5)
     former = {
@@ -141,59 +73,11 @@ def test_pm100_of_earlier_revisions_names_cores_cpus(tmp_path):
     np.testing.assert_array_equal(now.requests.total, before.requests.total)
 
 
-def test_pm100_may_share_nodes_and_takes_what_it_got_where_it_asked_for_nothing(tmp_path):
-    frame = one(pm100(1), shared="1", num_gpus_req=0, num_gpus_alloc=4, mem_req=None, mem_alloc=7)
-    log, _ = read(frame, tmp_path)
-    assert log.requests.exclusive.tolist() == [False]
-    assert log.requests.total[0, 1:].tolist() == [7 * 1024.0, 4.0]
-
-
-def test_openb_rounds_parts_up_and_says_so(tmp_path):
-    frame = one(pods(1), cpu_milli=11908, num_gpu=1, gpu_milli=460, memory_mib=47104)
-    frame = frame.with_columns(
-        gpu_spec=pl.lit("V100M16|V100M32"),
-        creation_time=pl.lit(10),
-        scheduled_time=pl.lit(12),
-        deletion_time=pl.lit(112),
-    )
-    log, report = read(frame, tmp_path, as_csv)
-    assert log.requests is not None
-    assert (log.submit.tolist(), log.start.tolist(), log.run_time.tolist()) == ([10], [12], [100])
-    assert log.requests.total.tolist() == [[12.0, 47104.0, 1.0]]
-    assert (log.requests.nodes.tolist(), log.requests.cpus_per_task.tolist()) == ([1], [12])
-    assert [log.requests.constraints[each] for each in log.requests.constraint] == [
-        "V100M16|V100M32"
-    ]
-    assert report.noticed == {
-        "a part of a CPU counted as a whole one": 1,
-        "a part of a GPU counted as a whole one": 1,
-    }
-
-
 def test_pods_that_were_never_scheduled_never_ran(tmp_path):
     sample = SAMPLES["openb"]
     _, report = read(sample, tmp_path, as_csv)
     assert report.dropped == {"never ran": sample["scheduled_time"].null_count()}
     assert report.dropped["never ran"] > 0
-
-
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        ({"duration": 0.0}, "never ran"),
-        ({"duration": -1.0}, "negative run time"),
-        ({"sdt": None}, "never ran"),
-        ({"adt": None}, "no submit time"),
-        ({"sdt": "2021-03-31 10:00:00+09"}, "start before submit"),
-        ({"cnumr": 0, "cnumat": 0}, "no processors"),
-        ({"cnumat": 1.6e44}, "impossible processors"),
-    ],
-)
-def test_records_that_cannot_be_are_counted_by_reason(values, reason, tmp_path):
-    sample = f_data(2)
-    frame = pl.concat([one(sample, **values), sample.tail(1)], how="vertical_relaxed")
-    log, report = read(frame, tmp_path)
-    assert (report.dropped, len(log)) == ({reason: 1}, 1)
 
 
 def test_months_of_f_data_go_together_and_lists_of_pods_do_not(tmp_path):
