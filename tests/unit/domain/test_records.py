@@ -13,12 +13,12 @@ from tests.case_files import rows
 ASKED = np.array([[16.0, 8_000.0, 0.0], [4.0, 256_000.0, 0.0], [4.0, 8_000.0, 2.0]])
 
 
-@rows("share_trees", "weighed", "gpus beside weighed")
-def test_a_job_weighs_the_processors_of_its_dominant_share(gpus, beside, weighed):
+@rows("share_trees", "weighed", "gpus cpus weighed")
+def test_a_job_weighs_the_processors_of_its_dominant_share(gpus, cpus, weighed):
     machine = np.array([128.0, 512_000.0, gpus])
     asked = ResourceRequests.of_totals(ASKED, nodes=np.zeros(3, dtype=np.int64))
-    cpus = np.array(beside) if beside else None
-    found = weighed_processors(ASKED[:, 0], asked, BASIC_RESOURCES, machine, cpus)
+    known = np.array(cpus) if cpus else None
+    found = weighed_processors(ASKED[:, 0], asked, BASIC_RESOURCES, machine, known)
     assert found.tolist() == weighed
 
 

@@ -135,7 +135,7 @@ def test_the_longest_wait_is_remembered(
         snapshot = waiting(*step["hours"], now=NOW + HOUR * step.get("at", 0.0), **columns)
         if memory is not None and step.get("forget"):
             memory = memory[:-1]
-        for name, factors in step.get("told", {}).items():
+        for name, factors in step.get("features", {}).items():
             assert told(policy, name, snapshot, memory) == pytest.approx(np.log(factors), abs=1e-6)
         memory = policy.decide(snapshot, memory).memory
         assert memory[ARRIVAL_MEMORY] == pytest.approx(step["longest"] * HOUR)
