@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import runpy
 import tomllib
@@ -18,7 +17,6 @@ from slurm_rl_plugin import RELEASE
 from slurm_rl_plugin.brokers.live.job_document import FIELDS
 from slurm_rl_plugin.cli.entry import VERBS, verb_parser
 from slurm_rl_plugin.configuration import KEYS
-from slurm_rl_plugin.configuration.generated import documented_keys
 from slurm_rl_plugin.domain import jobs
 from slurm_rl_plugin.domain.job_class import JobClassRule
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, ResourcesNow
@@ -189,19 +187,6 @@ def test_closed_sets_of_label_values_are_documented() -> None:
         "slurm_rl_batch_limit_changes_total": reserve.LIMIT_CHANGES,
         "slurm_rl_batch_limit_failures_total": reserve.LIMIT_FAILURES,
     }
-
-
-@pytest.mark.parametrize("name", KEYS)
-def test_configuration_keys_defaults_and_meanings(name: str) -> None:
-    rows = table_rows(section(DOCS / "configuration.md", f"[{name}]"))
-    documented = {code_spans(key)[0]: (default, meaning) for key, default, meaning in rows}
-    assert list(documented) == list(KEYS[name])
-    for key, definition in documented_keys()[name].items():
-        default, meaning = documented[key]
-        assert code_spans(default) == [json.dumps(definition.default)]
-        assert meaning.startswith(definition.help.partition(". ")[0]), key
-        if len(definition.choices) > 1:
-            assert set(definition.choices) <= set(code_spans(meaning)), key
 
 
 def test_no_section_of_the_configuration_is_missing_or_invented() -> None:
