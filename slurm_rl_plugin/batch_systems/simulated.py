@@ -1,7 +1,7 @@
 """A simulated cluster behind the batch-system port: for the demo, and for tests without Slurm.
 
 Its own priority is age alone, one point a second, so without our factors the order is FIFO. As in
-Slurm, priorities below 1 count as 1 and held jobs do not start.
+Slurm, priorities below 1 count as 1. It knows no hold.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ class SimulatedCluster(BatchSystem):
         count = len(self._jobs)
         self._place_of = {int(job): place for place, job in enumerate(self._jobs.job_id)}
         self._factor: IntArray = np.zeros(count, dtype=np.int64)
-        self._held = np.zeros(count, dtype=np.bool_)
         self._reported = np.zeros(count, dtype=np.bool_)
         self._ends_reported = 0
 
@@ -68,10 +67,6 @@ class SimulatedCluster(BatchSystem):
         if until > self.now:
             advance(self._cluster, until)
 
-    def hold(self, job_id: int) -> None:
-        """Hold a job as its user would."""
-        self._held[self._place_of[job_id]] = True
-
     def _native(self, waiting: IntArray) -> IntArray:
         return 1 + np.floor(self.now - self._workload.submit[waiting]).astype(np.int64)
 
@@ -79,9 +74,8 @@ class SimulatedCluster(BatchSystem):
         if self._cluster.state[0].idle == 0:
             return
         waiting = self._cluster.waiting
-        free = waiting[~self._held[waiting]]
-        priority = np.maximum(self._native(free) + self._factor[free], 1)
-        order = free[np.lexsort((free, -priority))]
+        priority = np.maximum(self._native(waiting) + self._factor[waiting], 1)
+        order = waiting[np.lexsort((waiting, -priority))]
         dispatch_in_order(
             self._cluster,
             order,
@@ -114,13 +108,13 @@ class SimulatedCluster(BatchSystem):
         self._reported[started] = True
         ended = self._cluster.ended[self._ends_reported : self._cluster.state[0].ended]
         self._ends_reported += len(ended)
-        held = self._held[waiting]
+        never = np.zeros(len(waiting), dtype=np.bool_)
         pending = PendingJobs(
             jobs=self._jobs.select(waiting),
-            native_priority=np.where(held, 0, self._native(waiting)),
+            native_priority=self._native(waiting),
             factor=self._factor[waiting],
-            held=held,
-            admin_set=np.zeros(len(waiting), dtype=np.bool_),
+            held=never,
+            admin_set=never,
             nice=np.zeros(len(waiting), dtype=np.int64),
         )
         return snapshot_of(self._prepared, self._jobs, self._cluster, pending, started, ended)
