@@ -130,7 +130,7 @@ _FIELDS = (
     "PriorityLong",
 )
 _FORMAT = ",".join(f"{name}:|" for name in _FIELDS)
-_USERS = (("alice", "physics"), ("bob", "biology"))
+_USERS = ("alice", "bob")
 
 
 @dataclass(slots=True)
@@ -174,12 +174,10 @@ class JobsUnderFault:
         self.wide = ""
 
     def _submit(self, *options: str, processors: int = 1) -> str:
-        user, account = self.rng.choice(_USERS)
         job = str(
             self.cluster.submit(
                 *options,
-                user=user,
-                account=account,
+                user=self.rng.choice(_USERS),
                 processors=processors,
                 minutes=self.rng.randint(60, 600),
                 seconds=self.rng.randint(SHORTEST, LONGEST),

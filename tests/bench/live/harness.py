@@ -35,11 +35,10 @@ class Stopped(Exception):
 class LiveJob:
     """A job to submit `submit` seconds after the start; it sleeps for `seconds`.
 
-    `options` are further options of sbatch.
+    `options` are further options of sbatch. Its account is that of the user in the cluster's plan.
     """
 
     user: str
-    account: str
     seconds: float
     minutes: int
     processors: int = 1
@@ -51,7 +50,6 @@ class LiveJob:
         return cluster.submit(
             *self.options,
             user=self.user,
-            account=self.account,
             processors=self.processors,
             minutes=self.minutes,
             seconds=self.seconds,

@@ -109,18 +109,12 @@ class NodeJob:
         words += ["--exclusive"] if self.exclusive else []
         return LiveJob(
             user=self.user,
-            account=account_of(self.user),
             seconds=self.seconds,
             minutes=self.minutes,
             processors=self.tasks,
             submit=self.submit,
             options=tuple(words),
         )
-
-
-def account_of(user: str) -> str:
-    """The account of one of USERS."""
-    return ACCOUNTS[USERS.index(user) % len(ACCOUNTS)]
 
 
 def stretch_of(path: Path, first: int, count: int, speed: float) -> list[NodeJob]:

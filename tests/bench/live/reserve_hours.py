@@ -209,7 +209,6 @@ def replay(side: str, jobs: Sequence[HourJob], stop: Event) -> list[ReplayedJob]
     live = [
         LiveJob(
             user=USERS[job.account],
-            account=ACCOUNTS[job.account],
             seconds=job.run_time / SPEED,
             minutes=QUICK_MINUTES if job.interactive else LONG_MINUTES,
             processors=job.processors,
