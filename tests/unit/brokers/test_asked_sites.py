@@ -397,16 +397,6 @@ def test_a_damaged_file_is_told_and_touches_no_reservation(
         BoundOffers(site.reserve, site.release, file, clock, **LIMITS)
 
 
-def test_a_client_may_ask_some_at_once_and_then_at_his_rate(clock: Clock) -> None:
-    rate = RequestRate(per_minute=60.0, at_once=3.0, monotonic=clock)
-    assert [rate.pause("10.0.0.1") for _ in range(4)] == [0.0, 0.0, 0.0, 1.0]
-    assert rate.pause("10.0.0.2") == 0.0
-    clock.now += 0.5
-    assert rate.pause("10.0.0.1") == 0.5
-    clock.now += 0.5
-    assert [rate.pause("10.0.0.1") for _ in range(2)] == [0.0, 1.0]
-
-
 def test_what_a_request_cost_is_known_behind_it(clock: Clock) -> None:
     rate = RequestRate(per_minute=60.0, at_once=6.0, monotonic=clock)
     assert [rate.pause("a", 4.0) for _ in range(2)] == [0.0, 2.0]
