@@ -496,7 +496,9 @@ class AuditSummary:
             self.by_class.setdefault(name, RankMoves()).add(moves[mine])
         account, names = _numbers(line, "account"), _names(line, "accounts")
         for index, name in enumerate(names if len(account) == len(order) else ()):
-            _of(self.by_account, name).add(moves[account == index])
+            is_counted = name in self.by_account or len(self.by_account) < MOST_NAMES
+            own = self.by_account.setdefault(name if is_counted else REST, RankMoves())
+            own.add(moves[account == index])
         self._add_tau(site)
 
     def _add_tau(self, site: IntArray) -> None:
@@ -542,10 +544,6 @@ class AuditSummary:
 def _count(counter: Counter[str], name: Any) -> None:
     text = str(name)
     counter[text if text in counter or len(counter) < MOST_NAMES else REST] += 1
-
-
-def _of(known: dict[str, RankMoves], name: str) -> RankMoves:
-    return known.setdefault(name if name in known or len(known) < MOST_NAMES else REST, RankMoves())
 
 
 def _numbers(line: Mapping[str, Any], key: str) -> IntArray:

@@ -249,13 +249,11 @@ class Daemon:
         """Run a cycle unless disabled; in shadow mode no job may carry a factor."""
         if self._disabled():
             return self._disabled_report()
-        if self.cycle.writes_nothing and self.cycle.has_outstanding and self._may_release():
+        is_left = self.cycle.writes_nothing and self.cycle.has_outstanding
+        # a turn ends several times a day, so its end waits while the batch system is busy
+        if is_left and (self.cycle.settings.shadow or self._load() is not None):
             self._release_once("shadow")
         return self.cycle.run()
-
-    def _may_release(self) -> bool:
-        """Whether a turn's end may be written: several times a day, it waits for a busy system."""
-        return self.cycle.settings.shadow or self._load() is not None
 
     def _release_once(self, why: str) -> tuple[int, str | None]:
         """How many factors were restored, and the failure if they were not."""

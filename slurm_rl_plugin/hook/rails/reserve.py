@@ -109,18 +109,16 @@ class ReserveRail:
             self.reason = STARVING
         else:
             self.reason = KEPT
-            steps = self._steps(snapshot.pending.jobs)
+            # interactive jobs above narrow batch jobs above wide ones
+            jobs, widest = snapshot.pending.jobs, self.settings.widest_batch_job
+            narrow = self.settings.narrow_first & (jobs.processors <= widest)
+            steps = np.where(jobs.interactive, 2, narrow).astype(np.int64)
             _, rank = np.unique(decision.scores, return_inverse=True)
             scores = (rank + len(rank) * steps).astype(np.float64)
             return replace(decision, reserve=reserve, scores=scores, steps=steps)
         if self.reason == STARVING:
             decision = decision.putting_first(starving)
         return decision if decision.reserve == 0 else replace(decision, reserve=0)
-
-    def _steps(self, jobs: JobTable) -> IntArray:
-        """Interactive jobs above narrow batch jobs above wide ones, shape [n]."""
-        narrow = self.settings.narrow_first & (jobs.processors <= self.settings.widest_batch_job)
-        return np.where(jobs.interactive, 2, narrow).astype(np.int64)
 
     def go_on_from(self, earlier: ReserveRail) -> None:
         """After a reload, take over when the last interactive job came."""

@@ -213,7 +213,7 @@ def test_a_turn_whose_factors_could_not_be_taken_back_was_not_in_force(
     trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial.at(1500.0)
-    monkeypatch.setattr(Daemon, "_may_release", lambda _: False)
+    monkeypatch.setattr(Daemon, "_load", lambda _: None)
     trial.at(5500.0)
     assert last_in_force(trial.files) == (SITE, "failed")
     monkeypatch.undo()
