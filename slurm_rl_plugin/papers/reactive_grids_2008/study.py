@@ -114,8 +114,8 @@ _MACHINES = {
     PROCESSORS_OF_2011: "the native starts were made on LPC's 140 processors, the others on 81",
     PROCESSORS_OF_LPC: "LPC's own machine of 140 processors",
 }
-#: Segment and processors -> policies on LPC-EGEE.
-Segments = Mapping[tuple[int, int], PairedTrial]
+#: Processors -> title of a segment of LPC-EGEE -> policies on it.
+Segments = Mapping[int, Mapping[str, PairedTrial]]
 
 
 def _steps(asked: Asked) -> int:
@@ -143,14 +143,15 @@ def _trial(
 
 
 def _on_segments(effort: Effort, store: ResultStore, log: JobLog, network: QNetwork) -> Segments:
-    found = {}
-    for capacity in _MACHINES:
+    found: dict[int, dict[str, PairedTrial]] = {capacity: {} for capacity in _MACHINES}
+    for capacity, trials in found.items():
         logs = prepared_segments(log, load.MEASURED_SEGMENTS, capacity, effort.jobs)
         earlier = prepared_segments(log, [each - 1 for each in load.MEASURED_SEGMENTS], capacity)
         for number, prepared in logs.items():
             policies = rules(NATIVE) | load.contenders(network, medians_of(earlier[number - 1]))
             drop = effort.drop_of(SEGMENT_DROP)
-            found[number, capacity] = run_trial([prepared], policies, drop, store.add)
+            title = f"LPC-EGEE segment {number}, {capacity} processors"
+            trials[title] = run_trial([prepared], policies, drop, store.add)
     return found
 
 
@@ -167,7 +168,7 @@ def run(asked: Asked) -> Outcome:
             return store.network(task).q_network
 
         as_printed = {
-            name: store.network(load.learning_task(_FILES[name], SHOWN, effort, each)).q_network
+            name: network(load.learning_task(_FILES[name], SHOWN, effort, each))
             for name, each in _AS_PRINTED.items()
         }
         learned = {
@@ -192,9 +193,9 @@ def run(asked: Asked) -> Outcome:
         *(row for p in load.FRACTIONS for row in rows.rows_of_holding(p, feasible[p])),
         *rows.rows_of_shares(feasible[SHOWN], infeasible),
     ]
-    for (number, capacity), trial in segments.items():
-        group = f"LPC-EGEE segment {number}, {capacity} processors"
-        found += rows.rows_of_segment(group, trial, _MACHINES[capacity])
+    for capacity, trials in segments.items():
+        for group, trial in trials.items():
+            found += rows.rows_of_segment(group, trial, _MACHINES[capacity])
     found += rows.rows_of_literal_reward(feasible[SHOWN], shown)
     found += [*rows.rows_of_calibration(curves), *on_line.rows_of(learning)]
     claims = load.DECLARED.claims(found)
@@ -205,11 +206,7 @@ def run(asked: Asked) -> Outcome:
         "fig-4-5-fairness.png": partial(_draw_fairness, feasible[SHOWN], infeasible),
     }
     if segments:
-        of_2011 = {
-            f"LPC-EGEE segment {number}, {capacity} processors": each
-            for (number, capacity), each in segments.items()
-            if capacity == PROCESSORS_OF_2011
-        }
+        of_2011 = segments[PROCESSORS_OF_2011]
         places = {title: (each, 0) for title, each in of_2011.items()}
         drawings |= {
             "fig-6-segment-waits.png": partial(cumulative_waits, of_2011, _TRACE_STYLES),
