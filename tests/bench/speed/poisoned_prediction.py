@@ -7,9 +7,6 @@ passes an honest one: with the rule that past runs count for a large request onl
 much, and without it. A price is core-seconds spent / core-seconds requested. Dummies request the
 same as the job, or one processor; or they pay for the request on 64 processors, then add a few such
 runs. Newcomers are honest jobs of users without past runs, for whom the site's runs count.
-
-A second table has the predicted run time of a large request after dummy runs with the same request.
-Its honest runs began within ten days and lasted 10 s to a day, uniform in the logarithm.
 """
 
 from __future__ import annotations
@@ -19,32 +16,23 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
-import numpy as np
-
-from slurm_rl_plugin.features.history import past_runs
+from slurm_rl_plugin.features.history import run_history
 from slurm_rl_plugin.features.history.run_history import speaks_for
-from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.units import MINUTE
 from tests.attacks.poisoned_queue import (
     DAY,
     HOUR,
-    NOW,
     Dummies,
     PoisonedQueue,
     asked_by,
     large_job,
-    runs_of,
-    shipped_model,
 )
-from tests.unit.features.run_tables import Run, snapshot_of
+from tests.unit.features.run_tables import Run
 
 REQUESTS = ((64, DAY), (1536, HOUR), (16, 7 * DAY), (256, DAY), (64, 7 * DAY))
 RUN_TIMES = (1.0, 5.0, 61.0, 901.0, 3600.0, 7000.0, 7201.0)
 COUNTS = (1, 2, 3, 5, 10, 20, 50, 100, 300, 1000)
 #: Queues of 200 honest jobs.
 QUEUES = 3
-#: Second table: honest runs and their users; one-second runs after them.
-HONEST, DUMMIES = ((0, 1), (300, 30), (5000, 100)), (0, 1, 10, 100, 1000)
 
 
 def always(spent: Any, *_request: Any) -> Any:
@@ -71,7 +59,7 @@ def cheapest(
 ) -> float | None:
     """Fewest core-seconds with which the job gains a place in a queue; None if it never does."""
     best: float | None = None
-    with mock.patch.object(past_runs, "speaks_for", rule):
+    with mock.patch.object(run_history, "speaks_for", rule):
         for queue in queues:
             before = queue.ahead(job)
             for dummies in attacks(job, like_it=like_it):
@@ -107,29 +95,6 @@ def measured() -> tuple[list[dict[str, Any]], dict[str, float | None]]:
     return rows, least
 
 
-def predicted(honest: int, users: int, dummies: int) -> float:
-    """Predicted seconds of a request for 64 processors and a day.
-
-    Args:
-        honest: earlier runs with the same request, of `users` users in turn.
-        dummies: one-second runs of the request's user with the same request.
-    """
-    job, policy = large_job(64, DAY), shipped_model()
-    length = 10.0 * (DAY / 10.0) ** np.random.default_rng(1).random(honest)
-    begin = NOW - 25 * DAY + 10 * DAY * np.arange(honest) / max(honest, 1)
-    runs = [
-        Run(1000 + place, 1 + place % users, 64, DAY, start, start + each)
-        for place, (start, each) in enumerate(zip(begin.tolist(), length.tolist(), strict=True))
-    ]
-    names = tuple(f"user{number}" for number in range(1 + users))
-    memory = policy.decide(snapshot_of(NOW - 10 * DAY, ended=runs, users=names)).memory
-    ended = runs_of([Dummies(dummies, 1.0, 64, DAY)])
-    now = snapshot_of(NOW, pending=[job], ended=ended, users=names)
-    features = policy.job_features(now, memory)[0]
-    place = SITE.history_jobs.index("log_run_time") - len(SITE.history_jobs)
-    return float(np.exp(features[place]))
-
-
 def _shown(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
@@ -147,12 +112,6 @@ def main() -> None:
         hours = f"{row['time_limit'] / HOUR:g}"
         print(line.format(row["processors"], hours, row["dummies"], passes, *cells))
     print("lowest price:", {name: _shown(price, ".2g") for name, price in least.items()})
-
-    print("\npredicted run time in minutes after dummy runs:", *DUMMIES)
-    for honest, users in HONEST:
-        known = f"{honest} honest runs by {users if honest else 0}"
-        minutes = (predicted(honest, users, count) / MINUTE for count in DUMMIES)
-        print(f"{known:24}", *(f"{each:6.1f}" for each in minutes))
 
 
 if __name__ == "__main__":
