@@ -17,35 +17,46 @@ from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_history import recent_arrivals
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.onnx_file import export_network, import_network, read_onnx
+from slurm_rl_plugin.learning.onnx_file import (
+    echo_state_of,
+    export_echo_state,
+    export_network,
+    import_network,
+    read_onnx,
+)
+from slurm_rl_plugin.policies.echo_state import (
+    EchoStateNetwork,
+    ReservoirSettings,
+    random_echo_state,
+)
 from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.silent_onnxruntime import onnxruntime
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
 
-QUEUE, JOBS, HIDDEN = len(SITE.queue), len(SITE.jobs), 7
+QUEUE, JOBS, HIDDEN, SIZE = len(SITE.queue), len(SITE.jobs), 7, 40
 READERS = pytest.mark.parametrize("reader", [load_q_network, import_network])
 
 
+def single(rng, *shape):
+    """Numbers that float32 holds exactly, so that only the arithmetic may differ."""
+    return np.round(rng.normal(0, 1, shape) * 4096) / 4096
+
+
 def random_network(seed=1, activation="relu"):
-    """Weights that float32 holds exactly, so that only the arithmetic may differ."""
     rng = np.random.default_rng(seed)
-
-    def single(*shape):
-        return np.round(rng.normal(0, 1, shape) * 4096) / 4096
-
     return QNetwork(
         schema=SITE,
-        queue_mean=single(QUEUE),
-        queue_scale=np.abs(single(QUEUE)) + 0.5,
-        job_mean=single(JOBS),
-        job_scale=np.abs(single(JOBS)) + 0.5,
-        queue_weights=single(QUEUE, HIDDEN),
-        job_weights=single(JOBS, HIDDEN),
-        bias=single(HIDDEN),
-        output=single(HIDDEN),
-        linear=single(JOBS),
+        queue_mean=single(rng, QUEUE),
+        queue_scale=np.abs(single(rng, QUEUE)) + 0.5,
+        job_mean=single(rng, JOBS),
+        job_scale=np.abs(single(rng, JOBS)) + 0.5,
+        queue_weights=single(rng, QUEUE, HIDDEN),
+        job_weights=single(rng, JOBS, HIDDEN),
+        bias=single(rng, HIDDEN),
+        output=single(rng, HIDDEN),
+        linear=single(rng, JOBS),
         output_bias=0.625,
         activation=activation,
     )
@@ -263,3 +274,54 @@ def test_a_failing_session_is_a_policy_error(tmp_path):
 
     with pytest.raises(PolicyError, match=r"failed on 3 jobs .*out of memory"):
         replace(policy, session=Broken()).decide(queue_of(3))
+
+
+def random_reservoir(seed=1, leak=1.0):
+    rng = np.random.default_rng(seed)
+    scaler = (
+        single(rng, QUEUE),
+        np.abs(single(rng, QUEUE)) + 0.5,
+        single(rng, JOBS),
+        np.abs(single(rng, JOBS)) + 0.5,
+    )
+    drawn = random_echo_state(SITE, ReservoirSettings(size=SIZE, leak=leak), scaler, rng)
+    return replace(
+        drawn,
+        input_weights=single(rng, QUEUE + JOBS, SIZE),
+        reservoir_weights=drawn.reservoir_weights.astype(np.float32).astype(np.float64),
+        bias=single(rng, SIZE),
+        readout=np.where(drawn.connected, single(rng, SIZE), 0.0),
+        queue_linear=single(rng, QUEUE),
+        job_linear=single(rng, JOBS),
+        output_bias=0.625,
+    )
+
+
+@pytest.mark.parametrize("silent", [False, True])  # of equal jobs the first is remembered
+@pytest.mark.parametrize("leak", [1.0, 0.25])
+def test_onnxruntime_scores_and_remembers_as_the_network_over_50_decisions(tmp_path, leak, silent):
+    network = random_reservoir(2, leak)
+    if silent:
+        network = replace(network, readout=np.zeros(SIZE), job_linear=np.zeros(JOBS))
+    path = tmp_path / "model.onnx"
+    export_echo_state(network, path, {})
+    back = echo_state_of(read_onnx(path))
+    assert (back.leak, back.output_bias) == (leak, 0.625)
+    for name in EchoStateNetwork.__dataclass_fields__:
+        if isinstance(getattr(network, name), np.ndarray) and name != "connected":
+            np.testing.assert_array_equal(getattr(back, name), getattr(network, name), name)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(3)
+    here = network.empty_memory()
+    there = here.astype(np.float32)
+    for jobs in [1, 0, 7, *rng.integers(0, 60, size=47)]:
+        queue = rng.uniform(0, 1, QUEUE).astype(np.float32)
+        table = rng.uniform(-1, 1, (jobs, JOBS)).astype(np.float32)
+        inputs = {"queue": queue, "jobs": table, "memory_in": there}
+        score, there = session.run(["score", "memory_out"], inputs)
+        scores, states = network.scores(queue, table, here)
+        here = states[np.argmax(scores)] if jobs else here
+        assert score.dtype == there.dtype == np.float32
+        assert score.shape == (jobs,)
+        np.testing.assert_allclose(score, scores, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(there, here, rtol=0, atol=1e-5)
