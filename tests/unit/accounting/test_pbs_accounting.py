@@ -56,10 +56,10 @@ def read(tmp_path):
 
 
 def test_places_are_bounded_and_counts_are_not(read, tmp_path):
-    _, report = read(record(), *["garbage"] * (MOST_PLACES + 5))
+    _, report = read(record(), "", *["garbage"] * (MOST_PLACES + 5))
     assert report.dropped == {"malformed record": MOST_PLACES + 5}
     assert len(report.malformed) == MOST_PLACES
-    assert report.malformed[0].startswith(f"{tmp_path / '20261121'}:2: ")
+    assert report.malformed[0].startswith(f"{tmp_path / '20261121'}:3: ")
 
 
 def test_the_time_in_front_serves_where_the_record_has_no_end(tmp_path):
