@@ -35,6 +35,7 @@ from slurm_rl_plugin.batch_systems.slurm.queue.reader import parse_runs, whole_j
 from slurm_rl_plugin.batch_systems.slurm.site_factor import _refusal, parse_priorities
 from slurm_rl_plugin.domain import RunningJobs
 from slurm_rl_plugin.errors import BatchSystemError
+from tests import case_files
 from tests.assets.record_slurm_answers import MARK
 from tests.unit.hook.queues import job_table
 
@@ -349,40 +350,9 @@ def test_where_writing_would_do_nothing_it_is_said(lines: dict[str, str], harm: 
     assert found is None if harm is None else harm in str(found)
 
 
-WEIGHTS = {
-    "PriorityWeightAge": "1000",
-    "PriorityWeightFairShare": "5000",
-    "PriorityWeightJobSize": "300",
-    "PriorityWeightTRES": "CPU=20,GRES/gpu=0.5",
-    "PriorityWeightQOS": "7000",
-    "PriorityWeightPartition": "9",
-    "PriorityWeightAssoc": "8",
-}
-
-
-@pytest.mark.parametrize(
-    ("lines", "attribute", "value"),
-    [
-        ({"SchedulerParameters": "(null)"}, "pass_interval", 30.0),
-        ({"SchedulerParameters": "bf_interval=120"}, "pass_interval", 60.0),
-        ({"SchedulerParameters": "sched_interval=10,bf_continue"}, "pass_interval", 10.0),
-        ({"SchedulerParameters": "SCHED_INTERVAL=-1,bf_interval=soon"}, "pass_interval", 30.0),
-        # age without a weight or an end
-        ({"PriorityMaxAge": "7-00:00:00"}, "points_an_hour", 0.0),
-        ({"PriorityWeightAge": "1000"}, "points_an_hour", 0.0),
-        # points of a full order: age, shares, size and resources
-        (WEIGHTS, "replaced_points", 6320.5),
-        ({"PriorityWeightTRES": "(null)"}, "replaced_points", 0.0),
-        ({"PriorityWeightTRES": "CPU=,Mem=9"}, "replaced_points", 9.0),
-    ],
-)
+@case_files.rows("slurm", "facts", "lines attribute value")
 def test_what_settings_say(lines: dict[str, str], attribute: str, value: float) -> None:
     assert getattr(parse_settings(config(**lines)).facts, attribute) == value
-
-
-def test_numbers_that_are_not_understood_are_no_reason_to_stop() -> None:
-    odd = {"PriorityWeightAge": "many", "PriorityMaxAge": "ever", "PriorityWeightTRES": "CPU="}
-    assert parse_settings(config(**odd)).facts.points_an_hour == 0.0
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from slurm_rl_plugin.batch_systems.slurm.site_factor import DENIED, NO_RIGHT, Sc
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule, JobDescription
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
+from tests.case_files import table
 from tests.contracts.batch_system_contract import by_job, factors, set_factor
 from tests.fakes.fake_cluster import NOW, OF_A_MINUTE, FakeCluster
 
@@ -136,29 +137,14 @@ class TestSnapshot:
         assert not snapshot.pending.held[0]
 
     def test_terms_of_priorities(self, cluster: FakeCluster) -> None:
-        """The fake weighs its partitions by 100 and 1000 points, and fair share by 10000."""
-        nothing = dict.fromkeys(("age", "assoc", "fairshare", "size", "qos"), 0)
-        bonus = {"age": 0, "fairshare": 10000, "size": 312, "assoc": 7, "qos": 4000}
+        jobs = table("slurm", "terms")
         columns = ("native_priority", "factor", "admin_set", "standing")
-        jobs: list[tuple[dict[str, Any], tuple[int, int, bool, int]]] = [
-            ({}, (10412, 0, False, 100)),
-            ({"by_hand": 5000, "site": 9, "nice": 70}, (5000, 0, True, 0)),
-            ({"by_hand": 77, "site": 9, "partition": "batch,short"}, (1000, 0, True, 0)),
-            ({"factors": nothing}, (100, 0, False, 100)),
-            ({"factors": nothing, "tres": "cpu=4500.00,mem=20.50"}, (4620, 0, False, 100)),
-            ({"site": 12, "partition": "batch,short"}, (11312, 12, False, 1000)),
-            ({"site": -1_000_000, "nice": 12}, (10400, -1_000_000, False, 100)),
-            ({"site": -1_000_000, "tres": "cpu=50.00"}, (10462, -1_000_000, False, 100)),
-            ({"factors": bonus}, (14419, 0, False, 4107)),
-            # a nice that Slurm has yet to count
-            ({"site": 500, "nice": -3000, "counted_nice": 40}, (13412, 500, False, 100)),
-        ]
-        for job, (values, _) in enumerate(jobs):
+        for job, (values, *_) in enumerate(jobs):
             cluster.add(job + 1, **values)
         snapshot = cluster.adapter().snapshot()
         found = [by_job(snapshot, column) for column in columns]
-        for job, (values, terms) in enumerate(jobs):
-            assert tuple(column[job + 1] for column in found) == terms, values
+        for job, (values, *terms) in enumerate(jobs):
+            assert [column[job + 1] for column in found] == terms, values
 
     @pytest.mark.parametrize(
         ("tiers", "native", "tier"),

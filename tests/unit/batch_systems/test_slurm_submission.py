@@ -37,6 +37,7 @@ from slurm_rl_plugin.errors import (
     JobNotAccepted,
     SubmissionUnknown,
 )
+from tests.case_files import rows
 from tests.fakes.fake_cluster import NOW, FakeCluster
 
 
@@ -311,37 +312,13 @@ def test_times_are_whole_minutes_and_an_own_account_goes_over_the_jobs() -> None
     assert not any(word.startswith("--ntasks") for word in words)
 
 
-@pytest.mark.parametrize(
-    ("needs", "tasks"),
-    [
-        ({"nodes": "2"}, ["--ntasks=4"]),
-        ({"nodes": "2", "cpus-per-task": "2"}, []),
-        ({"nodes": "1", "cpus-per-task": "2"}, ["--ntasks=2"]),
-        ({"nodes": "2", "ntasks-per-node": "2"}, []),
-        ({"nodes": "1", "ntasks": "1"}, []),
-        ({"nodes": "none"}, []),
-        ({"gpus": "4"}, ["--ntasks=4"]),
-        ({"gpus": "4", "gpus-per-task": "1"}, []),
-        ({"gpus": "2", "ntasks-per-gpu": "2"}, []),
-        ({"gpus": "2", "cpus-per-gpu": "2"}, []),
-        ({"gpus": "1", "cpus-per-gpu": "2"}, ["--ntasks=4"]),
-        ({"tres-per-task": "cpu:4"}, []),
-    ],
-)
+@rows("slurm", "tasks", "needs tasks")
 def test_nodes_that_do_not_make_up_the_processors_get_more_tasks(
     needs: dict[str, str], tasks: list[str]
 ) -> None:
     words = will_run_command(replace(REQUEST, needs=tuple(sorted(needs.items()))), "")
-    assert [word for word in words if word.startswith("--ntasks=")] == [
-        *tasks,
-        *(f"--ntasks={needs['ntasks']}" for _ in range("ntasks" in needs)),
-    ]
-
-
-def test_tasks_of_several_processors_make_up_those_that_are_asked_for() -> None:
-    for of_each, tasks in (("4", 1), ("3", 2), ("x", 4), ("0", 4)):
-        words = will_run_command(replace(REQUEST, needs=(("cpus-per-task", of_each),)), "")
-        assert {f"--ntasks={tasks}", f"--cpus-per-task={of_each}"} <= set(words)
+    assert [word for word in words if word.startswith("--ntasks=")] == tasks
+    assert {f"--{name}={value}" for name, value in needs.items()} <= set(words)
 
 
 def test_a_partition_that_would_never_start_the_job_is_refused() -> None:
