@@ -30,8 +30,9 @@ _SLOT = re.compile(r"(?:(\d{1,7})-(\d{1,7})|(?:\d+)\*(\d{1,7})|\d+)", re.ASCII)
 _VNODE_NCPUS = re.compile(r":ncpus=(\d{1,7})", re.ASCII)
 _EPOCH = re.compile(r"\d{1,11}(?:\.\d{1,9})?", re.ASCII)
 _CLOCK = re.compile(r"(?:\d{1,9}:){0,3}\d{1,11}(?:\.\d{1,9})?", re.ASCII)
-#: `grep` over several files writes the file's name before each line.
-_HEAD = re.compile(
+#: The head of a record: local time, type (`E` for the end of a run) and job. `grep` over several
+#: files writes the file's name before each line.
+HEAD = re.compile(
     r"(?:[^\s;]*:)?(\d\d/\d\d/\d{4} \d\d:\d\d:\d\d(?:\.\d+)?);([A-Za-z]);([^;]*);", re.ASCII
 )
 _NAME = re.compile(r"[A-Za-z_][\w.\-]*", re.ASCII)
@@ -123,24 +124,6 @@ def _slots(exec_host: str) -> int:
             else:
                 total += int(times or 1)
     return total
-
-
-class Record(NamedTuple):
-    """One line: local time as written, type (`E` for the end of a run), job id, and the rest."""
-
-    stamp: str
-    kind: str
-    job: str
-    text: str
-
-
-def cut_record(line: str) -> Record | None:
-    """The parts of one line; None where it is no accounting record."""
-    found = _HEAD.match(line)
-    if found is None:
-        return None
-    stamp, kind, job = found.groups()
-    return Record(stamp, kind, job, line[found.end() :])
 
 
 def parse_stamp(stamp: str, zone: tzinfo | None) -> float:

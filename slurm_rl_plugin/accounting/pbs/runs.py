@@ -18,11 +18,10 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.pbs.records import (
+    HEAD,
     WHOLE_ARRAY,
     PbsRequest,
-    Record,
     account_of,
-    cut_record,
     cut_values,
     parse_duration,
     parse_job_id,
@@ -70,17 +69,17 @@ class EndedRuns:
             line = stored.decode("utf-8", errors="replace").strip()
             if not line:
                 continue
-            record = cut_record(line)
-            if record is None:
+            head = HEAD.match(line)
+            if head is None:
                 first_odd = first_odd or number
                 self._malformed(path, number, f"{line[:40]!r} begins no record")
                 continue
             records += 1
-            if record.kind != "E":
-                self._tally.others[record.kind] += 1
+            if head[2] != "E":
+                self._tally.others[head[2]] += 1
                 continue
             try:
-                run = self._judge(record)
+                run = self._judge(head[1], head[3], line[head.end() :])
             except ValueError as error:
                 self._malformed(path, number, str(error))
                 continue
@@ -98,17 +97,17 @@ class EndedRuns:
         if len(self._tally.malformed) < MOST_PLACES:
             self._tally.malformed.append(f"{path}:{line}: {what}")
 
-    def _judge(self, record: Record) -> Run | str:
-        job = parse_job_id(record.job)
+    def _judge(self, stamp: str, name: str, text: str) -> Run | str:
+        job = parse_job_id(name)
         if job is None:
-            raise ValueError(f"{record.job[:40]!r} is no job id")
+            raise ValueError(f"{name[:40]!r} is no job id")
         if job.subjob == WHOLE_ARRAY:
             return "job array as a whole"
-        values = cut_values(record.text)
+        values = cut_values(text)
         told = (time_of(values, name) for name in ("ctime", "etime", "start", "end"))
         submit, eligible, start, end = told
         if math.isnan(end):
-            end = parse_stamp(record.stamp, self._zone)
+            end = parse_stamp(stamp, self._zone)
         processors = parse_processors(values)
         faults = {
             "no submit time": math.isnan(submit),
