@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from slurm_rl_plugin import errors
 from slurm_rl_plugin.batch_systems.kept_record import KeptRecord
 from slurm_rl_plugin.batch_systems.port import LimitKeys
 from slurm_rl_plugin.batch_systems.slurm.batch_limit import OutstandingLimit, parse_live, record_of
@@ -20,6 +21,7 @@ from slurm_rl_plugin.errors import (
     ConfigurationError,
 )
 from slurm_rl_plugin.whole_file import beside
+from tests.case_files import rows
 from tests.fakes.fake_cluster import FakeCluster
 
 BY_QOS = LimitKeys(mechanism="qos", qos="batch")
@@ -146,26 +148,12 @@ CONTROLLER_DOWN = {"modes": {"scontrol": "down"}}
 NOTHING_ENFORCED = {"settings": {"AccountingStorageEnforce": "associations"}}
 
 
-@pytest.mark.parametrize(
-    ("harm", "kind", "words"),
-    [
-        (DENIED, ChangeRejected, "AdminLevel=Administrator.*licenses"),
-        (DATABASE_DOWN, BatchSystemUnavailable, "slurmdbd does not answer.*check slurmdbd"),
-        (CONTROLLER_DOWN, BatchSystemUnavailable, "scontrol ping"),
-        (
-            NOTHING_ENFORCED,
-            ChangeRejected,
-            "set AccountingStorageEnforce=associations,limits,qos in slurm.conf",
-        ),
-        ({"qos": {}}, ChangeRejected, "no QOS batch: make it"),
-        ({"modes": {"scontrol": "garbage"}}, BatchSystemError, "is not understood"),
-    ],
-)
+@rows("slurm", "limits", "harm kind words")
 def test_what_cannot_be_is_said_and_limits_nothing(
-    site: Site, harm: dict[str, Any], kind: type[Exception], words: str
+    site: Site, harm: dict[str, Any], kind: str, words: str
 ) -> None:
     site.cluster.set(**harm)
-    with pytest.raises(kind, match=words):
+    with pytest.raises(getattr(errors, kind), match=words):
         site.slurm.limit_batch({"cpus": 6})
     assert site.cluster.state["qos"].get("batch", {}).get("cpu") is None
     site.cluster.set(modes={})

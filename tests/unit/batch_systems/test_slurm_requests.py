@@ -32,6 +32,7 @@ from slurm_rl_plugin.domain.nodes import most_free, resources_now
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
 from slurm_rl_plugin.errors import BatchSystemError
 from tests.assets.record_slurm_answers import ASSETS, MARK
+from tests.case_files import rows
 from tests.fakes.fake_cluster import NOW, FakeCluster
 from tests.fakes.pyslurm_cluster import PyslurmCluster
 
@@ -107,36 +108,11 @@ def test_nodes_of_each_release(answers: Path):
     assert resources_now(parse_nodes(line, counts_memory=False)) is None
 
 
-NOTHING, ONE = ("N/A",) * 4, ("cpu=1,node=1", "1", "1", "0")
-
-
-@pytest.mark.parametrize(
-    ("counts", "per", "more", "amounts"),
-    [
-        # GPUs that accounting does not track are those that the user wrote
-        (
-            ("cpu=2,node=2,billing=2", "2", "1", "0"),
-            ("N/A", "gres:gpu:2", "N/A", ""),
-            {},
-            {"gpus": 4},
-        ),
-        (("cpu=8,node=1", "4", "2", "0"), (*NOTHING[1:], "cpu:2,gres/gpu:1"), {}, {"gpus": 4}),
-        # as slurmctld 22.05.8 prints --gpus-per-socket=1 --sockets-per-node=2
-        *(
-            (
-                *((f"cpu=4,node={nodes}", "4", "1", "0"), ("N/A", "N/A", "gres:gpu:1", "N/A")),
-                *({"sockets": sockets}, {"gpus": gpus}),
-            )
-            for nodes, sockets, gpus in ((1, "2", 2), (2, "2", 4), (2, "*", 2))
-        ),
-        (ONE, NOTHING, {"licences": "matlab:2,ansys"}, {"license/ansys": 1, "license/matlab": 2}),
-        (ONE, NOTHING, {"licences": "matlab:2|ansys"}, {}),  # either would do
-    ],
-)
+@rows("slurm", "requests", "counts per more amounts")
 def test_amounts_that_a_job_requests(
-    counts: tuple[str, ...], per: tuple[str, ...], more: dict[str, str], amounts: dict[str, float]
+    counts: list[str], per: list[str], more: dict[str, str], amounts: dict[str, float]
 ):
-    assert asking(counts, per, **more).amounts == tuple(amounts.items())
+    assert asking(tuple(counts), tuple(per), **more).amounts == tuple(amounts.items())
 
 
 def test_cpus_of_each_gpu_are_processors_of_a_pending_job(cluster: FakeCluster):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_rl_plugin import errors
 from slurm_rl_plugin.accounting.slurm.options import FLAGS, VALUED
 from slurm_rl_plugin.batch_systems.command_process import Answer
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_settings
@@ -31,8 +32,6 @@ from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, Allocation, JobRequest
 from slurm_rl_plugin.errors import (
-    BatchSystemError,
-    BatchSystemUnavailable,
     ConfigurationError,
     JobNotAccepted,
     SubmissionUnknown,
@@ -159,41 +158,15 @@ def submission_of(folder: Path, script: str, **variables: str) -> SlurmSubmissio
     return user_submission({"PATH": f"{folder}:/usr/bin:/bin", **variables}, 30.0)
 
 
-REFUSED = "echo 'sbatch: error: {}' >&2; exit 1"
-IN_DOUBT = "squeue -M far --me"
-
-
-@pytest.mark.parametrize(
-    ("said", "outcome", "words"),
-    [
-        ("echo Submitted batch job 7 on cluster far", 7, ""),
-        ("echo '8;far'", 8, ""),
-        # sbatch --wait ends with the status of the job
-        ("echo Submitted batch job 9 on cluster far; exit 3", 9, ""),
-        *(
-            (said, SubmissionUnknown, IN_DOUBT)
-            for said in (
-                *("kill -9 $$", "exit 1", "echo nothing that is understood"),
-                REFUSED.format("Socket timed out on send/recv operation"),
-                REFUSED.format("Unable to contact slurm controller (receive failure)"),
-                REFUSED.format("Message send failure"),
-                "echo 'sbatch: error: something' >&2; kill -9 $$",
-            )
-        ),
-        *(
-            (REFUSED.format(words), JobNotAccepted, f"sbatch: error: {words}")
-            for words in ("Invalid qos specification", "(connect failure)")
-        ),
-    ],
-)
+@rows("slurm", "submissions", "said outcome words")
 def test_what_became_of_a_submission(
-    tmp_path: Path, said: str, outcome: int | type[Exception], words: str
+    tmp_path: Path, said: str, outcome: int | str, words: str
 ) -> None:
     submission = submission_of(tmp_path, said)
     if isinstance(outcome, int):
         assert submission.submit("far", ["job.sh"], None)[0] == outcome
     else:
-        with pytest.raises(outcome, match=re.escape(words)):
+        with pytest.raises(getattr(errors, outcome), match=re.escape(words)):
             submission.submit("far", ["job.sh"], None)
 
 
@@ -260,34 +233,9 @@ def test_answers_of_every_release(answers: Path) -> None:
     assert parse_settings((answers / "config.txt").read_text()).cluster == "trial"
 
 
-@pytest.mark.parametrize(
-    ("status", "text", "kind", "words"),
-    [
-        *(
-            (1, f"allocation failure: {words}", BatchSystemUnavailable, "scontrol ping")
-            for words in (
-                "Unable to contact slurm controller (connect failure)",
-                "Socket timed out on send/recv operation",
-            )
-        ),
-        *(
-            (0, text, BatchSystemError, "is not understood")
-            for text in ("", "Job 7 to start at soon using 1 processors", "garbage")
-        ),
-        # this release does not know the option
-        (
-            *(
-                1,
-                "sbatch: unrecognized option '--tres-per-task=gres/gpu:1'\nTry \"sbatch --help\"\n",
-            ),
-            *(JobNotAccepted, "unrecognized option '--tres-per-task"),
-        ),
-    ],
-)
-def test_a_will_run_test_without_a_start(
-    status: int, text: str, kind: type[Exception], words: str
-) -> None:
-    with pytest.raises(kind, match=words):
+@rows("slurm", "will_run", "status text kind words")
+def test_a_will_run_test_without_a_start(status: int, text: str, kind: str, words: str) -> None:
+    with pytest.raises(getattr(errors, kind), match=words):
         parse_start(status, text)
 
 
