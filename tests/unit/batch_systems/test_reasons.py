@@ -12,6 +12,7 @@ from slurm_rl_plugin.batch_systems.pbs.queue import comment_sentence
 from slurm_rl_plugin.batch_systems.port import LimitKeys
 from slurm_rl_plugin.batch_systems.slurm.answers import fields as slurm_reasons
 from slurm_rl_plugin.batch_systems.slurm.cluster import reason_sentence
+from tests.case_files import rows
 from tests.fakes.fake_cluster import FakeCluster
 
 ASSETS = Path(__file__).parents[2] / "assets"
@@ -59,23 +60,7 @@ def test_an_unknown_reason_is_said_to_be_unknown() -> None:
     assert comment_sentence("Not Running: new words") == ""
 
 
-@pytest.mark.parametrize(
-    ("comment", "sentence"),
-    [
-        (
-            "Not Running: would exceed group physics's limit on resource ncpus in complex",
-            "the group has too little left of the limit on ncpus; wait, or ask for less",
-        ),
-        (
-            "Not Running: Server job limit reached for project apollo",
-            "the project has as many running jobs as allowed; wait until one ends",
-        ),
-        (
-            "Can Never Run: Insufficient amount of resource: ngpus (R: 9 A: 8 T: 8)",
-            "too little ngpus is free, at all times; change the request",
-        ),
-    ],
-)
+@rows("slurm", "comments", "comment sentence")
 def test_a_comment_of_pbs_names_whose_limit_on_what(comment: str, sentence: str) -> None:
     assert comment_sentence(comment) == sentence
 
@@ -120,22 +105,7 @@ def test_a_snapshot_says_why_each_job_waits(cluster: FakeCluster) -> None:
     assert said[1].startswith("ReqNodeNotAvail: nodes that the job needs are down, drained or")
 
 
-@pytest.mark.parametrize(
-    ("comment", "own", "for_processors"),
-    [
-        ("", False, True),
-        ("Not Running: Insufficient amount of resource: ncpus (R: 8 A: 4 T: 4)", False, True),
-        ("Not Running: Job would conflict with reservation or top job", False, True),
-        ("Not Running: User has reached server running job limit.", True, False),
-        ("Not Running: would exceed user alice's limit on resource ncpus in complex", True, False),
-        ("Not Running: would exceed overall limit on resource ncpus in queue batch", False, True),
-        ("Not Running: Insufficient amount of resource: ngpus (R: 1 A: 0 T: 2)", False, False),
-        ("Not Running: Job would break strict sorted order", False, True),
-        ("Job Array Began at Sat Nov 21 at 00:13", False, True),  # and it stays so
-        ("Not Running: Queue not started.", False, False),
-        ("Not Running: something new", False, False),
-    ],
-)
+@rows("slurm", "waits", "comment own for_processors")
 def test_comments_of_pbs(comment: str, own: bool, for_processors: bool) -> None:
     assert pbs_reasons.is_own_doing(comment) is own
     assert pbs_reasons.is_for_processors(comment) is for_processors

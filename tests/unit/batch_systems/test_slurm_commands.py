@@ -24,7 +24,7 @@ from slurm_rl_plugin.batch_systems.slurm.site_factor import DENIED, NO_RIGHT, Sc
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule, JobDescription
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
-from tests.case_files import table
+from tests.case_files import rows, table
 from tests.contracts.batch_system_contract import by_job, factors, set_factor
 from tests.fakes.fake_cluster import NOW, OF_A_MINUTE, FakeCluster
 
@@ -355,29 +355,14 @@ class TestWrites:
         assert [job["site"] for job in cluster.state["jobs"]] == list(range(1, 8))
 
     @pytest.mark.parametrize("status", [0, 1])  # releases differ
-    @pytest.mark.parametrize(
-        ("jobs", "rejected", "later"),
-        [
-            (
-                [{"state": "COMPLETED"}, {"state": "COMPLETED", "tasks": "1-3"}, {}],
-                [FINISHED] * 2,
-                set(),
-            ),
-            # other words for one job are no missing right
-            (
-                [{"refused": "Unspecified error"}, {"refused": DENIED}],
-                ["Unspecified error", DENIED],
-                {1, 2},
-            ),
-        ],
-    )
+    @rows("slurm", "refusals", "jobs rejected later")
     def test_single_refusals(
         self,
         cluster: FakeCluster,
         status: int,
         jobs: list[dict[str, Any]],
         rejected: list[str],
-        later: set[int],
+        later: list[int],
     ) -> None:
         cluster.set(status_after_refusal=status)
         for job, values in enumerate(jobs, start=1):
@@ -386,7 +371,7 @@ class TestWrites:
         expected = {**dict(enumerate(rejected, start=1)), 77: "Invalid job id specified"}
         assert cluster.adapter().apply([set_factor(job, 5) for job in numbers]).rejected == expected
         report = cluster.adapter().release(np.array(numbers))
-        assert (report.rejected, report.later) == (expected, later)
+        assert (report.rejected, report.later) == (expected, set(later))
 
     def test_factor_that_slurm_cannot_hold_is_not_sent(self, cluster: FakeCluster) -> None:
         cluster.add(1)
