@@ -284,19 +284,9 @@ SHARES_WITH_TIME_LEFT = (
 )
 
 
-@pytest.mark.parametrize(
-    ("job", "physics"),
-    [
-        # 6000 processor-seconds were left when slurmctld counted, 5600 are left now, twice billed
-        ((10, 600.0, 960.0), 100.0 + 2 * 400.0),
-        # it has run for 20 s, and no more can have been left out
-        ((10, 600.0, 980.0), 100.0 + 2 * 200.0),
-        ((10, math.nan, 960.0), 100.0),  # the time left is unknown
-        ((20, 600.0, 960.0), 100.0),  # it has just started, after sshare was asked
-    ],
-)
+@case_files.rows("slurm", "usage", "job physics")
 def test_usage_counts_what_running_jobs_used_since_slurmctld_counted(
-    job: tuple[int, float, float], physics: float
+    job: list[float], physics: float
 ) -> None:
     processors, limit, start = job
     jobs = job_table(1, processors=[processors], time_limit=[limit])
@@ -335,19 +325,10 @@ def config(**lines: str) -> str:
     return "\n".join(f"{key:<23} = {value}" for key, value in known.items())
 
 
-@pytest.mark.parametrize(
-    ("lines", "harm"),
-    [
-        ({}, None),
-        ({"PriorityType": "priority/basic"}, "priority/basic ignores SiteFactor"),
-        ({"PrioritySiteFactorPlugin": "site_factor/x"}, "site_factor/x overwrites every factor"),
-        ({"PriorityType": "priority/other"}, "priority/other is not known to use"),
-    ],
-    ids=str,
-)
-def test_where_writing_would_do_nothing_it_is_said(lines: dict[str, str], harm: str | None) -> None:
+@case_files.rows("slurm", "harms", "lines harm")
+def test_where_writing_would_do_nothing_it_is_said(lines: dict[str, str], harm: str) -> None:
     found = parse_settings(config(**lines)).facts.harm
-    assert found is None if harm is None else harm in str(found)
+    assert found is None if not harm else harm in str(found)
 
 
 @case_files.rows("slurm", "facts", "lines attribute value")
@@ -355,21 +336,11 @@ def test_what_settings_say(lines: dict[str, str], attribute: str, value: float) 
     assert getattr(parse_settings(config(**lines)).facts, attribute) == value
 
 
-@pytest.mark.parametrize(
-    ("controllers", "acts"),
-    [
-        (("head1 is UP", "head2 is UP"), "head1"),
-        (("head1 is DOWN", "head2 is UP"), "head2"),
-        (("head1.site is DOWN", "head2 is UP"), "head2"),
-        (("head1 is DOWN", "head2 is DOWN"), None),  # every ping was too slow
-    ],
-)
-def test_next_to_controllers_only_the_one_in_charge_acts(
-    controllers: tuple[str, str], acts: str | None
-) -> None:
+@case_files.rows("slurm", "controllers", "controllers acts")
+def test_next_to_controllers_only_the_one_in_charge_acts(controllers: list[str], acts: str) -> None:
     lines = (f"Slurmctld(backup{at}) at {each}" for at, each in enumerate(controllers))
     text = "\n".join([config(), *lines])
-    expected = [None if acts is None else host == acts for host in ("head1", "head2")]
+    expected = [None if not acts else host == acts for host in ("head1", "head2")]
     assert [parse_settings(text, host).facts.in_charge for host in ("head1", "head2")] == expected
     assert parse_settings(text, "login").facts.in_charge
     if acts:

@@ -88,14 +88,7 @@ def test_what_else_it_needs_is_passed_on() -> None:
     assert needs == {"gres": "gpu:2", "mem": "4G", "constraint": "fast", "exclusive": ""}
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        *(("5", 300), ("5:30", 330), ("1:05:30", 3930), ("2-3", 183600), ("2-3:04", 183840)),
-        *(("2-3:04:05", 183845), ("", math.nan), ("0", math.nan), ("infinite", math.nan)),
-        ("UNLIMITED", math.nan),
-    ],
-)
+@rows("slurm", "times", "text seconds")
 def test_times_are_read_as_sbatch_reads_them(text: str, seconds: float) -> None:
     assert parse_time_limit(text) == pytest.approx(seconds, nan_ok=True)
 
@@ -106,13 +99,7 @@ def test_other_times_are_refused(text: str) -> None:
         parse_time_limit(text)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        *("--dependency=afterok:1", "-d afterany:1", "-M x", "--reservation=r", "-w n1", "--uid=0"),
-        *("--wait", "-W", "-HW"),
-    ],
-)
+@rows("slurm", "bound", "words")
 def test_a_job_that_is_bound_to_one_place_is_refused(words: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^sbatch --"):
         request_of(f"sbatch {words} job.sh")
