@@ -357,7 +357,7 @@ def replayed_waits(
     *,
     draws: int,
     seed: int,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> ReplayedWaits:
     """Forecast the waits of some jobs of a log, each with what was known at its submission.
 
@@ -391,6 +391,5 @@ def replayed_waits(
         rng = np.random.default_rng([seed, number])
         planned[place] = site.planned(queue, awaited)[0] - now
         drawn[place] = site.starts(queue, awaited, draws, rng)[0] - now
-        if progress is not None:
-            progress(place + 1)
+        progress(place + 1)
     return ReplayedWaits(jobs=jobs, wait=start[jobs] - submit, drawn=drawn, planned=planned)

@@ -323,14 +323,10 @@ def _content(path: Path) -> bytes:
     try:
         return read_whole(path)
     except OSError as error:
+        what = f"cannot be read ({error.strerror})"
         if error.errno == errno.EFBIG:
-            raise ModelUnreadable(
-                f"model {path} has more than {LONGEST_FILE // 1024**2} MB, the limit for a model: "
-                "give the path of a model."
-            ) from None
-        raise ModelUnreadable(
-            f"model {path} cannot be read ({error.strerror}): give the path of a model."
-        ) from None
+            what = f"has more than {LONGEST_FILE // 1024**2} MB, the limit for a model"
+        raise ModelUnreadable(f"model {path} {what}: give the path of a model.") from None
 
 
 def _onnxruntime(path: Path) -> Any:
