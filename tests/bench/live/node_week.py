@@ -74,7 +74,10 @@ PARTITIONS = {each.name: each for each in (GENERAL, LARGE, GPU, DEBUG)}
 
 #: Users who submit; the users of the log are mapped to them in turn.
 USERS = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi")
-ACCOUNTS = ("physics", "biology")
+ACCOUNTS = {
+    "physics": Account(share=70, users=USERS[::2]),
+    "biology": Account(share=30, users=USERS[1::2]),
+}
 #: Run time of the shortest job, seconds.
 SHORTEST = 1.0
 #: A job ends at least this number of seconds before its limit, so that Slurm never kills one.
@@ -213,11 +216,6 @@ def _compressed(job: NodeJob, begin: float, speed: float, user: str) -> NodeJob:
     )
 
 
-_SHARES = (70, 30)
-ACCOUNT_PLAN = {
-    name: Account(share=share, users=USERS[place :: len(ACCOUNTS)])
-    for place, (name, share) in enumerate(zip(ACCOUNTS, _SHARES, strict=True))
-}
 #: PriorityMaxAge of the site.
 _MAX_AGE = 7 * DAY
 #: The site's depth. Its two minutes between rounds of backfill would be a second of the run, and a
@@ -239,7 +237,7 @@ def cluster_plan(speed: float) -> ClusterPlan:
     """The small machine with the site's weights of age, size and partition; no fair share."""
     return ClusterPlan(
         kinds=KINDS,
-        accounts=ACCOUNT_PLAN,
+        accounts=ACCOUNTS,
         options={
             "SelectTypeParameters": "CR_Core_Memory,CR_CORE_DEFAULT_DIST_BLOCK",
             "SchedulerParameters": ",".join(_SCHEDULER),
