@@ -24,7 +24,7 @@ from slurm_rl_plugin.cli.progress import (
     say_of_compiling,
 )
 from slurm_rl_plugin.cli.tables import answer, print_table
-from slurm_rl_plugin.cli.what_if import add_result_options, cluster_and_jobs, intervals_words
+from slurm_rl_plugin.cli.what_if import add_result_options, cluster_and_jobs, print_basis
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.configuration.sections import RewardSection
 from slurm_rl_plugin.evaluation.named_log import LogOptions
@@ -42,7 +42,7 @@ from slurm_rl_plugin.measure.intervals import BETTER
 from slurm_rl_plugin.readable import printable, span_text
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
-from slurm_rl_plugin.simulator.workloads.log_workload import PAST_WORK, SHARES_WORDS
+from slurm_rl_plugin.simulator.workloads.log_workload import PAST_WORK
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.what_if.effects import Effect
 from slurm_rl_plugin.what_if.replay import ReplayedPair
@@ -235,13 +235,8 @@ def _print(study: WhatIfStudy, tuning: Tuning) -> None:
         f"{search['tried']} settings tried on the first {100 * search['training_part']:.0f} % of "
         f"the time of {log['name']}; {log['counted_jobs']} jobs of the rest counted."
     )
-    print(SHARES_WORDS[log["shares_from"]])
-    print(study.known.sentence)
-    for sentence in study.cluster["not_simulated"]:
-        print(printable(f"Not simulated: {sentence}"))
-    for sentence in study.notes:
-        print(sentence)
-    print(f"{intervals_words(study.intervals)}\n")
+    print_basis(study)
+    print()
     some = next(iter(study.variants.values()))
     rows = [["as it is", None, None, *_values(some, "before")]]
     for name, variant in study.variants.items():

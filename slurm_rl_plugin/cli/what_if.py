@@ -37,7 +37,7 @@ from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.run import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import SHARES_WORDS
-from slurm_rl_plugin.what_if.effects import Effect, Knowledge
+from slurm_rl_plugin.what_if.effects import Effect
 from slurm_rl_plugin.what_if.variant import variant_of
 
 _NAMES = {
@@ -140,19 +140,34 @@ def _print(study: WhatIfStudy) -> None:
         f"{log['jobs']} jobs of {log['name']} on {study.cluster['nodes']} nodes, as slurmctld "
         f"schedules; {log['counted_jobs']} counted, without both ends."
     )
-    for reason, count in log["dropped"].items():
+    print_basis(study)
+    for name, variant in study.variants.items():
+        print(f"\n{printable(f'=== {name}')}")
+        _print_variant(variant)
+
+
+def print_basis(study: WhatIfStudy) -> None:
+    """What is known of jobs and cluster, and what the intervals are drawn from."""
+    for reason, count in study.log["dropped"].items():
         print(printable(f"Left out: {count} {reason}"))
-    print(SHARES_WORDS[log["shares_from"]])
-    for sentence in study.notes:
-        print(sentence)
-    _print_known(study.known)
+    print("\n".join([SHARES_WORDS[study.log["shares_from"]], *study.notes]))
+    print(f"\n{study.known.sentence}")
+    if study.known.cells:
+        rows = [
+            [
+                f"{cell.by}: {cell.group}",
+                cell.jobs,
+                *map(span_text, (cell.recorded, cell.simulated)),
+                "" if cell.is_close else "off",
+            ]
+            for cell in study.known.cells
+        ]
+        print_table(["MEAN WAIT OF", "JOBS", "RECORDED", "SIMULATED", ""], rows)
+        print()
     for sentence in study.cluster["not_simulated"]:
         print(printable(f"Not simulated: {sentence}"))
     print(f"Unknown: {'; '.join(study.not_known)}.")
     print(intervals_words(study.intervals))
-    for name, variant in study.variants.items():
-        print(f"\n{printable(f'=== {name}')}")
-        _print_variant(variant)
 
 
 def intervals_words(drawn: Mapping[str, Any]) -> str:
@@ -162,23 +177,6 @@ def intervals_words(drawn: Mapping[str, Any]) -> str:
     if drawn["draws"]:
         return f"Intervals (95 %): {over}, resampled."
     return f"Only {over}: too few for intervals, so verdicts are inconclusive."
-
-
-def _print_known(known: Knowledge) -> None:
-    print(f"\n{known.sentence}")
-    if known.cells:
-        rows = [
-            [
-                f"{cell.by}: {cell.group}",
-                cell.jobs,
-                span_text(cell.recorded),
-                span_text(cell.simulated),
-                "" if cell.is_close else "off",
-            ]
-            for cell in known.cells
-        ]
-        print_table(["MEAN WAIT OF", "JOBS", "RECORDED", "SIMULATED", ""], rows)
-        print()
 
 
 def _print_variant(variant: VariantStudy) -> None:
