@@ -229,21 +229,17 @@ def test_the_page_for_the_committee_tells_who_waited(
     assert '<table class="bars stacked">' in text
 
 
-def test_a_page_without_a_folder_is_refused_before_the_work(site: FakeSite) -> None:
-    declare(site)
-    assert "there is no such folder" in site.refused(
-        "experiment", "report", "--committee", "none/page.html"
-    )
-
-
-@pytest.mark.parametrize("action", ["status", "report", "stop"])
-def test_without_an_experiment_it_says_how_to_begin_one(site: FakeSite, action: str) -> None:
-    assert "slurm-rl experiment start" in site.refused("experiment", action)
-
-
-def test_a_second_one_is_refused(site: FakeSite) -> None:
-    declare(site)
+def test_it_is_begun_once_and_told_while_it_is_there(site: FakeSite) -> None:
+    for action in ("status", "report", "stop"):
+        assert "slurm-rl experiment start" in site.refused("experiment", action)
+    files = declare(site)
     assert "declared already" in site.refused("experiment", "start")
+    page = ("--committee", "none/page.html")
+    assert "there is no such folder" in site.refused("experiment", "report", *page)
+    files.stand(ExperimentStanding(state=STEPPED_BACK, reason="harm.", at=1.0))
+    said = site.failing("experiment", "status")
+    assert "stepped back" in said
+    assert "harm." in said
 
 
 @rows_of("experiment start")
@@ -285,9 +281,6 @@ def test_stopped_it_is_the_sites_until_it_is_put_away(site: FakeSite) -> None:
     site.out("experiment", "stop", "--as-configured")
     assert files.declared() is None
     assert list(site.folder.glob("state.json.experiment.*"))
-
-
-def test_any_reason_can_be_told_afterwards(site: FakeSite) -> None:
     files = declare(site)
     site.out("experiment", "stop", "--reason", "no UTF-8: \udcff\n")
     assert files.stands().reason.encode().startswith(b"no UTF-8: ")  # the page of a committee
@@ -304,15 +297,6 @@ def test_it_can_be_stopped_whatever_is_wrong_with_the_configuration(site: FakeSi
     assert "give --state-file" in site.failing("experiment", "stop", code=2)
     site.out("experiment", "stop", "--state-file", site.state_file, "--as-configured")
     assert files.declared() is None
-
-
-def test_status_fails_where_it_has_stepped_back(site: FakeSite) -> None:
-    files = declare(site)
-    files.stand(ExperimentStanding(state=STEPPED_BACK, reason="harm.", at=1.0))
-    status, said, _ = site("experiment", "status")
-    assert status == 1
-    assert "stepped back" in said
-    assert "harm." in said
 
 
 @pytest.mark.parametrize("content", ["{", "{}", '{"floors": 1}'])

@@ -59,25 +59,19 @@ def checks_of(words: Typed, code: int = 0) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("adapter", ["auto", "pbs"])
-def test_one_cycle_gives_the_order_of_the_policy(
+def test_a_cycle_gives_the_order_of_the_policy_and_release_takes_it_back(
     site: FakePbs, tmp_path: Path, adapter: str, words: Typed
 ) -> None:
-    configure(tmp_path, adapter=adapter)
+    configure(tmp_path, "shadow", adapter)
+    words.out("run", "--once")
+    assert set(scores(site).values()) == {DEFAULT_SCORE}
+    configure(tmp_path, "active", adapter)
     words.out("run", "--once")
     assert by_score(site) == [5, 4, 3, 2, 1]
     assert len(set(scores(site).values())) == 5
     assert site.score("6.head") == DEFAULT_SCORE  # held jobs are let be
     assert all(isinstance(score, int) for score in scores(site).values())
-
-
-def test_shadow_mode_writes_nothing(site: FakePbs, tmp_path: Path, words: Typed) -> None:
-    configure(tmp_path, mode="shadow")
-    words.out("run", "--once")
-    assert set(scores(site).values()) == {DEFAULT_SCORE}
-
-
-def test_release_clears_every_score(site: FakePbs, words: Typed) -> None:
-    words.out("run", "--once")
+    words.out("queue")
     words.out("release")
     assert set(scores(site).values()) == {DEFAULT_SCORE}
 
@@ -112,7 +106,9 @@ def test_a_daemon_beside_each_server_is_refused(
     assert "run one daemon" in checks["controller"]["what"]
 
 
-def test_check_of_a_site_where_all_is_well(site: FakePbs, words: Typed) -> None:
+def test_check_of_a_site_where_all_is_well_but_a_name(
+    site: FakePbs, tmp_path: Path, words: Typed
+) -> None:
     site.set_server(eligible_time_enable="True")
     before = scores(site)
     checks = checks_of(words)
@@ -121,30 +117,22 @@ def test_check_of_a_site_where_all_is_well(site: FakePbs, words: Typed) -> None:
     assert others == {"metrics port", "influence", "fair share"}, checks
     assert "users can neither see nor set it" in checks["resource"]["what"]
     assert scores(site) == before
-
-
-def test_check_says_which_exempt_names_pbs_does_not_know(
-    site: FakePbs, tmp_path: Path, words: Typed
-) -> None:
-    path = tmp_path / "site.toml"
-    exempt = 'exempt_accounts = ["any"]\nexempt_partitions = ["workq", "wrokq"]\n'
-    path.write_text(f'{path.read_text()}\n[guard_rails]\n{exempt}exempt_qos = ["fast"]\n')
-    checks = checks_of(words)
-    assert checks["exemptions"]["result"] == "warn"
-    assert "there is no partition wrokq, QOS fast here" in checks["exemptions"]["what"]
-
-
-def test_queue_and_explain_look_at_pbs(site: FakePbs, words: Typed) -> None:
-    words.out("queue")
-    said = words.out("explain", "5")
-    assert "Class: interactive, by the rule: " in said
-    assert "scontrol" not in said
+    with (tmp_path / "site.toml").open("a") as file:
+        file.write(
+            '[guard_rails]\nexempt_accounts = ["any"]\n'
+            'exempt_partitions = ["workq", "wrokq"]\nexempt_qos = ["fast"]\n'
+        )
+    found = checks_of(words)["exemptions"]
+    assert found["result"] == "warn"
+    assert "there is no partition wrokq, QOS fast here" in found["what"]
 
 
 def test_explain_says_what_a_comment_of_pbs_means(site: FakePbs, words: Typed) -> None:
     comment = "Not Running: Server job limit reached for user alice"
     site.change("5.head", comment=comment)
     said = "".join(words.out("explain", job) for job in (5, 6))
+    assert "Class: interactive, by the rule: " in said
+    assert "scontrol" not in said
     limited, held = [line for line in said.splitlines() if line.startswith("Reason ")]
     assert limited == (
         f"Reason {comment}: the user has as many running jobs as allowed; wait until one ends. "

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.cli.explain import amount_text, room_sentences
+from slurm_rl_plugin.cli.explain import room_sentences
 from slurm_rl_plugin.domain.nodes import NodeNow
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.services.job_room import LicenceRoom, Requests, room_of
@@ -59,15 +59,20 @@ def test_memory_that_slurm_does_not_count_is_nowhere(site: FakeSite) -> None:
         assert (code, "memory" in text) == (0, False), text
 
 
-def test_the_queue_shows_gpus_and_memory_where_a_job_asks_for_any(site: FakeSite) -> None:
-    _, table, _ = site("queue")
-    header, *rows = [line.split() for line in table.splitlines()]
+def test_queue_and_status_show_gpus_and_memory(site: FakeSite) -> None:
+    header, *rows = [line.split() for line in site.out("queue").splitlines()]
     assert header[-2:] == ["GPUS", "MEMORY"]
     assert {row[1]: row[-2:] for row in rows} == {"1": ["4", "8G"], "2": ["0", "500M"]}
-    _, table, _ = site("queue", "-j", "1", "-n", "--parsable2", "-o", "jobid,resources")
+    table = site.out("queue", "-j", "1", "-n", "--parsable2", "-o", "jobid,resources")
     assert table.strip() == "1|cpus=1,memory=8192,gpus=4,gres/gpu:a100=4"
     jobs = site.json("queue")["jobs"]
     assert {job["jobid"]: job["gpus"] for job in jobs} == {1: 4.0, 2: 0.0}
+    out = site("status")[1]
+    assert "cpus: 6 of 16 in use, 2 asked for by pending jobs" in out
+    assert "memory: 39.06G of 125G in use, 8.488G asked for by pending jobs" in out
+    assert "gpus: 2 of 8 in use, 4 asked for by pending jobs" in out
+    told: dict[str, Any] = site.json("status", code=None)["slurm"]["resources"]
+    assert told["gpus"] == {"name": "gpus", "usable": 8.0, "running": 2.0, "pending": 4.0}
 
 
 def test_nothing_of_it_on_a_cluster_of_processors(site: FakeSite) -> None:
@@ -79,7 +84,7 @@ def test_nothing_of_it_on_a_cluster_of_processors(site: FakeSite) -> None:
 
 
 def test_explain_says_what_a_job_waits_for(site: FakeSite) -> None:
-    _, out, _ = site("explain", "1")
+    out = site.out("explain", "1")
     asked = "1 processor, 8G of memory, 4 GPUs, 4 gres/gpu:a100, on one node at least."
     assert f"It asks for {asked}" in out
     four = "It waits for 4 GPUs; 2 are free on one node, none has 4 (2 on all nodes)."
@@ -87,23 +92,16 @@ def test_explain_says_what_a_job_waits_for(site: FakeSite) -> None:
     room = site.json("explain", "1")["room"]
     assert room["resources"]["gpus"]["most_free"] == 2.0
     assert room["nodes_with_room"] == 0
-    assert "1 of its nodes have room for it now" in site("explain", "2")[1]
-
-
-def test_explain_says_that_nodes_cannot_be_read(site: FakeSite) -> None:
+    assert "1 of its nodes have room for it now" in site.out("explain", "2")
+    site.cluster.set(settings={**COUNTED, "Licenses": "slot:8"})
+    site.cluster.add(7, asks="cpu=1,mem=1G,node=1", licenses="slot:9", exclusive=True)
+    out = site.out("explain", "7")
+    assert "9 license/slot" in out
+    assert "It waits for 9 licences of slot; 8 are free." in out
     site.cluster.set(nodes=[{**NODES[0], "gres": "gpu:a:b:c:1"}])
     document = site.json("explain", "1")
     assert document["requests"] is None  # the snapshot does not have it either
     assert document["room"] is None
-
-
-def test_status_has_a_line_for_each_resource(site: FakeSite) -> None:
-    _, out, _ = site("status")
-    assert "cpus: 6 of 16 in use, 2 asked for by pending jobs" in out
-    assert "memory: 39.06G of 125G in use, 8.488G asked for by pending jobs" in out
-    assert "gpus: 2 of 8 in use, 4 asked for by pending jobs" in out
-    told: dict[str, Any] = site.json("status", code=None)["slurm"]["resources"]
-    assert told["gpus"] == {"name": "gpus", "usable": 8.0, "running": 2.0, "pending": 4.0}
 
 
 def node(name: str, **free: float) -> NodeNow:
@@ -158,19 +156,6 @@ def test_whole_nodes_features_and_licences() -> None:
     assert room_sentences(none_free) == ["It waits for 1 licence of matlab; 0 are free."]
     assert none_free.licences == {"license/matlab": LicenceRoom(asked=1.0, free=0.0)}
     assert room_of([idle], ["p"], matlab, {}).licences == {}  # unknown
-
-
-def test_explain_asks_for_licences_where_a_job_does(site: FakeSite) -> None:
-    site.cluster.set(settings={**COUNTED, "Licenses": "slot:8"})
-    site.cluster.add(7, asks="cpu=1,mem=1G,node=1", licenses="slot:9", exclusive=True)
-    _, out, _ = site("explain", "7")
-    assert "9 license/slot" in out
-    assert "It waits for 9 licences of slot; 8 are free." in out
-
-
-def test_amounts_in_words() -> None:
-    assert amount_text(GPUS, 1.0) == "1 GPU"
-    assert amount_text("gres/gpu:a100", 2.0) == "2 gres/gpu:a100"
 
 
 def test_the_shipped_model_decides_and_what_ends_is_learnt(site: FakeSite) -> None:

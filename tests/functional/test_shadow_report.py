@@ -18,20 +18,25 @@ from tests.functional.fake_site import FakeSite
 JOBS = 300
 
 
+def with_past(site: FakeSite) -> FakeSite:
+    """A queue that the policy and the site order differently, and a day of past jobs."""
+    site.cluster.set(accounting=ended_load(JOBS, site.now - 86400))
+    for job, minutes in ((1, 50), (2, 5), (3, 20)):
+        site.wait(job, time_limit=f"{minutes}:00")
+    site.wait(4, time_limit="10:00", account="biology", user="bob")
+    site.configure("hook", mode="shadow", influence_hours=72)
+    return site
+
+
 @pytest.fixture
 def site(empty_site: FakeSite) -> FakeSite:
-    """A queue that the policy and the site order differently, and a day of past jobs."""
-    empty_site.cluster.set(accounting=ended_load(JOBS, empty_site.now - 86400))
-    for job, minutes in ((1, 50), (2, 5), (3, 20)):
-        empty_site.wait(job, time_limit=f"{minutes}:00")
-    empty_site.wait(4, time_limit="10:00", account="biology", user="bob")
-    empty_site.configure("hook", mode="shadow", influence_hours=72)
+    """After one cycle in shadow mode."""
+    with_past(empty_site).out("run", "--once")
     return empty_site
 
 
 def test_both_parts(site: FakeSite) -> None:
-    assert site("run", "--once")[0] == 0
-    assert site("run", "--once")[0] == 0
+    site.out("run", "--once")
     found = site.json("shadow-report", "--since", "now-3days", "--moved", "1")
     shadow = found["shadow"]
     assert shadow["cycles"] == shadow["cycles_with_jobs"] == 2
@@ -72,7 +77,6 @@ def test_a_page_for_the_committee(site: FakeSite) -> None:
     site.cluster.set(
         accounting=[{**job, "Account": evil} if job["JobIDRaw"] % 2 else job for job in jobs]
     )
-    assert site("run", "--once")[0] == 0
     found = site.json("shadow-report", "--since", "now-3days", "--committee", "page.html")
     assert found["committee"] == "page.html"
     page = (site.folder / "page.html").read_text()
@@ -92,7 +96,6 @@ def test_a_page_for_the_committee(site: FakeSite) -> None:
 
 
 def test_no_page_without_a_replay_or_a_place(site: FakeSite) -> None:
-    assert site("run", "--once")[0] == 0
     status, out, err = site("shadow-report", "--committee", "none/page.html")
     assert (status, out) == (2, "")
     assert "there is no such folder" in err
@@ -109,7 +112,6 @@ def test_no_page_without_a_replay_or_a_place(site: FakeSite) -> None:
 def test_a_dump_written_here_is_replayed_elsewhere(
     site: FakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert site("run", "--once")[0] == 0
     here = site.json("shadow-report", "--since", "now-3days", "--keep", "week.sacct")
     (site.folder / "audit.jsonl").unlink()
     monkeypatch.setenv("PATH", "/nowhere")
@@ -120,7 +122,6 @@ def test_a_dump_written_here_is_replayed_elsewhere(
 
 
 def test_where_no_simulator_is_installed_the_first_part_is_told(site: FakeSite) -> None:
-    assert site("run", "--once")[0] == 0
     given = ("--since", "now-3days", "--config", "site.toml")
     done = without_extras("shadow-report", *given, "--keep", "kept.sacct", "--json")
     assert done.returncode == 0, done.stderr
@@ -139,7 +140,6 @@ def test_where_no_simulator_is_installed_the_first_part_is_told(site: FakeSite) 
 
 
 def test_too_few_jobs_and_no_accounting_are_sentences(site: FakeSite) -> None:
-    assert site("run", "--once")[0] == 0
     site.cluster.set(accounting=ended_load(3, site.now - 7200))
     assert "No replay: 3 jobs of this time ran: too few" in site.out(
         "shadow-report", "--since", "now-3days"
@@ -152,23 +152,12 @@ def test_too_few_jobs_and_no_accounting_are_sentences(site: FakeSite) -> None:
     assert "--no-replay was given" in site("shadow-report", "--no-replay")[1]
 
 
-def test_cycles_in_active_mode_are_warned_of(site: FakeSite) -> None:
-    site.configure("hook", mode="active")
-    assert site("run", "--once")[0] == 0
-    found = site.json("shadow-report", "--since", "now-3days")
-    assert found["shadow"]["modes"] == {"active": 1}
-    assert "wrote its own order" in found["prediction"]["warning"]
-
-
-def test_failed_cycles_and_guard_rails_are_in_the_log(site: FakeSite) -> None:
-    site.configure("guard_rails", starvation_hours=0.01)
-    assert site("run", "--once")[0] == 0
-    assert site.json("shadow-report", "--no-replay")["shadow"]["guard_rails"] == {
-        "starvation bound": 1
-    }
-
-
 def test_rotated_files_of_an_earlier_release_are_read(site: FakeSite) -> None:
+    (site.folder / "audit.jsonl").write_text("")
+    status, out, err = site("shadow-report")
+    assert (status, "The audit log has no cycle in this time." in out) == (2, True)
+    assert "there is nothing to report: the audit log has no cycle" in err
+    assert "no time to replay: give --since" in err
     line = {"event": "cycle", "time": 1795300000.5, "mode": "shadow", "policy": "m", "model": ""}
     line |= {"reason": "policy", "jobs": 2, "order": [7, 8]}
     packed = gzip.compress((json.dumps(line) + "\nno line\n").encode())
@@ -178,15 +167,19 @@ def test_rotated_files_of_an_earlier_release_are_read(site: FakeSite) -> None:
     assert "It is not known how far the order would differ" in site("shadow-report")[1]
 
 
-def test_an_empty_log_is_said(site: FakeSite) -> None:
-    (site.folder / "audit.jsonl").touch()
-    status, out, err = site("shadow-report")
-    assert (status, "The audit log has no cycle in this time." in out) == (2, True)
-    assert "there is nothing to report: the audit log has no cycle" in err
-    assert "no time to replay: give --since" in err
+def test_active_mode_is_warned_of_and_guard_rails_are_counted(empty_site: FakeSite) -> None:
+    site = with_past(empty_site)
+    site.configure("hook", mode="active")
+    site.configure("guard_rails", starvation_hours=0.01)
+    site.out("run", "--once")
+    found = site.json("shadow-report", "--since", "now-3days")
+    assert found["shadow"]["modes"] == {"active": 1}
+    assert found["shadow"]["guard_rails"] == {"starvation bound": 1}
+    assert "wrote its own order" in found["prediction"]["warning"]
 
 
 def test_without_a_log_and_with_wrong_words(site: FakeSite) -> None:
+    (site.folder / "audit.jsonl").unlink()
     assert "does not exist" in site.failing("shadow-report", code=2)
     assert "there is no such folder" in site.failing(
         "shadow-report", "--plot", "none/figure.png", code=2
@@ -201,12 +194,13 @@ RESERVE = '[reserve]\nmechanism = "qos"\nqos = "batch"\nmost_processors = 2\n'
 FROM_A_TERMINAL = '[[job_class]]\nclass = "interactive"\nno_batch_script = true\n'
 
 
-def test_what_a_reserve_would_have_done_and_its_price(site: FakeSite) -> None:
+def test_what_a_reserve_would_have_done_and_its_price(empty_site: FakeSite) -> None:
+    site = with_past(empty_site)
     site.configure("policy", model="reserve:2")
     site.append(RESERVE + FROM_A_TERMINAL)
     site.cluster.change(2, batch=0)
-    assert site("run", "--once")[0] == 0
-    assert site("run", "--once")[0] == 0
+    site.out("run", "--once")
+    site.out("run", "--once")
     found = site.json("shadow-report", "--since", "now-3days", "--moved", "1")
     limit = found["shadow"]["batch_limit"]
     assert 0 < limit.pop("limited_seconds") < 300
@@ -230,12 +224,13 @@ def test_what_a_reserve_would_have_done_and_its_price(site: FakeSite) -> None:
     assert site("audit", "--event", "would_limit")[0] == 0
 
 
-def test_the_price_is_that_of_the_limit_with_the_bounds_of_the_site(site: FakeSite) -> None:
+def test_the_price_is_that_of_the_limit_with_the_bounds_of_the_site(empty_site: FakeSite) -> None:
+    site = with_past(empty_site)
     site.configure("policy", model="reserve:2")
     # at each decision no job has come for so long that no limit is ever set
     site.append(f"{RESERVE}idle_minutes = 0.0000001\n{FROM_A_TERMINAL}")
     site.cluster.change(2, batch=0)
-    assert site("run", "--once")[0] == 0
+    site.out("run", "--once")
     price = site.json("shadow-report", "--since", "now-3days", "--moved", "1")["prediction"][
         "reserve_price"
     ]

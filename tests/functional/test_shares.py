@@ -95,13 +95,13 @@ def test_text_and_json_say_what_gives_the_shares(
 
     assert shares_said() == ([_FROM_THE_SITE], "cluster")
     assert shares_said(*_BY_HAND) == ([_AS_GIVEN], "options")
+    protocol = typed.out("evaluate", "--policy", "fifo", "--protocol", "continuous")
+    assert protocol.splitlines()[0] == _FROM_THE_SITE
+    (tmp_path / "sacctmgr.script").write_text("add account 1 Fairshare=90\n")
+    errors = typed("evaluate", "--policy", "fifo")[2]
+    assert "the cluster gives these accounts no shares: 2, 3; its shares are not used." in errors
     (tmp_path / "sacctmgr.script").unlink()
     assert shares_said() == ([_DERIVED], "work")
-
-
-def test_a_protocol_says_it_too(typed: Typed) -> None:
-    output = typed.out("evaluate", "--policy", "fifo", "--protocol", "continuous")
-    assert output.splitlines()[0] == _FROM_THE_SITE
 
 
 def test_tune_looks_after_fairness_to_shares_of_the_site_alone(
@@ -126,13 +126,6 @@ def test_train_gives_fairness_to_derived_shares_no_weight(typed: Typed, tmp_path
     _, output, errors = typed(*words)
     assert f"log.swf: {_DERIVED}" in output
     assert "[reward] fairness has no weight in this training: shares of log.swf are" in errors
-
-
-def test_accounts_that_the_cluster_lacks_are_named(typed: Typed, tmp_path: Path) -> None:
-    (tmp_path / "sacctmgr.script").write_text("add account 1 Fairshare=90\n")
-    _, output, errors = typed("evaluate", "--policy", "fifo")
-    assert _DERIVED in output
-    assert "the cluster gives these accounts no shares: 2, 3; its shares are not used." in errors
 
 
 @pytest.fixture(scope="module")

@@ -123,11 +123,7 @@ def test_what_people_read(typed: Typed, configure: Configure, log: Path) -> None
     )
     reported = typed.out("shadow-report", log, "--config", path)
     assert reported.count("Mean and longest wait by width") == 1
-
-
-def test_nobody_is_said_plainly(typed: Typed, configure: Configure, log: Path) -> None:
-    path = configure("influence_hours = 0\n", "fifo")
-    out = typed.out("evaluate", log, "--config", path)
+    out = typed.out("evaluate", log, "--config", configure("influence_hours = 0\n", "fifo"))
     assert "Who loses under fifo as written, compared with native order: no group;" in out
 
 
@@ -143,13 +139,6 @@ def test_pictures_schedules_and_users_of_the_study(
     assert len(found["exports"]) == 2 * len(found["policies"])
     assert "--config site.toml" in (tmp_path / "e" / "sjf.swf").read_text()
     assert found["policies"]["sjf"]["users"]
-
-
-def test_shares_that_fit_no_job_are_told(typed: Typed, configure: Configure, log: Path) -> None:
-    path = configure("[shares]\nphysics = 1.0\n")
-    notices = typed.json("evaluate", log, "--config", path)["study"]["notices"]
-    assert notices[0] == "Accounts with a share and without a job in the log: physics."
-    assert notices[1].startswith("800 jobs are of accounts without a share:")
 
 
 def test_an_audit_log_of_other_days_is_told(
@@ -174,7 +163,7 @@ def test_logs_that_cannot_be_replayed_are_one_sentence(
     assert "too few to replay" in few
 
 
-def test_a_machine_smaller_than_what_was_in_use_is_told(
+def test_shares_and_a_machine_that_do_not_fit_the_log_are_told(
     typed: Typed, configure: Configure, log: Path
 ) -> None:
     path = configure()
@@ -182,6 +171,10 @@ def test_a_machine_smaller_than_what_was_in_use_is_told(
     small = typed.json("evaluate", log, "--config", path, "--processors", 2)["study"]["notices"]
     assert len(small) == 1
     assert "times the 2 processors of this machine in use, on the average" in small[0]
+    path = configure("[shares]\nphysics = 1.0\n")
+    notices = typed.json("evaluate", log, "--config", path)["study"]["notices"]
+    assert notices[0] == "Accounts with a share and without a job in the log: physics."
+    assert notices[1].startswith("800 jobs are of accounts without a share:")
 
 
 THREE_CLASSES = asset("three_classes.toml")
@@ -298,6 +291,9 @@ def test_jobs_wait_for_nodes_as_they_do_not_for_processors(told: Told) -> None:
     assert pooled["settings"]["backfilling"] == "easy"
     for name in ("native order", "fifo", "sjf"):
         assert on_nodes[name]["mean_wait"] > 100 * pooled["policies"][name]["mean_wait"]
+    easy = told("evaluate", *ON_NODES, "--backfill", "easy")["study"]
+    assert easy["settings"]["backfilling"] == "easy"
+    assert easy["on_nodes"]["policies"]["fifo"]["partitions"]["openb"]["mean_wait"] > 0
 
 
 @pytest.mark.usefixtures("site")
@@ -321,12 +317,6 @@ def test_a_reserve_is_a_limit_on_batch_jobs_on_nodes(told: Told, configure: Conf
     assert study["settings"]["reserve_most"] == 2.0
     assert {"reserve:2", "interactive-first"} <= {*study["policies"]}
     assert not any("are not simulated for it" in each for each in study["notices"])
-
-
-def test_easy_backfilling_on_nodes_may_be_asked_for(told: Told) -> None:
-    study = told("evaluate", *ON_NODES, "--backfill", "easy")["study"]
-    assert study["settings"]["backfilling"] == "easy"
-    assert study["on_nodes"]["policies"]["fifo"]["partitions"]["openb"]["mean_wait"] > 0
 
 
 def test_the_nodes_of_this_host(told: Told, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:

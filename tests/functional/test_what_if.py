@@ -23,6 +23,8 @@ from tests.functional.small_site import write_small_site
 from tests.functional.typed import Typed, rows_of
 
 MODEL = Path(__file__).parents[2] / "policy_models" / "default.onnx"
+#: The only node for some of the jobs.
+GONE = "node g1 State=DOWN"
 _AT_THE_SITE = ("week.events", "--cluster", "slurm.conf")
 
 
@@ -42,57 +44,49 @@ def document_of(typed: Typed, *words: str) -> dict[str, Any]:
     return found
 
 
-def test_fewer_nodes_make_jobs_wait_longer_beyond_chance(typed: Typed) -> None:
-    found = document_of(typed, "--change", "node n[2-3] State=DOWN")
-    variant = found["variants"]["node n[2-3] State=DOWN"]
-    wait = variant["figures"]["mean_wait"]
+FEWER, LIMITED = "node n[2-3] State=DOWN", "partition all MaxTime=0:30:00"
+#: Changes that are tried in one run.
+CHANGES = (
+    *(FEWER, LIMITED, GONE, "FancyKey=1", "hook sjf", "hook sjf; PriorityWeightAge=5"),
+    *("hook default", "hook default; goal short_jobs=0; goal longest_wait=4"),
+    *("reserve gres/gpu=1", "reserve cpu=8; reserve gres/gpu=1", "reserve cpu=8,gres/gpu=1"),
+)
+
+
+def test_each_change_does_what_it_says(typed: Typed) -> None:
+    found = document_of(typed, *(word for change in CHANGES for word in ("--change", change)))
+    variants = found["variants"]
+    figures = {name: each["figures"] for name, each in variants.items()}
+    wait = figures[FEWER]["mean_wait"]
     assert wait["after"] > wait["before"]
     assert wait["difference"] == pytest.approx(wait["after"] - wait["before"])
     assert wait["verdict"] == "worse"
     assert wait["ci95"][0] > 0
     assert wait["ratio_ci95"][0] <= wait["ratio"] <= wait["ratio_ci95"][1]
-    assert variant["resources"]["cpus"]["capacity"] == [32.0, 16.0]
-    groups = variant["groups"]
+    assert variants[FEWER]["resources"]["cpus"]["capacity"] == [32.0, 16.0]
+    groups = variants[FEWER]["groups"]
     assert set(groups) == {"class", "width", "limit", "account", "resource"}
     counted = sum(each["jobs"] for each in groups["resource"].values())
-    assert counted == found["log"]["counted_jobs"]
+    assert counted == variants[FEWER]["counted_jobs"]
 
-
-def test_a_change_that_nothing_feels_makes_no_difference_and_says_so(typed: Typed) -> None:
-    found = document_of(typed, "--change", "FancyKey=1")
-    variant = found["variants"]["FancyKey=1"]
-    assert any("not known here" in sentence for sentence in variant["sentences"])
-    assert "nothing that is simulated differs from the cluster as it is." in variant["sentences"]
-    assert {each["verdict"] for each in variant["figures"].values()} == {"no difference"}
-
-
-def test_our_order_and_a_reserve_are_variants_too(typed: Typed) -> None:
-    changes = ("hook sjf", "reserve gres/gpu=1", "hook sjf; PriorityWeightAge=5")
-    words = [word for change in changes for word in ("--change", change)]
-    found = document_of(typed, *words)
-    ours, reserve, both = (found["variants"][name]["figures"] for name in changes)
-    assert ours["bounded_slowdown"]["after"] < ours["bounded_slowdown"]["before"]
-    assert reserve["mean_wait"]["after"] != reserve["mean_wait"]["before"]
-    assert both["mean_wait"]["after"] == ours["mean_wait"]["after"]  # age is the site's order's
-
-
-def test_a_goal_of_our_order_is_a_variant_too(typed: Typed) -> None:
-    changes = ("hook default", "hook default; goal short_jobs=0; goal longest_wait=4")
-    found = document_of(typed, *(word for change in changes for word in ("--change", change)))
-    as_trained, patient = (found["variants"][name]["figures"] for name in changes)
-    assert patient["bounded_slowdown"]["after"] > as_trained["bounded_slowdown"]["after"]
-
-
-def test_a_shorter_limit_says_what_becomes_of_the_jobs(typed: Typed) -> None:
-    change = "partition all MaxTime=0:30:00"
-    (sentence,) = document_of(typed, "--change", change)["variants"][change]["sentences"]
+    said = {name: each["sentences"] for name, each in variants.items()}
+    assert any("not known here" in sentence for sentence in said["FancyKey=1"])
+    nothing = "nothing that is simulated differs from the cluster as it is."
+    assert nothing in said["FancyKey=1"]
+    assert {each["verdict"] for each in figures["FancyKey=1"].values()} == {"no difference"}
+    (sentence,) = said[LIMITED]
     assert sentence.startswith("partition all now allows 30 minutes:")
+    assert any("jobs that run now could not: no node" in each for each in said[GONE])
 
-
-def test_jobs_that_no_node_holds_any_more_are_counted(typed: Typed) -> None:
-    change = "node g1 State=DOWN"
-    sentences = document_of(typed, "--change", change)["variants"][change]["sentences"]
-    assert any("jobs that run now could not: no node" in each for each in sentences)
+    slowdown = {name: each["bounded_slowdown"] for name, each in figures.items()}
+    assert slowdown["hook sjf"]["after"] < slowdown["hook sjf"]["before"]
+    of_age = figures["hook sjf; PriorityWeightAge=5"]  # which is the site's order's
+    assert of_age["mean_wait"]["after"] == figures["hook sjf"]["mean_wait"]["after"]
+    trained, patient = (slowdown[change]["after"] for change in CHANGES[6:8])
+    assert patient > trained
+    reserve, parts, whole = (figures[change] for change in CHANGES[8:])
+    assert reserve["mean_wait"]["after"] != reserve["mean_wait"]["before"]
+    assert parts == whole
 
 
 def test_a_change_that_leaves_no_node_is_named(typed: Typed) -> None:
@@ -104,21 +98,10 @@ def test_a_change_that_leaves_no_node_is_named(typed: Typed) -> None:
 
 def test_a_variant_changes_nothing_in_what_is_told_of_another(typed: Typed) -> None:
     alone = document_of(typed, "--change", "PriorityWeightAge=0")
-    change = "node g1 State=DOWN"  # whose jobs cannot run
-    beside = document_of(typed, "--change", "PriorityWeightAge=0", "--change", change)
+    beside = document_of(typed, "--change", "PriorityWeightAge=0", "--change", GONE)
     assert beside["variants"]["PriorityWeightAge=0"] == alone["variants"]["PriorityWeightAge=0"]
     counted = {name: each["counted_jobs"] for name, each in beside["variants"].items()}
-    assert counted[change] < counted["PriorityWeightAge=0"]
-
-
-def test_reserves_of_one_variant_add_up(typed: Typed) -> None:
-    parts, whole = "reserve cpu=8; reserve gres/gpu=1", "reserve cpu=8,gres/gpu=1"
-    found = document_of(typed, "--change", parts, "--change", whole)["variants"]
-    assert found[parts]["figures"] == found[whole]["figures"]
-
-
-def test_jobs_of_memory_need_a_cluster(typed: Typed) -> None:
-    assert "give --cluster" in typed.refused("week.events", "--change", "PriorityWeightAge=0")
+    assert counted[GONE] < counted["PriorityWeightAge=0"]
 
 
 def test_a_log_that_records_starts_shows_how_well_the_cluster_is_known(
@@ -161,6 +144,10 @@ def test_people_read_a_table_a_variant_and_see_a_picture(typed: Typed, tmp_path:
     assert "The log records no starts" in output
     assert "MEAN WAIT BY" in output
     assert (tmp_path / "drawn" / "variant-1.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_jobs_of_memory_need_a_cluster(typed: Typed) -> None:
+    assert "give --cluster" in typed.refused("week.events", "--change", "PriorityWeightAge=0")
 
 
 @rows_of("what-if")
