@@ -53,7 +53,6 @@ TEST = [
     *TRAIN,
     "pytest>=8",
     "hypothesis>=6.100",
-    "pytest-benchmark>=4",
     "pytest-rerunfailures>=14",
     "import-linter>=2.5",
     "ruff>=0.17",
