@@ -13,18 +13,16 @@ from slurm_rl_plugin.html_pages.pages import render, security_headers
 
 EVIL = "</style><script>alert(1)</script>"
 COMMITTEE = {
-    "about": "",
+    "hours": {"each": True, "has_intervals": False, "stretches": 1, "unit": "days", "groups": ()},
     "warnings": (),
     "summary": EVIL,
     "verdict": "",
     "before": EVIL,
     "after": "ours",
-    "mean": "Mean",
     "tables": (),
     "gains": (EVIL,),
     "loses": (),
     "goals": (),
-    "found": "",
 }
 
 
