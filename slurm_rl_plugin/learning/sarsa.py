@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class SarsaSettings:
     learning_rate: Annotated[float, "(0, 1]"] = 0.1  #: step of the back-propagation, eta
     hidden: Count = 20  #: sigmoid units of the network
     sweeps: Count = 20  #: total number of passes, including pre-training
-    schema: ClassVar[str] = REACTIVE_GRID.name  #: of the network's inputs
+    schema: Annotated[str, (REACTIVE_GRID.name,)] = REACTIVE_GRID.name  #: of the network's inputs
     #: "literal": lambda U + (1 - lambda) F; "difference": with the saving by the choice of the job
     #: instead of U; "completed" and "running": with U of the jobs that end before the next start,
     #: or run at it (see `learning/sarsa_loop.py`).
