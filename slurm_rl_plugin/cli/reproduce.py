@@ -18,7 +18,7 @@ from slurm_rl_plugin.learning.manifest import file_checksum, write_manifest
 
 try:
     from slurm_rl_plugin.papers.registry import STUDIES
-    from slurm_rl_plugin.papers.study.claims import TextTable, counts
+    from slurm_rl_plugin.papers.study.claims import TextTable, counts, tables_of
     from slurm_rl_plugin.papers.study.study import Asked, Outcome
 except ModuleNotFoundError as error:
     if error.name != "slurm_rl_plugin.papers":
@@ -89,7 +89,7 @@ def main(options: argparse.Namespace) -> int:
     }
 
     def show() -> None:
-        for part in (*outcome.table(outcome.claims), *outcome.more):
+        for part in (*outcome.table(outcome.claims), *tables_of(outcome.facts)):
             if isinstance(part, TextTable):
                 print_table(part.header, part.rows)
             else:

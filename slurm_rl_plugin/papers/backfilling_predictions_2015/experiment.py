@@ -10,7 +10,7 @@ from slurm_rl_plugin.learning.manifest import file_checksum
 from slurm_rl_plugin.learning.onnx_file import import_network
 from slurm_rl_plugin.papers.backfilling_predictions_2015 import plan
 from slurm_rl_plugin.papers.study import trials
-from slurm_rl_plugin.papers.study.claims import Declared, Judgement, Printed, Row, TextTable, row_of
+from slurm_rl_plugin.papers.study.claims import Declared, Judgement, Printed, Row, row_of
 from slurm_rl_plugin.papers.study.figures import comparison
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
 from slurm_rl_plugin.papers.study.study import Add, Asked, Outcome
@@ -128,13 +128,9 @@ def run(asked: Asked) -> Outcome:
         for name, each in found.items()
     }
     cells = [claim for claim in claims if claim.cell.group in LOGS]
-    title = "\nThe one method under other settings, the shipped one first:"
-    header = ["LOG", "SLACK", "BSLD", "TO BEST LEARNED", "LONGEST WAIT / EASY"]
-    rows = [[name, *row.values()] for name, front in fronts.items() for row in front]
     return Outcome(
         claims=claims,
         seeds=(),
-        more=[title, TextTable(header, rows)],
         facts={
             "settings": fronts,
             "jobs": {name: len(log.prepared.log) for name, log in logs.items()},

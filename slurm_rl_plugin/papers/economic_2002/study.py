@@ -29,7 +29,6 @@ from slurm_rl_plugin.papers.study.claims import (
     Judgement,
     Measurement,
     Row,
-    TextTable,
     judged_claims,
     row_of,
 )
@@ -272,26 +271,15 @@ def run(asked: Asked) -> Outcome:
     steps = (len(markets.EXTRACTS) + 1) * each + seeds * (len(TABULATED) + 1)
     with asked.bar("simulating", steps) as add:
         logs, drawn = markets.reproduce(log, seeds, jobs, ResultStore(asked.models, add))
-    facts = {
-        "combinations": list(_combinations(logs)),
-        "controls": list(_controls(logs)),
-        "hops": list(_hops(logs)),
-    }
-    tables = {
-        "controls": ["MACHINES", "SAME MACHINES", "ONE OF 512"],
-        "hops": [f"{each} HOPS" for each in FORWARDED],
-        "combinations": ["MACHINES", "WAY", "MF", *_USERS],
-    }
-    more: list[str | TextTable] = []
-    for name, header in tables.items():
-        cells = (each.values() for each in facts[name])
-        more += [f"\n{_TITLES[name]}", TextTable.of(["WORKLOAD", *header], cells, ".4f")]
     return Outcome(
         claims=DECLARED.claims(rows_of(logs, drawn)),
         seeds=range(seeds),
         table=lambda claims: judged_claims([each for each in claims if each.printed is not None]),
-        more=more,
-        facts=facts,
+        facts={
+            "combinations": list(_combinations(logs)),
+            "controls": list(_controls(logs)),
+            "hops": list(_hops(logs)),
+        },
         drawings={
             "economic-10-11.png": lambda: _against_conventional(logs),
             "economic-12-13.png": lambda: _configurations(logs),
@@ -300,13 +288,6 @@ def run(asked: Asked) -> Outcome:
         },
         manifest={"workloads": list(logs), "jobs": jobs, "full_size": jobs == markets.EXTRACT_JOBS},
     )
-
-
-_TITLES = {
-    "controls": "Fig. 10: AWRT of the best functions over FCFS with backfilling, exact times:",
-    "hops": "AWRT of MF1 UF1 on m128 by hops between four domains, over that on one of 512:",
-    "combinations": "AWRT over EASY's with user estimates:",
-}
 
 
 def _controls(logs: Mapping[str, LogResults]) -> Iterator[dict[str, Any]]:

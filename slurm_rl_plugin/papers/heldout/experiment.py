@@ -35,13 +35,13 @@ from slurm_rl_plugin.learning.policy_search import (
 )
 from slurm_rl_plugin.learning.training_load import TrainingLoads, class_known_at_submission
 from slurm_rl_plugin.measure import intervals
-from slurm_rl_plugin.papers.study.claims import Declared, Measurement, Row, TextTable, row_of
+from slurm_rl_plugin.papers.study.claims import Declared, Measurement, Row, row_of
 from slurm_rl_plugin.papers.study.figures import interval_panels
 from slurm_rl_plugin.papers.study.result_store import Learned, LearningTask, ResultStore
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.papers.study.trials import StudyLog, read_study_logs
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.workloads.log_workload import SHARES_WORDS, PreparedLog
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import HOUR, FloatArray
 
 WITHOUT, TUNED, HOLDING = "trained without the log", "fine-tuned", "fine-tuned, holding"
@@ -304,14 +304,12 @@ def run(asked: Asked) -> Outcome:
         for name in plan.logs:
             studies[name] = study_log(name, plan, store)
             add(1)
-    facts = {name: _facts(study) for name, study in studies.items()}
     claims = DECLARED.claims(rows_of(studies))
     ratios = [each for each in claims if each.cell.column == TO_BEST and each.cell.group in studies]
     return Outcome(
         claims=claims,
         seeds=range(plan.seeds),
-        more=list(_passages(facts)),
-        facts={"logs": facts},
+        facts={"logs": {name: _facts(study) for name, study in studies.items()}},
         drawings={"heldout-ratios.png": partial(interval_panels, ratios, TO_BEST, at=1.0)},
     )
 
@@ -342,25 +340,6 @@ def _effect(figures: WindowFigures, plain: WindowFigures, block: int) -> dict[st
         "mean_max_wait": float(figures.max_wait.mean()),
         "misdelivered": float(figures.misdelivered.mean()),
     }
-
-
-def _passages(facts: Mapping[str, Mapping[str, Any]]) -> Iterator[str | TextTable]:
-    for name, log in facts.items():
-        yield (
-            f"\n{name}: best rule of the past {log['best_heuristic']}; part kept free of batch "
-            f"work, by seed: {', '.join(f'{part:g}' for part in log['reserves'])}; starvation "
-            f"bound {log['starvation_hours']:g} h. {SHARES_WORDS[log['shares_from']]}"
-        )
-        rows = [
-            [
-                *(label, each["mean_bounded_slowdown"], each["to_as_it_decides"]),
-                "-" if each["ci95"] is None else "{:.3f}-{:.3f}".format(*each["ci95"]),
-                *(each["mean_max_wait"] / HOUR, each["misdelivered"]),
-            ]
-            for label, each in log["effects"].items()
-        ]
-        header = ["HOOK", "BSLD", "TO AS IT DECIDES", "(95 %)", "MAXWAIT-H", "MISDELIVERED"]
-        yield TextTable(header, rows)
 
 
 class HeldoutTraining:

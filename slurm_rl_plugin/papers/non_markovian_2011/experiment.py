@@ -412,14 +412,9 @@ def run(asked: Asked) -> Outcome:
             crowded = crowded_segment(traces, effort)
             estimates = estimate_figures(crowded, tried, medians_of(past))
     on_lpc = "LPC-EGEE segments 17 to 19, {} processors"
-    more: list[str | claims.TextTable] = []
     if segments:
         capacity = trials.PROCESSORS_OF_2011
         shown = groups[on_lpc.format(capacity)] = segments[capacity]
-        header = ["POLICY", *map(str.upper, next(iter(estimates.values())))]
-        table = ([name, *each.values()] for name, each in estimates.items())
-        more.append("\nJ = U/2 + F/2 on LPC-D, 81 processors, by the estimate of run times:")
-        more.append(claims.TextTable.of(header, table, ".3f"))
     rows = list(rows_of_table_1(generated(LOADS[0], seeds, effort)))
     for group, trial in groups.items():
         rows += [*rows_of_tables(group, trial), *rows_of_sentences(group, trial)]
@@ -440,5 +435,4 @@ def run(asked: Asked) -> Outcome:
             for place, number in enumerate(MEASURED_SEGMENTS)
         }
         drawings["fig-4-fairness.png"] = partial(fairness_gaps, places, _STYLES)
-    facts = {"estimates": estimates}
-    return Outcome(claims=found, seeds=seeds, more=more, facts=facts, drawings=drawings)
+    return Outcome(claims=found, seeds=seeds, facts={"estimates": estimates}, drawings=drawings)

@@ -26,7 +26,6 @@ from slurm_rl_plugin.learning.evaluation.paired import (
 from slurm_rl_plugin.learning.sarsa import PAPER, SarsaSettings
 from slurm_rl_plugin.learning.training_load import log_window
 from slurm_rl_plugin.papers.reactive_grids_2008 import load, on_line, rows
-from slurm_rl_plugin.papers.study.claims import TextTable
 from slurm_rl_plugin.papers.study.figures import (
     comparison,
     cumulative_waits,
@@ -214,21 +213,11 @@ def run(asked: Asked) -> Outcome:
             "fig-7-segment-fairness.png": partial(fairness_gaps, places, _TRACE_STYLES),
             "fig-6-learning.png": partial(_draw_learning, learning[on_line.SEGMENTS]),
         }
-    shipped = shipped_figures(asked)
-    columns = [f"{name}, {figure}" for name in shipped for figure in ("J", "<= 120 S")]
-    table = [
-        [policy, *(value for each in shipped.values() for value in each[policy].values())]
-        for policy in next(iter(shipped.values()))
-    ]
     return Outcome(
         claims=claims,
         seeds=range(seeds),
         drawings=drawings,
-        more=[
-            "\nShipped models, J = U/2 + F/2 and interactive jobs within 120 s:",
-            TextTable.of(["POLICY", *columns], table, ".3f"),
-        ],
-        facts={"on_line": on_line.facts(learning), "shipped": shipped},
+        facts={"on_line": on_line.facts(learning), "shipped": shipped_figures(asked)},
     )
 
 

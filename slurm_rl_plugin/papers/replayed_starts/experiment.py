@@ -296,7 +296,6 @@ def run(asked: Asked) -> Outcome:
             one for (log, order), each in found.items() for one in rows_of(log, order, each)
         ),
         seeds=(),
-        more=list(_passages(facts)),
         facts={"forecasts": facts, "sampling": sampling._asdict()},
         drawings={"replayed-starts.png": lambda: _coverage_figure(found)},
     )
@@ -310,25 +309,3 @@ def _facts(found: ForecastLog) -> dict[str, Any]:
         "before bands were set": forecast.scores_of(found.plain, found.wait).as_json(),
         "plan by limits": forecast.scores_of(planned, found.wait).as_json(),
     }
-
-
-_COLUMNS = {
-    "median_error": "MEDIAN",
-    "square_error": "SQUARE",
-    "within_2": "X2",
-    "within_3": "X3",
-    "coverage_90": "IN-90%",
-    "width_90": "WIDTH",
-    "pinball": "PINBALL",
-}
-
-
-def _passages(facts: Mapping[str, Mapping[str, Any]]) -> Iterator[str | claims.TextTable]:
-    for name, each in facts.items():
-        yield f"\n{name}: jobs that waited, {each['replays']['jobs']} of {each['days']} days"
-        rows = [
-            [source, *(scores[column] for column in _COLUMNS)]
-            for source, scores in each.items()
-            if isinstance(scores, dict)
-        ]
-        yield claims.TextTable(["FORECAST", *_COLUMNS.values()], rows)

@@ -321,12 +321,10 @@ def run(asked: Asked) -> Outcome:
     with asked.bar("learning and forecasting", steps) as add:
         given = forward(polls, _SEED, add)
         found = tested(polls, given, compared_forecasts(polls, _SEED, add))
-    facts = _facts(found)
     return Outcome(
         claims=DECLARED.claims(rows_of(found)),
         seeds=(),
-        more=list(_passages(facts)),
-        facts=facts,
+        facts=_facts(found),
         drawings={"start-times.png": lambda: _days_figure(found)},
     )
 
@@ -370,20 +368,3 @@ def _scored(forecasts: forecast.Forecasts, waits: FloatArray) -> dict[str, float
 
 def _named(found: Mapping[str, forecast.Scores], name: Any) -> dict[str, dict[str, float]]:
     return {name(key): scores.as_json() for key, scores in found.items()}
-
-
-def _passages(facts: Mapping[str, Any]) -> Iterator[str | claims.TextTable]:
-    header = ["JOBS", "MSE", "IN 2X", "IN 3X", "IN 50 %", "IN 90 %", "WIDTH 90 %", "PINBALL"]
-    for title, rows in (
-        ("pooled", facts["pooled"]),
-        *((key, facts[key]) for key in ("by day", "by class", "by horizon")),
-    ):
-        yield f"\n{title}, of {facts['tested']['polls']} polls; width in powers of ten:"
-        cells = ([name, *(each[figure] for figure in _SHOWN)] for name, each in rows.items())
-        yield claims.TextTable.of([title.upper(), *header], cells, ".3f")
-
-
-_SHOWN = (
-    *("jobs", "square_error", "within_2", "within_3", "coverage_50", "coverage_90", "width_90"),
-    "pinball",
-)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -422,31 +422,47 @@ class TextTable(NamedTuple):
     header: Sequence[str]
     rows: Sequence[Sequence[Any]]
 
-    @classmethod
-    def of(cls, header: Iterable[str], rows: Iterable[Iterable[Any]], digits: str) -> TextTable:
-        """The table with fractions in a format such as ".3f"; other cells stay as they are."""
-        shown = [
-            [format(cell, digits) if isinstance(cell, float) else cell for cell in each]
-            for each in rows
-        ]
-        return cls(list(header), shown)
-
 
 #: Lines and tables, one below the other.
 Report = Sequence[str | TextTable]
+
+
+def tables_of(facts: Mapping[str, Any], path: str = "") -> Iterator[str | TextTable]:
+    """Each table among the entries of a JSON document, below the names that lead to it."""
+    for name, each in facts.items():
+        title, rows = f"{path}{name}", list[Mapping[str, Any]]()
+        if isinstance(each, Mapping):
+            rows = [{"": key, **row} for key, row in each.items() if isinstance(row, Mapping)]
+        elif isinstance(each, list):
+            rows = [row for row in each if isinstance(row, Mapping)]
+        cells = [[_cell(cell) for cell in row.values()] for row in rows]
+        if rows and not any(isinstance(cell, Mapping | list) for row in cells for cell in row):
+            yield f"\n{title}:"
+            yield TextTable([key.upper() for key in rows[0]], cells)
+        elif isinstance(each, Mapping):
+            yield from tables_of(each, f"{title}, ")
+
+
+def _cell(value: Any) -> Any:
+    """A number or an interval with four digits; anything else as it is."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple) and [type(each) for each in value] == [float, float]:
+        return f"{value[0]:.4g} .. {value[1]:.4g}"
+    return value
 
 
 def judged_claims(claims: Sequence[Row]) -> Report:
     """A table of claims with printed and measured figures, then why some do not reproduce."""
     rows = []
     for claim in claims:
-        interval, decimals = claim.measured.ci95, claim.entry.decimals
+        decimals = claim.entry.decimals
         rows.append(
             [
                 claim.cell.name,
                 _bound(claim),
                 format(claim.measured.value, ".4g" if decimals is None else f".{decimals}f"),
-                None if interval is None else f"{interval[0]:.4g} .. {interval[1]:.4g}",
+                _cell(claim.measured.ci95),
                 claim.entry.algorithm,
                 _VERDICTS[claim.reproduces],
             ]

@@ -100,8 +100,8 @@ class Outcome:
     claims: Sequence[Row]
     seeds: Sequence[int]
     table: Callable[[Any], Report] = judged_claims  #: makes a report of the claims
-    more: Report = ()  #: printed below it
-    facts: Mapping[str, Any] = field(default_factory=dict)  #: further entries of the JSON document
+    #: Further entries of the JSON document; the tables among them are printed.
+    facts: Mapping[str, Any] = field(default_factory=dict)
     drawings: Drawings = field(default_factory=dict)
     #: Further entries of the file written next to the figures; None for no such file.
     manifest: Mapping[str, Any] | None = None

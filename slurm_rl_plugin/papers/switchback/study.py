@@ -404,19 +404,6 @@ def run(asked: Asked) -> Outcome:
     return Outcome(
         claims=DECLARED.claims(rows_of(found)),
         seeds=range(seeds),
-        more=[
-            "\nBy goal, parts of the clusters:",
-            claims.TextTable.of(
-                ["CLUSTERS", "GOAL", "BETTER", "WORSE", "ESTIMATE"],
-                (
-                    [kind, goal, *row.values()]
-                    for kind, goals in by_goal.items()
-                    for goal, row in goals.items()
-                ),
-                ".3f",
-            ),
-            f"\nNever off, of {seeds} with harm: {len(unnoticed)}.",
-        ],
         facts={"experiment": length._asdict(), "by_goal": by_goal, "never_off": unnoticed},
         drawings={
             "switchback-sequences.png": lambda: _sequences(found),
