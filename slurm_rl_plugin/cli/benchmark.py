@@ -1,4 +1,4 @@
-"""`slurm-rl benchmark`: measure the speed of decisions and of the simulator."""
+"""`slurm-rl benchmark`: measure the speed of decisions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -28,20 +27,15 @@ from slurm_rl_plugin.units import IntArray
 
 #: Ended jobs before the first decision of a policy that learns from runs.
 PAST_RUNS = 100_000
-#: Measured repetitions of a drawn queue, of an order, and of a simulation.
-_DRAWS, _ORDERS, _SIMULATIONS = 3, 5, 5
+#: Measured repetitions of a drawn queue and of an order.
+_DRAWS, _ORDERS = 3, 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to measure, and on how many jobs."""
-    parser.add_argument(
-        "what",
-        choices=["hook", "simulator"],
-        help="hook: time of a decision and its order; simulator: jobs per second",
-    )
-    parser.add_argument(
-        "--jobs", type=at_least_one, default=10_000, help="number of pending or simulated jobs"
-    )
+    what = "time of a decision and of its order"
+    parser.add_argument("what", choices=["hook"], help=what)
+    parser.add_argument("--jobs", type=at_least_one, default=10_000, help="number of pending jobs")
     parser.add_argument(
         "--policy",
         default=SHIPPED_MODEL,
@@ -58,10 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Measure, and print one row for each figure; 1 if the hook sends more writes than needed."""
     with said_if_long("measuring"):
-        document = _hook(options) if options.what == "hook" else _simulator(options)
+        document = _hook(options)
     rows = [[key, value] for key, value in _flat(document).items()]
     answer(options, document, lambda: print_table(["MEASURE", "VALUE"], rows))
-    writes, fewest = document.get("writes", 0), document.get("minimum_writes", 0)
+    writes, fewest = document["writes"], document["minimum_writes"]
     if writes == fewest:
         return 0
     print(
@@ -138,29 +132,6 @@ def _decisions(
         "writes": len(order_changes(priority).place),
         "minimum_writes": fewest_writes(priority),
     }
-
-
-def _simulator(options: argparse.Namespace) -> dict[str, Any]:
-    from slurm_rl_plugin.learning.evaluation.paired import starts_under  # noqa: PLC0415
-    from slurm_rl_plugin.services.candidates import candidate_of  # noqa: PLC0415 - the extra
-    from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings  # noqa: PLC0415
-    from slurm_rl_plugin.simulator.workloads.generators import generated_log  # noqa: PLC0415
-    from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log  # noqa: PLC0415
-
-    prepared = prepare_log(generated_log(f"mmn:jobs={options.jobs},seed={options.seed}"))
-    workload = prepared.workload(None)
-    document: dict[str, Any] = {"jobs": options.jobs, "jobs_per_second": {}}
-    candidates = {name: candidate_of(name) for name in ("fifo", "sjf")}
-    chosen = candidate_of(options.policy)
-    is_rule = chosen.network is None and chosen.policy is None
-    candidates[chosen.name if is_rule else "model"] = chosen
-    for backfilling in ("none", "easy"):
-        settings = SimulationSettings(capacity=prepared.capacity, backfilling=backfilling)
-        for name, each in candidates.items():
-            work = partial(starts_under, each, prepared, workload, settings)
-            speed = options.jobs / float(np.median(_seconds(work, _SIMULATIONS)))
-            document["jobs_per_second"][f"{name} {backfilling}"] = speed
-    return document
 
 
 def fewest_writes(priority: IntArray) -> int:

@@ -60,7 +60,7 @@ GROUPS = {
         "train": "train a model on accounting logs",
         "convert": "convert accounting logs of any size into one parquet file",
         "reproduce": "repeat a published experiment and compare its figures",
-        "benchmark": "measure the speed of decisions and of the simulator",
+        "benchmark": "measure the speed of decisions",
     },
     "services, started by systemd, and their installation": {
         "run": "run the daemon that orders the pending jobs",

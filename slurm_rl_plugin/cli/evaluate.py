@@ -17,7 +17,6 @@ from slurm_rl_plugin.cli.argument_types import (
     goals_of,
     make_folder,
     number_from_zero,
-    positive_number,
     whole_number,
 )
 from slurm_rl_plugin.cli.log_arguments import (
@@ -60,7 +59,6 @@ from slurm_rl_plugin.simulator.kernel.class_limit import FREE, LIMIT
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.run import AS_SLURM, NODE_BACKFILLING
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import DAY
 from slurm_rl_plugin.utility.summary import ScheduledJobs
 
@@ -79,7 +77,7 @@ _NOT_TAKEN: dict[str, Any] = {
     "--reserve-as": FREE,
     "--timing": False,
 }
-_NOT_BY_SITE: dict[str, Any] = {"--scale-load": 1.0, "--partitions": None}
+_NOT_BY_SITE: dict[str, Any] = {"--partitions": None}
 _NOT_BY_PROTOCOL: dict[str, Any] = {"--users": False, "--export": None}
 #: The document, a function that prints it, and a function that writes files and returns paths.
 _Measured = tuple[dict[str, Any], Callable[[], None], Callable[[], dict[str, Any]]]
@@ -145,13 +143,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_goal_option(parser)
     parser.add_argument("--timing", action="store_true", help="also measure jobs per second")
     parser.add_argument("--users", action="store_true", help="also summarise each user")
-    parser.add_argument(
-        "--scale-load",
-        type=positive_number,
-        default=1.0,
-        metavar="F",
-        help="divide the times between arrivals by F; run times do not change",
-    )
     add_seed_option(parser)
     parser.add_argument(
         "--protocol",
@@ -254,15 +245,8 @@ def _check(options: argparse.Namespace, by: str) -> None:
 
 def _read(options: argparse.Namespace, candidates: list[Candidate], by: str) -> NamedLog:
     (log,) = read_named_logs([options.log] if options.log else [], LogOptions.of(options))
-    native = any(each.name == NATIVE for each in candidates)
-    if native and options.scale_load != 1.0:
-        raise ConfigurationError(
-            "policy native has no starts at another load: leave out native or --scale-load."
-        )
-    if native or by == _SITE:
+    if by == _SITE or any(each.name == NATIVE for each in candidates):
         log = log.with_starts()
-    scaled = scale_load(log.prepared.log, options.scale_load)
-    log = replace(log, prepared=replace(log.prepared, log=scaled))
     if not options.json:
         print_origin(log.origin, log.whence, log.prepared)
     return log
@@ -314,7 +298,7 @@ def _side_by_side(
     }
     system = (
         f"--backfill {_backfilling(options)} --estimates {options.estimates} "
-        f"--cycle {options.cycle:g} --reserve {options.reserve} --scale-load {options.scale_load:g}"
+        f"--cycle {options.cycle:g} --reserve {options.reserve}"
     )
     system += f" --reserve-as {LIMIT}" if options.reserve_as == LIMIT else ""
     show = partial(print_evaluation, document["log"], policies, study)
@@ -467,7 +451,7 @@ def _log_entry(options: argparse.Namespace, log: NamedLog, drop: tuple[int, int]
         "in_sample": options.estimates == "class-median",
         "backfill": _backfilling(options),
         "drop": list(drop),
-        "scale_load": options.scale_load,
+        "scale_load": 1.0,  # the load of LOG@load=L is part of the name
         **({} if limit is None else {"reserve_as": LIMIT, "class_limit": limit.entry()}),
         **({} if prepared.machine is None else {"machine": machine_entry(prepared.machine)}),
         "eligible_later": 0 if later is None else int((later > 0).sum()),

@@ -107,8 +107,6 @@ def made_smaller(words: Sequence[str]) -> list[str]:
     small += SMALLER_BY_VERB.get(small[0], [])
     if small[0] == "reproduce" and small[1] in QUICK_PAPERS:
         small += ["--quick"]
-    if small[:2] == ["benchmark", "simulator"]:
-        small += ["--jobs", "300"]
     if small[0] in NEEDS_SLURM and "--config" not in small:
         small += ["--config", "site.toml"]  # instead of the one in /etc
     return small

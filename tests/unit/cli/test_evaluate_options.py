@@ -22,8 +22,7 @@ def log(tmp_path):
 
 
 def test_a_scaled_load_makes_the_same_jobs_wait_longer(typed, log):
-    plain, dense = (typed.json("evaluate", log, "--scale-load", each) for each in (1, 1.5))
-    assert (plain["log"]["scale_load"], dense["log"]["scale_load"]) == (1.0, 1.5)
+    plain, dense = (typed.json("evaluate", f"{log}@load={each}") for each in (0.8, 1.2))
     assert plain["log"]["shares"] == dense["log"]["shares"]
     for policy in ("fifo", "sjf"):
         before, after = plain["policies"][policy], dense["policies"][policy]
@@ -51,8 +50,7 @@ def test_users_are_summed_up_under_their_own_names(typed, log):
 def test_exported_schedules_give_the_same_waits_and_bytes_again(typed, log, tmp_path):
     folder, again = tmp_path / "exports" / "new", tmp_path / "again"
     document, _ = (
-        typed.json("evaluate", log, "--export", each, "--scale-load", 1.2)
-        for each in (folder, again)
+        typed.json("evaluate", f"{log}@load=1.2", "--export", each) for each in (folder, again)
     )
     names = ("fifo.swf", "fifo.csv", "sjf.swf", "sjf.csv")
     assert document["exports"] == [str(folder / name) for name in names]
@@ -66,4 +64,4 @@ def test_exported_schedules_give_the_same_waits_and_bytes_again(typed, log, tmp_
         with (folder / f"{policy}.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
         assert np.mean([float(row["wait"]) for row in rows]) == pytest.approx(wait)
-        assert "--scale-load 1.2" in (folder / f"{policy}.swf").read_text()
+        assert "@load=1.2" in (folder / f"{policy}.swf").read_text()
