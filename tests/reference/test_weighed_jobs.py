@@ -101,9 +101,9 @@ def by_rule(prepared: PreparedLog, name: str) -> list[float]:
     """The compiled loop on processors; sizes are those of the machine of nodes."""
     named, workload = named_policy(name), prepared.workload(RequestedLimit())
     assert named is not None
-    order = QueueOrder(rule=named.rule)
+    order = QueueOrder(rule=named.name)
     if named.kind is PolicyKind.STATIC:
-        scores = STATIC_RULES[named.rule](prepared.jobs(), workload.estimate)
+        scores = STATIC_RULES[named.name](prepared.jobs(), workload.estimate)
         order = QueueOrder(scores=scores.astype(np.float64))
     found: list[float] = simulate_order(workload, order, SETTINGS).start.tolist()
     return found
