@@ -128,7 +128,7 @@ def _nodes(fields: pl.DataFrame, layout: Layout, tres: pl.Series) -> pl.Series:
     named = tres.str.extract(r"(?:^|,)node=([0-9]{1,15})(?:,|$)").cast(pl.Float64)
     known = (number * pl.select(factor.otherwise(1.0)).to_series()).round()
     found = pl.select(pl.when(known > 0).then(known).otherwise(named)).to_series()
-    return found.fill_null(0.0).cast(pl.Int64)
+    return found.cast(pl.Int64, strict=False).fill_null(0)  # a damaged number may be any
 
 
 def _completed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -102,10 +102,14 @@ def _listed(lines: list[str], numbers: dict[str, int]) -> Listed:
     try:
         return _without_ours(_printed(lines), numbers)
     except ValueError as error:
-        if len(lines) > 1:
-            for line in filter(None, lines):
-                _listed([line], {})  # its error names the line
+        _blame(lines, lambda line: _listed([line], {}))
         raise not_understood("sprio", lines[0]) from error
+
+
+def _blame(lines: list[str], read: Callable[[str], object]) -> None:
+    """Raise the error of the first of several lines that cannot be read alone."""
+    for line in filter(None, lines if len(lines) > 1 else ()):
+        read(line)
 
 
 def _printed(lines: list[str]) -> NDArray[Any]:
@@ -158,6 +162,7 @@ def parse_terms(text: str, jobs: Collection[int]) -> dict[str, dict[str, int]]:
                 }
                 terms.setdefault(row["in_partition"], shown)
     except ValueError as error:
+        _blame(lines, lambda line: parse_terms(line, jobs))
         raise not_understood("sprio", lines[0]) from error
     return terms
 

@@ -32,7 +32,12 @@ from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
     parse_settings,
 )
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import parse_runs, whole_jobs
-from slurm_rl_plugin.batch_systems.slurm.site_factor import _refusal, parse_priorities
+from slurm_rl_plugin.batch_systems.slurm.site_factor import (
+    PRINTED_TERMS,
+    _refusal,
+    parse_priorities,
+    parse_terms,
+)
 from slurm_rl_plugin.domain import RunningJobs
 from slurm_rl_plugin.errors import BatchSystemError
 from tests import case_files
@@ -236,6 +241,15 @@ def test_refusals(answers: Path, jobs: dict[str, int]) -> None:
 @pytest.mark.parametrize(("text", "count"), [("7", 7), ("2K", 2048), ("1.5K", 1536), ("4-8", 4)])
 def test_counts(text: str, count: int) -> None:
     assert parse_count(text) == count
+
+
+def test_the_line_of_sprio_that_is_not_understood_is_named() -> None:
+    lines = [
+        f"{job}|main|{'|'.join(['1'] * len(PRINTED_TERMS))}|{tres}"
+        for job, tres in ((1, "cpu=1"), (2, "cpu=soon"), (3, ""))
+    ]
+    with pytest.raises(BatchSystemError, match=re.escape(lines[1])):
+        parse_terms("\n".join(lines), {1})
 
 
 def test_priority_that_is_all_rounding_is_not_by_hand() -> None:

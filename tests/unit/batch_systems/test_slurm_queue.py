@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import random
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,14 @@ def test_what_slurm_has_forgotten_is_not_guessed_and_nothing_is_kept_of_it() -> 
     assert not watch._not_ended
     assert not watch._started
     assert not watch._requested
+
+
+def test_the_time_of_a_look_grows_with_the_tasks_and_not_with_their_square() -> None:
+    # requeued tasks of an array have a record each
+    rows = [replace(waiting_row(10 + task, 9), tasks=str(task)) for task in range(40_000)]
+    begin = time.process_time()
+    JobWatch().ask_about(rows)
+    assert time.process_time() - begin < 5.0
 
 
 def drawn_row(number: int, rng: random.Random) -> QueueRow:

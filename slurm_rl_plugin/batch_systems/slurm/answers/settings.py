@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -117,7 +118,7 @@ def parse_settings(text: str, host: str = "") -> SlurmSettings:
             points_an_hour=age / (highest_age / HOUR) if ages else 0.0,
             fairshare_points=fairshare,
             replaced_points=age + fairshare + size + sum(resources),
-            pass_interval=min(passes.interval, passes.main_interval),
+            pass_interval=min(passes.interval, passes.main_interval or math.inf),
             in_charge=(up[0] == _short(host) if up else None) if is_here else True,
             controller_here=is_here,
             write_cost="SiteFactor: a term of its own, nothing else is touched",

@@ -7,7 +7,7 @@ import logging
 import math
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,7 +63,7 @@ class JobWatch:
     def __init__(self) -> None:
         self._since: float | None = None
         #: Number of a pending job or array -> its pending tasks, none of a job.
-        self._waiting: dict[int, frozenset[str]] = {}
+        self._waiting: dict[int, Set[str]] = {}
         self._to_ask: dict[int, None] = {}
         self._asked: list[int] = []
         #: Both: number of a job -> number of its array.
@@ -78,12 +78,15 @@ class JobWatch:
 
     def ask_about(self, rows: Sequence[QueueRow]) -> list[int]:
         """Numbers of earlier jobs and arrays that are gone in whole or in part."""
-        waiting: dict[int, frozenset[str]] = {}
+        waiting: dict[int, Set[str]] = {}
+        tasks_of: dict[int, set[str]] = {}
         for row in rows:
             if row.state in WAITING_STATES:
-                known = waiting.setdefault(row.array_id, _NO_TASKS)
                 if row.tasks:
-                    waiting[row.array_id] = known | {row.tasks}
+                    tasks_of.setdefault(row.array_id, set()).add(row.tasks)
+                else:
+                    waiting[row.array_id] = _NO_TASKS
+        waiting |= tasks_of
         running = {row.job_id: row.array_id for row in rows if row.state in RUNNING_STATES}
         gone = [
             number
