@@ -188,6 +188,8 @@ def test_what_is_faulty_is_refused_in_one_sentence(
 def test_each_page_has_one_method_and_there_is_no_other(service: OfferService) -> None:
     assert ask(service, JOB, path="/")[0] == 404
     assert ask(service, JOB, path="/offer/../metrics")[0] == 404
+    unbound = (409, {"error": "no offer of this site binds."})
+    assert ask(service, JOB, path="/accept") == unbound
     assert ask(service, JOB, path="/utilities")[0] == 405
     assert ask(service, b"", method="GET", path="/utilities", Authorization="")[0] == 401
     for method in ("GET", "PUT", "DELETE", "X" * 50):

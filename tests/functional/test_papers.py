@@ -37,6 +37,8 @@ from slurm_rl_plugin.what_if.switchback.block_costs import GOALS
 from tests.functional.small_site import lpc_like_log
 from tests.functional.typed import Typed, rows_of
 
+#: Papers that write a file next to their figures.
+DESCRIBED = ("economic", "learning-agents", "site-utilities")
 CONTRACT = {"name", "algorithm", "printed", "measured", "ci95", "baselines", "verdict", "because"}
 
 
@@ -57,6 +59,7 @@ def reproduced(typed: Typed, folder: Path, paper: str, *words: object, figures: 
     assert len(document["figures"]) == figures
     assert all(Path(path).read_bytes()[:4] == b"\x89PNG" for path in document["figures"])
     manifest = drawn / f"{paper}.json"
+    assert manifest.exists() == (paper in DESCRIBED)
     if manifest.exists():
         kept = json.loads(manifest.read_text())
         assert kept["command"] == shlex.join(["slurm-rl", *map(str, small)])
