@@ -1,4 +1,4 @@
-"""Jobs that ask for memory and GPUs: a head node sees the sizes that the compiled loop computes."""
+"""Policies drive the cluster as the compiled loop does, by sizes of jobs with memory and GPUs."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
     simulate_order,
+    simulate_scores,
 )
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from tests.functional.small_site import small_network
@@ -43,7 +44,11 @@ MACHINE = Machine(
     ),
 )
 USERS = ("ann", "bob", "carol")
-SETTINGS = SimulationSettings(capacity=24, backfilling="easy")
+HOW = [
+    SimulationSettings(capacity=24, backfilling=backfilling, reserve=reserve, cycle=cycle)
+    for backfilling in ("none", "easy")
+    for reserve, cycle in ((0, 0.0), (2, 60.0))
+]
 LIVE_RULES = [
     name
     for name, each in NAMED_POLICIES.items()
@@ -91,13 +96,13 @@ class OnHeadNode:
         return self.policy.decide(shown, memory)
 
 
-def driven(prepared: PreparedLog, policy: Policy) -> list[float]:
+def driven(prepared: PreparedLog, policy: Policy, how: SimulationSettings) -> list[float]:
     workload = prepared.workload(RequestedLimit())
-    found: list[float] = simulate_policy(prepared, workload, policy, SETTINGS).start.tolist()
+    found: list[float] = simulate_policy(prepared, workload, policy, how).start.tolist()
     return found
 
 
-def by_rule(prepared: PreparedLog, name: str) -> list[float]:
+def by_rule(prepared: PreparedLog, name: str, how: SimulationSettings) -> list[float]:
     """The compiled loop on processors; sizes are those of the machine of nodes."""
     named, workload = named_policy(name), prepared.workload(RequestedLimit())
     assert named is not None
@@ -105,32 +110,66 @@ def by_rule(prepared: PreparedLog, name: str) -> list[float]:
     if named.kind is PolicyKind.STATIC:
         scores = STATIC_RULES[named.name](prepared.jobs(), workload.estimate)
         order = QueueOrder(scores=scores.astype(np.float64))
-    found: list[float] = simulate_order(workload, order, SETTINGS).start.tolist()
+    found: list[float] = simulate_order(workload, order, how).start.tolist()
     return found
 
 
 @pytest.mark.parametrize("name", LIVE_RULES)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_rule_on_a_head_node_sees_the_sizes_of_the_compiled_loop(name: str, seed: int) -> None:
-    prepared = load(seed)
-    assert driven(prepared, OnHeadNode(rule_policy(name))) == by_rule(prepared, name)
+@pytest.mark.parametrize("how", HOW, ids=str)
+def test_a_rule_on_a_head_node_sees_the_sizes_of_the_compiled_loop(
+    name: str, how: SimulationSettings
+) -> None:
+    prepared = load(1)
+    assert driven(prepared, OnHeadNode(rule_policy(name)), how) == by_rule(prepared, name, how)
 
 
 @pytest.mark.parametrize("goals", [AS_TRAINED, GOALS], ids=["as trained", "goals"])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("how", HOW, ids=str)
 def test_a_model_on_a_head_node_sees_the_sizes_of_the_compiled_network(
-    seed: int, goals: Goals, tmp_path
+    how: SimulationSettings, goals: Goals, tmp_path
 ) -> None:
+    seed = 1 + HOW.index(how) % 3
     prepared, network = load(seed), small_network(hidden=4, seed=seed, sees_history=True)
     path = tmp_path / "model.onnx"
     export_network(network, path, {})
     policy = OnHeadNode(replace(load_q_network(path), goals=goals))
-    settings = replace(SETTINGS, goals=goals.resolved(prepared.shares))
+    settings = replace(how, goals=goals.resolved(prepared.shares))
     compiled = simulate_network(prepared.workload(RequestedLimit()), network, settings).start
-    assert driven(prepared, policy) == compiled.tolist()
+    assert driven(prepared, policy, how) == compiled.tolist()
     plain = load(seed, machine=None)
     unweighed = simulate_network(plain.workload(RequestedLimit()), network, settings).start
     assert unweighed.tolist() != compiled.tolist()
+
+
+@dataclass
+class ReserveAtFirst:
+    """FIFO; keeps four processors free until a time, and counts its decisions."""
+
+    until: float
+    name: str = "reserve"
+    asked: int = 0
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        self.asked += 1
+        assert memory is None or memory[0] == self.asked - 1
+        return Decision(
+            scores=-snapshot.pending.jobs.submit,
+            reserve=4 if snapshot.now < self.until else 0,
+            memory=np.array([self.asked], dtype=np.float32),
+        )
+
+
+def test_the_reserve_of_each_decision_holds_and_memory_is_handed_on() -> None:
+    prepared, settings = load(1), SimulationSettings(capacity=24)
+    workload = prepared.workload(RequestedLimit())
+    policy = ReserveAtFirst(until=float(workload.submit[75]))
+    driven = simulate_policy(prepared, workload, policy, settings)
+    assert policy.asked == driven.decisions > 10
+    plain = simulate_scores(workload, -workload.submit, settings).start
+    always = simulate_scores(workload, -workload.submit, replace(settings, reserve=4)).start
+    early = plain < policy.until
+    assert not np.array_equal(driven.start[early], plain[early])
+    assert not np.array_equal(driven.start, always)
 
 
 def test_default_memory_of_the_partition_weighs_too() -> None:
