@@ -33,6 +33,15 @@ from tests.unit.hook.queues import (
 )
 
 SCENARIOS = tomllib.loads((TOP / "tests/assets/cycle_scenarios.toml").read_text())
+#: Keys of all and of each kind, and of a step. A misspelt one would leave a promise untried.
+KEYS = {"promise", "native", "scores", "columns", "settings", "limit", "bound"}
+KEYS_OF = {"scenario": {"steps"}, "daemon": {"begin", "pace", "waits", "between", "then"}}
+KEYS_OF_STEP = {"native", "columns", "touch", "exempt", "known"} | {
+    "breaks",
+    "fault",
+    "set",
+    "seconds",
+}
 
 
 class Wishing(CountingPolicy):
@@ -92,8 +101,9 @@ class Scene:
         if "known" in step:
             self.queue.known = replace(FACTS, **step["known"])
         if "fault" in step:
-            kind = getattr(errors, step["fault"], ZeroDivisionError)
-            self.queue.fault = None if step["fault"] == "none" else kind("a fault")
+            known = {"none": None, "ZeroDivisionError": ZeroDivisionError, **vars(errors)}
+            kind = known[step["fault"]]
+            self.queue.fault = None if kind is None else kind("a fault")
         if step.get("breaks") == "audit":
             path = self.folder / "audit.jsonl"
             path.unlink()
@@ -148,6 +158,20 @@ def is_so(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, str) and wanted.startswith("~ "):
         return wanted[2:] in str(found)
     return bool(found == wanted)
+
+
+def test_each_key_is_one_that_is_played() -> None:
+    assert SCENARIOS.keys() == KEYS_OF.keys()
+    for kind, entries in SCENARIOS.items():
+        assert len({given["promise"] for given in entries}) == len(entries)
+        for given in entries:
+            assert given.keys() <= KEYS | KEYS_OF[kind], given["promise"]
+            changes = [given.get("begin", {}), *given.get("between", {}).values()]
+            for step in [*given.get("steps", ()), *changes]:
+                of_scenario = {"run", "then"} if kind == "scenario" else set()
+                assert step.keys() <= KEYS_OF_STEP | of_scenario, given["promise"]
+                assert step.get("run", "remember") in ("remember", "reload", "new_jobs")
+            assert kind == "daemon" or any("then" in step for step in given["steps"])
 
 
 @pytest.mark.parametrize("given", SCENARIOS["scenario"], ids=lambda given: given["promise"])
