@@ -17,8 +17,9 @@ from slurm_rl_plugin.learning.evaluation.group_waits import (
 )
 from slurm_rl_plugin.learning.evaluation.schedule_waits import (
     ScheduleWaits,
-    machine_figures,
     median_ratios,
+    partition_figures,
+    resource_figures,
     waits_of,
 )
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
@@ -213,4 +214,7 @@ def figures_on_nodes(
         return {}
     counted = np.zeros(len(schedule.submit), dtype=np.bool_)
     counted[measured] = True
-    return machine_figures(prepared, schedule, prepared.machine, counted)
+    return {
+        "resources": resource_figures(prepared, schedule, prepared.machine),
+        "partitions": partition_figures(prepared, schedule, prepared.machine, counted),
+    }

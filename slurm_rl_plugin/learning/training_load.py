@@ -121,7 +121,7 @@ def kept_jobs(jobs: int, rng: np.random.Generator) -> IntArray:
     return np.setdiff1d(np.arange(jobs), left_out)
 
 
-#: Called after each step of a training with the number of steps and the best objective so far.
+#: Called after each step with the number of steps done and a figure, as the best objective so far.
 Progress = Callable[[int, float], None]
 
 

@@ -8,7 +8,7 @@ package:
   `kernel`, also for code of their own that is compiled;
 * `learning`: the trainers with their settings (`algorithms`, `sarsa`, `fitted_q`, `policy_search`,
   `site_utility`, `heldout_training`), their loads (`training_load`), `onnx_file`,
-  `side_by_side`, and of `evaluation` `paired` and `heldout`;
+  `side_by_side`, the digests of `checkpoint`, and of `evaluation` `paired` and `heldout`;
 * `forecasts`: forecasts from past waits, their calibration and scores;
 * `what_if`: `switchback`, the costs of two orders that take turns;
 * `policies`: networks and the publication of a site's utility, but no rule of the hook;

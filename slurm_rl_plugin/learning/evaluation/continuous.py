@@ -6,7 +6,7 @@ for months. docs/research/definitions.md says what each figure means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -22,7 +22,7 @@ from slurm_rl_plugin.learning.evaluation.paired import (
     starts_under,
 )
 from slurm_rl_plugin.learning.side_by_side import side_by_side
-from slurm_rl_plugin.learning.training_load import kept_jobs, training_jobs
+from slurm_rl_plugin.learning.training_load import Progress, kept_jobs, training_jobs
 from slurm_rl_plugin.measure.intervals import FEWEST_BLOCKS, drawn_places, interval_of
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select_prepared
@@ -31,9 +31,6 @@ from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 
 #: Jobs of a stretch, and consecutive stretches that form a block of the bootstrap.
 STRETCH, STRETCHES_DRAWN = 1024, 2
-
-#: Called after each run of a policy with the number of runs done and its mean bounded slowdown.
-RunProgress = Callable[[int, float], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +71,7 @@ def replay_continuously(
     settings: SimulationSettings,
     protocol: ContinuousProtocol,
     *,
-    progress: RunProgress | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, list[ContinuousRun]]:
     """Replay a log under each policy, with the same jobs in the same runs; results by name.
 
@@ -170,7 +167,7 @@ def rules_on_training_part(
     settings: SimulationSettings,
     protocol: ContinuousProtocol,
     *,
-    progress: RunProgress | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, float]:
     """Mean bounded slowdown of each rule over runs through the training part alone.
 

@@ -7,7 +7,7 @@ requested times. docs/research/definitions.md says what each figure means.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -23,7 +23,7 @@ from slurm_rl_plugin.learning.evaluation.paired import (
     starts_under,
 )
 from slurm_rl_plugin.learning.side_by_side import side_by_side
-from slurm_rl_plugin.learning.training_load import log_windows, training_jobs
+from slurm_rl_plugin.learning.training_load import Progress, log_windows, training_jobs
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, SHORT_JOB_RUN_TIME, FloatArray
@@ -38,9 +38,6 @@ HEURISTICS = (
 
 #: On a machine of several resources also the least requested or the least used share first.
 NODE_HEURISTICS = (*HEURISTICS, "least-share", "drf")
-
-#: Called after each window with the number of windows done and the last mean bounded slowdown.
-WindowProgress = Callable[[int, float], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +119,7 @@ def figures_of_windows(
     firsts: Sequence[int],
     protocol: HeldoutProtocol,
     *,
-    progress: WindowProgress | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, WindowFigures]:
     """Simulate the policies in each window from an empty machine; all meet the same jobs.
 
@@ -177,7 +174,7 @@ def heuristics_on_training_part(
     firsts: Sequence[int],
     protocol: HeldoutProtocol,
     *,
-    progress: WindowProgress | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, float]:
     """Bounded slowdown of each of HEURISTICS: geometric mean over the training windows."""
     rules = [Candidate(name=name) for name in HEURISTICS]

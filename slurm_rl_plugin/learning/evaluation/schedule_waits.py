@@ -74,19 +74,6 @@ def median_ratios(
     return found
 
 
-def machine_figures(
-    prepared: PreparedLog, schedule: ScheduledJobs, machine: Machine, counted: BoolArray
-) -> dict[str, Any]:
-    """`resources` and `partitions` of a policy's entry in `evaluate --json`.
-
-    `counted` are the jobs of the figures of partitions, shape [n].
-    """
-    return {
-        "resources": resource_figures(prepared, schedule, machine),
-        "partitions": partition_figures(prepared, schedule, machine, counted),
-    }
-
-
 def resource_figures(
     prepared: PreparedLog, schedule: ScheduledJobs, machine: Machine
 ) -> dict[str, Any]:
@@ -115,7 +102,7 @@ def resource_figures(
 def partition_figures(
     prepared: PreparedLog, schedule: ScheduledJobs, machine: Machine, counted: BoolArray
 ) -> dict[str, Any]:
-    """Waits of the jobs of each partition with a job."""
+    """Waits of the counted jobs, shape [n], of each partition with one."""
     partition = partition_of(prepared.log, machine)
     wait = schedule.start - schedule.submit
     slowdown = bounded_slowdown(wait, schedule.run_time)

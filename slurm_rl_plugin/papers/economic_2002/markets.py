@@ -9,7 +9,7 @@ job (conservative backfilling). Reservations are made again at each event.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -38,7 +38,7 @@ from slurm_rl_plugin.brokers.market.timetable import (
 )
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
+from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
 from slurm_rl_plugin.papers.study.trials import archived_log
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -426,18 +426,15 @@ def _run(
     store: ResultStore,
 ) -> LogResults:
     columns = (log.asked.submit, log.asked.estimate, log.exact.run_time, log.asked.processors)
-    digest = digest_of(*columns)
 
-    def kept(key: Mapping[str, Any], measure: Callable[..., Any], *of: str | Market) -> Any:
-        stem = stem_of("economic", name, digest, key, module=__name__)
+    def kept(key: object, measure: Callable[..., Any], *of: str | Market) -> Any:
+        stem = stem_of("economic", name, columns, key, module=__name__)
         found = store.figures(stem, partial(measure, log, *of))
         store.add(1)
         return found
 
     return LogResults(
-        conventional=kept({}, run_conventional),
-        same_machines={
-            each: kept({"machines": each}, run_on_machines, each) for each in configurations
-        },
-        markets={each: MarketFigures(*kept(asdict(each), run_market, each)) for each in markets},
+        conventional=kept("conventional", run_conventional),
+        same_machines={each: kept(each, run_on_machines, each) for each in configurations},
+        markets={each: MarketFigures(*kept(each, run_market, each)) for each in markets},
     )

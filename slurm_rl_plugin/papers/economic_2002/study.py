@@ -262,8 +262,7 @@ def _functions(logs: Mapping[str, LogResults]) -> Any:
 
 def run(asked: Asked) -> Outcome:
     """Simulate every market and the conventional schedulers."""
-    needed = "economic needs CTC-SP2: give the directory of the traces."
-    traces, seeds = asked.traces_or_refuse(needed), asked.number_of_seeds()
+    traces, seeds = asked.logs, asked.number_of_seeds()
     jobs = markets.QUICK_JOBS if asked.quick else markets.EXTRACT_JOBS
     log = markets.read_ctc(traces, jobs)
     # the conventional schedulers of a configuration count as one

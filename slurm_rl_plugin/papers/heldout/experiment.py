@@ -149,10 +149,8 @@ class HeldoutPlan(NamedTuple):
     def of(cls, asked: Asked) -> HeldoutPlan:
         """The plan of the options."""
         seeds = asked.number_of_seeds(fewest=1, why="give at least 1")
-        no_traces = f"{asked.paper} needs logs: give the directory of the traces."
-        traces = asked.traces_or_refuse(no_traces)
         size = QUICK_STUDY if asked.quick else StudySize()
-        return cls(read_study_logs(traces, FEWEST_LOGS), seeds, size)
+        return cls(read_study_logs(asked.logs, FEWEST_LOGS), seeds, size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -169,8 +169,7 @@ def ends_of_parts(ticks: int) -> IntArray:
 def _figures_on_grid(
     settings: GridSettings, rules: Mapping[str, AgentRule], seed: int, store: ResultStore
 ) -> GridFigures:
-    key = [(name, asdict(rule)) for name, rule in rules.items()]
-    stem = stem_of("learning-agents", asdict(settings), key, seed, module=__name__)
+    stem = stem_of("learning-agents", settings, rules, seed, module=__name__)
 
     def simulated() -> GridFigures:
         grid = draw_grid(settings, seed)

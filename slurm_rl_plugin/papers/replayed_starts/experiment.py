@@ -218,7 +218,6 @@ def ratio_of_medians(pair: FloatArray) -> float:
     return float(above / below)
 
 
-_NO_TRACES = "replayed-starts needs logs of parallel machines: give their folder as TRACES."
 #: The model that predicts run times, and orders the queue of "default".
 _MODEL = "default"
 _HALF_LIFE = 7 * DAY
@@ -269,7 +268,7 @@ def _coverage_figure(found: Mapping[tuple[str, str], ForecastLog]) -> Any:
 def run(asked: Asked) -> Outcome:
     """Forecast jobs of each log under each order, and score the forecasts."""
     asked.refuse_seeds("give none")
-    logs = _logs_in(asked.traces_or_refuse(_NO_TRACES))
+    logs = _logs_in(asked.logs)
     network = import_network(asked.shipped(_MODEL))
     sampling = QUICK if asked.quick else Sampling()
     orders: dict[str, OrderOf] = {

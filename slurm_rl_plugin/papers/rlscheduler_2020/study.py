@@ -110,13 +110,10 @@ def mean_over_sequences(
     return float(np.mean([bounded_slowdown(wait, each.run_time).mean() for wait, each in pairs]))
 
 
-_NO_TRACES = "no traces: give their directory, or name it in the variable SLURM_RL_TRACES."
-
-
 def run(asked: Asked) -> Outcome:
     """Simulate the ten sequences of each trace under every rule."""
     asked.refuse_seeds("its sequences are given")
-    claims = reproduce(asked.traces_or_refuse(_NO_TRACES))
+    claims = reproduce(asked.logs)
     slowdowns = [claim for claim in claims if not claim.cell.column]
     return Outcome(
         claims=claims,

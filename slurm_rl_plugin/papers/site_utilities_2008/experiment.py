@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ from slurm_rl_plugin.learning.site_utility import (
 )
 from slurm_rl_plugin.papers.study.claims import Declared, Row, row
 from slurm_rl_plugin.papers.study.figures import finished, interval_panels, panels
-from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
+from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.papers.study.trials import (
     SEGMENT_DROP,
@@ -260,8 +260,7 @@ def fitted_models(
     store: ResultStore,
 ) -> dict[str, QNetworkPolicy]:
     """The model of each site by name: from the store, or fitted now."""
-    sites = [asdict(site) for site in SITES]
-    key = (order_name, asdict(size), sites, list(TRAINING_SEGMENTS))
+    key = (order_name, size, SITES, TRAINING_SEGMENTS)
     stems = {
         site.name: stem_of(f"site-utility-{site.name}", *key, module=__name__) for site in SITES
     }
@@ -401,8 +400,7 @@ def _draw_routes(routed: Mapping[str, FloatArray]) -> Any:
 
 def run(asked: Asked) -> Outcome:
     """Fit the sites' models on some segments, then route jobs of other segments."""
-    needed = "no traces: give the directory of LPC-EGEE, or name it in SLURM_RL_TRACES."
-    traces, seeds = asked.traces_or_refuse(needed), asked.number_of_seeds()
+    traces, seeds = asked.logs, asked.number_of_seeds()
     local = asked.shipped(_LOCAL)
     network, log = import_network(local), read_lpc(traces)
     order, size = QueueOrder(network=network), QUICK_SIZE if asked.quick else FULL_SIZE
@@ -411,7 +409,8 @@ def run(asked: Asked) -> Outcome:
         store = ResultStore(asked.models, add)
         models = fitted_models(log, order, network.digest, size, store)
         checksums = {name: policy.card.sha256 for name, policy in models.items()}
-        key = [digest_of(log.submit, log.run_time, log.user), network.digest, size.jobs, checksums]
+        columns = (log.submit, log.run_time, log.user)
+        key = (columns, network.digest, size.jobs, checksums)
         for seed in range(seeds):
             stem = f"{stem_of('site-utilities', *key, module=__name__)}-{seed}"
             measure_seed = partial(_seed, log, order, models, size.jobs, seed)

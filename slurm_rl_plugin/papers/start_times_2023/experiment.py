@@ -287,7 +287,6 @@ def _over_days(tested: Tested, of_jobs: FloatArray) -> claims.Measurement:
 
 #: The file in a folder of traces.
 _IN_TRACES = Path("graham-2021") / "jobs.parquet"
-_NO_FILE = "start-times needs a file of polled jobs: give JOBS.parquet."
 _SEED = 0
 #: Scores without a meaning for a single wait.
 _OF_BANDS = ("coverage_50", "coverage_90", "width_50", "width_90", "pinball")
@@ -314,7 +313,7 @@ def _days_figure(tested: Tested) -> Any:
 def run(asked: Asked) -> Outcome:
     """Forecast every job of every poll from the 21st on, and score the forecasts."""
     asked.refuse_seeds("its file is given")
-    path = asked.traces_or_refuse(_NO_FILE)
+    path = asked.logs
     path = path / _IN_TRACES if path.is_dir() else path
     polls = polls_of(read_jobs_file(path), quick=asked.quick)
     steps = len(polls.moments) - 1 + 2 * len(polls.moments[polls.first :])

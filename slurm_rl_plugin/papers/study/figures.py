@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from slurm_rl_plugin.papers.study.claims import Measurement, Row
+from slurm_rl_plugin.papers.study.claims import Row
 from slurm_rl_plugin.papers.study.study import Drawings
 from slurm_rl_plugin.papers.study.trials import NATIVE, PairedTrial
 from slurm_rl_plugin.units import DAY, INTERACTIVE_WAIT_GOAL, FloatArray
@@ -71,19 +71,6 @@ def finished(
     return figure
 
 
-def draw_intervals(
-    axis: Any, found: Mapping[str, Measurement], color: str = "tab:blue", label: str | None = None
-) -> None:
-    """Draw each figure with its interval in a row, the first at the bottom."""
-    for place, each in enumerate(found.values()):
-        error = [[each.value - each.ends[0]], [each.ends[1] - each.value]]
-        axis.errorbar(
-            [each.value], [place], xerr=error, fmt="x", color=color, capsize=3, label=label
-        )
-    axis.set_yticks(range(len(found)), found)
-    axis.set_ylim(-0.5, len(found) - 0.5)
-
-
 def interval_panels(
     claims: Sequence[Row],
     across: str,
@@ -104,8 +91,12 @@ def interval_panels(
         mine = (each for each in claims if getattr(each.cell, panel) == title)
         known = {getattr(each.cell, label): each for each in mine}
         shown = {name: known[name] for name in names if name in known}
-        draw_intervals(axis, {name: each.measured for name, each in shown.items()})
+        axis.set_yticks(range(len(shown)), shown)
+        axis.set_ylim(-0.5, len(shown) - 0.5)
         for place, each in enumerate(shown.values()):
+            value, (low, high) = each.measured.value, each.measured.ends
+            error = [[value - low], [high - value]]
+            axis.errorbar([value], [place], xerr=error, fmt="x", color="tab:blue", capsize=3)
             if each.printed is not None:
                 axis.plot(each.printed.value, place, "|", color="C3", markersize=16)
         if at is not None:

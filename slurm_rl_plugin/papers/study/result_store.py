@@ -6,18 +6,17 @@ the code, the settings and the inputs of its result.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numba
-import numpy as np
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.learning.algorithms import Settings, steps_of, train_policy
+from slurm_rl_plugin.learning.checkpoint import digest_of
 from slurm_rl_plugin.learning.onnx_file import export_model, import_model
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
@@ -36,20 +35,11 @@ def stem_of(name: str, *key: Any, module: str) -> str:
     """Name of a result's file without its ending, different for each result.
 
     Args:
-        key: the inputs: settings, texts, a `digest_of` arrays; the code is added.
+        key: the inputs: settings, texts, arrays; the code is added.
         module: the module that computes the result; its source and its imports are in the digest.
     """
-    described = [__version__, numba.__version__, closure_digest(module), *key]
-    text = json.dumps(described, sort_keys=True, default=str)
-    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-
-def digest_of(*columns: np.ndarray[Any, Any]) -> str:
-    """Digest of the values of arrays, for a key."""
-    digest = hashlib.sha256()
-    for column in columns:
-        digest.update(column.tobytes())
-    return digest.hexdigest()
+    code = (__version__, numba.__version__, closure_digest(module))
+    return f"{name}-{digest_of(code, key)[:12]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +61,7 @@ class LearningTask:
     def stem(self) -> str:
         """Name and digest of code, settings and loads."""
         module = type(self.settings).__module__
-        return stem_of(self.name, asdict(self.settings), list(self.sources), module=module)
+        return stem_of(self.name, self.settings, self.sources, module=module)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,10 +75,13 @@ class Asked:
             raise ConfigurationError(f"--seeds {seeds}: {why}.")
         return seeds
 
-    def traces_or_refuse(self, sentence: str) -> Path:
+    @property
+    def logs(self) -> Path:
         """The folder of logs, required."""
         if self.traces is None:
-            raise ConfigurationError(sentence)
+            raise ConfigurationError(
+                f"{self.paper} needs TRACES_DIR (see --help): name it, or set SLURM_RL_TRACES."
+            )
         return self.traces
 
     def traces_or_less(self, left_out: str = "the parts on LPC-EGEE are left out") -> Path | None:

@@ -28,7 +28,7 @@ from slurm_rl_plugin.papers.study.claims import (
     ratio_of_means,
     row,
 )
-from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
+from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
 from tests.case_files import rows
 
 HUNDRED = np.arange(100, dtype=np.float64)
@@ -148,7 +148,7 @@ def test_a_figure_is_measured_once_and_another_key_has_another_file(tmp_path: Pa
         return {"J": 0.1 + 0.2}
 
     stems = [
-        stem_of("a", {"seed": seed}, digest_of(np.arange(size)), module="slurm_rl_plugin.units")
+        stem_of("a", {"seed": seed}, np.arange(size), module="slurm_rl_plugin.units")
         for seed, size in ((1, 3), (1, 3), (2, 3), (1, 4))
     ]
     assert [store.figures(stem, measure) for stem in stems] == [{"J": 0.1 + 0.2}] * 4
