@@ -16,7 +16,7 @@ from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.services import checks
 from slurm_rl_plugin.services.hook import build_cycle, load_policy
 from tests.architecture.markdown_documents import TOP, code_blocks
-from tests.case_files import rows
+from tests.case_files import known, rows
 from tests.fakes.running_daemon import free_port
 from tests.functional.fake_site import Checks, FakeSite
 
@@ -274,8 +274,9 @@ class TestCheck:
     def test_each_precondition_has_its_mend(
         self, site: ReserveSite, change: dict[str, Any], name: str, result: str, words: str
     ) -> None:
+        change = known(change, "mechanism", "jobs", "cluster")
         site.configure("reserve", mechanism=change.get("mechanism", "qos"))
-        for job in change.get("jobs", []):
+        for job in known(change, "mechanism", "jobs", "cluster").get("jobs", []):
             site.cluster.change(**job)
         site.cluster.set(**change.get("cluster", {}))
         found = site.reserve_checks()[name]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from tests.case_files import FOLDER, table
+from tests.case_files import FOLDER, tables, tried
 
-TABLES = table("refused", "") | table("words", "")
+TABLES = tables("refused", "words")
 
 
 def asset(name: str) -> str:
@@ -21,7 +21,7 @@ def asset(name: str) -> str:
 
 def rows_of(name: str) -> pytest.MarkDecorator:
     """Tries each row of a table: `words`, and a part of what is `said` of them."""
-    return pytest.mark.parametrize(("words", "said"), TABLES[name].items())
+    return tried(TABLES[name], "words said")
 
 
 class Typed:

@@ -17,7 +17,7 @@ from slurm_rl_plugin.domain.job_class import (
 )
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import ConfigurationError
-from tests.case_files import rows
+from tests.case_files import known, rows
 
 
 def job(**fields):
@@ -40,6 +40,7 @@ UNKNOWN = {"unknown": None, True: True, False: False}
 
 @rows("job_classes", "sites", "site")
 def test_a_job_has_the_class_of_its_rules_or_of_its_user(site):
+    site = known(site, "rules", "classes", "jobs")
     rules = [JobClassRule(**rule) for rule in site.get("rules", [])] or DEFAULT_JOB_CLASS_RULES
     own = {name: UtilityClass(**keys) for name, keys in site.get("classes", {}).items()}
     classifier = JobClassifier(rules, {**BUILT_IN, **own})

@@ -27,7 +27,7 @@ from slurm_rl_plugin.policies.q_network import (
 )
 from slurm_rl_plugin.policies.registry import rule_policy
 from slurm_rl_plugin.policies.site_utilities import published_utilities
-from tests.case_files import rows
+from tests.case_files import known, rows
 from tests.functional.small_site import small_network
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 
@@ -129,8 +129,9 @@ def test_the_longest_wait_is_remembered(
     policy: QNetworkPolicy, steps: list[dict[str, Any]]
 ) -> None:
     memory: Memory | None = None
+    names = ("wait_counts", "held", "own_doing", "accrued")
     for step in steps:
-        names = ("wait_counts", "held", "own_doing", "accrued")
+        known(step, *names, "hours", "longest", "at", "forget", "features")
         columns = {name: np.array(step[name]) for name in names if name in step}
         snapshot = waiting(*step["hours"], now=NOW + HOUR * step.get("at", 0.0), **columns)
         if memory is not None and step.get("forget"):

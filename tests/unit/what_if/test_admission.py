@@ -13,7 +13,7 @@ from slurm_rl_plugin.machine_files.reader import read_cluster
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.units import HOUR
 from slurm_rl_plugin.what_if.variant import admitted
-from tests.case_files import rows
+from tests.case_files import known, rows
 from tests.unit.machine_files.written_files import NODES, machine_of_lines
 
 
@@ -21,6 +21,8 @@ from tests.unit.machine_files.written_files import NODES, machine_of_lines
 def test_what_users_send_to_a_partition_that_allows_less(
     case: dict[str, Any], tmp_path: Path
 ) -> None:
+    results = ("limits", "runs", "where", "said")
+    case = known(case, "partitions", "change", "processors", "asked", *results)
     machine_of_lines(tmp_path, NODES, *case["partitions"])
     cluster = read_cluster(tmp_path)
     after = changed(cluster, case.get("change", "partition short MaxTime=2:00:00")).machine
