@@ -81,7 +81,7 @@ def figures_of(name: str, prepared: PreparedLog, drop: tuple[int, int]) -> dict[
     Class medians are those of the log itself.
     """
     jobs, log = (
-        trials.rules(name, medians=medians_of(prepared))[name].schedule(prepared),
+        trials.scheduled(trials.rules(name, medians=medians_of(prepared))[name], prepared),
         prepared.log,
     )
     found = trials.measures_of(jobs, drop)

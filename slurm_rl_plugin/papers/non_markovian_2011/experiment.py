@@ -19,7 +19,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.features.history.run_history import PARTS
-from slurm_rl_plugin.learning.evaluation.paired import medians_of
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, medians_of
 from slurm_rl_plugin.learning.fitted_q import FittedQSettings
 from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.learning.training_load import TrainingLoad
@@ -129,14 +129,15 @@ def learn(effort: Effort, store: ResultStore) -> dict[str, list[LearnedNetwork]]
 
 def contenders(
     networks: Mapping[str, Sequence[LearnedNetwork]], medians: ClassMedian, *, native: bool
-) -> dict[str, trials.Contender]:
+) -> dict[str, Candidate]:
     """The policies of an experiment; learned ones as "<name> <learner>"."""
     found = trials.rules(trials.NATIVE) if native else {}
     found |= trials.rules(*BASELINES[1:], medians=medians)
     for name, learned in networks.items():
         estimates = medians if "EST" in name else None
         for learner, network in enumerate(learned, start=1):
-            found[f"{name} {learner}"] = trials.Contender(network=network, estimates=estimates)
+            policy = Candidate(name="", network=network, estimates=estimates)
+            found[f"{name} {learner}"] = policy
     return found
 
 
@@ -321,8 +322,8 @@ def estimate_figures(
     def figures(rule: str, nets: Sequence[LearnedNetwork | None]) -> dict[str, float]:
         found = {}
         for name, kind in estimates.items():
-            tried = (trials.Contender(rule=rule, network=each, estimates=kind) for each in nets)
-            jobs = (each.schedule(prepared) for each in tried)
+            tried = (Candidate(name=rule, network=each, estimates=kind) for each in nets)
+            jobs = (trials.scheduled(each, prepared) for each in tried)
             found[name] = float(np.mean([trials.measures_of(each, (0, 0))["J"] for each in jobs]))
         return found
 

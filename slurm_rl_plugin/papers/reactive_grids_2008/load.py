@@ -10,6 +10,7 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian
+from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.sarsa import SarsaSettings
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.study.claims import Declared, Printed
@@ -22,9 +23,9 @@ from slurm_rl_plugin.papers.study.trials import (
     MIN_RUN_WAIT,
     PROCESSORS_OF_2011,
     SJF,
-    Contender,
     prepared_segments,
     rules,
+    scheduled,
 )
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -113,7 +114,8 @@ def learning_task(
         if recorded:  # as by a site that serves interactive jobs first
             site = rules(INTERACTIVE_FIRST)[INTERACTIVE_FIRST]
             found = [
-                replace(log, log=replace(log.log, start=site.schedule(log).start)) for log in found
+                replace(log, log=replace(log.log, start=scheduled(site, log).start))
+                for log in found
             ]
         return training_loads(found)
 
@@ -164,8 +166,8 @@ def training_loads(
     ]
 
 
-def contenders(network: QNetwork, medians: ClassMedian) -> dict[str, Contender]:
+def contenders(network: QNetwork, medians: ClassMedian) -> dict[str, Candidate]:
     """The policies of the experiments on generated load."""
     names = (SJF, "EDF", INTERACTIVE_FIRST, MIN_RUN_WAIT, LONGEST_FIRST, *HOLDING)
-    learned = {RL: Contender(network=network)}
+    learned = {RL: Candidate(name="", network=network)}
     return rules(FIFO) | learned | rules(*names, medians=medians)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.learning.evaluation.paired import schedule_of
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of
 from slurm_rl_plugin.learning.sarsa import PAPER, OnLineLearner
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.reactive_grids_2008 import load
@@ -135,8 +135,9 @@ def _trial(
 
     found = {}
     for rule in rules:
-        schedule = trials.Contender(rule=rule.lower()).schedule
-        found[rule] = trials.columns_of([entry(schedule(each.prepared)) for each in measured])
+        policy = Candidate(name=rule.lower())
+        schedules = (trials.scheduled(policy, each.prepared) for each in measured)
+        found[rule] = trials.columns_of([entry(each) for each in schedules])
     for reading in READINGS:
         key = (group, reading, len(measured), jobs, REPLAYED)
         stem = stem_of("on-line", *key, module=__name__)

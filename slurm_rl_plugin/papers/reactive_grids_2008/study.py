@@ -44,7 +44,6 @@ from slurm_rl_plugin.papers.study.trials import (
     PROCESSORS_OF_LPC,
     SEGMENT_DROP,
     SJF,
-    Contender,
     PairedTrial,
     archived_log,
     fairness_over_time,
@@ -136,7 +135,7 @@ def _trial(
     """The rules and some networks, RL among them, on the generated load."""
     [training_log] = load.generated(p, [load.TRAINING_SEED], asked.effort, shares)
     policies = load.contenders(networks[load.RL], medians_of(training_log))
-    policies |= {name: Contender(network=each) for name, each in networks.items()}
+    policies |= {name: Candidate(name="", network=each) for name, each in networks.items()}
     logs = load.generated(p, range(asked.number_of_seeds()), asked.effort, shares)
     return run_trial(logs, policies, asked.effort.drop_of(load.DROP), store.add)
 

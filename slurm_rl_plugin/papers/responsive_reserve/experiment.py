@@ -16,7 +16,7 @@ from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.learning.evaluation.paired import medians_of
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, medians_of
 from slurm_rl_plugin.learning.onnx_file import import_network
 from slurm_rl_plugin.learning.policy_search import PolicySearchSettings
 from slurm_rl_plugin.learning.sarsa import SarsaSettings
@@ -187,11 +187,11 @@ def _on_synthetic(
         load.learning_task("reactive-grids", interactive, asked.effort, SarsaSettings())
     )
     medians = _medians(interactive, asked.effort)
-    policies = {**trials.rules(*_RULES), GREEDY: trials.Contender(network=greedy.network)}
+    policies = {**trials.rules(*_RULES), GREEDY: Candidate(name="", network=greedy.network)}
     policies |= trials.rules(trials.MIN_RUN_WAIT, medians=medians)
     for name, (_, oracle) in SEARCHES.items():
-        policies[name] = trials.Contender(
-            network=searched[name], estimates=None if oracle else medians
+        policies[name] = Candidate(
+            name="", network=searched[name], estimates=None if oracle else medians
         )
     logs = load.generated(interactive, range(asked.number_of_seeds()), asked.effort, load.FEASIBLE)
     return trials.run_trial(logs, policies, asked.effort.drop_of(load.DROP), store.add)
@@ -205,13 +205,13 @@ def _on_segments(
     for name, factor in SCALED.items():
         held = None if weights is None else weights * factor
         network = replace(reserve, reserve_weights=held, reserve_bias=bias * factor)
-        scaled[name] = trials.Contender(network=network)
+        scaled[name] = Candidate(name="", network=network)
     found = {}
     for number, segment in logs.items():
         policies = {
             **trials.rules(trials.NATIVE, *_RULES),
-            HOLD: trials.Contender(network=reserve),
-            HOLD_EST: trials.Contender(network=reserve, estimates=medians_of(segment)),
+            HOLD: Candidate(name="", network=reserve),
+            HOLD_EST: Candidate(name="", network=reserve, estimates=medians_of(segment)),
             **scaled,
         }
         drop = effort.drop_of(trials.SEGMENT_DROP)

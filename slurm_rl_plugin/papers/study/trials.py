@@ -18,7 +18,6 @@ from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.measure.intervals import of_learners_and_logs
 from slurm_rl_plugin.papers.study import claims
-from slurm_rl_plugin.papers.study.result_store import LearnedNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.log_workload import OTHER_ACCOUNT, PreparedLog, prepare_log
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray
@@ -128,27 +127,15 @@ _CLASSES = {"interactive": True, "batch": False}
 _WORST = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
-    """A policy, its run-time estimates and its reserve."""
-
-    rule: str = ""  #: a rule of `evaluate`, "native" or LONGEST_FIRST; "" for a network
-    network: LearnedNetwork | None = None  #: learned; None for a rule
-    estimates: RunTimeEstimate | None = None  #: of run times; None is the oracle
-    reserve: int = 0  #: processors kept free of batch work
-
-    def schedule(self, prepared: PreparedLog) -> ScheduledJobs:
-        """The log's jobs with their starts under this policy."""
-        settings = SimulationSettings(
-            capacity=prepared.capacity, reserve=self.reserve, half_life=math.inf
-        )
-        workload = prepared.workload(self.estimates)
-        if self.rule == LONGEST_FIRST:
-            start = simulate_scores(workload, workload.estimate, settings).start
-        else:
-            candidate = Candidate(name=self.rule, network=self.network)
-            start = starts_under(candidate, prepared, workload, settings)
-        return schedule_of(prepared, start, settings)
+def scheduled(policy: Candidate, prepared: PreparedLog) -> ScheduledJobs:
+    """The log's jobs with their starts; without estimates of its own a policy knows run times."""
+    settings = SimulationSettings(capacity=prepared.capacity, half_life=math.inf)
+    workload = prepared.workload(None)
+    if policy.name == LONGEST_FIRST:
+        start = simulate_scores(workload, workload.estimate, settings).start
+    else:
+        start = starts_under(policy, prepared, workload, settings)
+    return schedule_of(prepared, start, settings)
 
 
 NATIVE, FIFO, SJF = "native", "FIFO", "SJF oracle"
@@ -168,7 +155,7 @@ _RULES = {
 }
 
 
-def rules(*names: str, medians: RunTimeEstimate | None = None) -> dict[str, Contender]:
+def rules(*names: str, medians: RunTimeEstimate | None = None) -> dict[str, Candidate]:
     """Rules by name; "..., 2 held" keeps two processors free of batch work.
 
     `medians` of the classes' run times come from logs that are not measured, for EST.
@@ -177,7 +164,7 @@ def rules(*names: str, medians: RunTimeEstimate | None = None) -> dict[str, Cont
     for name in names:
         rule, _, held = name.removesuffix(" held").partition(", ")
         estimates = medians if rule.endswith("EST") else None
-        found[name] = Contender(rule=_RULES[rule], estimates=estimates, reserve=int(held or 0))
+        found[name] = Candidate(name=_RULES[rule], estimates=estimates, reserve=int(held or 0))
     return found
 
 
@@ -328,7 +315,7 @@ def fairness_over_time(jobs: ScheduledJobs, times: FloatArray) -> FloatArray:
 
 def run_trial(
     logs: Iterable[PreparedLog],
-    contenders: Mapping[str, Contender],
+    contenders: Mapping[str, Candidate],
     drop: tuple[int, int],
     add: Callable[[int], None],
 ) -> PairedTrial:
@@ -336,7 +323,7 @@ def run_trial(
     schedules: dict[str, list[ScheduledJobs]] = {name: [] for name in contenders}
     for prepared in logs:
         for name, contender in contenders.items():
-            schedules[name].append(contender.schedule(prepared))
+            schedules[name].append(scheduled(contender, prepared))
         add(1)
     measures = {
         name: columns_of([measures_of(jobs, drop) for jobs in each])
