@@ -15,6 +15,7 @@ from slurm_rl_plugin.learning.evaluation.heldout import (
     HeldoutProtocol,
     best_heuristic,
     figures_of_windows,
+    heuristics_on_training_part,
     training_and_test_windows,
     windows_of,
 )
@@ -135,6 +136,24 @@ def test_rules_of_the_site_say_the_class_where_there_are_any():
     np.testing.assert_array_equal(KNOWN.interactive, LOG.log.time_limit <= 900)
     nothing = replace(LOG.log, time_limit=np.full(len(LOG.log), np.nan))
     assert not class_known_at_submission(replace(LOG, log=nothing)).interactive.any()
+
+
+def test_the_test_part_has_no_say_in_the_choice():
+    training, test = training_and_test_windows(KNOWN, SMALL)
+    log = KNOWN.log
+    later = np.arange(len(log)) >= 540
+    border = log.submit[540]
+    other = replace(
+        log,
+        submit=np.where(later, border + (log.submit - border) / 5, log.submit),
+        run_time=np.where(later, log.run_time[::-1] * 3, log.run_time),
+        time_limit=np.where(later, 60.0, log.time_limit),
+        processors=np.where(later, CAPACITY, log.processors),
+    )
+    altered = class_known_at_submission(prepare_log(other))
+    chosen = heuristics_on_training_part(KNOWN, training, SMALL)
+    assert heuristics_on_training_part(altered, training, SMALL) == chosen
+    assert heuristics_on_training_part(altered, test, SMALL) != chosen
 
 
 SMALL_TRAINING = HeldoutProtocol(windows=3, warm_up=50, counted=100, further=50)
