@@ -78,7 +78,7 @@ _NOT_TAKEN: dict[str, Any] = {
     "--timing": False,
 }
 _NOT_BY_SITE: dict[str, Any] = {"--partitions": None}
-_NOT_BY_PROTOCOL: dict[str, Any] = {"--users": False, "--export": None}
+_NOT_BY_PROTOCOL: dict[str, Any] = {"--users": False, "--export": None, "--plot": None}
 #: The document, a function that prints it, and a function that writes files and returns paths.
 _Measured = tuple[dict[str, Any], Callable[[], None], Callable[[], dict[str, Any]]]
 #: Option -> the only protocol that has it.
@@ -220,9 +220,6 @@ def _check(options: argparse.Namespace, by: str) -> None:
         "--protocol continuous.": options.goal and heldout,
         "--goal excludes --config, whose [goals] apply: leave one out.": options.goal
         and by == _SITE,
-        "--plot excludes --protocol heldout, which has many schedules: leave one out.": (
-            options.plot is not None and heldout
-        ),
     }
     taken = _NOT_TAKEN | (_NOT_BY_SITE if by == _SITE else _NOT_BY_PROTOCOL) if by else {}
     given = {
@@ -367,17 +364,6 @@ def _by_continuous(
     goals = goals_of(options, settings.goals)
     settings = replace(settings, backfilling=_backfilling(options), goals=goals)
     found = continuous_study(candidates, known, settings, protocol, progress_bar)
-    if options.plot is not None:
-        from slurm_rl_plugin.evaluation.figures import draw_front  # noqa: PLC0415 - matplotlib
-
-        points = {
-            name: (each["bounded_slowdown"], each["longest_wait"])
-            for name, each in found.ratio_to_fifo.items()
-            if each["longest_wait"] is not None
-        }
-        over = "over that of first come, first served"
-        names = f"mean bounded slowdown {over}", f"longest wait {over}"
-        found = replace(found, figures=[draw_front(options.plot / "front.png", points, names)])
     return _of_protocol(options, log, as_json(found), partial(print_continuous, found))
 
 

@@ -23,8 +23,6 @@ from matplotlib import pyplot as plt
 
 #: Waits of groups below are drawn there: one minute, in hours.
 _SHORTEST = MINUTE / HOUR
-#: Longest waits that differ by more than this factor get a logarithmic scale.
-_FAR_APART = 10.0
 #: Ratios of a change beyond are drawn at the edge.
 _EDGE = 100.0
 #: Accounts whose moves are drawn; the largest.
@@ -100,25 +98,6 @@ def _draw_group_waits(axes: Any, study: Study) -> None:
     axes[0].set_yticks(places, list(rows))
     axes[0].invert_yaxis()
     axes[0].legend()
-
-
-def draw_front(
-    path: Path, points: Mapping[str, tuple[Any, Any]], axes_names: tuple[str, str], marked: str = ""
-) -> str:
-    """Draw `points`: each policy's mean bounded slowdown and longest wait, in any units above 0."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    for name, (slowdown, wait) in points.items():
-        colour = "tab:blue" if name == marked else "tab:orange"
-        axes.plot(slowdown, wait, "o", color=colour, zorder=2)
-        axes.annotate(name, (slowdown, wait), (5, 4), textcoords="offset points", fontsize=8)
-    axes.set(xlabel=axes_names[0], ylabel=axes_names[1])
-    waits = [wait for _, wait in points.values()]
-    if max(waits) > _FAR_APART * min(waits) > 0.0:
-        axes.set_yscale("log")
-    axes.margins(x=0.15)
-    axes.grid(visible=True, alpha=0.3)
-    return save_png(figure, path)
 
 
 def draw_shadow(

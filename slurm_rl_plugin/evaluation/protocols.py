@@ -76,7 +76,6 @@ class ContinuousStudy:
     ratio_to_fifo: _Ratios
     ratio_to_multifactor: _Ratios
     ratio_to_best_heuristic: _Ratios | None = absent()
-    figures: list[str] | None = absent()
 
 
 def heldout_study(

@@ -110,12 +110,10 @@ def test_goals_act_and_those_of_the_option_go_before_the_configured_ones(
     assert found(0, "--goal", "shares=8") == eight
 
 
-def test_the_table_and_the_picture_of_the_front(typed: Typed, log: str, tmp_path: Path) -> None:
-    words = ["--protocol", "continuous", *POLICIES, "--runs", "1", "--plot", str(tmp_path / "new")]
-    printed = typed.out("evaluate", log, *words)
+def test_the_table_has_every_policy(typed: Typed, log: str) -> None:
+    printed = typed.out("evaluate", log, "--protocol", "continuous", *POLICIES, "--runs", "1")
     assert {line.split()[0] for line in printed.splitlines()[2:6]} >= {"sjf", "fifo", "multifactor"}
     assert "medians of 1 runs" in printed
-    assert (tmp_path / "new" / "front.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_runs_have_as_many_days_though_one_leaves_out_the_last_one() -> None:

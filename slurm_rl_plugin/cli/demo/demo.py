@@ -23,7 +23,7 @@ from slurm_rl_plugin.cli.progress import COMPILES_FIRST, progress_bar
 from slurm_rl_plugin.cli.study_text import print_policies
 from slurm_rl_plugin.cli.tables import answer
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
-from slurm_rl_plugin.evaluation.figures import draw_front, draw_schedules
+from slurm_rl_plugin.evaluation.figures import draw_schedules
 from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
@@ -50,7 +50,6 @@ from slurm_rl_plugin.simulator.workloads.log_workload import (
 )
 from slurm_rl_plugin.units import DAY, HOUR
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
-from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 from slurm_rl_plugin.whole_file import write_whole
 
 #: A loaded site: half of the jobs are short, and 95 % of the processor time is used.
@@ -107,12 +106,6 @@ def main(options: argparse.Namespace) -> int:
     say("4. running the hook on a simulated cluster: shadow, then active")
     port = _run_hook(held_out, model, folder, schedules, say)
     of_cluster = _evaluate(cluster_log, model, RequestedLimit())
-    points = {
-        name: (float(bounded_slowdown(jobs.wait, jobs.run_time).mean()), float(jobs.wait.max()))
-        for name, jobs in of_cluster.items()
-    }
-    axes = ("mean bounded slowdown", "longest wait, seconds")
-    front = draw_front(folder / "front.png", points, axes, "model")
     document = {
         "policies": {
             name: summarise(jobs, accounts=held_out.accounts) for name, jobs in schedules.items()
@@ -121,7 +114,7 @@ def main(options: argparse.Namespace) -> int:
             name: summarise(jobs, accounts=cluster_log.accounts)
             for name, jobs in of_cluster.items()
         },
-        "figures": [draw_schedules(folder, schedules), front],
+        "figures": [draw_schedules(folder, schedules)],
         "metrics_port": port,
     }
     return answer(options, document, lambda: _print_report(document, folder))
@@ -223,7 +216,6 @@ def _print_report(document: dict[str, Any], folder: Path) -> None:
     meanings = {
         "model.onnx": "the model, with its manifest model.json and card model.md",
         "wait-cdf.png": "waits of both classes under each policy",
-        "front.png": "slowdown against the longest wait on the cluster's log",
         "audit-active.jsonl": "every decision and write of the hook",
         "metrics.txt": "what /metrics served",
         "mmn.swf": "the load",
