@@ -224,12 +224,22 @@ class KeptForecasts:
                 # those of the lowest lots; its lot is replaced by how many rows each represents
                 stands_for = _LOTS / max(rows[most][-1], 1) if len(rows) > most else 1.0
                 found += [(*row[:-1], stands_for) for row in rows[:most]]
-        return _given_rows(sorted(found, key=lambda row: (row[1], row[0])))
+        return self._read(sorted(found, key=lambda row: (row[1], row[0])))
 
     def started_of(self, user: str, since: float, most: int) -> GivenRows:
         """First forecast of each job of a user that started since a time, the last start first."""
         with self._working() as file:
-            return _given_rows(file.execute(_STARTED, (user, since, most)).fetchall())
+            found = file.execute(_STARTED, (user, since, most)).fetchall()
+        return self._read(found)
+
+    def _read(self, found: Sequence[tuple[Any, ...]]) -> GivenRows:
+        try:
+            rows = _given_rows(found)
+        except (ValueError, TypeError, OverflowError):
+            raise self._unusable("a forecast in it is damaged") from None
+        if not all(np.isfinite(each.seconds).all() for each in (rows.plain, rows.forecasts)):
+            raise self._unusable("a forecast in it is damaged")
+        return rows
 
 
 def _given_rows(found: Sequence[tuple[Any, ...]]) -> GivenRows:

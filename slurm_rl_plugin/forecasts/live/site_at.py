@@ -42,7 +42,9 @@ def joined_log(earlier: JobLog, later: JobLog) -> tuple[JobLog, IntArray]:
     """The jobs of two logs in the order of submission, on the later's machine, and their places."""
     order = np.argsort(np.concatenate([earlier.submit, later.submit]), kind="stable")
     renumbered: dict[str, Any] = {}
-    named: dict[str, Any] = {"kind": later.kind}
+    named: dict[str, Any] = {
+        name: getattr(later, name) for name in ("kind", "processors_available")
+    }
     for column, names in _NAMED:
         known = list(getattr(earlier, names))
         renumbered[column] = numbers_in(known, getattr(later, names), getattr(later, column))

@@ -205,3 +205,17 @@ def test_a_file_that_cannot_be_used_any_more_is_told_in_a_sentence(
         ask(kept)
     with pytest.raises(ConfigurationError, match="cannot be used"):  # and the lock is free again
         ask(kept)
+
+
+@pytest.mark.parametrize("value", [b"x", "text", np.full(len(LEVELS), np.nan, "<f4").tobytes()])
+@pytest.mark.parametrize("column", ["plain", "forecast", "kind"])
+def test_a_damaged_forecast_is_told_in_a_sentence_and_makes_no_band(
+    kept: KeptForecasts, tmp_path: Path, column: str, value: object
+) -> None:
+    kept.keep(given([7], 1000.0, start=1100.0))
+    with sqlite3.connect(tmp_path / "kept.sqlite") as file:
+        file.execute(f"update given set {column} = ?", (value,))
+    with pytest.raises(ConfigurationError, match=r"cannot be used \(a forecast in it is damaged\)"):
+        kept.rows(0.0)
+    with pytest.raises(ConfigurationError, match="a forecast in it is damaged"):
+        kept.started_of("ann", 0.0, 5)
