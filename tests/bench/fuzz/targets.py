@@ -145,7 +145,7 @@ def read_any(content: bytes, folder: Path) -> bool:
 
 @refuses_by(AccountingLogError)
 def convert_log(content: bytes, folder: Path) -> bool:
-    """A converted log equals the log."""
+    """A converted log equals the log; one without a job that ran is refused."""
     path, output = folder / "log", folder / "log.parquet"
     path.write_bytes(content)
     try:
@@ -155,7 +155,7 @@ def convert_log(content: bytes, folder: Path) -> bool:
     try:
         report = convert([path], output, batch=700, part=7)
     except AccountingLogError as error:
-        if expected is not None:
+        if expected is not None and len(expected[0]):
             raise AssertionError("readable, but not converted") from error
         raise
     assert expected is not None, "converted, but not readable"
