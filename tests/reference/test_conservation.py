@@ -23,26 +23,6 @@ def fifo_starts(workload: Workload, **how: object) -> np.ndarray:
     return simulate_scores(workload, -workload.submit, settings).start
 
 
-def processors_in_use(workload: Workload, start: np.ndarray, times: np.ndarray) -> np.ndarray:
-    running = (start[:, None] <= times) & (times < (start + workload.run_time)[:, None])
-    return workload.processors @ running
-
-
-@pytest.mark.parametrize("backfilling", ["none", "easy"])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_batch_job_starts_into_the_reserve(seed: int, backfilling: str) -> None:
-    wide = random_workload(seed, parallel=True)
-    # jobs too wide for the reserve get the machine to themselves: not here
-    workload = wide.having(processors=np.minimum(wide.processors, CAPACITY - 3))
-    start = fifo_starts(workload, backfilling=backfilling, reserve=3)
-    batch = ~workload.interactive
-    in_use = processors_in_use(workload, start, start)
-    at_once = start[:, None] == start  # interactive jobs of the same instant may come after it
-    later = workload.processors @ (at_once & workload.interactive[:, None])
-    assert (in_use - later)[batch].max() == CAPACITY - 3
-    assert in_use[workload.interactive].max() > CAPACITY - 3
-
-
 @pytest.mark.parametrize("backfilling", ["none", "easy"])
 def test_narrow_batch_jobs_do_not_starve_a_wide_one_behind_a_reserve(backfilling: str) -> None:
     """8 processors, a batch job of 6 under a stream of batch jobs of 1 processor and 100 s."""

@@ -141,26 +141,6 @@ def test_limits_by_hand(jobs: list[Any], limit: ClassLimit, expected: list[float
     assert starts(rows(*jobs), limit) == expected
 
 
-def test_interactive_jobs_go_first_below_a_limit_whatever_the_policy_says() -> None:
-    # the narrowest first lets the interactive job of all processors wait for the batch job's end
-    workload = rows((0, 4, 4, True), (1, 90, 1, False), (2, 5, 4, True))
-    assert starts(workload, None, "least-share") == [0, 4, 94]
-    assert starts(workload, AT_ONCE, "least-share") == [0, 9, 4]
-
-
-def test_narrow_jobs_pass_a_wide_one_until_it_lifts_the_limit_and_goes_first() -> None:
-    # a batch job of 3 of 4 processors; the limit is 2, which narrow ones fill again and again
-    narrow = [(float(t), 100.0, 1, False) for t in range(2, 302, 50)]
-    workload = rows((0, 1, 1, True), (0, 100, 1, False), (1, 10, 3, False), *narrow)
-    at = starts(workload, replace(AT_ONCE, lift_after=150.0))
-    assert at[3] < at[4] < 151 <= at[2] <= 252  # one running job to wait for, then all behind it
-    assert min(at[6:]) >= at[2]
-    patient = starts(workload, AT_ONCE)
-    assert patient[2] == 500.0  # without interactive arrivals the limit is lifted as well
-    wide_enough = replace(AT_ONCE, widest_batch_job=3)
-    assert starts(workload, wide_enough)[2] < 500
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

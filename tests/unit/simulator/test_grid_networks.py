@@ -5,12 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
-    account_places,
     grid_columns,
 )
 from slurm_rl_plugin.features.site import SITE
@@ -25,7 +23,6 @@ from slurm_rl_plugin.policies.echo_state import (
     random_echo_state,
 )
 from slurm_rl_plugin.policies.network import (
-    QNetwork,
     fixed_scaler,
     network_from_parameters,
     parameter_count,
@@ -37,7 +34,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_by_score, dispatch_in_order
-from slurm_rl_plugin.simulator.kernel.workload import copied
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
@@ -50,12 +46,11 @@ from slurm_rl_plugin.simulator.scoring.echo_state import (
     without_memory,
 )
 from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
-from slurm_rl_plugin.simulator.scoring.queue_features import grid_code, grid_job_table, grid_state
+from slurm_rl_plugin.simulator.scoring.queue_features import grid_job_table
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
-from tests.reference.test_network_against_readable_simulator import probe
 
 SETTINGS = SimulationSettings(capacity=5)
 SCHEMAS = pytest.mark.parametrize(
@@ -122,31 +117,22 @@ def test_the_exported_model_on_the_head_node_gives_the_same_schedule(tmp_path):
     np.testing.assert_array_equal(driven.start, simulate_network(workload, here, SETTINGS).start)
 
 
-def feed_forward(activation="sigmoid"):
-    rng = np.random.default_rng(6)
-    scaler = fixed_scaler(REACTIVE_GRID_2011)
-    return QNetwork(
-        schema=REACTIVE_GRID_2011,
-        queue_mean=scaler[0],
-        queue_scale=scaler[1],
-        job_mean=scaler[2],
-        job_scale=scaler[3],
-        queue_weights=rng.normal(0, 1, (8, 6)),
-        job_weights=rng.normal(0, 1, (3, 6)),
-        bias=rng.normal(0, 1, 6),
-        output=rng.normal(0, 1, 6),
-        linear=rng.normal(0, 1, 3),
-        output_bias=0.5,
-        activation=activation,
+def feed_forward(schema, seed=1, hidden=6):
+    rng = np.random.default_rng(seed)
+    jobs = len(schema.jobs)
+    scaler = (np.full(8, 0.5), np.full(8, 0.5), np.full(jobs, 0.5), np.full(jobs, 0.25))
+    parameters = rng.normal(0, 1, parameter_count(schema, hidden))
+    return network_from_parameters(
+        schema, parameters, hidden=hidden, scaler=scaler, activation="sigmoid"
     )
 
 
 def test_a_feed_forward_network_is_one_without_links():
-    workload, plain = prepared(2).workload(None), feed_forward()
+    workload, plain = prepared(2).workload(None), feed_forward(REACTIVE_GRID_2011)
     there = simulate_network(workload, without_memory(plain), SETTINGS)
     np.testing.assert_array_equal(there.start, simulate_network(workload, plain, SETTINGS).start)
     with pytest.raises(SimulationError, match="sigmoid"):
-        without_memory(feed_forward("relu"))
+        without_memory(replace(plain, activation="relu"))
 
 
 def test_a_network_of_another_schema_is_refused():
@@ -190,20 +176,7 @@ def test_a_rollout_keeps_states_actions_and_rewards_of_every_start(epsilon):
     assert 0.0 <= found.fairness.min() <= found.fairness.max() <= 1.0
 
 
-CAPACITY = 12
-
-
-def network_grid(schema, seed=1, hidden=6):
-    rng = np.random.default_rng(seed)
-    jobs = len(schema.jobs)
-    scaler = (np.full(8, 0.5), np.full(8, 0.5), np.full(jobs, 0.5), np.full(jobs, 0.25))
-    parameters = rng.normal(0, 1, parameter_count(schema, hidden))
-    return network_from_parameters(
-        schema, parameters, hidden=hidden, scaler=scaler, activation="sigmoid"
-    )
-
-
-def moments(workload, capacity=CAPACITY, half_life=5000.0):
+def moments(workload, capacity, half_life=5000.0):
     """(cluster, snapshot) at every event of a first-come, first-served schedule."""
     cluster = empty_cluster(workload, capacity, half_life)
     while not np.isinf(event := next_event(cluster)):
@@ -217,25 +190,9 @@ def moments(workload, capacity=CAPACITY, half_life=5000.0):
 
 
 @SCHEMAS
-@pytest.mark.parametrize("accounts", [2, 6])
-def test_compiled_features_equal_those_of_the_head_node(schema, accounts):
-    workload = random_workload(3, jobs=120, parallel=True, accounts=accounts)
-    places, table = account_places(workload.shares), grid_job_table(workload)
-    seen = []
-    for cluster, snapshot, pending, running in moments(workload):
-        estimate, running_estimate = workload.estimate[pending], workload.estimate[running]
-        expected, jobs = grid_columns(schema, snapshot, estimate, running_estimate)
-        state = grid_state(cluster, places, grid_code(schema))
-        np.testing.assert_allclose(state, expected, atol=1e-6)
-        np.testing.assert_allclose(table[pending], jobs[:, :3], atol=1e-6)
-        seen.append(state)
-    varied = np.ptp(np.array(seen), axis=0) > 0.01
-    assert varied.sum() >= (6 if accounts == 2 else 8)  # two accounts leave two places empty
-
-
-@SCHEMAS
 def test_the_compiled_loop_scores_as_the_network_does(schema):
-    workload, scorer = random_workload(4, jobs=100, parallel=False), network_grid(schema)
+    workload = random_workload(4, jobs=100, parallel=False, accounts=6)
+    scorer = feed_forward(schema)
     in_loop = compile_network(scorer, workload)
     scores, jobs = np.empty(101), np.empty(101, dtype=np.int64)
     most = 0
@@ -247,35 +204,3 @@ def test_the_compiled_loop_scores_as_the_network_does(schema):
         assert jobs[: len(pending)].tolist() == pending
         most = max(most, len(pending))
     assert most > 5
-
-
-MONTH = 30 * 86_400.0
-#: The first job waits two hours and starts; the others come a month later.
-SUBMIT = np.array([0.0, MONTH + 7200.0 - 2700.0, MONTH + 7200.0 - 1000.0])
-
-
-def load(submit):
-    return random_workload(1, len(submit), parallel=False).having(submit=np.array(submit))
-
-
-def overdue(workload, cluster, network_grid):
-    """Job -> how far it is overdue now."""
-    count = int(cluster.state[0].pending)
-    scores, jobs = np.empty(count), np.empty(count, dtype=np.int64)
-    score_pending(cluster, network_grid, scores, jobs)
-    return dict(zip(jobs.tolist(), scores.tolist(), strict=True))
-
-
-def compiled(workload, **goals):
-    network_grid = probe(job_feature=SITE.jobs.index("overdue"))
-    return compile_network(network_grid, workload, Goals(**goals))
-
-
-def test_a_copy_remembers_waits_of_its_own():
-    workload = load(SUBMIT)
-    network_grid, cluster = compiled(workload), empty_cluster(workload, 1)
-    advance(cluster, 7200.0)
-    copy = copied(network_grid)
-    overdue(workload, cluster, copy)
-    assert copy.longest.tolist() == [7200.0, 7200.0]
-    assert network_grid.longest.tolist() == [0.0, -np.inf]

@@ -45,12 +45,6 @@ def of_one_account(workload):
     return workload.having(account=np.zeros_like(workload.account))
 
 
-def test_without_effects_the_order_is_the_networks(workload):
-    shortest = simulate_scores(workload, -workload.estimate, SETTINGS).start
-    assert not np.array_equal(shortest, fifo(workload))
-    np.testing.assert_array_equal(starts(workload), shortest)
-
-
 def test_where_every_job_starves_the_first_come_starts_first(workload):
     found = starts(of_one_account(workload), starvation=-1.0)
     np.testing.assert_array_equal(found, fifo(workload))
@@ -122,23 +116,6 @@ def test_a_write_gives_a_job_its_age_of_now():
         capacity=1, backfilling="easy", influence=2 / site.points_an_hour, refresh=50.0
     )
     np.testing.assert_array_equal(simulate_order(workload, order, settings).start, [0, 100, 150])
-
-
-@pytest.mark.parametrize(
-    "changes", [{"influence": 0.2}, {"starvation": 300.0}, {"refresh": 60.0}], ids=str
-)
-def test_a_static_order_is_written_as_a_network_of_the_same_order(workload, changes):
-    order = QueueOrder(scores=-workload.estimate)
-    found = simulate_order(workload, order, replace(SETTINGS, **changes)).start
-    np.testing.assert_array_equal(found, starts(workload, **changes))
-
-
-def test_without_influence_a_waiting_rule_leaves_the_sites_own_priority(workload):
-    order, none = QueueOrder(rule="wfp3"), replace(SETTINGS, influence=0.0)
-    found = simulate_order(workload, order, none).start
-    np.testing.assert_array_equal(found, sites_own(workload))
-    alone = simulate_order(workload, order, none.without_hook).start
-    np.testing.assert_array_equal(alone, simulate_order(workload, order, SETTINGS).start)
 
 
 @pytest.mark.parametrize(
