@@ -41,8 +41,8 @@ _LINE = re.compile(r"\s*([A-Za-z_]+)\s*=\s*(.*)")
 _TEXT = re.compile(r"[\"']?([^\"'#]+)")
 
 
-def _statements(text: str) -> Iterator[tuple[TomlPath, int]]:
-    """Path and line of each header or key at the start of a line."""
+def _statements(text: str) -> Iterator[tuple[TomlPath, int, bool]]:
+    """Path and line of each header or key at the start of a line, and whether it is a header."""
     table: TomlPath = ()
     places: dict[TomlPath, int] = {}
     known = _NO_KEYS.sub(lambda each: "\n" * each[0].count("\n") if each[1] else each[0], text)
@@ -55,9 +55,9 @@ def _statements(text: str) -> Iterator[tuple[TomlPath, int]]:
                 table = (*table, key)
                 name = tuple(each for each in table if isinstance(each, str))
                 table = (*table, places[name]) if name in places else table
-            yield table, line
+            yield table, line, True
         elif statement := _STATEMENT.match(words):
-            yield table + _keys(statement[1]), line
+            yield table + _keys(statement[1]), line, False
 
 
 def _keys(words: str) -> TomlPath:
@@ -73,7 +73,7 @@ def lines_of(text: str, content: Mapping[str, Any]) -> dict[TomlPath, int]:
     A path that `content`, the parsed text, does not have was misread, so it gets no line.
     """
     lines: dict[TomlPath, int] = {}
-    for path, line in _statements(text):
+    for path, line, _ in _statements(text):
         for length in range(1, len(path) + 1):
             if _exists(path[:length], content):
                 lines.setdefault(path[:length], line)
@@ -152,9 +152,30 @@ def _not_toml(path: Path, text: str, problem: str) -> str:
     if found is None:
         return f"{path} is not TOML: {problem}."
     line, column = int(found[1]), found[2]
-    bare = re.match(r"[A-Za-z/]", text.splitlines()[line - 1][int(column) - 1 :])
-    hint = ": text needs quotation marks" if bare and "Invalid value" in problem else ""
-    return f"{path}:{line}: is not TOML: {problem[: found.start()]}, in column {column}{hint}."
+    twice = _given_twice(text, line) if re.search("overwrite|twice", problem) else None
+    if twice is None:
+        bare = re.match(r"[A-Za-z/]", text.splitlines()[line - 1][int(column) - 1 :])
+        hint = ": text needs quotation marks" if bare and "Invalid value" in problem else ""
+        return f"{path}:{line}: is not TOML: {problem[: found.start()]}, in column {column}{hint}."
+    keys, first, again = twice
+    return f"{path}:{again}: {shown_path(keys)} is given twice, first in line {first}."
+
+
+def _given_twice(text: str, last: int) -> tuple[TomlPath, int, int] | None:
+    """The last key given twice up to line `last`, with both lines; None for none."""
+    first: dict[tuple[TomlPath, bool], int] = {}
+    found = None
+    for path, line, is_header in _statements(text):
+        begun = first.setdefault((path, is_header), line)
+        if begun < line <= last:
+            found = path, begun, line
+    return found
+
+
+def shown_path(path: TomlPath) -> str:
+    """A path of keys on one line: `[hook] cycle`."""
+    words = [shown(each) if isinstance(each, str) else str(each + 1) for each in path]
+    return f"[{words[0]}] {'.'.join(words[1:])}".strip() if len(words) > 1 else words[0]
 
 
 def shown(key: str) -> str:
