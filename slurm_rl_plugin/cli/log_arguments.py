@@ -119,6 +119,13 @@ def add_log_options(
         metavar="A=64,B=16",
         help="processors of each partition, if partitions share no processors",
     )
+    parser.add_argument(
+        "--whole-nodes-of",
+        type=at_least_one,
+        default=1,
+        metavar="N",
+        help="give each job whole nodes of N processors (default: 1)",
+    )
     kill = "end each job at its requested time"
     parser.add_argument("--kill-at-limit", action="store_true", help=kill)
     add_cluster_option(parser)
@@ -274,10 +281,10 @@ def _named(accounts: Sequence[str]) -> str:
 
 def check_machine_options(options: LogOptions) -> None:
     """Refuse options that contradict --cluster."""
-    if options.processors or options.partitions:
+    if options.processors or options.partitions or options.whole_nodes_of > 1:
         raise ConfigurationError(
-            "--cluster already gives processors and partitions: leave out --processors and "
-            "--partitions."
+            "--cluster already gives processors, partitions and nodes: leave out --processors, "
+            "--partitions and --whole-nodes-of."
         )
 
 

@@ -279,6 +279,7 @@ def _command(options: argparse.Namespace, logs: list[NamedLog]) -> str:
         ("--config", options.config and options.config.name),
         ("--cluster", options.cluster and Path(options.cluster).name),
         ("--partitions", _pairs(options.partitions, "")),
+        ("--whole-nodes-of", options.whole_nodes_of if options.whole_nodes_of > 1 else None),
         ("--kill-at-limit", "" if options.kill_at_limit else None),
         ("--processors", processors),
         ("--shares", _pairs(shares, ".9g")),

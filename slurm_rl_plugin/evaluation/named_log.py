@@ -45,6 +45,7 @@ class LogOptions:
     shares: Mapping[str, float] | None = None
     #: file with the account of each user, which goes before the log's
     account_of: Path | None = None
+    whole_nodes_of: int = 1  #: processors of a node where jobs get whole nodes
     kill_at_limit: bool = False
     config: Path | None = None  #: file whose rules of job classes and shares are taken
     #: slurm.conf, the folder that holds it, or "live": the jobs run on its nodes
@@ -163,6 +164,7 @@ class ReadJobs:
             capacity=self.capacity,
             shares=shares,
             classifier=configured_classifier(self.options.config),
+            whole_nodes_of=self.options.whole_nodes_of,
             kill_at_limit=self.options.kill_at_limit,
             partitions=self.options.partitions,
             machine=machine,

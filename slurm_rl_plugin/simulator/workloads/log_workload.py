@@ -309,6 +309,7 @@ def prepare_log(
     capacity: int | None = None,
     shares: Mapping[str, float] | None = None,
     classifier: JobClassifier | None = None,
+    whole_nodes_of: int = 1,
     kill_at_limit: bool = False,
     partitions: Mapping[str, int] | None = None,
     machine: Machine | None = None,
@@ -322,6 +323,8 @@ def prepare_log(
             each account's fraction of the log's work, with all but the four largest as `_other`.
         classifier: job-class rules; by default run time < 900 s for SWF logs (definitions), and
             the default rules otherwise; by the run time that the log records.
+        whole_nodes_of: processors of a node where jobs get whole nodes; a job then occupies the
+            next multiple.
         kill_at_limit: end jobs at their requested time, as most sites do; otherwise their run time
             is that of the log.
         partitions: processors of each partition by its name in the log, where partitions share
@@ -346,6 +349,8 @@ def prepare_log(
         raise ConfigurationError(
             "the log does not say how many processors the machine has: give --processors."
         )
+    rounded = -(-log.processors // whole_nodes_of) * whole_nodes_of
+    log = replace(log, processors=rounded)
     log, dropped, capacities = _jobs_that_fit(log, capacity, partitions)
     if len(log) == 0:
         reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items())

@@ -40,8 +40,8 @@ def test_forecasts_of_a_site_go_by_its_goals() -> None:
 def test_what_changes_the_jobs_is_named() -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    words = ["site.swf", "-o", "m.onnx", "--partitions", "a=64,b=16"]
+    words = ["site.swf", "-o", "m.onnx", "--partitions", "a=64,b=16", "--whole-nodes-of", "4"]
     options = parser.parse_args([*words, "--kill-at-limit"])
     again = parser.parse_args(shlex.split(_command(options, []))[2:])
     assert again.partitions == options.partitions == {"a": 64, "b": 16}
-    assert again.kill_at_limit
+    assert (again.whole_nodes_of, again.kill_at_limit) == (4, True)

@@ -125,6 +125,14 @@ def _parallel_log() -> JobLog:
     )
 
 
+def test_whole_nodes_round_jobs_up_and_drop_what_no_longer_fits():
+    prepared = prepare_log(_parallel_log(), capacity=8, whole_nodes_of=4)
+    assert prepared.log.processors.tolist() == [4, 4, 8, 8, 8, 4]
+    narrow = prepare_log(_parallel_log(), capacity=7, whole_nodes_of=4)
+    assert narrow.log.processors.tolist() == [4, 4, 4]
+    assert narrow.dropped == {"wider than the machine": 3}
+
+
 def test_jobs_end_at_their_limit_only_where_asked():
     killed = prepare_log(_parallel_log(), capacity=8, kill_at_limit=True)
     assert killed.log.run_time.tolist() == [500.0, 1000.0, 1000.0, 1000.0, 999.0, 1000.0]
@@ -193,6 +201,13 @@ def test_a_template_is_a_users_jobs_of_the_same_processors_and_time_limit():
     assert of_each == [[1, 1, 1, 2, 1, 1, 1, 1], [60, 60, 60, 60, 90, 172_800, 172_800, 60]]
     assert not past.users.any()
     assert not past.templates.any()
+
+
+def test_templates_go_by_the_processors_that_jobs_occupy():
+    log = small_log([5, 6, 7], [1, 3, 5], [0] * 3, time_limit=np.full(3, 60.0))
+    past = prepare_log(log, whole_nodes_of=4).past
+    assert past.template.tolist() == [0, 0, 1]
+    assert past.processors.tolist() == [4, 8]
 
 
 SUBMIT = np.array([0.0, 10.0, 20.0, 30.0])
