@@ -116,10 +116,13 @@ def test_an_array_is_as_many_jobs_as_its_waiting_tasks():
     np.testing.assert_allclose(queues[2], queues[3], rtol=1e-6)
 
 
-def predictions(waiting):
+DAY = 86_400.0
+
+
+def predictions(waiting, past=None):
     """How many predictions a queue needs."""
-    snapshot = snapshot_of(86_400.0, pending=waiting)
-    return len(known_past(snapshot, snapshot.pending.jobs, PastRuns()).time_limit)
+    snapshot = snapshot_of(DAY, pending=waiting)
+    return len(known_past(snapshot, snapshot.pending.jobs, past or PastRuns()).time_limit)
 
 
 def test_jobs_of_a_user_and_class_with_the_same_limit_are_predicted_once():
@@ -129,6 +132,15 @@ def test_jobs_of_a_user_and_class_with_the_same_limit_are_predicted_once():
     assert predictions(waiting) == 2
     assert predictions([*waiting, Run(100, 0, 8, 600.0, 0.0)]) == 3  # another class
     assert predictions([*waiting, Run(100, 0, 4, 601.0, 0.0)]) == 3  # another limit of the class
+
+
+def test_a_template_that_has_run_is_predicted_apart():
+    ran = Run(1, 0, 5, 600.0, 0.0, 30.0)
+    past = PastRuns().after(snapshot_of(DAY, ended=[ran]))
+    waiting = [Run(n, 0, wide, 600.0, 0.0) for n, wide in enumerate((4, 5, 6, 7, 5))]
+    assert predictions(waiting, past) == 2
+    other, same = history_columns(snapshot_of(DAY, pending=waiting[:2]), past)[:, 0]
+    assert same < other
 
 
 FIRST_OF_RUNS = Run(1, 0, 4, 3600.0, start=100.0)
