@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian
@@ -24,7 +23,7 @@ from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.measure.intervals import BLOCK_JOBS
 from slurm_rl_plugin.papers.reactive_grids_2008 import load
 from slurm_rl_plugin.papers.study import claims, trials
-from slurm_rl_plugin.papers.study.figures import legend_above
+from slurm_rl_plugin.papers.study.figures import legend_above, panels
 from slurm_rl_plugin.papers.study.result_store import LearnedNetwork, LearningTask, ResultStore
 from slurm_rl_plugin.papers.study.study import Add, Asked, Effort, Outcome
 from slurm_rl_plugin.policies.network import QNetwork
@@ -239,13 +238,13 @@ _MARKERS = "osD^v<>PX*hp"
 def _draw(
     parts: Mapping[str, trials.PairedTrial],
     columns: tuple[str, str],
-    shape: tuple[int, int],
+    rows: int,
     size: tuple[float, float],
     names: int,
 ) -> Any:
     """Every policy by two figures, a panel for each group, with the goals; `names` in a row."""
-    figure, axes = plt.subplots(*shape, figsize=size, layout="constrained", squeeze=False)
-    for axis, (group, trial) in zip(axes.flat, parts.items(), strict=True):
+    figure, axes = panels(list(parts), size, rows=rows)
+    for axis, (group, trial) in zip(axes, parts.items(), strict=True):
         # the native starts come from another machine, far to the left
         shown = [name for name in trial.measures if name not in SCALED and name != trials.NATIVE]
         for place, name in enumerate(shown):
@@ -262,8 +261,8 @@ def _draw(
         if scaled:
             points = [[measured(trial, name, each).value for name in scaled] for each in columns]
             axis.plot(*points, color="black", linewidth=0.8, label="reserve scaled 0 to 2 times")
-        axis.set(xlabel=columns[0], ylabel=columns[1], title=group)
-    legend_above(figure, axes[0, 0], columns=names)
+        axis.set(xlabel=columns[0], ylabel=columns[1])
+    legend_above(figure, axes[0], columns=names)
     return figure
 
 
@@ -287,9 +286,7 @@ def run(asked: Asked) -> Outcome:
     found += [row for each in parts for row in _figures(*each)]
     on_load, on_segments = (WAIT_TO_FIFO, "J"), (BATCH_TO_SJF, "R")
     name = "responsive-reserve"
-    drawings = {f"{name}.png": lambda: _draw(synthetic, on_load, (1, 3), (12, 4.6), 6)}
+    drawings = {f"{name}.png": lambda: _draw(synthetic, on_load, 1, (4, 4.6), 6)}
     if segments:
-        drawings[f"{name}-segments.png"] = lambda: _draw(
-            segments, on_segments, (2, 2), (11, 8.5), 5
-        )
+        drawings[f"{name}-segments.png"] = lambda: _draw(segments, on_segments, 2, (5.5, 4.25), 5)
     return Outcome(claims=found, seeds=range(seeds), drawings=drawings)

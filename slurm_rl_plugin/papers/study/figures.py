@@ -159,10 +159,8 @@ def comparison(claims: Sequence[Row], quantity: str, columns: Sequence[str] = ()
     """Published and measured figures, a panel for each group, on a logarithmic scale."""
     drawn = [one for one in claims if one.printed and (not columns or one.cell.column in columns)]
     groups = list(dict.fromkeys(claim.cell.group for claim in drawn))
-    figure, axes = plt.subplots(
-        len(groups), 1, figsize=(10, 3.2 * len(groups)), squeeze=False, layout="constrained"
-    )
-    for axis, group in zip(axes[:, 0], groups, strict=True):
+    figure, axes = panels(groups, (10, 3.2), rows=len(groups))
+    for axis, group in zip(axes, groups, strict=True):
         cells = [claim for claim in drawn if claim.cell.group == group]
         places = range(len(cells))
         published = [claim.printed.value for claim in cells if claim.printed is not None]
@@ -173,7 +171,6 @@ def comparison(claims: Sequence[Row], quantity: str, columns: Sequence[str] = ()
         names = [claim.cell.in_group for claim in cells]
         axis.set_xticks(places, names, rotation=45, ha="right", fontsize=8)
         axis.grid(alpha=0.3)
-        axis.set_title(group)
         axis.set_ylabel(quantity)
-    axes[0, 0].legend()
+    axes[0].legend()
     return figure
