@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -170,7 +171,7 @@ def test_each_key_is_one_that_is_played() -> None:
             for step in [*given.get("steps", ()), *changes]:
                 of_scenario = {"run", "then"} if kind == "scenario" else set()
                 assert step.keys() <= KEYS_OF_STEP | of_scenario, given["promise"]
-                assert step.get("run", "remember") in ("remember", "reload", "new_jobs")
+                assert step.get("run", "remember") in ("remember", "reload", "release", "new_jobs")
             assert kind == "daemon" or any("then" in step for step in given["steps"])
 
 
@@ -185,6 +186,9 @@ def test_scenario(tmp_path: Path, given: Mapping[str, Any]) -> None:
         elif how == "reload":
             earlier, scene.cycle = scene.cycle, scene.fresh_cycle()
             scene.cycle.limit.go_on_from(earlier.limit)
+        elif how == "release":
+            with suppress(errors.BatchSystemError):
+                scene.cycle.release()
         else:
             report = scene.cycle.run(new_jobs=how == "new_jobs")
         for name, wanted in step.get("then", {}).items():
