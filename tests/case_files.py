@@ -33,13 +33,13 @@ def tried(found: Any, names: str) -> pytest.MarkDecorator:
     With one name alone that is the row, or the value of the entry. A table without rows, which
     pytest would skip, and a row that is there twice are refused.
     """
-    told = [str(each) for each in found]
-    assert told, f"{names}: a table without rows tries nothing"
-    assert len(set(told)) == len(told), f"{names}: {max(told, key=told.count)} is there twice"
+    texts = [str(each) for each in found]
+    assert texts, f"{names}: a table without rows tries nothing"
+    assert len(set(texts)) == len(texts), f"{names}: {max(texts, key=texts.count)} is there twice"
     alone = " " not in names
     if isinstance(found, dict):
         found = list(found.values() if alone else found.items())
-    ids = [each[:60] for each in told]
+    ids = [each[:60] for each in texts]
     return pytest.mark.parametrize(names if alone else names.split(), found, ids=ids)
 
 
