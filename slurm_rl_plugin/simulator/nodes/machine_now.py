@@ -52,18 +52,7 @@ class GroupLimits(NamedTuple):
 
     def of_jobs(self, jobs: IntArray) -> GroupLimits:
         """The same for some of the jobs; a job may come twice."""
-        amounts = self.amounts[jobs] if len(self.amounts) else self.amounts
-        return self._replace(groups=self.groups[jobs], amounts=amounts)
-
-
-def no_limits(jobs: int, kinds: int) -> GroupLimits:
-    """No group at all."""
-    return GroupLimits(
-        groups=np.zeros((jobs, 0), dtype=np.int64),
-        most=np.zeros((0, kinds)),
-        used=np.zeros((0, kinds)),
-        amounts=np.zeros((0, kinds)),
-    )
+        return self._replace(groups=self.groups[jobs], amounts=self.amounts[jobs])
 
 
 @compiled_borrowing

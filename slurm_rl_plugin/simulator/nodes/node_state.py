@@ -57,8 +57,6 @@ def take_out(bits: NodeBits, node: int) -> None:
     bits[node >> 6] &= ~(_ONE << np.uint64(node & 63))
 
 
-#: Over how many nodes a job that names no number may be spread.
-ANY_NODES = 1 << 30
 #: Column of CPUs in `NodeState.free`.
 CPU = 0
 
@@ -86,89 +84,6 @@ class NodeRequests(NamedTuple):
         of_shapes = ("fewest", "most", "cpus", "task", "per_node", "per_cpu", "whole", "pool")
         rows = {name: getattr(self, name)[chosen] for name in of_shapes}
         return self._replace(shape=shape.reshape(-1).astype(np.int64), **rows)
-
-
-def node_requests(
-    *,
-    nodes: IntArray,
-    total: FloatArray,
-    cpus_per_task: IntArray,
-    memory_per_cpu: BoolArray,
-    memory: int,
-    whole: BoolArray,
-    pool: IntArray,
-    pools: list[IntArray],
-    node_has: FloatArray,
-) -> NodeRequests:
-    """The requests of n jobs.
-
-    Args:
-        nodes: over how many each is spread, shape [n]; 0 for the fewest that hold it.
-        total: of each job, shape [n, resources], CPUs first.
-        cpus_per_task: CPUs that one node must give together, shape [n].
-        memory_per_cpu: whether its memory goes with the CPUs, shape [n].
-        memory: column of memory in `total`; -1 for none.
-        whole: whether it has its nodes to itself, shape [n].
-        pool: index into `pools`, shape [n].
-        pools: numbers of the nodes that may serve, each ascending.
-        node_has: what each node has, shape [nodes, resources].
-    """
-    rows = np.column_stack([nodes, cpus_per_task, memory_per_cpu, whole, pool, total])
-    chosen, shape = np.unique(rows, axis=0, return_inverse=True)
-    count, task, with_cpus, alone, place = chosen[:, :5].T
-    whole_job = chosen[:, 5:]
-    named = np.maximum(count, 1.0)
-    for row in np.flatnonzero(count == 0):
-        has, by_cpu = node_has[pools[int(place[row])]], bool(with_cpus[row])
-        count[row] = _nodes_of_equal_parts(whole_job[row], task[row], memory, by_cpu, has)
-    fewest = np.maximum(count, 1.0)
-    per_node = whole_job / fewest[:, None]
-    per_node[:, CPU] = 0.0
-    per_cpu = np.zeros_like(per_node)
-    if memory >= 0:
-        per_node[:, memory] = whole_job[:, memory] / named  # asked for by node: each gives it
-        cpus = np.maximum(whole_job[:, CPU], 1.0)
-        per_cpu[:, memory] = np.where(with_cpus > 0, whole_job[:, memory] / cpus, 0.0)
-        per_node[with_cpus > 0, memory] = 0.0
-    serves = np.zeros((len(pools), len(node_has)), dtype=np.bool_)
-    for index, each in enumerate(pools):
-        serves[index, each] = True
-    return NodeRequests(
-        shape=shape.reshape(-1).astype(np.int64),
-        fewest=fewest.astype(np.int64),
-        most=np.where(count > 0, count, ANY_NODES).astype(np.int64),
-        cpus=np.maximum(whole_job[:, CPU], 1.0),
-        task=np.minimum(np.maximum(task, 1.0), np.maximum(whole_job[:, CPU], 1.0)),
-        per_node=np.ascontiguousarray(per_node),
-        per_cpu=np.ascontiguousarray(per_cpu),
-        whole=alone > 0,
-        pool=place.astype(np.int64),
-        pool_first=np.concatenate([[0], np.cumsum([len(each) for each in pools])]).astype(np.int64),
-        pool_node=np.concatenate(pools).astype(np.int64),
-        serves=bits_of(serves),
-    )
-
-
-def _nodes_of_equal_parts(
-    total: FloatArray, task: float, memory: int, by_cpu: bool, has: FloatArray
-) -> int:
-    """The fewest nodes that hold a job in equal parts; 0 where one node has its GPUs, or none do.
-
-    Slurm spreads `--gpus=8` of a job that names no nodes over two nodes of four. `has`: what each
-    node that may serve has, shape [nodes, resources].
-    """
-    others = [column for column in range(len(total)) if column not in (CPU, memory)]
-    if (has[:, others] >= total[others]).all(axis=1).any():
-        return 0
-    cpus, task = max(total[CPU], 1.0), max(task, 1.0)
-    for nodes in range(2, int(min(len(has), cpus // task)) + 1):
-        own = np.ceil(cpus / task / nodes) * task
-        holds = (has[:, others] * nodes >= total[others]).all(axis=1) & (has[:, CPU] >= own)
-        if memory >= 0:
-            holds &= has[:, memory] >= (total[memory] / cpus * own if by_cpu else total[memory])
-        if np.count_nonzero(holds) >= nodes:
-            return nodes
-    return 0
 
 
 _NEVER = -1

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.domain.resources import MEMORY
-from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster, next_event
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
@@ -171,8 +170,6 @@ def batch_limit(rule: ClassLimit | None, machine: NodeMachine) -> LimitOnBatch:
 
 def with_batch_group(limits: GroupLimits, interactive: BoolArray) -> GroupLimits:
     """The groups of a machine, then the group of batch jobs and that of interactive jobs."""
-    if len(limits.amounts) != len(interactive):
-        raise SimulationError("a reserve on nodes needs to know what each job counts.")
     first, kinds = limits.most.shape
     column = np.where(interactive, first + 1, first).astype(np.int64)
     return limits._replace(

@@ -4,8 +4,7 @@ How a queue is looked at is its type: by rank or by score on a pool of processor
 nodes as slurmctld does. The loop is compiled for each.
 
 Every simulation raises SimulationError for a job that is wider than the machine or never starts,
-for a network of another schema, a rule that is not compiled, and an order that looks at users of
-jobs that name none.
+for a network of another schema, and an order that looks at users of jobs that name none.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ from slurm_rl_plugin.simulator.schedules.ordered_queue import (
 from slurm_rl_plugin.simulator.scoring.echo_state import CompiledEchoState, compile_echo_state
 from slurm_rl_plugin.simulator.scoring.hook_effects import hook_effects
 from slurm_rl_plugin.simulator.scoring.network import CompiledNetwork, compile_network
-from slurm_rl_plugin.simulator.scoring.rules import FixedScores, RuleScores, rule_code
+from slurm_rl_plugin.simulator.scoring.rules import RULE_CODES, FixedScores, RuleScores
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
 
@@ -184,7 +183,7 @@ def _compile(
         return compile_echo_state(order.network, workload)
     if order.network is not None:
         return compile_network(order.network, workload, goals)
-    return RuleScores(rule_code(str(order.rule)))
+    return RuleScores(RULE_CODES[str(order.rule)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

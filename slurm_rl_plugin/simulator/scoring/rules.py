@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies import waiting_rules
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing, compiled_copy
@@ -27,7 +26,7 @@ class FixedScores(NamedTuple):
 class RuleScores(NamedTuple):
     """One of WAITING_RULES."""
 
-    rule: int  #: see `rule_code`
+    rule: int  #: of RULE_CODES
 
 
 @compiled_borrowing
@@ -52,22 +51,15 @@ _utility_greedy = compiled_copy(
 )
 _drf = compiled_copy(waiting_rules.drf)
 
-#: Codes of the rules that `score_pending_by_rule` knows.
+#: WAITING_RULES that the loop compiles.
 _WFP3, _UNICEP, _EXPANSION_FACTOR, _UTILITY_GREEDY, _DRF = range(5)
-_CODES = {
+RULE_CODES = {
     "wfp3": _WFP3,
     "unicep": _UNICEP,
     "expansion-factor": _EXPANSION_FACTOR,
     "utility-greedy": _UTILITY_GREEDY,
     "drf": _DRF,
 }
-
-
-def rule_code(name: str) -> int:
-    """The code of one of WAITING_RULES in the compiled loop."""
-    if name not in _CODES:
-        raise SimulationError(f"the simulator compiles no rule {name!r}: add it to its scores.")
-    return _CODES[name]
 
 
 @compiled
@@ -89,7 +81,7 @@ def _sizes_in_use(cluster: Cluster) -> FloatArray:
 
 @compiled
 def score_pending_by_rule(cluster: Cluster, rule: int, scores: FloatArray, jobs: IntArray) -> None:
-    """Score every pending job now by a rule of `rule_code`; arguments as of `score_pending`."""
+    """Score every pending job now by a rule of RULE_CODES; arguments as of `score_pending`."""
     in_use = _sizes_in_use(cluster) if rule == _DRF else np.zeros(0)
     now = cluster.state[0].now
     capacity = float(cluster.state[0].capacity)

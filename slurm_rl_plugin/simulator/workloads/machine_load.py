@@ -16,14 +16,13 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.nodes.machine_now import (
     GroupLimits,
     NodeMachine,
-    no_limits,
 )
 from slurm_rl_plugin.simulator.nodes.node_state import (
     CPU,
     ROUNDING,
     NodeRequests,
+    bits_of,
     idle_nodes,
-    node_requests,
 )
 from slurm_rl_plugin.simulator.nodes.placement import find_room
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -70,13 +69,12 @@ def machine_limits(
             cache[key] = list(_groups_of(log, machine, groups, place, partition))
         rows.append(cache[key])
     widest = max((len(row) for row in rows), default=0)
-    if widest == 0:
-        none = no_limits(len(log), len(groups.kinds))
-        return none._replace(amounts=_amounts(log, machine, requests))
+    padded = np.array([row + [-1] * (widest - len(row)) for row in rows], dtype=np.int64)
+    most = np.array(groups.most, dtype=np.float64).reshape(-1, len(groups.kinds))
     return GroupLimits(
-        groups=np.array([row + [-1] * (widest - len(row)) for row in rows], dtype=np.int64),
-        most=np.array(groups.most),
-        used=np.zeros((len(groups.most), len(groups.kinds))),
+        groups=padded.reshape(len(rows), widest),
+        most=most,
+        used=np.zeros_like(most),
         amounts=_amounts(log, machine, requests),
     )
 
@@ -270,24 +268,74 @@ def limits_of_time(log: JobLog, machine: Machine) -> FloatArray:
     return np.where(asked, log.time_limit, given[partition_of(log, machine)])
 
 
+#: Over how many nodes a job that names no number may be spread.
+_ANY_NODES = 1 << 30
+
+
 def requests_on(log: JobLog, machine: Machine) -> NodeRequests:
     """What the jobs of a log ask of the nodes of a machine."""
-    asked = completed_requests(log, machine)
-    partition = partition_of(log, machine)
+    asked, node_has = completed_requests(log, machine), node_resources(machine)[0]
+    partition, resources = partition_of(log, machine), machine.resources
     pools, pool = _pools(asked, partition, machine)
-    partitions = machine.partitions
-    alone = np.array([each.whole_nodes or machine.whole_nodes for each in partitions])
-    return node_requests(
-        nodes=asked.nodes,
-        total=asked.total[:, : len(machine.resources)],
-        cpus_per_task=asked.cpus_per_task,
-        memory_per_cpu=asked.memory_per_cpu,
-        memory=machine.resources.index(MEMORY) if MEMORY in machine.resources else -1,
-        whole=asked.exclusive | alone[partition],
-        pool=pool,
-        pools=pools,
-        node_has=node_resources(machine)[0],
+    whole_nodes = np.array([each.whole_nodes or machine.whole_nodes for each in machine.partitions])
+    exclusive = asked.exclusive | whole_nodes[partition]
+    total = asked.total[:, : len(resources)]
+    columns = (asked.nodes, asked.cpus_per_task, asked.memory_per_cpu, exclusive, pool, total)
+    chosen, shape = np.unique(np.column_stack(columns), axis=0, return_inverse=True)
+    count, task, with_cpus, alone, place = chosen[:, :5].T
+    whole_job = chosen[:, 5:]
+    memory = resources.index(MEMORY) if MEMORY in resources else -1
+    named = np.maximum(count, 1.0)
+    for row in np.flatnonzero(count == 0):
+        has, by_cpu = node_has[pools[int(place[row])]], bool(with_cpus[row])
+        count[row] = _nodes_of_equal_parts(whole_job[row], task[row], memory, by_cpu, has)
+    fewest, cpus = np.maximum(count, 1.0), np.maximum(whole_job[:, CPU], 1.0)
+    per_node = whole_job / fewest[:, None]
+    per_node[:, CPU] = 0.0
+    per_cpu = np.zeros_like(per_node)
+    if memory >= 0:
+        per_node[:, memory] = whole_job[:, memory] / named  # asked for by node: each gives it
+        per_cpu[:, memory] = np.where(with_cpus > 0, whole_job[:, memory] / cpus, 0.0)
+        per_node[with_cpus > 0, memory] = 0.0
+    serves = np.zeros((len(pools), len(node_has)), dtype=np.bool_)
+    for index, each in enumerate(pools):
+        serves[index, each] = True
+    return NodeRequests(
+        shape=shape.reshape(-1).astype(np.int64),
+        fewest=fewest.astype(np.int64),
+        most=np.where(count > 0, count, _ANY_NODES).astype(np.int64),
+        cpus=cpus,
+        task=np.minimum(np.maximum(task, 1.0), cpus),
+        per_node=np.ascontiguousarray(per_node),
+        per_cpu=np.ascontiguousarray(per_cpu),
+        whole=alone > 0,
+        pool=place.astype(np.int64),
+        pool_first=np.concatenate([[0], np.cumsum([len(each) for each in pools])]).astype(np.int64),
+        pool_node=np.concatenate(pools).astype(np.int64),
+        serves=bits_of(serves),
     )
+
+
+def _nodes_of_equal_parts(
+    total: FloatArray, task: float, memory: int, by_cpu: bool, has: FloatArray
+) -> int:
+    """The fewest nodes that hold a job in equal parts; 0 where one node has its GPUs, or none do.
+
+    Slurm spreads `--gpus=8` of a job that names no nodes over two nodes of four. `has`: what each
+    node that may serve has, shape [nodes, resources].
+    """
+    others = [column for column in range(len(total)) if column not in (CPU, memory)]
+    if (has[:, others] >= total[others]).all(axis=1).any():
+        return 0
+    cpus, task = max(total[CPU], 1.0), max(task, 1.0)
+    for nodes in range(2, int(min(len(has), cpus // task)) + 1):
+        own = np.ceil(cpus / task / nodes) * task
+        holds = (has[:, others] * nodes >= total[others]).all(axis=1) & (has[:, CPU] >= own)
+        if memory >= 0:
+            holds &= has[:, memory] >= (total[memory] / cpus * own if by_cpu else total[memory])
+        if np.count_nonzero(holds) >= nodes:
+            return nodes
+    return 0
 
 
 def node_machine(log: JobLog, machine: Machine) -> NodeMachine:
