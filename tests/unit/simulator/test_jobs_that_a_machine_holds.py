@@ -1,4 +1,4 @@
-"""Jobs that the nodes and limits of a machine never hold are left out, each with its reason."""
+"""A log without a job that the nodes and limits of a machine hold is refused with the reasons."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.workloads.machine_load import fit_to_machine
 
 LICENCE = "license/matlab"
-NO_NODE = "no node of its partition holds it"
-NO_LIMIT = "a limit or the number of licences holds it back for ever"
 
 
 def machine(**limits: Any) -> Machine:
@@ -41,7 +39,7 @@ def log(**asked: Any) -> JobLog:
         nodes=both,
         cpus_per_task=np.array([1, extra["task"]]),
         memory_per_cpu=np.array([False, True]),
-        exclusive=np.array([False, "alone" in extra]),
+        exclusive=np.zeros(2, dtype=np.bool_),
         constraint=both,
     )
     return JobLog(
@@ -61,25 +59,6 @@ def log(**asked: Any) -> JobLog:
         requests=requests,
         kind="swf",
     )
-
-
-@pytest.mark.parametrize(
-    ("asked", "reason"),
-    [
-        # 4 MiB for each CPU are 16 on a node, 5 are 20
-        ({"memory": 4.0, "alone": True}, None),
-        ({"memory": 5.0, "alone": True}, NO_NODE),
-        ({"memory": 5.0}, None),
-        ({"cpus": 8.0, "task": 4, "alone": True}, None),
-        ({"cpus": 8.0, "task": 5, "alone": True}, NO_NODE),
-        ({"licences": 2.0}, None),
-        ({"licences": 3.0}, NO_LIMIT),
-    ],
-)
-def test_what_nodes_and_licences_hold(asked: dict[str, Any], reason: str | None) -> None:
-    kept, dropped = fit_to_machine(log(**asked), machine())
-    assert dropped == ({} if reason is None else {reason: 1})
-    assert len(kept) == 2 - (reason is not None)
 
 
 @pytest.mark.parametrize(
