@@ -194,12 +194,16 @@ def test_a_late_look_asks_after_each_block_that_it_has_passed_over() -> None:
     assert "all the time since the begin" in (said_after[2] or "")
 
 
-def test_a_declared_bound_of_harm_is_kept() -> None:
+def test_declared_bounds_are_kept() -> None:
     lenient = replace(DECLARED, harm=1.6)
     found = costs(AGREEING, 1.1), costs(np.full(6, 1.5))
     trial = Trial(declared=DECLARED, floors=FLOORS, costs=found[0], since_begin=found[1])
     assert trial.tripped() is not None
     assert replace(trial, declared=lenient).tripped() is None
+    calm = Trial(declared=DECLARED, floors=FLOORS, costs=costs(np.ones(2)))
+    assert "16% of the last fortnight's service" in (calm.tripped(1.0, 0.16) or "")
+    fair_enough = replace(DECLARED, misdelivered=0.2)
+    assert replace(calm, declared=fair_enough).tripped(1.0, 0.16) is None
 
 
 def test_a_trial_keeps_the_time_since_its_begin_and_one_of_an_earlier_release_makes_it() -> None:
