@@ -12,7 +12,6 @@ from slurm_rl_plugin.cli.argument_types import (
     add_seed_option,
     at_least_one,
     goal_of,
-    make_folder,
     result_file,
 )
 from slurm_rl_plugin.cli.log_arguments import add_log_options
@@ -105,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file for lines of slurm.conf, all commented (default: tuned.conf)",
     )
-    add_result_options(parser, "search", "order")
+    add_result_options(parser, "search")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -115,7 +114,6 @@ def main(options: argparse.Namespace) -> int:
     if options.config is not None:
         weights = read_configuration(options.config).reward
     model = candidate_of(options.model)
-    make_folder("--plot", options.plot)
     output = result_file("-o", options.output)
     check_checkpoint(options.checkpoint)
     past = past_of(found.placed(found.jobs, found.cluster.machine))
@@ -136,10 +134,6 @@ def main(options: argparse.Namespace) -> int:
             choices = choices_of(tuned, short, checks, past.capacity)
             others = {RULE: f"{HOOK} {best_rule(short)}", MODEL: f"{HOOK} {model.name}"}
         study, tuning = _compared(found, tuned, choices, others, weights, options.seed)
-    if options.plot is not None:
-        from slurm_rl_plugin.evaluation.figures import draw_variants  # noqa: PLC0415 - matplotlib
-
-        tuning = replace(tuning, figures=draw_variants(options.plot, study.variants))
     if tuning.lines:
         write_whole(output, "\n".join(tuning.lines) + "\n")
         tuning = replace(tuning, written=options.output.name)

@@ -69,18 +69,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_log_options(parser)
     add_seed_option(parser)
-    add_result_options(parser, "run", "variant")
+    add_result_options(parser, "run")
+    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw each variant as PNG")
     parser.epilog = (
         "Example: slurm-rl what-if site.parquet --cluster /etc/slurm/slurm.conf --change "
         "PriorityWeightAge=2000 --change 'partition batch MaxTime=1-00:00:00'"
     )
 
 
-def add_result_options(parser: argparse.ArgumentParser, work: str, drawn: str) -> None:
-    """Add --checkpoint, --plot and --json."""
+def add_result_options(parser: argparse.ArgumentParser, work: str) -> None:
+    """Add --checkpoint and --json."""
     kept = f"file from which an interrupted {work} continues"
     parser.add_argument("--checkpoint", type=Path, metavar="FILE", help=kept)
-    parser.add_argument("--plot", type=Path, metavar="DIR", help=f"draw each {drawn} as PNG")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -245,7 +245,6 @@ class Tuning:
     chosen: dict[str, Any]  #: which order the past speaks for, and the learned order's gain over it
     #: for slurm.conf or our own configuration; none where no gain is beyond chance
     lines: list[str]
-    figures: list[str] | None = absent()
     written: str | None = absent()  #: name of the file with the lines
 
 
