@@ -317,8 +317,9 @@ class LicenseLimit(LimitCarrier):
                 "Slurm denies a reservation of licences: give the user of this daemon "
                 "AdminLevel=Operator (sacctmgr modify user NAME set AdminLevel=Operator)"
             )
-        if answer.status and must_succeed:
-            raise failure("scontrol", printed)
+        error = failure("scontrol", printed)
+        if answer.status and (must_succeed or isinstance(error, BatchSystemUnavailable)):
+            raise error
 
 
 logger = logging.getLogger(__name__)

@@ -308,6 +308,11 @@ class TestLicenses:
         with pytest.raises(ChangeRejected, match="AdminLevel=Operator"):
             site.adapter(BY_LICENSES).limit_batch({"cpus": 5})
 
+    def test_a_check_of_the_right_that_slurm_does_not_answer_fails(self, site: Site) -> None:
+        site.cluster.break_command("scontrol", "down")
+        checks = site.adapter(BY_LICENSES).limit_checks(writes=True)
+        assert {each.name: each.result for each in checks}["reserve right"] == "fail"
+
 
 def test_an_answer_of_another_form_is_no_limit() -> None:
     with pytest.raises(BatchSystemError, match="not understood"):
