@@ -173,6 +173,12 @@ def test_a_higher_tier_comes_first_whatever_the_priorities() -> None:
     assert jobs.current_rank.tolist() == jobs.rank.tolist() == [3, 2, 4, 1]
 
 
+def test_a_fallback_to_the_site_ranks_by_its_own_priority() -> None:
+    plan = considered(pending_jobs([1, 2, 3], factor=[500, 0, 0]), [3, 2, 1]).plan
+    jobs = ConsideredJobs.of(replace(plan, changes=[], releases=True), UntouchedJobs())
+    assert jobs.rank.tolist() == jobs.site_rank.tolist() == [3, 2, 1]
+
+
 @given(
     st.lists(
         st.tuples(st.integers(1, 60), st.integers(0, 9), st.booleans()), min_size=1, max_size=30
