@@ -91,7 +91,7 @@ def daemon_state(configuration: Configuration) -> LiveState | str:
     found = read_live_state(where.address, where.port, configuration.tls_of("metrics"))
     if isinstance(found, str):
         return found
-    own = str(Path(configuration.sections.hook.state_file).resolve())
+    own = os.path.realpath(configuration.sections.hook.state_file)
     if found.state_file == own:
         return found
     return f"the daemon at port {where.port} has state file {found.state_file}, not {own}"

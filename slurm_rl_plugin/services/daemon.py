@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.port import SchedulerFacts
 from slurm_rl_plugin.configuration import Configuration, changed_start_keys, with_start_values
@@ -138,7 +138,7 @@ def describe(metrics: CycleMetrics, configuration: Configuration, cycle: Cycle) 
     """Describe the configuration to the metrics."""
     bound = configuration.starvation_bound
     metrics.describe_site(
-        state_file=str(Path(configuration.sections.hook.state_file).resolve()),
+        state_file=os.path.realpath(configuration.sections.hook.state_file),
         configured_mode=configuration.sections.hook.mode,
         starvation_bound=bound if math.isfinite(bound) else None,
         adapter=cycle.batch_system.name,
