@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from slurm_rl_plugin.accounting.slurm.resources import parse_licences
 from slurm_rl_plugin.batch_systems.port import SchedulerFacts, SchedulerLoad
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_duration
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
-from slurm_rl_plugin.machine_files.scheduling import backfill_of
 from slurm_rl_plugin.machine_files.statements import Keys, Value
 from slurm_rl_plugin.units import HOUR
 
@@ -23,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 #: Lines of `scontrol show config` that are state, not configuration.
 _STATE = frozenset({"boot_time", "hash_val", "multiple_slurmd", "next_job_id"})
+#: Seconds between the passes of Slurm's main and backfill schedulers, unless slurm.conf sets them.
+_PASSES = {"sched_interval": 60.0, "bf_interval": 30.0}
 _UNIT = re.compile(r"(\d+) (?:sec|min|percent|nodes/min)")
 NOTHING = frozenset({"(null)", "none", "NONE", ""})
 #: First and last release that the tests have run on.
@@ -102,7 +102,6 @@ def parse_settings(text: str, host: str = "") -> SlurmSettings:
     resources = [_parsed(float, each.partition("=")[2], 0.0) for each in tres]
     highest_age = _parsed(parse_duration, lines.get("prioritymaxage", ""), 0.0)
     ages = lines["prioritytype"] == MULTIFACTOR and highest_age > 0
-    passes = backfill_of(keys)
     controllers = [(_short(each["host"]), each["state"]) for each in _CONTROLLER.finditer(text)]
     is_here = _short(host) in dict(controllers)
     up = [name for name, state in controllers if state == "UP"]
@@ -118,7 +117,7 @@ def parse_settings(text: str, host: str = "") -> SlurmSettings:
             points_an_hour=age / (highest_age / HOUR) if ages else 0.0,
             fairshare_points=fairshare,
             replaced_points=age + fairshare + size + sum(resources),
-            pass_interval=min(passes.interval, passes.main_interval or math.inf),
+            pass_interval=_pass_interval(lines.get("schedulerparameters", "")),
             in_charge=(up[0] == _short(host) if up else None) if is_here else True,
             controller_here=is_here,
             write_cost="SiteFactor: a term of its own, nothing else is touched",
@@ -129,6 +128,18 @@ def parse_settings(text: str, host: str = "") -> SlurmSettings:
         counts_gres=bool(lines.get("grestypes")),
         tracked=frozenset(lines.get("accountingstoragetres", "").split(",")),
         licences=tuple(sorted(_parsed(parse_licences, lines.get("licenses", ""), no_licences))),
+    )
+
+
+def _pass_interval(parameters: str) -> float:
+    """Seconds between passes by the more frequent scheduler; 0 and -1 are no interval."""
+    given = {
+        name: re.search(rf"\b{name}\s*=\s*(\d{{1,18}})", parameters, re.IGNORECASE)
+        for name in _PASSES
+    }
+    return min(
+        float(found[1]) if (found := given[name]) and int(found[1]) else default
+        for name, default in _PASSES.items()
     )
 
 
