@@ -104,8 +104,8 @@ class EndedRuns:
         if job.subjob == WHOLE_ARRAY:
             return "job array as a whole"
         values = cut_values(text)
-        told = (time_of(values, name) for name in ("ctime", "etime", "start", "end"))
-        submit, eligible, start, end = told
+        given = (time_of(values, name) for name in ("ctime", "etime", "start", "end"))
+        submit, eligible, start, end = given
         if math.isnan(end):
             end = parse_stamp(stamp, self._zone)
         processors = parse_processors(values)

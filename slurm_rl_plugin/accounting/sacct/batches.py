@@ -302,8 +302,8 @@ def sound_rows(fields: pl.DataFrame, layout: Layout) -> BoolArray:
 def of_each(texts: pl.Series, meaning: Callable[[str], object], kind: type) -> np.ndarray:
     """What a function says of each text; asked once for each distinct one."""
     distinct = texts.unique()
-    told: NDArray[Any] = np.array([meaning(text) for text in distinct.to_list()], dtype=kind)
-    return told[texts.replace_strict(distinct, np.arange(len(distinct)), return_dtype=pl.UInt32)]
+    given: NDArray[Any] = np.array([meaning(text) for text in distinct.to_list()], dtype=kind)
+    return given[texts.replace_strict(distinct, np.arange(len(distinct)), return_dtype=pl.UInt32)]
 
 
 def counts(texts: pl.Series) -> FloatArray:
@@ -318,8 +318,8 @@ def times(texts: pl.Series) -> FloatArray:
     plain = pl.when(~pl.col("").str.contains("^0000|60$")).then(pl.col(""))
     local = plain.str.to_datetime(_LOCAL_TIME, strict=False, time_unit="ms").dt.epoch("s")
     # the number 0 is none: 1970-01-01T00:00:00 is a time
-    told = pl.coalesce(pl.when(seconds != 0).then(seconds), local)
-    found = texts.alias("").to_frame().select(told.cast(pl.Float64).fill_null(np.nan))
+    given = pl.coalesce(pl.when(seconds != 0).then(seconds), local)
+    found = texts.alias("").to_frame().select(given.cast(pl.Float64).fill_null(np.nan))
     return found.to_series().to_numpy()
 
 
@@ -328,5 +328,5 @@ def value_of(fields: pl.DataFrame, layout: Layout, *names: str) -> pl.Series:
     columns = [str(layout.column[name]) for name in names if name in layout.column]
     if len(columns) == 1:
         return fields[columns[0]]
-    told = [pl.when(pl.col(each) != "").then(pl.col(each)) for each in columns]
-    return fields.select(pl.coalesce(*told, pl.repeat("", pl.len()))).to_series()
+    given = [pl.when(pl.col(each) != "").then(pl.col(each)) for each in columns]
+    return fields.select(pl.coalesce(*given, pl.repeat("", pl.len()))).to_series()

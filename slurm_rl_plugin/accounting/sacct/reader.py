@@ -86,20 +86,20 @@ class _Columns:
     """Records as columns of numbers."""
 
     def __init__(self, fields: pl.DataFrame, layout: Layout) -> None:
-        def told(*names: str) -> pl.Series:
+        def given(*names: str) -> pl.Series:
             return value_of(fields, layout, *names)
 
-        self._fields, self._told = fields, told
+        self._fields, self._given = fields, given
         self.submit, self.start, self.end, self.eligible = (
-            times(told(name)) for name in ("submit", "start", "end", "eligible")
+            times(given(name)) for name in ("submit", "start", "end", "eligible")
         )
-        run_time = _filled_by(counts(told("elapsedraw")), told("elapsed"))
+        run_time = _filled_by(counts(given("elapsedraw")), given("elapsed"))
         self.run_time = np.where(np.isnan(run_time), self.end - self.start, run_time)
-        self.processors = counts(told("ncpus", "alloccpus", "reqcpus"))
+        self.processors = counts(given("ncpus", "alloccpus", "reqcpus"))
 
     def reasons(self) -> list[tuple[str, BoolArray]]:
         """Why there is no job; of several reasons the first counts."""
-        state = self._told("state").str.extract("^([A-Z_]+)")
+        state = self._given("state").str.extract("^([A-Z_]+)")
         runs = state.is_in(UNFINISHED).fill_null(False).to_numpy()
         return [
             ("not finished", runs),
@@ -124,12 +124,12 @@ class _Columns:
 
     def frame(self, layout: Layout, kept: BoolArray) -> pl.DataFrame:
         """The jobs as they are stored."""
-        fields, told = self._fields, self._told
+        fields, given = self._fields, self._given
         submit, eligible, start = self.submit, self.eligible, self.start
         within = (submit <= eligible) & (eligible <= start)
-        limit = _filled_by(60.0 * counts(told("timelimitraw")), told("timelimit"))
+        limit = _filled_by(60.0 * counts(given("timelimitraw")), given("timelimit"))
         columns = {
-            "job_id": told("jobidraw", "jobid").str.extract(r"^([0-9]+)").cast(pl.Int64),
+            "job_id": given("jobidraw", "jobid").str.extract(r"^([0-9]+)").cast(pl.Int64),
             "submit": submit,
             "eligible": np.where(within, eligible, submit),
             "start": start,
@@ -137,8 +137,8 @@ class _Columns:
             "processors": self.processors,
             "time_limit": np.where(limit > 0, limit, np.nan),
         }
-        names = {name: told(field) for name, field in _NAMES.items()}
-        names["submit_line"] = _with_words(names["submit_line"], told("comment"))
+        names = {name: given(field) for name, field in _NAMES.items()}
+        names["submit_line"] = _with_words(names["submit_line"], given("comment"))
         asked = request_columns(fields, layout, self.processors)
         jobs = pl.DataFrame({**columns, **names, **asked}).filter(kept)
         return jobs.with_columns(pl.col("processors").cast(pl.Int64))
@@ -148,8 +148,8 @@ def _with_words(lines: pl.Series, comments: pl.Series) -> pl.Series:
     """Submit lines, with what users wrote for us in comments that scripts or updates gave jobs."""
     words = [words_for_us(text) if "slurm-rl:" in text else "" for text in comments.to_list()]
     pairs = zip(lines.to_list(), words, strict=True)
-    told = [f"{line} --comment={word}" if word else line for line, word in pairs]
-    return pl.Series(told, dtype=pl.String)
+    given = [f"{line} --comment={word}" if word else line for line, word in pairs]
+    return pl.Series(given, dtype=pl.String)
 
 
 def _filled_by(values: FloatArray, durations: pl.Series) -> FloatArray:

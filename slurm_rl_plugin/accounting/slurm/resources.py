@@ -116,11 +116,11 @@ def parse_gres(text: str) -> dict[str, float]:
     found: defaultdict[str, float] = defaultdict(float)
     for part in text.split(",") if text and text != "none" else ():
         name, *rest = part.removeprefix(_GRES).removeprefix("gres:").split(":")
-        told = counted(rest[-1]) if rest else None
-        if not name or len(rest) > 2 or (len(rest) == 2 and told is None):
+        given = counted(rest[-1]) if rest else None
+        if not name or len(rest) > 2 or (len(rest) == 2 and given is None):
             raise ValueError(f"{part!r} is no generic resource: give one such as gpu:2")
-        count = 1.0 if told is None else told
-        kind = rest[0] if rest and (told is None or len(rest) == 2) else ""
+        count = 1.0 if given is None else given
+        kind = rest[0] if rest and (given is None or len(rest) == 2) else ""
         found[_GRES + name] += count
         if kind:
             found[f"{_GRES}{name}:{kind}"] += count
