@@ -60,11 +60,11 @@ def _jobs(columns: Mapping[str, Any], *, resources: bool) -> JobTable:
 
 def probe_snapshot(*, resources: bool = False) -> QueueSnapshot:
     """The queue of probe_queue.toml; with `resources` it has more than processors."""
-    told = tomllib.loads(read_whole(Path(__file__).with_name("probe_queue.toml")).decode())
+    given = tomllib.loads(read_whole(Path(__file__).with_name("probe_queue.toml")).decode())
     waiting, running, over = (
-        _jobs(told[name], resources=resources) for name in ("pending", "running", "ended")
+        _jobs(given[name], resources=resources) for name in ("pending", "running", "ended")
     )
-    start, ended = np.array(told["running"]["start"]), told["ended"]
+    start, ended = np.array(given["running"]["start"]), given["ended"]
     nothing = empty_job_table()
     machine = ResourcesNow(names=_NAMES, capacity=_HAS, free=_FREE, beside=_BESIDE)
     return QueueSnapshot(
@@ -97,9 +97,9 @@ def probe_values(schema: FeatureSchema) -> dict[str, list[float]]:
         Goals(shares=0.5, short_jobs=1.5, wide_jobs=0.75, longest_wait=2.0, interactive=3.0),
         100_000.0,
     )
-    told = {name: [value] for name, value in zip(schema.queue, queue.tolist(), strict=True)}
+    given = {name: [value] for name, value in zip(schema.queue, queue.tolist(), strict=True)}
     columns = zip(schema.jobs, jobs.T.tolist(), strict=True)
-    return told | {f"{name} of jobs": column for name, column in columns}
+    return given | {f"{name} of jobs": column for name, column in columns}
 
 
 def digest_of(values: Mapping[str, list[float]]) -> str:

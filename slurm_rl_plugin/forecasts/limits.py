@@ -100,8 +100,8 @@ class LimitRule:
     def advised(self, past: RunsAlike, limit: FloatArray) -> FloatArray:
         """Limits in whole minutes, seconds; nan where none is advised; shape [n]."""
         known = (past.seen >= self.fewest) & (past.longest <= self.alike * past.middle)
-        told = np.ceil(self.margin * past.longest / MINUTE) * MINUTE
-        return np.where(known & (told <= _WORTH * limit), told, np.nan)
+        shorter = np.ceil(self.margin * past.longest / MINUTE) * MINUTE
+        return np.where(known & (shorter <= _WORTH * limit), shorter, np.nan)
 
 
 def chosen_rule(log: JobLog, past: RunsAlike, judged: BoolArray) -> LimitRule | None:
@@ -113,13 +113,13 @@ def chosen_rule(log: JobLog, past: RunsAlike, judged: BoolArray) -> LimitRule | 
     best, most, limit = None, 0.0, limits_of(log)
     for fewest, margin, alike in product(_FEWEST, _MARGINS, _ALIKE):
         rule = LimitRule(fewest=fewest, margin=margin, alike=alike)
-        told = rule.advised(past, limit)
-        spoke = judged & np.isfinite(told)
-        killed = log.run_time[spoke] > told[spoke]
+        shorter = rule.advised(past, limit)
+        spoke = judged & np.isfinite(shorter)
+        killed = log.run_time[spoke] > shorter[spoke]
         weight = one_user_capped(np.ones(len(killed)), log.user[spoke])
         if killed_at_most(killed, past.template[spoke], weight) > KILLED:
             continue
-        saved = float((limit[spoke] - told[spoke]) @ weight)
+        saved = float((limit[spoke] - shorter[spoke]) @ weight)
         if saved > most:
             best, most = rule, saved
     return best
@@ -145,14 +145,14 @@ def killed_at_most(killed: BoolArray, template: IntArray, weight: FloatArray) ->
 def judged_rule(rule: LimitRule, log: JobLog, past: RunsAlike, judged: BoolArray) -> dict[str, Any]:
     """What a rule would have come to on some jobs of a log; arguments as of `chosen_rule`."""
     limit = limits_of(log)
-    told = rule.advised(past, limit)
-    spoke = judged & np.isfinite(told)
+    shorter = rule.advised(past, limit)
+    spoke = judged & np.isfinite(shorter)
     found: dict[str, Any] = {"jobs": int(judged.sum()), "advised": int(spoke.sum())}
     if spoke.any():
         ran, asked = log.run_time[spoke], limit[spoke]
         found |= {
-            "killed": float((ran > told[spoke]).mean()),
-            "over_run_time": float(np.median(told[spoke] / ran)),
+            "killed": float((ran > shorter[spoke]).mean()),
+            "over_run_time": float(np.median(shorter[spoke] / ran)),
             "asked_over_run_time": float(np.median(asked / ran)),
         }
     return found
@@ -223,11 +223,11 @@ def _templates(
             "limit": template.limit,
             "runs": len(own),
             "longest": own[-1],
-            "advised": told,
+            "advised": shorter,
             "jobs": jobs,
-            "freed_hours": jobs * template.processors * (template.limit - told) / HOUR,
+            "freed_hours": jobs * template.processors * (template.limit - shorter) / HOUR,
         }
-        for (template, jobs), own, told in zip(recent.items(), runs, advised, strict=True)
-        if np.isfinite(told)
+        for (template, jobs), own, shorter in zip(recent.items(), runs, advised, strict=True)
+        if np.isfinite(shorter)
     ]
     return sorted(found, key=lambda each: -float(each["freed_hours"]))[:_NAMED]

@@ -354,13 +354,13 @@ def enforced(
         "associations": of_associations and not database.parent_of,
         "unknown_qos": of_qos and bool(unknown),
     }
-    told = [sentences[each].format(", ".join(unknown)) for each, is_so in holds.items() if is_so]
+    given = [sentences[each].format(", ".join(unknown)) for each, is_so in holds.items() if is_so]
     return replace(
         database,
         qos=database.qos if of_qos else bare,
         accounts=database.accounts if of_associations else {},
         users=database.users if of_associations else {},
-        left_out=(*database.left_out, *told),
+        left_out=(*database.left_out, *given),
     )
 
 

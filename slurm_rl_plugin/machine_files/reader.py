@@ -189,14 +189,14 @@ class DescribedCluster:
         resources = names_of_resources(serving.values())
         kinds, served = kinds_of(serving, partitions, resources)
         database = enforced(database_of(self.entries), settings, served)
-        told = {each.name: getattr(database, each.name) for each in fields(database)}
-        left_out += told.pop("left_out")
+        given = {each.name: getattr(database, each.name) for each in fields(database)}
+        left_out += given.pop("left_out")
         return Machine(
             name=settings.text("clustername"),
             resources=resources,
             kinds=kinds,
             partitions=served,
-            **told,
+            **given,
             licences=licences_of(settings),
             counts_memory=any(word.endswith("_memory") for word in selected(settings)),
             whole_nodes=allocates_whole_nodes(settings),
